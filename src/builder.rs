@@ -1,0 +1,429 @@
+//! The write path, in the file's order: `add -> flush_block -> seal -> append`, then `finish`.
+
+use std::cmp::Ordering;
+use std::path::Path;
+
+use crate::comparator::Order;
+use crate::error::{Error, ErrorKind, Result, show_key};
+use crate::format::block::BlockBuilder;
+use crate::format::filter_block::FilterBlockBuilder;
+use crate::format::footer::{BlockHandle, Footer};
+use crate::format::frame::{Compression, Sealer, TRAILER_LEN, seal_raw};
+use crate::internal_key;
+use crate::options::{FilterChoice, WriteOptions};
+use crate::publish::{Destination, NewFile};
+
+/// Bytes that gather before they are written: few large writes instead of one for each block.
+const WRITE_SIZE: usize = 256 << 10;
+
+/// Writes a table: [`add`](TableBuilder::add) every entry in order, then
+/// [`finish`](TableBuilder::finish).
+///
+/// Memory is constant but for the index (a key and a handle for each data block) and what the filter
+/// policy keeps of each key.
+///
+/// A builder that is dropped before `finish`, or that failed, publishes nothing: what was at the path
+/// stays there.
+///
+/// ```
+/// use leveltable::{Table, TableBuilder};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("fruit.ldb");
+/// let mut builder = TableBuilder::create(&path)?;
+/// builder.add(b"apple", b"red")?;
+/// builder.add(b"banana", b"yellow")?;
+/// let summary = builder.finish()?;
+/// assert_eq!(summary.entries, 2);
+///
+/// assert_eq!(Table::open(&path)?.get(b"banana")?.as_deref(), Some(&b"yellow"[..]));
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+pub struct TableBuilder<D: Destination> {
+    file: Output<D>,
+    data: BlockBuilder,
+    index: BlockBuilder,
+    filter: Option<TableFilter>,
+    /// The last data block, whose index entry waits for the key after it: the separator of the two
+    /// may be shorter than either.
+    pending: Option<BlockHandle>,
+    order: Order,
+    block_size: usize,
+    restart_interval: usize,
+    summary: Summary,
+}
+
+/// The filter under way, and the name it will be found by.
+struct TableFilter {
+    block: FilterBlockBuilder,
+    policy_name: String,
+}
+
+/// What was written, answered by [`TableBuilder::finish`].
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Number of entries.
+    pub entries: u64,
+    /// Bytes of keys, as added.
+    pub key_bytes: u64,
+    /// Bytes of values, as added.
+    pub value_bytes: u64,
+    /// Number of data blocks.
+    pub data_blocks: u64,
+    /// Bytes of the data blocks in the file, compressed, with their trailers.
+    pub data_bytes: u64,
+    /// Bytes of the whole file.
+    pub file_bytes: u64,
+    /// The filter, where one was written.
+    pub filter: Option<FilterSummary>,
+}
+
+/// What the filter of a table is and costs.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct FilterSummary {
+    /// Name of the filter policy, as in the metaindex.
+    pub policy: String,
+    /// Bytes of the filter block, everything in it counted: what a reader holds in memory.
+    pub bytes: u64,
+    /// `bytes` in bits, divided by the number of entries; 0 without entries.
+    pub bits_per_key: f64,
+}
+
+impl WriteOptions {
+    /// Starts a table that appears at `path` when it is finished: whole, synced to disk, in place of a
+    /// file that was there, with ordinary permissions; or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] where no temporary file can be made in the directory of `path`.
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<TableBuilder<NewFile>> {
+        let path = path.as_ref();
+        let file = NewFile::create(path)
+            .map_err(|e| Error::io(format!("creating a table at {}", path.display()), e))?;
+        Ok(self.build(file))
+    }
+
+    /// Starts a table that is written to `writer`, from its current position; offsets count from there.
+    ///
+    /// Takes any [`io::Write`](std::io::Write), `&mut Vec<u8>` included. Writes are large, so it need
+    /// not be buffered. `finish` flushes it; syncing is the caller's business.
+    pub fn build<D: Destination>(&self, writer: D) -> TableBuilder<D> {
+        let policy = match &self.filter {
+            FilterChoice::None => None,
+            FilterChoice::Preset(policy) => {
+                Some(internal_key::filter_for(policy.clone(), &self.order))
+            }
+            FilterChoice::Own(policy) => Some(policy.clone()),
+        };
+        let filter = policy.map(|policy| {
+            let mut block = FilterBlockBuilder::new(policy.builder(), self.span);
+            block.start_block(0);
+            TableFilter {
+                block,
+                policy_name: policy.name().to_owned(),
+            }
+        });
+        TableBuilder {
+            file: Output::new(writer, self.compression),
+            data: BlockBuilder::new(self.restart_interval),
+            index: BlockBuilder::new(1),
+            filter,
+            pending: None,
+            order: self.order.clone(),
+            block_size: self.block_size,
+            restart_interval: self.restart_interval,
+            summary: Summary::default(),
+        }
+    }
+}
+
+impl TableBuilder<NewFile> {
+    /// Starts a table at `path` with [`WriteOptions::new`]; see [`WriteOptions::create`].
+    pub fn create(path: impl AsRef<Path>) -> Result<TableBuilder<NewFile>> {
+        WriteOptions::new().create(path)
+    }
+}
+
+impl<D: Destination> TableBuilder<D> {
+    /// Adds an entry. Keys come in ascending order, each once.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is changed, and the builder can go on, after
+    /// - [`ErrorKind::OutOfOrder`]: `key` does not come after the key before;
+    /// - [`ErrorKind::TooLarge`]: the entry does not fit a block, whose offsets have 32 bits;
+    /// - [`ErrorKind::Comparator`]: the comparator made a separator that does not separate.
+    ///
+    /// After [`ErrorKind::Io`] every further call fails.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.file.check()?;
+        self.check_order(key)?;
+        self.make_room(key, value)?;
+        self.add_pending_index_entry(Some(key))?;
+        if let Some(filter) = &mut self.filter {
+            filter.block.add_key(key);
+        }
+        self.data.add(key, value);
+        self.summary.entries += 1;
+        self.summary.key_bytes += key.len() as u64;
+        self.summary.value_bytes += value.len() as u64;
+        match self.data.len() >= self.block_size {
+            true => self.flush_block(),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends the data block under way, so that the next entry begins a new one. Without an entry in it,
+    /// does nothing. For a writer whose entries belong together; `finish` does it by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`]; every further call then fails.
+    pub fn flush(&mut self) -> Result<()> {
+        self.file.check()?;
+        self.flush_block()
+    }
+
+    /// Writes what is left, the filter, the metaindex, the index and the footer, and publishes a file
+    /// made with [`create`](WriteOptions::create): synced, then renamed to its path, then the directory
+    /// synced.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`], and [`ErrorKind::TooLarge`] where the filters take 4 GiB. The path is as it was,
+    /// unless the error came from the last step (which it says): then the table is there whole, but
+    /// may not survive a power cut.
+    pub fn finish(mut self) -> Result<Summary> {
+        self.flush()?;
+        self.add_pending_index_entry(None)?;
+        let filter = self.write_filter()?;
+        let metaindex = self.write_metaindex(filter)?;
+        let index = self.index.finish(|block| self.file.seal(block))?;
+        self.file.append_footer(Footer { metaindex, index });
+        self.summary.file_bytes = self.file.offset();
+        self.file.publish()?;
+        Ok(self.summary)
+    }
+
+    /// Number of entries added so far.
+    pub fn entries(&self) -> u64 {
+        self.summary.entries
+    }
+
+    /// Bytes of the file so far: whole data blocks, not the one under way, nor what `finish` adds.
+    pub fn file_bytes(&self) -> u64 {
+        self.file.offset()
+    }
+
+    fn check_order(&self, key: &[u8]) -> Result<()> {
+        if self.summary.entries == 0 {
+            return Ok(());
+        }
+        let previous = self.data.last_key();
+        let how = match self.order.compare(previous, key) {
+            Ordering::Less => return Ok(()),
+            Ordering::Equal => "repeats",
+            Ordering::Greater => "comes before",
+        };
+        Err(Error::new(
+            ErrorKind::OutOfOrder,
+            format!(
+                "key {} {how} {}, the last added, in the order {:?}",
+                show_key(key),
+                show_key(previous),
+                self.order.comparator().name()
+            ),
+        ))
+    }
+
+    /// Sees to it that the block under way can take the entry: ends one that is too full for it.
+    fn make_room(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.data.has_room(key.len(), value.len()) {
+            return Ok(());
+        }
+        if !BlockBuilder::new(1).has_room(key.len(), value.len()) {
+            let (key_len, value_len) = (key.len(), value.len());
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "a key of {key_len} and a value of {value_len} bytes do not fit a block of 4 GiB"
+                ),
+            ));
+        }
+        self.flush_block()
+    }
+
+    /// Gives the last data block its index entry, now that the key after it is known (or that there
+    /// is none).
+    fn add_pending_index_entry(&mut self, next: Option<&[u8]>) -> Result<()> {
+        let Some(handle) = self.pending else {
+            return Ok(());
+        };
+        let separator = separator(&self.order, self.data.last_key(), next)?;
+        if !self.index.has_room(separator.len(), BlockHandle::MAX_LEN) {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                "the index does not fit a block of 4 GiB",
+            ));
+        }
+        let mut value = Vec::with_capacity(BlockHandle::MAX_LEN);
+        handle.encode(&mut value);
+        self.index.add(&separator, &value);
+        self.pending = None;
+        Ok(())
+    }
+
+    fn flush_block(&mut self) -> Result<()> {
+        if self.data.is_empty() {
+            return Ok(());
+        }
+        let handle = self.data.finish(|block| self.file.seal(block))?;
+        self.pending = Some(handle);
+        self.summary.data_blocks += 1;
+        self.summary.data_bytes = self.file.offset();
+        if let Some(filter) = &mut self.filter {
+            filter.block.start_block(self.file.offset());
+        }
+        Ok(())
+    }
+
+    /// Writes the filter block; answers the metaindex entry that finds it.
+    fn write_filter(&mut self) -> Result<Option<(String, BlockHandle)>> {
+        let Some(TableFilter { block, policy_name }) = self.filter.take() else {
+            return Ok(None);
+        };
+        let Some(contents) = block.finish() else {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("the filters of {policy_name:?} do not fit a block of 4 GiB"),
+            ));
+        };
+        let bits = contents.len() as f64 * 8.0;
+        self.summary.filter = Some(FilterSummary {
+            policy: policy_name.clone(),
+            bytes: contents.len() as u64,
+            bits_per_key: match self.summary.entries {
+                0 => 0.0,
+                entries => bits / entries as f64,
+            },
+        });
+        let handle = self.file.seal_raw(&contents)?;
+        Ok(Some((format!("filter.{policy_name}"), handle)))
+    }
+
+    fn write_metaindex(&mut self, entry: Option<(String, BlockHandle)>) -> Result<BlockHandle> {
+        let mut metaindex = BlockBuilder::new(self.restart_interval);
+        if let Some((name, handle)) = entry {
+            let mut value = Vec::new();
+            handle.encode(&mut value);
+            metaindex.add(name.as_bytes(), &value);
+        }
+        metaindex.finish(|block| self.file.seal(block))
+    }
+}
+
+/// A key at or after `last` and before `next`, as short as the comparator makes it; checked, since a
+/// wrong one would hide keys.
+fn separator(order: &Order, last: &[u8], next: Option<&[u8]>) -> Result<Vec<u8>> {
+    let comparator = order.comparator();
+    let mut key = last.to_vec();
+    match next {
+        Some(next) => comparator.find_shortest_separator(&mut key, next),
+        None => comparator.find_short_successor(&mut key),
+    }
+    let separates = order.compare(last, &key) != Ordering::Greater
+        && next.is_none_or(|next| order.compare(&key, next) == Ordering::Less);
+    match separates {
+        true => Ok(key),
+        false => Err(Error::new(
+            ErrorKind::Comparator,
+            format!(
+                "comparator {:?} made {}, which does not lie between {} and {}",
+                comparator.name(),
+                show_key(&key),
+                show_key(last),
+                next.map_or("the end".into(), show_key)
+            ),
+        )),
+    }
+}
+
+/// The file so far: what was handed to the destination, and what waits for it.
+struct Output<D> {
+    destination: D,
+    sealer: Sealer,
+    buffer: Vec<u8>,
+    /// Bytes that went to the destination: the file offset of `buffer`.
+    written: u64,
+    /// A write failed, so that the destination holds who knows what.
+    failed: bool,
+}
+
+impl<D: Destination> Output<D> {
+    fn new(destination: D, compression: Compression) -> Output<D> {
+        Output {
+            destination,
+            sealer: Sealer::new(compression),
+            buffer: Vec::new(),
+            written: 0,
+            failed: false,
+        }
+    }
+
+    fn offset(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.failed {
+            false => Ok(()),
+            true => Err(Error::new(
+                ErrorKind::InvalidState,
+                "an earlier write failed, so this table cannot be finished: start a new one",
+            )),
+        }
+    }
+
+    fn seal(&mut self, block: &[u8]) -> Result<BlockHandle> {
+        let offset = self.offset();
+        self.sealer.seal(block, &mut self.buffer);
+        self.end_block(offset)
+    }
+
+    fn seal_raw(&mut self, block: &[u8]) -> Result<BlockHandle> {
+        let offset = self.offset();
+        seal_raw(block, &mut self.buffer);
+        self.end_block(offset)
+    }
+
+    fn end_block(&mut self, offset: u64) -> Result<BlockHandle> {
+        let size = self.offset() - offset - TRAILER_LEN as u64;
+        if self.buffer.len() >= WRITE_SIZE {
+            self.write_out()?;
+        }
+        Ok(BlockHandle { offset, size })
+    }
+
+    fn append_footer(&mut self, footer: Footer) {
+        footer.encode(&mut self.buffer);
+    }
+
+    fn write_out(&mut self) -> Result<()> {
+        self.destination.append(&self.buffer).map_err(|e| {
+            self.failed = true;
+            let (len, at) = (self.buffer.len(), self.written);
+            Error::io(format!("writing {len} bytes of a table at offset {at}"), e)
+        })?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn publish(mut self) -> Result<()> {
+        self.write_out()?;
+        let publishing = self.destination.publish();
+        publishing.map_err(|e| Error::io("publishing a finished table", e))
+    }
+}

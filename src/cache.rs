@@ -1,0 +1,174 @@
+//! The block cache, bounded in bytes.
+
+use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+/// Capacity in bytes of the cache that tables share by default.
+const DEFAULT_CAPACITY: u64 = 8 << 20;
+
+/// What an entry costs beside its block: the cache's own records of it.
+const ENTRY_OVERHEAD: u64 = 96;
+
+/// Keeps blocks that were read lately, up to a number of bytes. Clones share one cache.
+///
+/// Any number of tables may share a cache, and any number of threads use it: it is split into shards,
+/// and no shard is locked while a block is read or decompressed. A block larger than a shard's part of the
+/// capacity (a few shards for each processor) is not kept.
+#[derive(Clone)]
+pub struct BlockCache(
+    Arc<Cache<BlockKey, Bytes, BlockWeighter, BuildHasherDefault<BlockKeyHasher>>>,
+);
+
+/// A block's identity in the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct BlockKey {
+    pub(crate) table: TableId,
+    pub(crate) offset: u64,
+}
+
+/// Tells open tables apart, so that a file replaced under its name is never mistaken for the old one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct TableId(u64);
+
+impl TableId {
+    pub(crate) fn next() -> TableId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        TableId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct BlockWeighter;
+
+impl Weighter<BlockKey, Bytes> for BlockWeighter {
+    fn weight(&self, _: &BlockKey, block: &Bytes) -> u64 {
+        block.len() as u64 + ENTRY_OVERHEAD
+    }
+}
+
+/// Mixes the two numbers of a [`BlockKey`]: they are ours, so nobody can choose them to collide.
+#[derive(Debug, Clone, Copy, Default)]
+struct BlockKeyHasher(u64);
+
+impl Hasher for BlockKeyHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, n: u64) {
+        // The two halves of a full product folded together, as in wyhash.
+        let product = u128::from(self.0 ^ n ^ 0xa076_1d64_78bd_642f) * 0xe703_7ed1_a0b4_28db_u128;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl BlockCache {
+    /// A cache that holds up to `capacity` bytes of blocks, their bookkeeping included.
+    pub fn new(capacity: u64) -> BlockCache {
+        // An estimate of how many blocks that is, for the sizes of the cache's own tables.
+        let blocks = usize::try_from(capacity / 4096)
+            .unwrap_or(usize::MAX)
+            .max(16);
+        BlockCache(Arc::new(Cache::with(
+            blocks,
+            capacity,
+            BlockWeighter,
+            BuildHasherDefault::default(),
+            Default::default(),
+        )))
+    }
+
+    /// The cache of 8 MiB that all tables share which were opened without one of their own.
+    pub fn shared() -> BlockCache {
+        static SHARED: LazyLock<BlockCache> = LazyLock::new(|| BlockCache::new(DEFAULT_CAPACITY));
+        SHARED.clone()
+    }
+
+    /// Most bytes that the cache holds.
+    pub fn capacity(&self) -> u64 {
+        self.0.capacity()
+    }
+
+    /// Bytes that it holds now, bookkeeping included.
+    pub fn size(&self) -> u64 {
+        self.0.weight()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: BlockKey) -> Option<Bytes> {
+        self.0.get(&key)
+    }
+
+    pub(crate) fn insert(&self, key: BlockKey, block: Bytes) {
+        self.0.insert(key, block);
+    }
+}
+
+impl fmt::Debug for BlockCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "BlockCache({} of {} bytes)",
+            self.size(),
+            self.capacity()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stays_within_its_bytes_and_keeps_what_is_used() {
+        let cache = BlockCache::new(1 << 20);
+        let table = TableId::next();
+        let hot = BlockKey {
+            table,
+            offset: u64::MAX,
+        };
+        cache.insert(hot, Bytes::from(vec![7; 4096]));
+        for i in 0..2000 {
+            let len = 1000 + (i as usize * 37) % 9000;
+            cache.insert(BlockKey { table, offset: i }, Bytes::from(vec![0; len]));
+            assert!(cache.size() <= cache.capacity());
+            assert_eq!(
+                cache.get(hot).map(|b| b.len()),
+                Some(4096),
+                "after {i} others"
+            );
+        }
+        assert!(cache.size() > cache.capacity() / 2);
+        assert_eq!(
+            cache.get(BlockKey {
+                table: TableId::next(),
+                offset: 1999
+            }),
+            None
+        );
+    }
+
+    #[test]
+    fn a_cache_of_nothing_keeps_nothing() {
+        let cache = BlockCache::new(0);
+        let key = BlockKey {
+            table: TableId::next(),
+            offset: 0,
+        };
+        cache.insert(key, Bytes::from_static(b"block"));
+        assert_eq!(cache.get(key), None);
+        assert_eq!(cache.size(), 0);
+    }
+}

@@ -1,0 +1,225 @@
+//! The order of a table's keys.
+
+use std::any::Any;
+use std::cmp::Ordering;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A total order over keys, and how to shorten keys within it.
+///
+/// Whoever reads a table must use the order it was written in. The file does not record it;
+/// an index whose keys do not ascend is refused, but a wrong order that happens to agree on the
+/// index keys is not noticed, and lookups then miss keys.
+///
+/// # Comparators and filters
+///
+/// A filter knows bytes, not order: if `compare` calls two *different* byte strings equal (say, it
+/// ignores case), then a lookup for one spelling asks the filter for bytes it was never given, and
+/// the key is reported absent although the order says it is there. With such a comparator use a
+/// [`FilterPolicy`](crate::FilterPolicy) that agrees with it (one that hashes the folded key, say),
+/// or no filter.
+pub trait Comparator: Debug + Send + Sync {
+    /// Name of this order, such as `leveldb.BytewiseComparator`.
+    ///
+    /// Change it when the order changes in any way.
+    fn name(&self) -> &str;
+
+    /// Compares two keys. Must be a total order, the same in every process that reads the table.
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
+
+    /// Shortens `start` in place to some key `s` with `start <= s < limit`, or leaves it.
+    ///
+    /// The index holds such separators in place of whole keys. The default leaves `start` alone,
+    /// which is always right. What an implementation returns is checked before it is written.
+    fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        let _ = (start, limit);
+    }
+
+    /// Shortens `key` in place to some key `s >= key`, or leaves it, which is the default.
+    fn find_short_successor(&self, key: &mut Vec<u8>) {
+        let _ = key;
+    }
+}
+
+/// Lexicographic order of unsigned bytes, named `leveldb.BytewiseComparator`: the default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BytewiseComparator;
+
+impl Comparator for BytewiseComparator {
+    fn name(&self) -> &str {
+        "leveldb.BytewiseComparator"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+
+    /// Cuts after the first byte that differs, incremented, where the result stays below `limit`.
+    ///
+    /// Byte for byte what C++ LevelDB does, including that it gives up where the incremented byte
+    /// would reach `limit`'s, although a longer cut could be found.
+    fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        let shared = common_prefix(start, limit);
+        if let (Some(&a), Some(&b)) = (start.get(shared), limit.get(shared))
+            && a < 0xff
+            && a + 1 < b
+        {
+            start.truncate(shared);
+            start.push(a + 1);
+        }
+    }
+
+    /// Cuts after the first byte that is not 0xff, incremented; a run of 0xff is left alone.
+    fn find_short_successor(&self, key: &mut Vec<u8>) {
+        if let Some(at) = key.iter().position(|&b| b != 0xff) {
+            key.truncate(at + 1);
+            if let Some(last) = key.last_mut() {
+                *last += 1;
+            }
+        }
+    }
+}
+
+/// Number of leading bytes that `a` and `b` share.
+#[inline]
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let mut at = 0;
+    while let (Some(x), Some(y)) = (chunk(a, at), chunk(b, at)) {
+        let differing = x ^ y;
+        if differing != 0 {
+            return at + differing.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    let tail = |s: &[u8]| s.len().saturating_sub(at);
+    let rest = tail(a).min(tail(b));
+    let same = a.iter().skip(at).zip(b.iter().skip(at)).take(rest);
+    at + same.take_while(|(x, y)| x == y).count()
+}
+
+#[inline]
+fn chunk(s: &[u8], at: usize) -> Option<u64> {
+    crate::coding::fixed64_at(s, at)
+}
+
+/// A table's order: the bytewise one is known by type, so that hot loops can do without a virtual
+/// call and compare along shared prefixes, which is right for no other order.
+#[derive(Debug, Clone)]
+pub(crate) enum Order {
+    Bytewise,
+    Custom(Arc<dyn Comparator>),
+}
+
+impl Order {
+    pub(crate) fn of<C: Comparator + 'static>(comparator: C) -> Order {
+        if (&comparator as &dyn Any).is::<BytewiseComparator>() {
+            Order::Bytewise
+        } else {
+            Order::Custom(Arc::new(comparator))
+        }
+    }
+
+    /// The comparator itself, for what is not hot.
+    pub(crate) fn comparator(&self) -> &dyn Comparator {
+        match self {
+            Order::Bytewise => &BytewiseComparator,
+            Order::Custom(comparator) => &**comparator,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match self {
+            Order::Bytewise => a.cmp(b),
+            Order::Custom(comparator) => comparator.compare(a, b),
+        }
+    }
+}
+
+impl<C: Comparator + ?Sized> Comparator for Arc<C> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        (**self).compare(a, b)
+    }
+
+    fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        (**self).find_shortest_separator(start, limit);
+    }
+
+    fn find_short_successor(&self, key: &mut Vec<u8>) {
+        (**self).find_short_successor(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn separator(start: &[u8], limit: &[u8]) -> Vec<u8> {
+        let mut s = start.to_vec();
+        BytewiseComparator.find_shortest_separator(&mut s, limit);
+        s
+    }
+
+    fn successor(key: &[u8]) -> Vec<u8> {
+        let mut s = key.to_vec();
+        BytewiseComparator.find_short_successor(&mut s);
+        s
+    }
+
+    #[test]
+    fn separators_are_leveldbs() {
+        assert_eq!(separator(b"abcdefghi", b"abzz"), b"abd");
+        assert_eq!(
+            separator(b"abc1xyz", b"abc2"),
+            b"abc1xyz",
+            "no byte fits between"
+        );
+        assert_eq!(separator(b"abc", b"abcd"), b"abc", "a prefix is left alone");
+        assert_eq!(separator(b"", b"a"), b"");
+        assert_eq!(separator(b"a\xff\xff", b"b"), b"a\xff\xff");
+        assert_eq!(
+            separator(b"a\xfe\x01", b"a\xff"),
+            b"a\xfe\x01",
+            "0xff is the limit's own byte"
+        );
+        assert_eq!(separator(b"a", b"c"), b"b");
+    }
+
+    #[test]
+    fn successors_are_leveldbs() {
+        assert_eq!(successor(b"hello"), b"i");
+        assert_eq!(successor(b"\xff\xffhello"), b"\xff\xffi");
+        assert_eq!(successor(b"\xff\xff"), b"\xff\xff");
+        assert_eq!(successor(b""), b"");
+    }
+
+    #[test]
+    fn common_prefix_agrees_with_the_naive_count() {
+        let text: Vec<u8> = (0..40).collect();
+        for len in 0..40 {
+            for differ in 0..=len {
+                let mut other = text[..len].to_vec();
+                if differ < len {
+                    other[differ] ^= 0x80;
+                }
+                for cut in 0..=40 {
+                    let expected = differ.min(cut).min(len);
+                    assert_eq!(common_prefix(&text[..cut], &other), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_bytewise_comparator_takes_the_bytewise_path() {
+        assert!(matches!(Order::of(BytewiseComparator), Order::Bytewise));
+        assert!(matches!(
+            Order::of(Arc::new(BytewiseComparator)),
+            Order::Custom(_)
+        ));
+    }
+}

@@ -1,0 +1,524 @@
+//! Walking a table: a cursor that goes both ways, and ranges on top of it.
+
+use std::ops::{Bound, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+use bytes::Bytes;
+
+use crate::comparator::Order;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::Defect;
+use crate::format::block::{Block, BlockCursor};
+use crate::table::Table;
+
+/// A place in a table, between entries or on one, that moves in both directions.
+///
+/// A new cursor stands before the first entry. Each move answers whether it ended on an entry; the
+/// cursor then lends its key and value, without allocating, until the next move. It keeps one data block
+/// in memory.
+///
+/// A cursor never skips what it cannot read: the move is an error, and the cursor has no
+/// position until a seek succeeds.
+///
+/// ```
+/// # use leveltable::{OpenOptions, WriteOptions};
+/// # let mut file = Vec::new();
+/// # let mut builder = WriteOptions::new().build(&mut file);
+/// # for key in ["apple", "banana", "cherry"] { builder.add(key.as_bytes(), b"")?; }
+/// # builder.finish()?;
+/// # let table = OpenOptions::new().open_source(file)?;
+/// let mut cursor = table.cursor();
+/// assert!(cursor.seek(b"b")?);
+/// assert_eq!(cursor.key(), b"banana");
+/// assert!(cursor.prev()?);
+/// assert_eq!(cursor.key(), b"apple");
+/// assert!(!cursor.prev()?, "before the first");
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Cursor {
+    table: Table,
+    /// Walks data block `block`; no block at all until one was loaded.
+    entries: BlockCursor<Bytes>,
+    block: Option<usize>,
+    position: Position,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Position {
+    BeforeFirst,
+    OnEntry,
+    AfterLast,
+    /// A move failed.
+    Lost,
+}
+
+impl Table {
+    /// A cursor before the first entry.
+    pub fn cursor(&self) -> Cursor {
+        Cursor {
+            table: self.clone(),
+            entries: BlockCursor::new(Block::empty()),
+            block: None,
+            position: Position::BeforeFirst,
+        }
+    }
+
+    /// All entries in order, from either end.
+    pub fn iter(&self) -> Range {
+        self.range(..)
+    }
+
+    /// The entries whose keys lie within `bounds`, from either end.
+    ///
+    /// Bounds the wrong way round are empty. Filters are not asked: they know single keys only.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # let mut file = Vec::new();
+    /// # let mut builder = WriteOptions::new().build(&mut file);
+    /// # for key in ["apple", "banana", "cherry"] { builder.add(key.as_bytes(), b"")?; }
+    /// # builder.finish()?;
+    /// # let table = OpenOptions::new().open_source(file)?;
+    /// let mut from_b = table.range("b"..);
+    /// let (key, _) = from_b.next().unwrap()?;
+    /// assert_eq!(key, "banana");
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn range(&self, bounds: impl KeyRange) -> Range {
+        let (lower, upper) = bounds.into_bounds();
+        Range::new(self.cursor(), lower, upper)
+    }
+
+    /// The entries whose keys begin with `prefix`, from either end.
+    ///
+    /// In an order other than the bytewise one such keys need not lie together: the only item is then
+    /// an error of [`ErrorKind::Comparator`]. Use a [`range`](Table::range) there.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        let prefix = prefix.as_ref();
+        // The first key behind them: the prefix without its 0xff tail, its last byte incremented.
+        let mut behind = prefix.to_vec();
+        while behind.pop_if(|last| *last == 0xff).is_some() {}
+        let upper = match behind.last_mut() {
+            Some(last) => {
+                *last += 1;
+                Bound::Excluded(behind)
+            }
+            None => Bound::Unbounded,
+        };
+        let mut range = Range::new(self.cursor(), Bound::Included(prefix.to_vec()), upper);
+        if let Order::Custom(comparator) = self.order() {
+            let name = comparator.name();
+            let message = format!(
+                "keys of one prefix need not lie together in the order {name:?}: use a range"
+            );
+            range.state = State::Failed(Some(Error::new(ErrorKind::Comparator, message)));
+        }
+        range
+    }
+
+    /// The first entry, or `None` in an empty table.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block; see [`get`](Table::get).
+    pub fn first(&self) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter().next().transpose()
+    }
+
+    /// The last entry, or `None` in an empty table.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block; see [`get`](Table::get).
+    pub fn last(&self) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter().next_back().transpose()
+    }
+}
+
+impl Cursor {
+    /// Whether the cursor stands on an entry.
+    #[inline]
+    pub fn is_valid(&self) -> bool {
+        self.position == Position::OnEntry
+    }
+
+    /// The current key; empty unless the cursor [is on an entry](Cursor::is_valid).
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        match self.position {
+            Position::OnEntry => self.entries.key(),
+            _ => &[],
+        }
+    }
+
+    /// The current value; empty unless the cursor [is on an entry](Cursor::is_valid).
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        match self.position {
+            Position::OnEntry => self.entries.value(),
+            _ => &[],
+        }
+    }
+
+    /// The current value as a slice of its block, which it keeps in memory; empty like
+    /// [`value`](Cursor::value).
+    pub fn value_bytes(&self) -> Bytes {
+        match self.position {
+            Position::OnEntry => self
+                .entries
+                .block()
+                .data()
+                .slice(self.entries.value_range()),
+            _ => Bytes::new(),
+        }
+    }
+
+    /// Moves to the first entry whose key is at or after `key`; answers `false`, behind the last entry,
+    /// if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block (see [`Table::get`]), as for all moves.
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        let Some(block) = self.table.index().seek(key, self.table.order()) else {
+            return Ok(self.arrive(Position::AfterLast));
+        };
+        self.load(block)?;
+        let sought = self.entries.seek(key, self.table.order());
+        match self.check(sought)? {
+            true => Ok(self.arrive(Position::OnEntry)),
+            // Behind the block's last key, yet not behind its index key: the next block's first.
+            false => self.first_from(block + 1),
+        }
+    }
+
+    /// Moves to the first entry; `false` if the table is empty.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block.
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.first_from(0)
+    }
+
+    /// Moves to the last entry; `false` if the table is empty.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block.
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.last_before(self.table.data_blocks())
+    }
+
+    /// Moves to the next entry: the first from before the first, and `false` behind the last.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
+    #[inline]
+    pub fn next(&mut self) -> Result<bool> {
+        match (self.position, self.block) {
+            (Position::OnEntry, Some(block)) => {
+                let moved = self.entries.next();
+                match self.check(moved)? {
+                    true => Ok(true),
+                    false => self.first_from(block + 1),
+                }
+            }
+            (Position::AfterLast, _) => Ok(false),
+            (Position::Lost, _) => Err(lost()),
+            (Position::BeforeFirst | Position::OnEntry, _) => self.first_from(0),
+        }
+    }
+
+    /// Moves to the previous entry: the last from behind the last, and `false` before the first.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
+    #[inline]
+    pub fn prev(&mut self) -> Result<bool> {
+        match (self.position, self.block) {
+            (Position::OnEntry, Some(block)) => {
+                let moved = self.entries.prev();
+                match self.check(moved)? {
+                    true => Ok(true),
+                    false => self.last_before(block),
+                }
+            }
+            (Position::BeforeFirst, _) => Ok(false),
+            (Position::Lost, _) => Err(lost()),
+            (Position::AfterLast | Position::OnEntry, _) => {
+                self.last_before(self.table.data_blocks())
+            }
+        }
+    }
+
+    /// Moves to the first entry of the blocks from `block` on. Some writers leave blocks empty.
+    fn first_from(&mut self, block: usize) -> Result<bool> {
+        for block in block..self.table.data_blocks() {
+            self.load(block)?;
+            let moved = self.entries.next();
+            if self.check(moved)? {
+                return Ok(self.arrive(Position::OnEntry));
+            }
+        }
+        Ok(self.arrive(Position::AfterLast))
+    }
+
+    /// Moves to the last entry of the blocks before `block`.
+    fn last_before(&mut self, block: usize) -> Result<bool> {
+        for block in (0..block).rev() {
+            self.load(block)?;
+            self.entries.move_behind_last();
+            let moved = self.entries.prev();
+            if self.check(moved)? {
+                return Ok(self.arrive(Position::OnEntry));
+            }
+        }
+        Ok(self.arrive(Position::BeforeFirst))
+    }
+
+    fn arrive(&mut self, position: Position) -> bool {
+        self.position = position;
+        position == Position::OnEntry
+    }
+
+    /// Turns to data block `block`, before its first entry. The position is lost until the caller has
+    /// found a new one.
+    fn load(&mut self, block: usize) -> Result<()> {
+        self.position = Position::Lost;
+        let entries = match self.block {
+            Some(loaded) if loaded == block => self.entries.block().clone(),
+            _ => self.table.block(block)?,
+        };
+        self.block = Some(block);
+        self.entries.reset(entries);
+        Ok(())
+    }
+
+    /// Passes a move within the block on; where it failed, the position is lost.
+    #[inline]
+    fn check(&mut self, moved: Result<bool, Defect>) -> Result<bool> {
+        moved.map_err(|defect| {
+            self.position = Position::Lost;
+            self.table.locate(self.block.unwrap_or_default(), defect)
+        })
+    }
+}
+
+#[cold]
+fn lost() -> Error {
+    Error::new(
+        ErrorKind::InvalidState,
+        "the cursor lost its position when a move failed: seek before stepping on",
+    )
+}
+
+/// The entries of a table within bounds, from both ends: made by [`Table::range`].
+///
+/// Owns all it needs. After its first error it is at its end: nothing is skipped in silence. Uses one
+/// cursor, so taking from both ends in turn seeks at every turn.
+#[derive(Debug)]
+pub struct Range {
+    cursor: Cursor,
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing was taken since the bounds were set.
+    Fresh,
+    /// The cursor stands on the entry last taken from the front, or from the back.
+    Front,
+    Back,
+    Done,
+    Failed(Option<Error>),
+}
+
+impl Range {
+    fn new(cursor: Cursor, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> Range {
+        Range {
+            cursor,
+            lower,
+            upper,
+            state: State::Fresh,
+        }
+    }
+
+    /// The error of a defect in the entry last taken.
+    pub(crate) fn locate(&self, defect: Defect) -> Error {
+        self.cursor
+            .table
+            .locate(self.cursor.block.unwrap_or_default(), defect)
+    }
+
+    fn step_front(&mut self) -> Result<bool> {
+        if let State::Back = self.state {
+            self.upper = Bound::Excluded(self.cursor.key().to_vec());
+            self.state = State::Fresh;
+        }
+        let moved = match (&self.state, &self.lower) {
+            (State::Front, _) => self.cursor.next()?,
+            (_, Bound::Unbounded) => self.cursor.seek_to_first()?,
+            (_, Bound::Included(key)) => self.cursor.seek(key)?,
+            (_, Bound::Excluded(key)) => {
+                let found = self.cursor.seek(key)?;
+                let compare = |found| self.cursor.table.order().compare(found, key);
+                match found && compare(self.cursor.key()).is_eq() {
+                    true => self.cursor.next()?,
+                    false => found,
+                }
+            }
+        };
+        self.state = State::Front;
+        let compare = |limit| self.cursor.table.order().compare(self.cursor.key(), limit);
+        Ok(moved
+            && match &self.upper {
+                Bound::Unbounded => true,
+                Bound::Included(limit) => compare(limit).is_le(),
+                Bound::Excluded(limit) => compare(limit).is_lt(),
+            })
+    }
+
+    fn step_back(&mut self) -> Result<bool> {
+        if let State::Front = self.state {
+            self.lower = Bound::Excluded(self.cursor.key().to_vec());
+            self.state = State::Fresh;
+        }
+        let moved = match (&self.state, &self.upper) {
+            (State::Back, _) => self.cursor.prev()?,
+            (_, Bound::Unbounded) => self.cursor.seek_to_last()?,
+            (_, Bound::Excluded(key)) => {
+                self.cursor.seek(key)?;
+                self.cursor.prev()?
+            }
+            (_, Bound::Included(key)) => {
+                let found = self.cursor.seek(key)?;
+                let compare = |found| self.cursor.table.order().compare(found, key);
+                match found && compare(self.cursor.key()).is_eq() {
+                    true => true,
+                    false => self.cursor.prev()?,
+                }
+            }
+        };
+        self.state = State::Back;
+        let compare = |limit| self.cursor.table.order().compare(self.cursor.key(), limit);
+        Ok(moved
+            && match &self.lower {
+                Bound::Unbounded => true,
+                Bound::Included(limit) => compare(limit).is_ge(),
+                Bound::Excluded(limit) => compare(limit).is_gt(),
+            })
+    }
+
+    fn take(
+        &mut self,
+        step: impl FnOnce(&mut Range) -> Result<bool>,
+    ) -> Option<Result<(Bytes, Bytes)>> {
+        match &mut self.state {
+            State::Done => return None,
+            State::Failed(error) => return error.take().map(Err),
+            State::Fresh | State::Front | State::Back => {}
+        }
+        match step(self) {
+            Ok(true) => {
+                let key = Bytes::copy_from_slice(self.cursor.key());
+                Some(Ok((key, self.cursor.value_bytes())))
+            }
+            Ok(false) => {
+                self.state = State::Done;
+                None
+            }
+            Err(error) => {
+                self.state = State::Done;
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<(Bytes, Bytes)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.take(Range::step_front)
+    }
+}
+
+impl DoubleEndedIterator for Range {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.take(Range::step_back)
+    }
+}
+
+impl std::iter::FusedIterator for Range {}
+
+/// Bounds of a [`Table::range`]: every kind of range over strings, slices, arrays or vectors, and `..`.
+///
+/// Sealed. (With the standard `RangeBounds` in its place, the type of the key could often not be inferred.)
+pub trait KeyRange: sealed::KeyRange {}
+
+impl<R: sealed::KeyRange> KeyRange for R {}
+
+mod sealed {
+    use std::ops::Bound;
+
+    pub trait KeyRange {
+        fn into_bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>);
+    }
+}
+
+fn owned(key: impl AsRef<[u8]>) -> Vec<u8> {
+    key.as_ref().to_vec()
+}
+
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+impl sealed::KeyRange for RangeFull {
+    fn into_bounds(self) -> Bounds {
+        (Bound::Unbounded, Bound::Unbounded)
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for std::ops::Range<K> {
+    fn into_bounds(self) -> Bounds {
+        (
+            Bound::Included(owned(self.start)),
+            Bound::Excluded(owned(self.end)),
+        )
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for RangeInclusive<K> {
+    fn into_bounds(self) -> Bounds {
+        let (start, end) = self.into_inner();
+        (Bound::Included(owned(start)), Bound::Included(owned(end)))
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for RangeFrom<K> {
+    fn into_bounds(self) -> Bounds {
+        (Bound::Included(owned(self.start)), Bound::Unbounded)
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for RangeTo<K> {
+    fn into_bounds(self) -> Bounds {
+        (Bound::Unbounded, Bound::Excluded(owned(self.end)))
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for RangeToInclusive<K> {
+    fn into_bounds(self) -> Bounds {
+        (Bound::Unbounded, Bound::Included(owned(self.end)))
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for (Bound<K>, Bound<K>) {
+    fn into_bounds(self) -> Bounds {
+        (self.0.map(owned), self.1.map(owned))
+    }
+}

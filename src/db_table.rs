@@ -1,0 +1,402 @@
+//! Tables of a LevelDB database: internal keys over a [`Table`].
+
+use std::ops::Bound;
+use std::path::Path;
+
+use bytes::Bytes;
+
+use crate::builder::{Summary, TableBuilder};
+use crate::comparator::Order;
+use crate::cursor::{KeyRange, Range};
+use crate::error::{Error, ErrorKind, Result, show_key};
+use crate::format::Defect;
+use crate::format::block::BlockCursor;
+use crate::internal_key::{
+    InternalFilterPolicy, InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, user_key,
+};
+use crate::options::{FilterChoice, OpenOptions, WriteOptions};
+use crate::publish::{Destination, NewFile};
+use crate::source::Source;
+use crate::table::Table;
+
+/// What a database's table says of a user key at some sequence number.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// It has this value.
+    Value(Bytes),
+    /// It was deleted. Not the same as absent: an engine must not go on to look in older tables.
+    Deleted,
+}
+
+/// An entry of a database's table.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct DbEntry {
+    /// The key as the database's user knows it.
+    pub user_key: Bytes,
+    /// When it was written: larger is later.
+    pub sequence: u64,
+    /// What was written.
+    pub version: Version,
+}
+
+/// A table of a LevelDB database (`000005.ldb` beside `CURRENT` and `MANIFEST-*`): user keys with
+/// sequence numbers, deletions and several versions of a key.
+///
+/// Like [`Table`]: cheap to clone, safe to share between threads.
+///
+/// ```
+/// use leveltable::{DbTable, OpenOptions, Version, WriteOptions};
+///
+/// let mut file = Vec::new();
+/// let mut builder = WriteOptions::leveldb().build_db(&mut file);
+/// builder.delete(b"apple", 9)?; // the newest version of a key comes first
+/// builder.put(b"apple", 4, b"red")?;
+/// builder.finish()?;
+///
+/// let table = OpenOptions::new().open_db_source(file)?;
+/// assert_eq!(table.get(b"apple")?, Some(Version::Deleted));
+/// assert_eq!(table.get_at(b"apple", 8)?, Some(Version::Value("red".into())));
+/// assert_eq!(table.get_at(b"apple", 3)?, None, "not yet written");
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct DbTable {
+    table: Table,
+}
+
+impl OpenOptions {
+    /// Opens the database's table at `path`. [`comparator`](OpenOptions::comparator) and
+    /// [`filter_policy`](OpenOptions::filter_policy) speak of user keys here.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](OpenOptions::open), and [`ErrorKind::Corruption`] where an index key is no internal
+    /// key, as in a plain table.
+    pub fn open_db(&self, path: impl AsRef<Path>) -> Result<DbTable> {
+        DbTable::over(self.for_internal_keys().open(path)?)
+    }
+
+    /// Opens a database's table from memory, an open file, or anything that implements
+    /// [`ReadAt`](crate::ReadAt).
+    ///
+    /// # Errors
+    ///
+    /// As [`open_db`](OpenOptions::open_db).
+    pub fn open_db_source(&self, source: impl Into<Source>) -> Result<DbTable> {
+        DbTable::over(self.for_internal_keys().open_source(source)?)
+    }
+
+    fn for_internal_keys(&self) -> OpenOptions {
+        let mut options = self.clone();
+        options.order = Some(internal_order(
+            self.order.clone().unwrap_or(Order::Bytewise),
+        ));
+        for policy in &mut options.policies {
+            *policy = std::sync::Arc::new(InternalFilterPolicy::new(policy.clone()));
+        }
+        options
+    }
+}
+
+fn internal_order(user: Order) -> Order {
+    Order::of(InternalKeyComparator::over(user))
+}
+
+impl DbTable {
+    /// Opens the database's table at `path` with [`OpenOptions::new`].
+    ///
+    /// # Errors
+    ///
+    /// As [`OpenOptions::open_db`].
+    pub fn open(path: impl AsRef<Path>) -> Result<DbTable> {
+        OpenOptions::new().open_db(path)
+    }
+
+    fn over(table: Table) -> Result<DbTable> {
+        let index = table.index();
+        match (0..index.len()).find(|&i| InternalKey::parse(index.key(i)).is_none()) {
+            None => Ok(DbTable { table }),
+            Some(i) => Err(table
+                .locate(i, not_internal(index.key(i)))
+                .with_hint("if this is not a database's table, open it with Table")),
+        }
+    }
+
+    /// The newest version of `user_key`; `None` if the table holds none.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block; see [`Table::get`].
+    pub fn get(&self, user_key: &[u8]) -> Result<Option<Version>> {
+        self.get_at(user_key, MAX_SEQUENCE)
+    }
+
+    /// The newest version of `user_key` that is no newer than `sequence`: what a snapshot of that number
+    /// sees. `None` if the table holds none.
+    ///
+    /// Reads one data block at most, and none where the filter knows the key is absent.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block; see [`Table::get`].
+    pub fn get_at(&self, user_key: &[u8], sequence: u64) -> Result<Option<Version>> {
+        let target = InternalKey::seek_target(user_key, sequence);
+        let Some(mut i) = self.table.candidate(&target) else {
+            return Ok(None);
+        };
+        loop {
+            let mut cursor = BlockCursor::new(self.table.block(i)?);
+            let sought = cursor.seek(&target, self.table.order());
+            if sought.map_err(|defect| self.table.locate(i, defect))? {
+                let entry = parse(cursor.key()).map_err(|defect| self.table.locate(i, defect))?;
+                let value = || cursor.block().data().slice(cursor.value_range());
+                return Ok(self
+                    .same_user_key(entry.user_key, user_key)
+                    .then(|| version(entry.value_type, value)));
+            }
+            // Behind the block's last entry the key is absent, unless the separator cuts between two of
+            // its versions; LevelDB never writes such a one.
+            let separator = self.table.index().key(i);
+            i += 1;
+            if i == self.table.data_blocks()
+                || !self.same_user_key(self::user_key(separator), user_key)
+            {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn same_user_key(&self, a: &[u8], b: &[u8]) -> bool {
+        // Equal in the user's order: tag the two alike and compare.
+        a == b || {
+            let (a, b) = (
+                InternalKey::seek_target(a, 0),
+                InternalKey::seek_target(b, 0),
+            );
+            self.table.order().compare(&a, &b).is_eq()
+        }
+    }
+
+    /// All entries: user keys in order, the versions of each newest first; from either end.
+    pub fn iter(&self) -> DbRange {
+        self.range(..)
+    }
+
+    /// All versions of the user keys within `bounds`, from either end.
+    pub fn range(&self, bounds: impl KeyRange) -> DbRange {
+        let (lower, upper) = bounds.into_bounds();
+        // The newest and oldest keys that a user key could be stored under.
+        let newest = |key: &Vec<u8>| InternalKey::seek_target(key, MAX_SEQUENCE);
+        let oldest = |key: &Vec<u8>| {
+            let mut stored = Vec::new();
+            let value_type = ValueType::Deletion;
+            InternalKey {
+                user_key: key,
+                sequence: 0,
+                value_type,
+            }
+            .encode(&mut stored);
+            stored
+        };
+        let lower = match &lower {
+            Bound::Included(key) => Bound::Included(newest(key)),
+            Bound::Excluded(key) => Bound::Excluded(oldest(key)),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        let upper = match &upper {
+            Bound::Included(key) => Bound::Included(oldest(key)),
+            Bound::Excluded(key) => Bound::Excluded(newest(key)),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        DbRange(Some(self.table.range((lower, upper))))
+    }
+
+    /// The table as it is stored: internal keys in [`InternalKeyComparator`] order. For statistics, and
+    /// for cursors over stored keys.
+    pub fn as_table(&self) -> &Table {
+        &self.table
+    }
+}
+
+fn parse(stored: &[u8]) -> Result<InternalKey<'_>, Defect> {
+    InternalKey::parse(stored).ok_or_else(|| not_internal(stored))
+}
+
+#[cold]
+fn not_internal(stored: &[u8]) -> Defect {
+    let found = match stored.len() {
+        0..8 => format!("{} of {} bytes", show_key(stored), stored.len()),
+        len => {
+            let value_type = stored.get(len - 8).copied().unwrap_or_default();
+            format!("{} with type {value_type}", show_key(stored))
+        }
+    };
+    Defect::new(
+        "internal keys of at least 8 bytes and of type 0 or 1",
+        found,
+    )
+}
+
+fn version(value_type: ValueType, value: impl FnOnce() -> Bytes) -> Version {
+    match value_type {
+        ValueType::Value => Version::Value(value()),
+        ValueType::Deletion => Version::Deleted,
+    }
+}
+
+/// Entries of a database's table, from both ends: made by [`DbTable::range`].
+///
+/// After its first error it is at its end.
+#[derive(Debug)]
+pub struct DbRange(Option<Range>);
+
+impl DbRange {
+    fn take(
+        &mut self,
+        take: impl FnOnce(&mut Range) -> Option<Result<(Bytes, Bytes)>>,
+    ) -> Option<Result<DbEntry>> {
+        let range = self.0.as_mut()?;
+        let entry = take(range)?.and_then(|(stored, value)| {
+            let key = parse(&stored).map_err(|defect| range.locate(defect))?;
+            Ok(DbEntry {
+                user_key: stored.slice(..key.user_key.len()),
+                sequence: key.sequence,
+                version: version(key.value_type, || value),
+            })
+        });
+        if entry.is_err() {
+            self.0 = None;
+        }
+        Some(entry)
+    }
+}
+
+impl Iterator for DbRange {
+    type Item = Result<DbEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.take(Range::next)
+    }
+}
+
+impl DoubleEndedIterator for DbRange {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.take(Range::next_back)
+    }
+}
+
+impl std::iter::FusedIterator for DbRange {}
+
+/// Writes a table of a LevelDB database; made by [`WriteOptions::create_db`].
+///
+/// Entries come in the table's order: user keys ascending, the versions of each newest first.
+pub struct DbTableBuilder<D: Destination> {
+    table: TableBuilder<D>,
+    stored_key: Vec<u8>,
+}
+
+impl WriteOptions {
+    /// Starts a database's table at `path`, published like that of [`create`](WriteOptions::create).
+    /// [`comparator`](WriteOptions::comparator) and [`filter_policy`](WriteOptions::filter_policy) speak of user
+    /// keys here. For LevelDB itself to use its filter, start from [`leveldb`](WriteOptions::leveldb).
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](WriteOptions::create).
+    pub fn create_db(&self, path: impl AsRef<Path>) -> Result<DbTableBuilder<NewFile>> {
+        Ok(DbTableBuilder::over(self.for_internal_keys().create(path)?))
+    }
+
+    /// Starts a database's table that is written to `writer`; see [`build`](WriteOptions::build).
+    pub fn build_db<D: Destination>(&self, writer: D) -> DbTableBuilder<D> {
+        DbTableBuilder::over(self.for_internal_keys().build(writer))
+    }
+
+    fn for_internal_keys(&self) -> WriteOptions {
+        let mut options = self.clone();
+        options.order = internal_order(self.order.clone());
+        if let FilterChoice::Own(policy) = &mut options.filter {
+            *policy = std::sync::Arc::new(InternalFilterPolicy::new(policy.clone()));
+        }
+        options
+    }
+}
+
+impl<D: Destination> DbTableBuilder<D> {
+    fn over(table: TableBuilder<D>) -> DbTableBuilder<D> {
+        DbTableBuilder {
+            table,
+            stored_key: Vec::new(),
+        }
+    }
+
+    /// Adds that `user_key` got `value` at `sequence`.
+    ///
+    /// # Errors
+    ///
+    /// As [`TableBuilder::add`], and [`ErrorKind::TooLarge`] for a sequence number above
+    /// [`MAX_SEQUENCE`]; nothing is changed then.
+    pub fn put(&mut self, user_key: &[u8], sequence: u64, value: &[u8]) -> Result<()> {
+        self.add(user_key, sequence, ValueType::Value, value)
+    }
+
+    /// Adds that `user_key` was deleted at `sequence`.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](DbTableBuilder::put).
+    pub fn delete(&mut self, user_key: &[u8], sequence: u64) -> Result<()> {
+        self.add(user_key, sequence, ValueType::Deletion, &[])
+    }
+
+    fn add(
+        &mut self,
+        user_key: &[u8],
+        sequence: u64,
+        value_type: ValueType,
+        value: &[u8],
+    ) -> Result<()> {
+        if sequence > MAX_SEQUENCE {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("sequence number {sequence} does not fit 56 bits"),
+            ));
+        }
+        self.stored_key.clear();
+        InternalKey {
+            user_key,
+            sequence,
+            value_type,
+        }
+        .encode(&mut self.stored_key);
+        self.table.add(&self.stored_key, value)
+    }
+
+    /// Ends the data block under way; see [`TableBuilder::flush`].
+    ///
+    /// # Errors
+    ///
+    /// As [`TableBuilder::flush`].
+    pub fn flush(&mut self) -> Result<()> {
+        self.table.flush()
+    }
+
+    /// Number of entries added so far.
+    pub fn entries(&self) -> u64 {
+        self.table.entries()
+    }
+
+    /// Bytes of the file so far; see [`TableBuilder::file_bytes`].
+    pub fn file_bytes(&self) -> u64 {
+        self.table.file_bytes()
+    }
+
+    /// Writes what is left and publishes the table; see [`TableBuilder::finish`].
+    ///
+    /// # Errors
+    ///
+    /// As [`TableBuilder::finish`].
+    pub fn finish(self) -> Result<Summary> {
+        self.table.finish()
+    }
+}

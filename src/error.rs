@@ -1,0 +1,274 @@
+//! One error type for the whole crate.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Shorthand for a result with this crate's [`Error`], unless another is named.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, where, and what to do about it.
+///
+/// One word wide, so that results stay small on the paths that succeed. Decide by
+/// [`kind`](Error::kind); ask [`corruption`](Error::corruption) for the section and offset of
+/// damage; show the message to people.
+pub struct Error(Box<Repr>);
+
+struct Repr {
+    kind: ErrorKind,
+    /// What the message begins with: the file, where it is known.
+    path: Option<PathBuf>,
+    message: String,
+    corruption: Option<Corruption>,
+    source: Option<io::Error>,
+}
+
+/// The classes of [`Error`] that a program may treat differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Reading or writing failed; the system's error is the [`source`](std::error::Error::source).
+    Io,
+    /// The file is a table, and damaged: [`Error::corruption`] tells where.
+    Corruption,
+    /// The file is no LevelDB table, or not a whole one; the message says what it looks like.
+    NotATable,
+    /// The file is sound but needs something that this build cannot do, such as a codec.
+    Unsupported,
+    /// The table holds the internal keys of a LevelDB database: open it with
+    /// [`DbTable`](crate::DbTable).
+    DatabaseTable,
+    /// The comparator does not fit: index keys do not ascend under it, or it made a separator that
+    /// does not separate.
+    Comparator,
+    /// A key was added that does not come after the one before. Nothing was changed.
+    OutOfOrder,
+    /// A key, value, block or filter is larger than the format can say. Nothing was changed.
+    TooLarge,
+    /// The call makes no sense in the object's state: an option out of range, a builder after a
+    /// failed write, a cursor stepped after a failed seek.
+    InvalidState,
+}
+
+/// Where a table is damaged, and how that shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Corruption {
+    pub(crate) section: Section,
+    pub(crate) offset: u64,
+    pub(crate) expected: String,
+    pub(crate) found: String,
+}
+
+impl Corruption {
+    /// The part of the file that is damaged.
+    pub fn section(&self) -> Section {
+        self.section
+    }
+
+    /// Offset in bytes from the start of the file: of the damage itself where it can be told, else of
+    /// the block it is in. For a compressed block, the block's.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// What a sound table would have there.
+    pub fn expected(&self) -> &str {
+        &self.expected
+    }
+
+    /// What is there.
+    pub fn found(&self) -> &str {
+        &self.found
+    }
+}
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "corrupt {} at offset {}: expected {}, found {}",
+            self.section, self.offset, self.expected, self.found
+        )
+    }
+}
+
+/// The parts of a table file, in the file's order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Section {
+    /// A data block: sorted entries.
+    Data,
+    /// The filter block.
+    Filter,
+    /// The metaindex block, which names the filter block.
+    Metaindex,
+    /// The index block, which finds the data blocks.
+    Index,
+    /// The last 48 bytes.
+    Footer,
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Section::Data => "data block",
+            Section::Filter => "filter block",
+            Section::Metaindex => "metaindex block",
+            Section::Index => "index block",
+            Section::Footer => "footer",
+        })
+    }
+}
+
+impl Error {
+    #[cold]
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error(Box::new(Repr {
+            kind,
+            path: None,
+            message: message.into(),
+            corruption: None,
+            source: None,
+        }))
+    }
+
+    #[cold]
+    pub(crate) fn io(doing: impl Into<String>, source: io::Error) -> Error {
+        Error(Box::new(Repr {
+            kind: ErrorKind::Io,
+            path: None,
+            message: doing.into(),
+            corruption: None,
+            source: Some(source),
+        }))
+    }
+
+    #[cold]
+    pub(crate) fn corrupt(corruption: Corruption) -> Error {
+        Error(Box::new(Repr {
+            kind: ErrorKind::Corruption,
+            path: None,
+            message: String::new(),
+            corruption: Some(corruption),
+            source: None,
+        }))
+    }
+
+    /// The same error, with `hint` said after it.
+    #[cold]
+    pub(crate) fn with_hint(mut self, hint: &str) -> Error {
+        if !self.0.message.is_empty() {
+            self.0.message.push_str("; ");
+        }
+        self.0.message.push_str(hint);
+        self
+    }
+
+    /// The same error, of the file at `path`.
+    #[cold]
+    pub(crate) fn at_path(mut self, path: &Path) -> Error {
+        self.0.path = Some(path.to_owned());
+        self
+    }
+
+    /// The class of the error, for programs to decide on.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Where the table is damaged, if that is what the error says.
+    pub fn corruption(&self) -> Option<&Corruption> {
+        self.0.corruption.as_ref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let repr = &*self.0;
+        if let Some(path) = &repr.path {
+            write!(f, "{}: ", path.display())?;
+        }
+        match (&repr.corruption, &repr.source) {
+            (Some(corruption), _) if repr.message.is_empty() => corruption.fmt(f),
+            (Some(corruption), _) => write!(f, "{corruption}; {}", repr.message),
+            (None, Some(source)) => write!(f, "{}: {source}", repr.message),
+            (None, None) => f.write_str(&repr.message),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}({self})", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|e| e as _)
+    }
+}
+
+/// So that functions which return `io::Result` can use `?`; corruption becomes `InvalidData`.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match (error.kind(), &error.0.source) {
+            (_, Some(source)) => source.kind(),
+            (ErrorKind::Unsupported, None) => io::ErrorKind::Unsupported,
+            (ErrorKind::Corruption | ErrorKind::NotATable | ErrorKind::DatabaseTable, None) => {
+                io::ErrorKind::InvalidData
+            }
+            _ => io::ErrorKind::InvalidInput,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+/// A key as messages show it: escaped, in quotes, and cut where it is long.
+pub(crate) fn show_key(key: &[u8]) -> String {
+    const MOST: usize = 100;
+    match key.get(..MOST) {
+        Some(head) if key.len() > MOST => {
+            format!("\"{}\".. ({} bytes)", head.escape_ascii(), key.len())
+        }
+        _ => format!("\"{}\"", key.escape_ascii()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_word_and_travels_between_threads() {
+        fn assert_send_sync<T: Send + Sync + 'static>() {}
+        assert_send_sync::<Error>();
+        assert_eq!(size_of::<Error>(), size_of::<usize>());
+        assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn messages_say_where_and_what() {
+        let corruption = Corruption {
+            section: Section::Index,
+            offset: 17,
+            expected: "a checksum of 1".into(),
+            found: "2".into(),
+        };
+        let error = Error::corrupt(corruption).with_hint("restore it from a copy");
+        assert_eq!(
+            error.to_string(),
+            "corrupt index block at offset 17: expected a checksum of 1, found 2; restore it from a copy"
+        );
+        assert_eq!(error.corruption().unwrap().offset(), 17);
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidData);
+
+        let disk = io::Error::other("disk on fire");
+        let error = Error::io("reading 8 bytes at offset 3", disk);
+        assert_eq!(
+            error.to_string(),
+            "reading 8 bytes at offset 3: disk on fire"
+        );
+        assert!(std::error::Error::source(&error).is_some());
+    }
+}

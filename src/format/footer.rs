@@ -1,0 +1,168 @@
+//! The block handle and the 48-byte footer.
+
+use super::Defect;
+use super::frame::TRAILER_LEN;
+use crate::coding::{MAX_VARINT64_LEN, fixed64_at, get_varint64, put_fixed64, put_varint};
+
+/// Length of a footer in bytes: two padded handles and the magic number.
+pub(crate) const FOOTER_LEN: usize = 2 * BlockHandle::MAX_LEN + 8;
+
+/// The last eight bytes of every table, little-endian.
+pub(crate) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
+
+/// Where a block's payload lies in the file: offset and size in bytes, trailer not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct BlockHandle {
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+}
+
+impl BlockHandle {
+    /// Most bytes that an encoded handle takes.
+    pub(crate) const MAX_LEN: usize = 2 * MAX_VARINT64_LEN;
+
+    pub(crate) fn encode(&self, dst: &mut Vec<u8>) {
+        put_varint(dst, self.offset);
+        put_varint(dst, self.size);
+    }
+
+    /// The handle at the front of `src`, and how many bytes it took.
+    pub(crate) fn decode(src: &[u8]) -> Option<(BlockHandle, usize)> {
+        let (offset, a) = get_varint64(src)?;
+        let (size, b) = get_varint64(src.get(a..)?)?;
+        Some((BlockHandle { offset, size }, a + b))
+    }
+
+    /// Offset of the first byte after the block's frame, trailer included; `None` where it overflows.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.offset
+            .checked_add(self.size)?
+            .checked_add(TRAILER_LEN as u64)
+    }
+}
+
+/// The footer: where the metaindex and the index are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Footer {
+    pub(crate) metaindex: BlockHandle,
+    pub(crate) index: BlockHandle,
+}
+
+impl Footer {
+    pub(crate) fn encode(&self, dst: &mut Vec<u8>) {
+        let start = dst.len();
+        self.metaindex.encode(dst);
+        self.index.encode(dst);
+        dst.resize(start + 2 * BlockHandle::MAX_LEN, 0);
+        put_fixed64(dst, MAGIC);
+    }
+
+    /// Whether `src`, the last bytes of a file, ends in LevelDB's magic number.
+    pub(crate) fn has_magic(src: &[u8]) -> bool {
+        let at = src.len().checked_sub(8);
+        at.and_then(|at| fixed64_at(src, at)) == Some(MAGIC)
+    }
+
+    /// Decodes the 48 bytes `src`. The padding may hold anything, as for LevelDB.
+    pub(crate) fn decode(src: &[u8]) -> Result<Footer, Defect> {
+        let handles = || {
+            let (metaindex, len) = BlockHandle::decode(src)?;
+            let (index, more) = BlockHandle::decode(src.get(len..)?)?;
+            (len + more <= 2 * BlockHandle::MAX_LEN).then_some(Footer { metaindex, index })
+        };
+        if src.len() != FOOTER_LEN || !Footer::has_magic(src) {
+            return Err(Defect::new(
+                format!("{FOOTER_LEN} bytes that end in the magic number"),
+                format!("{} bytes that do not", src.len()),
+            ));
+        }
+        handles().ok_or_else(|| {
+            let bytes = src.get(..2 * BlockHandle::MAX_LEN).unwrap_or(src);
+            Defect::new(
+                "the handles of metaindex and index",
+                format!("{bytes:02x?}"),
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Footer of `testdata`'s worked example: metaindex at 38, index at 51 (see `format/mod.rs`).
+    const EXAMPLE: [u8; 4] = [0x26, 0x08, 0x33, 0x0e];
+
+    fn example() -> Vec<u8> {
+        let mut bytes = EXAMPLE.to_vec();
+        bytes.resize(40, 0);
+        bytes.extend([0x57, 0xfb, 0x80, 0x8b, 0x24, 0x75, 0x47, 0xdb]);
+        bytes
+    }
+
+    #[test]
+    fn encodes_and_decodes_the_example() {
+        let footer = Footer::decode(&example()).unwrap();
+        assert_eq!(
+            footer.metaindex,
+            BlockHandle {
+                offset: 38,
+                size: 8
+            }
+        );
+        assert_eq!(
+            footer.index,
+            BlockHandle {
+                offset: 51,
+                size: 14
+            }
+        );
+        let mut bytes = vec![9];
+        footer.encode(&mut bytes);
+        assert_eq!(bytes[1..], example());
+    }
+
+    #[test]
+    fn the_largest_handles_fit() {
+        let most = BlockHandle {
+            offset: u64::MAX,
+            size: u64::MAX,
+        };
+        let footer = Footer {
+            metaindex: most,
+            index: most,
+        };
+        let mut bytes = Vec::new();
+        footer.encode(&mut bytes);
+        assert_eq!(bytes.len(), FOOTER_LEN);
+        assert_eq!(Footer::decode(&bytes).unwrap(), footer);
+        assert_eq!(
+            most.end(),
+            None,
+            "and their end is not computed by wrapping"
+        );
+    }
+
+    #[test]
+    fn padding_may_hold_anything_and_nothing_else_may() {
+        let mut bytes = example();
+        bytes[4..40].fill(0xee);
+        assert!(Footer::decode(&bytes).is_ok());
+        for at in 40..48 {
+            let mut bytes = example();
+            bytes[at] ^= 1;
+            assert!(Footer::decode(&bytes).is_err());
+        }
+        assert!(Footer::decode(&example()[1..]).is_err());
+        let mut endless = example();
+        endless[..40].fill(0x80);
+        assert!(Footer::decode(&endless).is_err());
+        // Handles that would run on into the magic number.
+        let mut long = example();
+        long[..40].fill(0xff);
+        for end in [9, 19, 29] {
+            long[end] = 1;
+        }
+        assert!(Footer::decode(&long).is_err());
+    }
+}

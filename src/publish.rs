@@ -1,0 +1,99 @@
+//! Where a table is written to: any writer, or a path where it appears whole or not at all.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+/// Where a [`TableBuilder`](crate::TableBuilder) writes: every [`io::Write`], and [`NewFile`].
+///
+/// Sealed: it exists so that `finish` can publish a path without handing over something that could
+/// be forgotten.
+pub trait Destination: sealed::Destination {}
+
+impl<D: sealed::Destination> Destination for D {}
+
+pub(crate) mod sealed {
+    use std::io;
+
+    pub trait Destination {
+        /// Writes all of `bytes`, behind what was written before.
+        fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+        /// The table is whole: makes it so for others.
+        fn publish(self) -> io::Result<()>;
+    }
+}
+
+/// A writer gets the bytes and a `flush`; whether they are synced is the caller's business.
+impl<W: Write> sealed::Destination for W {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+
+    fn publish(mut self) -> io::Result<()> {
+        self.flush()
+    }
+}
+
+/// A file that appears at its path when the table is finished, and otherwise leaves no trace.
+///
+/// Until then it is a temporary file `.leveltable-XXXXXX.tmp` in the same directory. It is
+/// removed when the builder is dropped; one that a killed process left behind can be deleted.
+#[derive(Debug)]
+pub struct NewFile {
+    temporary: NamedTempFile,
+    path: PathBuf,
+}
+
+impl NewFile {
+    pub(crate) fn create(path: &Path) -> io::Result<NewFile> {
+        if path.file_name().is_none() || path.is_dir() {
+            let what = "not the path of a file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".leveltable-").suffix(".tmp");
+        #[cfg(unix)]
+        {
+            // The ordinary permissions of a new file, which the umask then narrows.
+            use std::os::unix::fs::PermissionsExt;
+            builder.permissions(std::fs::Permissions::from_mode(0o666));
+        }
+        Ok(NewFile {
+            temporary: builder.tempfile_in(directory(path))?,
+            path: path.to_owned(),
+        })
+    }
+}
+
+impl sealed::Destination for NewFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.temporary.as_file_mut().write_all(bytes)
+    }
+
+    /// The file's bytes reach the disk before its name does, and the name before this returns.
+    fn publish(self) -> io::Result<()> {
+        self.temporary.as_file().sync_all()?;
+        self.temporary.persist(&self.path).map_err(|e| e.error)?;
+        sync_directory(directory(&self.path))
+    }
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(unix)]
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// Windows cannot sync a directory; its file systems log renames themselves.
+#[cfg(not(unix))]
+fn sync_directory(_: &Path) -> io::Result<()> {
+    Ok(())
+}

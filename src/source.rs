@@ -1,0 +1,225 @@
+//! Where a table's bytes come from.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+/// Bytes that can be read at any position, by any number of threads at once.
+///
+/// Implement it for whatever holds a table: an object store, an archive member, an encrypted file.
+///
+/// A read is **exact or an error**: the `len` bytes at `offset`, never fewer. The content must not
+/// change while a table is open on it.
+pub trait ReadAt: Send + Sync {
+    /// Size in bytes. Asked once, when a table is opened.
+    fn size(&self) -> io::Result<u64>;
+
+    /// The `len` bytes at `offset`, or an error; [`io::ErrorKind::UnexpectedEof`] where they end early.
+    ///
+    /// The table asks only for ranges inside [`size`](ReadAt::size).
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
+}
+
+/// Positional reads (`pread`), which neither use nor move the file's own position.
+impl ReadAt for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let mut buffer = vec![0; len];
+        read_exact_at(self, &mut buffer, offset)?;
+        Ok(buffer.into())
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !buffer.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, buffer, offset) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => {
+                buffer = buffer.get_mut(n..).unwrap_or_default();
+                offset += n as u64;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+impl ReadAt for Bytes {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let start = usize::try_from(offset).ok();
+        let end = start.and_then(|start| start.checked_add(len));
+        match (start, end) {
+            (Some(start), Some(end)) if end <= self.len() => Ok(self.slice(start..end)),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
+    fn size(&self) -> io::Result<u64> {
+        (**self).size()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        (**self).read_at(offset, len)
+    }
+}
+
+/// What [`OpenOptions::open_source`](crate::OpenOptions::open_source) takes: memory, or something to
+/// read from.
+///
+/// The two are kept apart because memory is not I/O: blocks in memory are used where they lie,
+/// without a copy and without the block cache (unless they are compressed).
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Source {
+    /// The whole table in memory. A memory map comes in here through [`Bytes::from_owner`]; a mapped
+    /// file that somebody truncates raises SIGBUS on access, which no library can turn into an error.
+    Memory(Bytes),
+    /// Something that is read block by block, through the block cache.
+    Io(Arc<dyn ReadAt>),
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Memory(bytes) => write!(f, "Memory({} bytes)", bytes.len()),
+            Source::Io(_) => f.write_str("Io(..)"),
+        }
+    }
+}
+
+impl From<Bytes> for Source {
+    fn from(bytes: Bytes) -> Source {
+        Source::Memory(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Source {
+    fn from(bytes: Vec<u8>) -> Source {
+        Source::Memory(bytes.into())
+    }
+}
+
+impl From<&'static [u8]> for Source {
+    fn from(bytes: &'static [u8]) -> Source {
+        Source::Memory(Bytes::from_static(bytes))
+    }
+}
+
+impl From<File> for Source {
+    fn from(file: File) -> Source {
+        Source::Io(Arc::new(file))
+    }
+}
+
+impl<R: ReadAt + 'static> From<Arc<R>> for Source {
+    fn from(source: Arc<R>) -> Source {
+        Source::Io(source)
+    }
+}
+
+/// Counts the reads and bytes that go through to the source inside.
+///
+/// The way to see what a filter avoids, measured by whoever does the reading:
+///
+/// ```
+/// use std::sync::Arc;
+/// use leveltable::{CountingReadAt, OpenOptions, WriteOptions};
+/// # use bytes::Bytes;
+///
+/// let mut file = Vec::new();
+/// let mut builder = WriteOptions::new().build(&mut file);
+/// builder.add(b"present", b"1")?;
+/// builder.finish()?;
+///
+/// let disk = Arc::new(CountingReadAt::new(Bytes::from(file)));
+/// let table = OpenOptions::new().open_source(Arc::clone(&disk))?;
+/// let opening = disk.reads();
+/// table.get(b"absent")?;
+/// assert_eq!(disk.reads(), opening, "the filter answered");
+/// table.get(b"present")?;
+/// assert_eq!(disk.reads(), opening + 1, "one data block");
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct CountingReadAt<R> {
+    inner: R,
+    reads: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl<R: ReadAt> CountingReadAt<R> {
+    /// Wraps `inner`, counting from zero.
+    pub fn new(inner: R) -> CountingReadAt<R> {
+        CountingReadAt {
+            inner,
+            reads: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Number of calls of [`ReadAt::read_at`] so far, failed ones included.
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    /// Number of bytes asked for so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl<R: ReadAt> ReadAt for CountingReadAt<R> {
+    fn size(&self) -> io::Result<u64> {
+        self.inner.size()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(len as u64, Ordering::Relaxed);
+        self.inner.read_at(offset, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn files_and_memory_read_alike_and_never_short() {
+        let content: Bytes = (0..=255).collect::<Vec<u8>>().into();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&content).unwrap();
+        for source in [&file as &dyn ReadAt, &content] {
+            assert_eq!(source.size().unwrap(), 256);
+            assert_eq!(source.read_at(250, 6).unwrap(), content[250..]);
+            assert_eq!(source.read_at(256, 0).unwrap().len(), 0);
+            for (offset, len) in [(250, 7), (256, 1), (1000, 1)] {
+                let kind = source.read_at(offset, len).unwrap_err().kind();
+                assert_eq!(kind, io::ErrorKind::UnexpectedEof);
+            }
+        }
+        assert!(content.read_at(u64::MAX, 1).is_err());
+        assert!(content.read_at(1, usize::MAX).is_err());
+    }
+}

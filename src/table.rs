@@ -1,0 +1,690 @@
+//! The read path. `open`: footer, index, metaindex, filter. `get`: filter, index, `fetch_block`, find.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bytes::{Buf, Bytes};
+
+use crate::cache::{BlockCache, BlockKey, TableId};
+use crate::comparator::{BytewiseComparator, Order};
+use crate::error::{Corruption, Error, ErrorKind, Result, Section};
+use crate::filter::{FilterPolicy, built_in_policies};
+use crate::format::Defect;
+use crate::format::block::{Block, BlockCursor};
+use crate::format::filter_block::FilterBlockReader;
+use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
+use crate::format::frame::{self, TRAILER_LEN};
+use crate::format::identify;
+use crate::index::Index;
+use crate::internal_key::{self, InternalKeyComparator};
+use crate::options::{OpenOptions, ReadOptions};
+use crate::source::{ReadAt, Source};
+use crate::stats::{Counter, Counters, Stats};
+
+/// An open table: immutable, sorted, safe to read from any number of threads at once.
+///
+/// Clones are cheap and share everything. Memory: the index (its keys and 24 bytes for each data
+/// block), the filter block, and a few kilobytes. Blocks live in the [`BlockCache`].
+///
+/// The file must not change while it is open. One that is *replaced* (by
+/// [`WriteOptions::create`](crate::WriteOptions::create), say) is not changed: the open table goes on
+/// reading the old one.
+///
+/// ```
+/// use leveltable::{Table, TableBuilder};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("fruit.ldb");
+/// # let mut builder = TableBuilder::create(&path)?;
+/// # builder.add(b"apple", b"red")?;
+/// # builder.add(b"banana", b"yellow")?;
+/// # builder.finish()?;
+/// let table = Table::open(&path)?;
+/// assert_eq!(table.get(b"apple")?.as_deref(), Some(&b"red"[..]));
+/// assert_eq!(table.get(b"cherry")?, None);
+/// for entry in table.iter().rev() {
+///     let (key, value) = entry?;
+///     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
+/// }
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Table {
+    inner: Arc<Inner>,
+    read: ReadOptions,
+}
+
+#[derive(Debug)]
+struct Inner {
+    file: TableFile,
+    order: Order,
+    index: Index,
+    filter: Option<TableFilter>,
+    /// Where the data ends: the offset of the metaindex block.
+    metaindex_offset: u64,
+    cache: Option<BlockCache>,
+    id: TableId,
+    /// A bit for each data block of a table in memory: set once the block was found sound.
+    verified: Vec<AtomicU64>,
+}
+
+/// The filter in use, with the policy that understands it.
+#[derive(Debug)]
+struct TableFilter {
+    policy: Arc<dyn FilterPolicy>,
+    block: FilterBlockReader,
+    bytes: u64,
+    whole_table: bool,
+}
+
+/// What a table's filter is; see [`Table::filter`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FilterInfo<'a> {
+    /// Name of the policy.
+    pub policy: &'a str,
+    /// Bytes of the filter block, which are held in memory. Eight times this, divided by the number of
+    /// entries, is what it costs in bits a key.
+    pub bytes: u64,
+    /// Whether one filter covers the whole table, so that it is asked before the index.
+    pub whole_table: bool,
+}
+
+impl OpenOptions {
+    /// Opens the table at `path`.
+    ///
+    /// Reads the footer, the index, the metaindex and the filter: four reads at most, and one data
+    /// block more where the index looks like a database's. None of it is read again.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotATable`] for another kind of file, [`ErrorKind::Corruption`] for a damaged table
+    /// (data blocks are not looked at), [`ErrorKind::Comparator`], [`ErrorKind::DatabaseTable`],
+    /// [`ErrorKind::Unsupported`] and [`ErrorKind::Io`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Table> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(|e| Error::io("opening the table", e));
+        file.and_then(|file| self.open_source(file))
+            .map_err(|e| e.at_path(path))
+    }
+
+    /// Opens a table from memory, an open file, or anything that implements [`ReadAt`].
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](OpenOptions::open).
+    pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
+        let file = TableFile::new(source.into())?;
+        let footer = file.footer()?;
+        let order = self.order.clone().unwrap_or(Order::Bytewise);
+        let index = self.read_index(&file, &footer, &order)?;
+        let filter = match self.filters {
+            true => self.read_filter(&file, &footer, &order, &index)?,
+            false => None,
+        };
+        let in_memory = matches!(file.source, Source::Memory(_));
+        let verified = if in_memory {
+            index.len().div_ceil(64)
+        } else {
+            0
+        };
+        let table = Table {
+            inner: Arc::new(Inner {
+                file,
+                order,
+                index,
+                filter,
+                metaindex_offset: footer.metaindex.offset,
+                cache: self.cache.clone(),
+                id: TableId::next(),
+                verified: (0..verified).map(|_| AtomicU64::new(0)).collect(),
+            }),
+            read: self.read,
+        };
+        match self.order.is_none() && table.holds_internal_keys()? {
+            true => Err(database_table()),
+            false => Ok(table),
+        }
+    }
+
+    fn read_index(&self, file: &TableFile, footer: &Footer, order: &Order) -> Result<Index> {
+        let Footer {
+            metaindex,
+            index: handle,
+        } = *footer;
+        let block = file.read_block(handle, Section::Index).map_err(|e| {
+            match file.describe_misfit(footer) {
+                Some(what) => e.with_hint(&what),
+                None => e,
+            }
+        })?;
+        let data_end = handle.offset.min(metaindex.offset);
+        let decode =
+            |order: &Order| Index::decode(&block, handle.offset, data_end, file.size, order);
+        decode(order).map_err(|error| {
+            // The index of a database's table seldom ascends bytewise.
+            let is_internal = error.kind() == ErrorKind::Comparator
+                && self.order.is_none()
+                && decode(&internal_order()).is_ok_and(|index| index.looks_internal());
+            if is_internal { database_table() } else { error }
+        })
+    }
+
+    /// Finds, reads and checks the filter, if the metaindex names one whose policy is known.
+    fn read_filter(
+        &self,
+        file: &TableFile,
+        footer: &Footer,
+        order: &Order,
+        index: &Index,
+    ) -> Result<Option<TableFilter>> {
+        let metaindex = file.read_block(footer.metaindex, Section::Metaindex)?;
+        let built_in = built_in_policies().map(|policy| internal_key::filter_for(policy, order));
+        let policies: Vec<_> = self.policies.iter().cloned().chain(built_in).collect();
+        let found = find_filter(&metaindex, &policies)
+            .map_err(|defect| defect.locate(Section::Metaindex, footer.metaindex.offset))?;
+        let Some((policy, handle)) = found else {
+            return Ok(None);
+        };
+        let contents = file.read_block(handle, Section::Filter)?;
+        let bytes = contents.len() as u64;
+        let block = FilterBlockReader::new(contents)
+            .map_err(|defect| defect.locate(Section::Filter, handle.offset))?;
+        let last_block = index
+            .len()
+            .checked_sub(1)
+            .map(|last| index.handle(last).offset);
+        Ok(Some(TableFilter {
+            policy: policy.clone(),
+            whole_table: last_block.is_some_and(|offset| block.covers_all(offset)),
+            block,
+            bytes,
+        }))
+    }
+}
+
+/// The best of `policies` (the earliest) that the metaindex has a filter of, and that filter's handle.
+fn find_filter<'p>(
+    metaindex: &[u8],
+    policies: &'p [Arc<dyn FilterPolicy>],
+) -> Result<Option<(&'p Arc<dyn FilterPolicy>, BlockHandle)>, Defect> {
+    let mut cursor = BlockCursor::new(Block::parse(metaindex)?);
+    let mut best: Option<(usize, BlockHandle)> = None;
+    while cursor.next()? {
+        let name = cursor.key().strip_prefix(b"filter.");
+        let rank = policies
+            .iter()
+            .position(|p| Some(p.name().as_bytes()) == name);
+        if let Some(rank) = rank
+            && best.is_none_or(|(best, _)| rank < best)
+        {
+            let Some((handle, _)) = BlockHandle::decode(cursor.value()) else {
+                return Err(Defect::new(
+                    format!("the handle of {}", cursor.key().escape_ascii()),
+                    format!("{:02x?}", cursor.value()),
+                ));
+            };
+            best = Some((rank, handle));
+        }
+    }
+    Ok(best.and_then(|(rank, handle)| Some((policies.get(rank)?, handle))))
+}
+
+fn internal_order() -> Order {
+    Order::of(InternalKeyComparator::new(BytewiseComparator))
+}
+
+#[cold]
+fn database_table() -> Error {
+    Error::new(
+        ErrorKind::DatabaseTable,
+        "this table belongs to a LevelDB database (each key ends in a sequence number and a type): \
+         open it with DbTable, or name a comparator to read its keys as they are stored",
+    )
+}
+
+impl Table {
+    /// Opens the table at `path` with [`OpenOptions::new`]; see [`OpenOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Table> {
+        OpenOptions::new().open(path)
+    }
+
+    /// The same table, read with `options`: a cheap clone.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, ReadOptions, WriteOptions};
+    /// # let mut file = Vec::new();
+    /// # WriteOptions::new().build(&mut file).finish()?;
+    /// # let table = OpenOptions::new().open_source(file)?;
+    /// let scan = table.with(ReadOptions::new().fill_cache(false));
+    /// for entry in scan.iter() {
+    ///     let (key, value) = entry?;
+    ///     // the cache keeps what lookups put there
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn with(&self, options: ReadOptions) -> Table {
+        Table {
+            inner: Arc::clone(&self.inner),
+            read: options,
+        }
+    }
+
+    /// The value of `key`, or `None` if the table does not hold it.
+    ///
+    /// Reads one data block at most, and none where the filter rejects the key or the block is in the
+    /// cache. The value is a slice of its block and keeps the whole block in memory while it lives; copy
+    /// it to keep it long.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`], [`ErrorKind::Corruption`] and [`ErrorKind::Unsupported`], of that one block.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.lookup(key, |block, value| block.into_bytes(value))
+    }
+
+    /// Calls `read` with the value of `key`; `None` if the table does not hold it.
+    ///
+    /// Like [`get`](Table::get), without making a [`Bytes`]: for a table in memory, no reference count
+    /// is touched, which matters where many threads read the same block.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Table::get).
+    pub fn get_with<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.lookup(key, |block, value| read(block.slice(value)))
+    }
+
+    /// Whether the table holds `key`. Costs what [`get`](Table::get) costs.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Table::get).
+    pub fn contains_key(&self, key: &[u8]) -> Result<bool> {
+        Ok(self.lookup(key, |_, _| ())?.is_some())
+    }
+
+    /// Whether the table may hold `key`, by filter and index alone, without I/O: `false` is certain.
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        self.inner.candidate(key).is_some()
+    }
+
+    #[inline]
+    fn lookup<R>(
+        &self,
+        key: &[u8],
+        take: impl FnOnce(Fetched<'_>, Range<usize>) -> R,
+    ) -> Result<Option<R>> {
+        let Some(i) = self.inner.candidate(key) else {
+            return Ok(None);
+        };
+        let fetched = self.inner.fetch_block(i, self.read)?;
+        let found =
+            Block::parse(fetched.payload()).and_then(|block| block.find(key, &self.inner.order));
+        match found {
+            Ok(value) => Ok(value.map(|value| take(fetched, value))),
+            Err(defect) => Err(self.locate(i, defect)),
+        }
+    }
+
+    /// About where in the file `key` is or would be, in bytes: the offset of its data block, or of the
+    /// end of the data for a key behind the last. No I/O.
+    pub fn approximate_offset_of(&self, key: &[u8]) -> u64 {
+        let Inner {
+            index,
+            order,
+            metaindex_offset,
+            ..
+        } = &*self.inner;
+        let block = index.seek(key, order);
+        block.map_or(*metaindex_offset, |i| index.handle(i).offset)
+    }
+
+    /// What the table has done so far, for all its clones together, opening included.
+    pub fn stats(&self) -> Stats {
+        self.inner.file.counters.snapshot()
+    }
+
+    /// The filter in use; `None` if the table has none whose policy is known.
+    pub fn filter(&self) -> Option<FilterInfo<'_>> {
+        self.inner.filter.as_ref().map(|filter| FilterInfo {
+            policy: filter.policy.name(),
+            bytes: filter.bytes,
+            whole_table: filter.whole_table,
+        })
+    }
+
+    /// Number of data blocks.
+    pub fn data_blocks(&self) -> usize {
+        self.inner.index.len()
+    }
+
+    /// Size of the file in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        self.inner.file.size
+    }
+
+    pub(crate) fn index(&self) -> &Index {
+        &self.inner.index
+    }
+
+    pub(crate) fn order(&self) -> &Order {
+        &self.inner.order
+    }
+
+    /// The data block that can hold `key`, if filter and index let one.
+    pub(crate) fn candidate(&self, key: &[u8]) -> Option<usize> {
+        self.inner.candidate(key)
+    }
+
+    /// Data block `i`, for a cursor to keep.
+    pub(crate) fn block(&self, i: usize) -> Result<Block<Bytes>> {
+        let payload = self.inner.fetch_block(i, self.read)?.into_payload();
+        Block::parse(payload).map_err(|defect| self.locate(i, defect))
+    }
+
+    /// The error of a defect in data block `i`.
+    #[cold]
+    pub(crate) fn locate(&self, i: usize, defect: Defect) -> Error {
+        defect.locate(Section::Data, self.inner.index.handle(i).offset)
+    }
+
+    /// Whether this is a database's table, its keys internal keys.
+    ///
+    /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds
+    /// user keys. All index keys must look the part, and then all keys of one data block, so
+    /// that a plain table passes for one only if its keys end in what could be sequence numbers.
+    fn holds_internal_keys(&self) -> Result<bool> {
+        if !self.index().looks_internal() {
+            return Ok(false);
+        }
+        let order = internal_order();
+        let mut previous: Option<Vec<u8>> = None;
+        let mut cursor = BlockCursor::new(self.block(0)?);
+        while cursor.next().map_err(|defect| self.locate(0, defect))? {
+            let key = cursor.key();
+            let ascends = previous.is_none_or(|previous| order.compare(&previous, key).is_lt());
+            if !ascends || !internal_key::is_plausible(key) {
+                return Ok(false);
+            }
+            previous = Some(key.to_vec());
+        }
+        Ok(true)
+    }
+}
+
+impl Inner {
+    /// The one data block that may hold `key`, by filter and index: no I/O.
+    ///
+    /// A filter of the whole table is asked first: most absent keys then cost nothing else.
+    #[inline]
+    fn candidate(&self, key: &[u8]) -> Option<usize> {
+        let seek = || self.index.seek(key, &self.order);
+        match &self.filter {
+            None => seek(),
+            Some(filter) if filter.whole_table => self.passes(filter, 0, key).then(seek)?,
+            Some(filter) => seek().filter(|&i| {
+                let offset = self.index.handle(i).offset;
+                self.passes(filter, offset, key)
+            }),
+        }
+    }
+
+    #[inline]
+    fn passes(&self, filter: &TableFilter, block_offset: u64, key: &[u8]) -> bool {
+        let passes = filter
+            .block
+            .key_may_match(&*filter.policy, block_offset, key);
+        self.file.counters.add(
+            match passes {
+                true => Counter::FilterPassed,
+                false => Counter::FilterRejected,
+            },
+            1,
+        );
+        passes
+    }
+
+    /// Data block `i`, from memory, the cache or the source: checked when it comes in.
+    #[inline]
+    fn fetch_block(&self, i: usize, read: ReadOptions) -> Result<Fetched<'_>> {
+        if let Source::Memory(file) = &self.file.source
+            && let Some(fetched) = self.borrow_block(file, i, read)?
+        {
+            return Ok(fetched);
+        }
+        let handle = self.index.handle(i);
+        let key = BlockKey {
+            table: self.id,
+            offset: handle.offset,
+        };
+        if let Some(cache) = &self.cache {
+            if let Some(block) = cache.get(key) {
+                self.file.counters.add(Counter::CacheHits, 1);
+                return Ok(Fetched::whole(block));
+            }
+            self.file.counters.add(Counter::CacheMisses, 1);
+        }
+        let frame = self.file.read_frame(handle)?;
+        let block = check_frame(&frame, read)
+            .and_then(|()| frame::open(&frame))
+            .and_then(|block| check_block(&block).map(|()| block))
+            .map_err(|defect| defect.locate(Section::Data, handle.offset))?;
+        if let Some(cache) = &self.cache
+            && read.fill_cache
+        {
+            cache.insert(key, block.clone());
+        }
+        Ok(Fetched::whole(block))
+    }
+
+    /// Data block `i` where it lies in memory, checked the first time; `None` if it is compressed.
+    #[inline]
+    fn borrow_block<'a>(
+        &'a self,
+        file: &'a Bytes,
+        i: usize,
+        read: ReadOptions,
+    ) -> Result<Option<Fetched<'a>>> {
+        // Both fit: the index holds only handles that end inside the file.
+        let handle = self.index.handle(i);
+        let start = handle.offset as usize;
+        let range = start..start + handle.size as usize;
+        let frame = file
+            .get(range.start..range.end + TRAILER_LEN)
+            .unwrap_or_default();
+        let Some(payload) = frame::raw_payload(frame) else {
+            return Ok(None);
+        };
+        let bit = 1 << (i % 64);
+        let verified = self.verified.get(i / 64);
+        if verified.is_none_or(|bits| bits.load(Relaxed) & bit == 0) {
+            check_frame(frame, read)
+                .and_then(|()| check_block(payload))
+                .map_err(|defect| defect.locate(Section::Data, handle.offset))?;
+            if let Some(bits) = verified
+                && read.verify_checksums
+            {
+                bits.fetch_or(bit, Relaxed);
+            }
+        }
+        let bytes = Cow::Borrowed(file);
+        Ok(Some(Fetched { bytes, range }))
+    }
+}
+
+fn check_frame(frame: &[u8], read: ReadOptions) -> Result<(), Defect> {
+    match read.verify_checksums {
+        true => frame::verify(frame),
+        false => Ok(()),
+    }
+}
+
+fn check_block(payload: &[u8]) -> Result<(), Defect> {
+    Block::parse(payload)?.check_restarts()
+}
+
+/// A data block where it lies: in the memory of the whole file, or in bytes of its own.
+struct Fetched<'a> {
+    bytes: Cow<'a, Bytes>,
+    range: Range<usize>,
+}
+
+impl Fetched<'_> {
+    fn whole(block: Bytes) -> Fetched<'static> {
+        Fetched {
+            range: 0..block.len(),
+            bytes: Cow::Owned(block),
+        }
+    }
+
+    #[inline]
+    fn payload(&self) -> &[u8] {
+        self.bytes.get(self.range.clone()).unwrap_or_default()
+    }
+
+    #[inline]
+    fn slice(&self, range: Range<usize>) -> &[u8] {
+        self.payload().get(range).unwrap_or_default()
+    }
+
+    /// The bytes at `range` of the payload, which lies inside it.
+    #[inline]
+    fn into_bytes(self, range: Range<usize>) -> Bytes {
+        let start = self.range.start;
+        let range = start + range.start..start + range.end;
+        match self.bytes {
+            Cow::Borrowed(bytes) => bytes.slice(range),
+            Cow::Owned(mut bytes) => {
+                // Cut to size rather than sliced: the reference count stays as it is.
+                bytes.truncate(range.end);
+                bytes.advance(range.start);
+                bytes
+            }
+        }
+    }
+
+    fn into_payload(self) -> Bytes {
+        let len = self.range.len();
+        self.into_bytes(0..len)
+    }
+}
+
+/// The source, its size, and what was read of it.
+#[derive(Debug)]
+struct TableFile {
+    source: Source,
+    size: u64,
+    counters: Counters,
+}
+
+impl TableFile {
+    fn new(source: Source) -> Result<TableFile> {
+        let size = match &source {
+            Source::Memory(bytes) => Ok(bytes.len() as u64),
+            Source::Io(source) => source.size(),
+        };
+        Ok(TableFile {
+            source,
+            size: size.map_err(|e| Error::io("asking for the table's size", e))?,
+            counters: Counters::default(),
+        })
+    }
+
+    /// The `len` bytes at `offset`, which lie inside the file.
+    fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
+        let read = match &self.source {
+            Source::Memory(bytes) => bytes.read_at(offset, len),
+            Source::Io(source) => {
+                self.counters.add(Counter::SourceReads, 1);
+                self.counters.add(Counter::SourceBytes, len as u64);
+                source.read_at(offset, len)
+            }
+        };
+        match read {
+            Ok(bytes) if bytes.len() == len => Ok(bytes),
+            Ok(bytes) => Err(Error::io(
+                format!(
+                    "reading {len} bytes at offset {offset}: the source gave {}",
+                    bytes.len()
+                ),
+                std::io::ErrorKind::UnexpectedEof.into(),
+            )),
+            Err(e) => Err(Error::io(
+                format!("reading {len} bytes at offset {offset}"),
+                e,
+            )),
+        }
+    }
+
+    /// At most `len` bytes from each end of the file.
+    fn ends(&self, len: usize) -> Result<(Bytes, Bytes)> {
+        let len = usize::try_from(self.size).map_or(len, |size| size.min(len));
+        Ok((self.read(0, len)?, self.read(self.size - len as u64, len)?))
+    }
+
+    fn footer(&self) -> Result<Footer> {
+        let Some(offset) = self.size.checked_sub(FOOTER_LEN as u64) else {
+            return Err(self.not_a_table());
+        };
+        let bytes = self.read(offset, FOOTER_LEN)?;
+        if !Footer::has_magic(&bytes) {
+            return Err(self.not_a_table());
+        }
+        Footer::decode(&bytes).map_err(|defect| defect.locate(Section::Footer, offset))
+    }
+
+    #[cold]
+    fn not_a_table(&self) -> Error {
+        match self.ends(identify::PEEK_LEN) {
+            Ok((head, tail)) => Error::new(
+                ErrorKind::NotATable,
+                identify::describe(&head, &tail, self.size),
+            ),
+            Err(e) => e,
+        }
+    }
+
+    /// What became of a file whose footer does not lead to an index, where its sizes tell.
+    #[cold]
+    fn describe_misfit(&self, footer: &Footer) -> Option<String> {
+        let (head, _) = self.ends(identify::PEEK_LEN).ok()?;
+        identify::describe_misfit(&head, footer, self.size)
+    }
+
+    /// A block other than a data block: read once, and always checked.
+    fn read_block(&self, handle: BlockHandle, section: Section) -> Result<Bytes> {
+        let most = self.size.saturating_sub(FOOTER_LEN as u64);
+        if handle.end().is_none_or(|end| end > most) {
+            return Err(Error::corrupt(Corruption {
+                section,
+                offset: handle.offset,
+                expected: format!("a block that ends at or before the footer at {most}"),
+                found: format!("a handle to {} bytes and a trailer", handle.size),
+            }));
+        }
+        let frame = self.read_frame(handle)?;
+        frame::verify(&frame)
+            .and_then(|()| frame::open(&frame))
+            .map_err(|defect| defect.locate(section, handle.offset))
+    }
+
+    /// The frame of a block that lies inside the file.
+    fn read_frame(&self, handle: BlockHandle) -> Result<Bytes> {
+        let len = usize::try_from(handle.size).ok();
+        match len.and_then(|len| len.checked_add(TRAILER_LEN)) {
+            Some(len) => self.read(handle.offset, len),
+            None => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "a block of {} bytes does not fit this machine's memory",
+                    handle.size
+                ),
+            )),
+        }
+    }
+}
