@@ -216,6 +216,10 @@ impl Cursor {
     ///
     /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
     #[inline]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor lends its entries, an Iterator cannot"
+    )]
     pub fn next(&mut self) -> Result<bool> {
         match (self.position, self.block) {
             (Position::OnEntry, Some(block)) => {

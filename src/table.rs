@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 
 use crate::cache::{BlockCache, BlockKey, TableId};
 use crate::comparator::{BytewiseComparator, Order};
-use crate::error::{Corruption, Error, ErrorKind, Result, Section};
+use crate::error::{Corruption, Error, ErrorKind, Result, Section, show_key};
 use crate::filter::{FilterPolicy, built_in_policies};
 use crate::format::Defect;
 use crate::format::block::{Block, BlockCursor};
@@ -90,6 +90,8 @@ pub struct FilterInfo<'a> {
     /// Bytes of the filter block, which are held in memory. Eight times this, divided by the number of
     /// entries, is what it costs in bits a key.
     pub bytes: u64,
+    /// Number of filters, empty ones included.
+    pub filters: usize,
     /// Whether one filter covers the whole table, so that it is asked before the index.
     pub whole_table: bool,
 }
@@ -184,12 +186,13 @@ impl OpenOptions {
     ) -> Result<Option<TableFilter>> {
         let metaindex = file.read_block(footer.metaindex, Section::Metaindex)?;
         let built_in = built_in_policies().map(|policy| internal_key::filter_for(policy, order));
-        let policies: Vec<_> = self.policies.iter().cloned().chain(built_in).collect();
+        let mut policies: Vec<_> = self.policies.iter().cloned().chain(built_in).collect();
         let found = find_filter(&metaindex, &policies)
             .map_err(|defect| defect.locate(Section::Metaindex, footer.metaindex.offset))?;
-        let Some((policy, handle)) = found else {
+        let Some((i, handle)) = found else {
             return Ok(None);
         };
+        let policy = policies.swap_remove(i);
         let contents = file.read_block(handle, Section::Filter)?;
         let bytes = contents.len() as u64;
         let block = FilterBlockReader::new(contents)
@@ -199,7 +202,7 @@ impl OpenOptions {
             .checked_sub(1)
             .map(|last| index.handle(last).offset);
         Ok(Some(TableFilter {
-            policy: policy.clone(),
+            policy,
             whole_table: last_block.is_some_and(|offset| block.covers_all(offset)),
             block,
             bytes,
@@ -207,31 +210,32 @@ impl OpenOptions {
     }
 }
 
-/// The best of `policies` (the earliest) that the metaindex has a filter of, and that filter's handle.
-fn find_filter<'p>(
+/// Which of `policies` to use: the place of the first that the metaindex has a filter of, and that
+/// filter's handle.
+fn find_filter(
     metaindex: &[u8],
-    policies: &'p [Arc<dyn FilterPolicy>],
-) -> Result<Option<(&'p Arc<dyn FilterPolicy>, BlockHandle)>, Defect> {
+    policies: &[Arc<dyn FilterPolicy>],
+) -> Result<Option<(usize, BlockHandle)>, Defect> {
     let mut cursor = BlockCursor::new(Block::parse(metaindex)?);
     let mut best: Option<(usize, BlockHandle)> = None;
     while cursor.next()? {
         let name = cursor.key().strip_prefix(b"filter.");
-        let rank = policies
+        let known = policies
             .iter()
             .position(|p| Some(p.name().as_bytes()) == name);
-        if let Some(rank) = rank
-            && best.is_none_or(|(best, _)| rank < best)
+        if let Some(i) = known
+            && best.is_none_or(|(best, _)| i < best)
         {
             let Some((handle, _)) = BlockHandle::decode(cursor.value()) else {
                 return Err(Defect::new(
-                    format!("the handle of {}", cursor.key().escape_ascii()),
+                    format!("the handle of {}", show_key(cursor.key())),
                     format!("{:02x?}", cursor.value()),
                 ));
             };
-            best = Some((rank, handle));
+            best = Some((i, handle));
         }
     }
-    Ok(best.and_then(|(rank, handle)| Some((policies.get(rank)?, handle))))
+    Ok(best)
 }
 
 fn internal_order() -> Order {
@@ -354,6 +358,7 @@ impl Table {
         self.inner.filter.as_ref().map(|filter| FilterInfo {
             policy: filter.policy.name(),
             bytes: filter.bytes,
+            filters: filter.block.filter_count(),
             whole_table: filter.whole_table,
         })
     }
