@@ -224,12 +224,15 @@ impl FilterBuilder for UserKeys {
 
 /// `policy` as tables in `order` need it: over user keys where the table holds internal keys.
 pub(crate) fn filter_for(policy: Arc<dyn FilterPolicy>, order: &Order) -> Arc<dyn FilterPolicy> {
-    match order {
-        Order::Custom(comparator) if comparator.name() == COMPARATOR_NAME => {
-            Arc::new(InternalFilterPolicy::over(policy))
-        }
-        _ => policy,
+    match is_internal(order) {
+        true => Arc::new(InternalFilterPolicy::over(policy)),
+        false => policy,
     }
+}
+
+/// Whether tables in `order` hold internal keys.
+pub(crate) fn is_internal(order: &Order) -> bool {
+    matches!(order, Order::Custom(comparator) if comparator.name() == COMPARATOR_NAME)
 }
 
 /// Whether `stored` could be a key that a database wrote.

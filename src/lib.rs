@@ -22,6 +22,7 @@ mod index;
 mod internal_key;
 mod options;
 mod publish;
+mod sample;
 mod source;
 mod stats;
 mod table;
