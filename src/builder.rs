@@ -10,9 +10,10 @@ use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::filter::FilterPolicy;
 use crate::format::block::BlockBuilder;
+use crate::format::codec::{Compression, Compressor};
 use crate::format::filter_block::{FilterBlockBuilder, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
-use crate::format::frame::{Compression, Sealer, TRAILER_LEN, seal_raw};
+use crate::format::frame::{TRAILER_LEN, seal, seal_raw};
 use crate::internal_key;
 use crate::options::{FilterChoice, WriteOptions};
 use crate::publish::{Destination, NewFile};
@@ -381,7 +382,7 @@ fn separator(order: &Order, last: &[u8], next: Option<&[u8]>) -> Result<Vec<u8>>
 /// The file so far: what was handed to the destination, and what waits for it.
 struct Output<D> {
     destination: D,
-    sealer: Sealer,
+    compressor: Compressor,
     buffer: Vec<u8>,
     /// Bytes that went to the destination: the file offset of `buffer`.
     written: u64,
@@ -393,7 +394,7 @@ impl<D: Destination> Output<D> {
     fn new(destination: D, compression: Compression) -> Output<D> {
         Output {
             destination,
-            sealer: Sealer::new(compression),
+            compressor: Compressor::new(compression),
             buffer: Vec::new(),
             written: 0,
             failed: false,
@@ -416,7 +417,7 @@ impl<D: Destination> Output<D> {
 
     fn seal(&mut self, block: &[u8]) -> Result<BlockHandle> {
         let offset = self.offset();
-        self.sealer.seal(block, &mut self.buffer);
+        seal(block, &mut self.compressor, &mut self.buffer);
         self.end_block(offset)
     }
 

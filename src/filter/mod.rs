@@ -1,8 +1,10 @@
 //! Filter policies: a few bits a key that say "certainly not here", so that no block is read.
 
 mod bloom;
+mod ribbon;
 
 pub use bloom::BloomFilterPolicy;
+pub use ribbon::RibbonFilterPolicy;
 
 use bloom::OldBloomFilterPolicy;
 
@@ -47,8 +49,9 @@ pub trait FilterBuilder: Send {
 
 /// The policies that every reader knows, the best first.
 pub(crate) fn built_in_policies() -> impl Iterator<Item = Arc<dyn FilterPolicy>> {
-    let policies: [Arc<dyn FilterPolicy>; 2] = [
+    let policies: [Arc<dyn FilterPolicy>; 3] = [
         // Bits a key matter to builders only.
+        Arc::new(RibbonFilterPolicy::new(10)),
         Arc::new(BloomFilterPolicy::new(10)),
         Arc::new(OldBloomFilterPolicy),
     ];

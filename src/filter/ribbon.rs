@@ -9,7 +9,7 @@
 //! the set passes, since the system was solved for it; any other key passes with probability 2⁻ᶜ.
 //!
 //! Equations whose slots lie within a narrow band are quick to solve, but a band of 32 slots that
-//! is filled to the last slot has contradictions. So a few keys (8 %) are *bumped*: two bits for every
+//! is filled to the last slot has contradictions. So some keys (9 %) are *bumped*: two bits for every
 //! 32 slots say which keys must look in the next *layer* instead, a small ribbon of its own, which
 //! bumps some to the next. In the end all but 0.2 % of the slots carry a key.
 //!
@@ -62,7 +62,12 @@
 //! For example, the keys `apple`, `grape` and `lemon` at a rate of 1/16 give this filter of one segment:
 //!
 //! ```text
-//! GOLDEN
+//! 04 00 00 00  04 00 00 00  00 00 00 00  04 00 00 00    words of columns 0 to 3: slot 2 is 1101 in bits
+//! 00                                                    codes: the segment bumps nothing
+//! 01 00 00 00                                           layer 0 ends behind segment 0
+//! 01 00 00 00                                           one segment is narrow
+//! 04                                                    and has four columns
+//! 01                                                    one layer
 //! ```
 
 use std::num::NonZero;
@@ -83,9 +88,9 @@ const MIN_COLUMNS: usize = 4;
 /// Most columns: as many bits as a fingerprint has.
 const MAX_COLUMNS: usize = 32;
 
-/// Layers after which a writer gives up. A layer leaves a tenth of its keys, and a last small one can
-/// fail with a probability of at most 1/3, so that this is far out of reach (10⁻¹⁵) unless keys are
-/// made to collide.
+/// Layers after which a writer gives up. A layer leaves a tenth of its keys, and one of a single segment,
+/// which keeps all or nothing, leaves them with a probability of 1/4 at most. So this many are out of reach
+/// (10⁻¹⁵), unless keys are made to collide.
 const MAX_LAYERS: usize = 32;
 
 /// Bytes of a filter block beside its filter, if it holds one only: offset, end, and base.
@@ -95,14 +100,14 @@ const BLOCK_OVERHEAD: usize = 9;
 ///
 /// At 10 bits a key, everything in the filter block counted, 0.106 % of the absent keys pass (0.098 %
 /// is the least that any filter could reach, a Bloom filter with a good hash lets 0.82 % pass), whatever
-/// the keys look like. Neither present nor absent keys are ever hashed twice, and a probe touches three
-/// or four cache lines in one place.
+/// the keys look like. A probe hashes the key once, and reads two bits in one place, some 80 bytes in another.
 ///
-/// It pays where one filter covers many keys, best the whole table: a filter takes at least 27
-/// bytes (51 at 10 bits a key), and costs its nominal bits a key from some 500 keys on.
+/// It pays where one filter covers many keys, best the whole table. No filter takes less than 27 bytes
+/// (47 at 10 bits a key), and from some 500 keys on it costs no more than its bits a key.
 ///
-/// Building keeps 8 bytes a key until [`finish`](FilterBuilder::finish), and 18 while that runs, which is
-/// some 50 ns a key. It is linear in the number of keys, however many they are.
+/// Building keeps 8 bytes a key until [`finish`](FilterBuilder::finish), takes 18 while that runs, and time in
+/// proportion to the number of keys, however many they are. It does not fail: should no filter be found
+/// for the keys, which takes keys chosen with intent, the filter lets every key pass.
 ///
 /// ```
 /// use leveltable::{FilterPolicy, RibbonFilterPolicy, create_filter};
@@ -132,15 +137,14 @@ enum Target {
 impl RibbonFilterPolicy {
     /// A policy whose filters cost at most `bits_per_key` bits a key, from some 500 keys on.
     ///
-    /// That is the whole truth: all that the filter stores, and the 9 bytes that a filter block adds to
-    /// its one filter. The bits need not be a whole number. An absent key passes with a probability of
-    /// about 2 to the power of `-0.99 bits_per_key`. Less than 5 is taken for 5, more than 33 for 33.
+    /// Everything is counted: all that the filter stores, and the 9 bytes that a filter block adds to its
+    /// one filter. The bits need not be a whole number. An absent key passes with a probability of about 2
+    /// to the power of `-0.99 bits_per_key`. Less than 5 is taken for 5, more than 33 for 33.
     ///
-    /// A smaller filter may cost more, by 60 bytes at most (at 10 bits a key): it comes in steps of 32 slots, and
-    /// would otherwise have to let more absent keys pass.
+    /// A filter of fewer keys may cost more, by at most 60 bytes at 10 bits a key: it grows in steps of 32
+    /// slots, and would otherwise have to let more absent keys pass.
     pub fn new(bits_per_key: impl Into<f64>) -> Self {
-        // `max` and `min` rather than `clamp`: of NaN they make a number.
-        let bits = bits_per_key.into().max(5.0).min(33.0);
+        let bits = limited(bits_per_key.into(), 5.0, 33.0);
         Self {
             target: Target::BitsPerKey(bits),
         }
@@ -151,9 +155,9 @@ impl RibbonFilterPolicy {
     /// `0.001` stands for one absent key in a thousand, and costs `1.01 log2(1 / rate)` bits a key in filters
     /// of 10 000 keys or more. A rate above 1/16 is taken for 1/16, one below 2⁻³² for 2⁻³².
     pub fn with_false_positive_rate(rate: f64) -> Self {
-        let rate = rate
-            .max(0.5f64.powi(MAX_COLUMNS as i32))
-            .min(0.5f64.powi(MIN_COLUMNS as i32));
+        let least = 1.0 / (1u64 << MAX_COLUMNS) as f64;
+        let most = 1.0 / (1u64 << MIN_COLUMNS) as f64;
+        let rate = limited(rate, least, most);
         Self {
             target: Target::Rate(rate),
         }
@@ -177,6 +181,11 @@ impl FilterPolicy for RibbonFilterPolicy {
             .and_then(|ribbon| ribbon.may_match(xxh3_64(key)))
             .unwrap_or(true)
     }
+}
+
+/// Like `clamp`, but makes a number of NaN.
+fn limited(value: f64, least: f64, most: f64) -> f64 {
+    value.max(least).min(most)
 }
 
 // What reader and writer agree on: from a hash to a place and an equation.
@@ -208,15 +217,11 @@ fn rehash(hash: u64) -> u64 {
     (hash ^ (hash >> 32)).wrapping_mul(0x243f_6a88_85a3_08d3)
 }
 
-/// The slots at the front of a segment where a start means that the key was bumped.
+/// The number of slots at the front of a segment where a start means that the key was bumped: 0, 8, 16
+/// or 32, for the low two bits of `code`. By a shift, since the processor could not foresee a branch.
 #[inline]
 fn bumped_slots(code: u8) -> u64 {
-    match code & 3 {
-        0 => 0,
-        1 => 8,
-        2 => 16,
-        _ => SLOTS as u64,
-    }
+    u64::from(0x2010_0800_u32 >> (8 * (code & 3)) & 0xff)
 }
 
 /// A filter's bytes, taken apart. Nothing in it is trusted: each access is checked, and `None` stands
@@ -246,8 +251,11 @@ impl<'a> Ribbon<'a> {
         let (ends, _) = ends.as_chunks::<4>();
         let segments = u64::from(ends.first().map_or(end, |&last| u32::from_le_bytes(last)));
 
-        // At most 2³² segments of 256 words: no overflow.
-        let words_len = 4 * (segments * columns + segments.checked_sub(narrow)?);
+        let wide = segments.checked_sub(narrow)?;
+        if columns + u64::from(wide > 0) > MAX_COLUMNS as u64 {
+            return None;
+        }
+        let words_len = 4 * (segments * columns + wide);
         let (words, codes) = rest.split_at_checked(usize::try_from(words_len).ok()?)?;
         (codes.len() as u64 == segments.div_ceil(4)).then_some(Self {
             words,
@@ -298,13 +306,13 @@ impl<'a> Ribbon<'a> {
         let low = (coefficients & 0xffff_ffff) * 0x1_0000_0001;
         let high = (coefficients >> 32) * 0x1_0000_0001;
 
-        // Four columns at a time: 15 in 16 absent keys are seen after the first four. The last four may
-        // overlap those before.
+        // Four columns at a time: the first four tell 15 in 16 absent keys. The last four may overlap those
+        // before.
         let last = here.len().checked_sub(16)?;
         let mut at = 0;
         loop {
-            let (a01, a23) = two_words(here, at)?;
-            let (b01, b23) = two_words(next, at)?;
+            let (a01, a23) = word_pairs(here, at)?;
+            let (b01, b23) = word_pairs(next, at)?;
             let sums = parities((a01 & low) ^ (b01 & high), (a23 & low) ^ (b23 & high));
             if sums != spread(fingerprint >> (at / 4)) {
                 return Some(false);
@@ -317,14 +325,14 @@ impl<'a> Ribbon<'a> {
     }
 }
 
-/// Four columns' words: the first and second in one number, the third and fourth in the other.
+/// The words of four columns: the first two in one number, the others in another.
 #[inline]
-fn two_words(words: &[u8], at: usize) -> Option<(u64, u64)> {
+fn word_pairs(words: &[u8], at: usize) -> Option<(u64, u64)> {
     let four = u128::from_le_bytes(*words.get(at..)?.first_chunk()?);
     Some((four as u64, (four >> 64) as u64))
 }
 
-/// The parities of four words, which come in pairs as [`two_words`] gives them: at bits 0, 32, 16 and
+/// The parities of four words, which come in pairs as [`word_pairs`] gives them: at bits 0, 32, 16 and
 /// 48, the others being zero. Each step folds words to half their width; the first also puts the two
 /// pairs together. (Processors can count bits, but a portable program may not ask them to.)
 #[inline]
@@ -386,12 +394,13 @@ impl FilterBuilder for RibbonBuilder {
         while hashes.len() > 0 && system.ends.len() < self.max_layers {
             hashes = system.add_layer(hashes);
         }
-        let columns = system
-            .columns(self.target, keys)
-            .filter(|_| hashes.len() == 0);
+        let columns = match hashes.len() {
+            0 => system.columns(self.target, keys),
+            _ => None,
+        };
         match columns {
             Some((columns, narrow)) => system.write(columns, narrow, dst),
-            // Does nothing, but does no harm.
+            // Of no use, and no harm.
             None => dst.extend_from_slice(&[0; TRAILER]),
         }
     }
@@ -429,31 +438,30 @@ impl Hashes {
     }
 }
 
-/// The equations of all layers in echelon form, one a slot: coefficients of the slot (lowest bit,
-/// which is set) and of the 31 after it, and the fingerprint. Zero where no equation determines a slot.
+/// The equations of all layers, in echelon form.
 #[derive(Default)]
 struct System {
+    /// For each slot the equation that determines it from those after it, as coefficients and fingerprint. The
+    /// lowest coefficient, which is set, is that of the slot itself. Zeros where the slot is free.
     rows: Vec<(u32, u32)>,
     /// One a segment.
     codes: Vec<u8>,
-    /// For each layer, the segments of all layers up to and with it.
+    /// For each layer, the number of segments up to its end.
     ends: Vec<usize>,
 }
 
 impl System {
     /// Makes one more layer of these keys; returns those that it bumps, hashed anew.
     ///
-    /// Keys are needed by segments, and within a segment by what the codes can bump: by eighths (the
-    /// eight starts that make a quarter of a segment are called so for short). Two passes put them into that order,
-    /// the first into parts that fit the cache, the second each part into its quarters.
+    /// Keys are needed segment by segment, and in a segment by what a code can bump, by quarters (8 starts).
+    /// Two passes sort them so: the first into parts that fit the cache, the second each part into quarters.
     #[expect(
         clippy::indexing_slicing,
         reason = "places counted here; nothing comes from a file"
     )]
     fn add_layer(&mut self, hashes: Hashes) -> Hashes {
-        /// Segments in a part: 2,240 keys or so.
+        /// Segments in a part, which has some 2240 keys.
         const PART: usize = 64;
-        /// Quarters in a part.
         const QUARTERS: usize = 4 * PART;
 
         let keys = hashes.len();
@@ -493,7 +501,8 @@ impl System {
 
             let mut begin = 0;
             for &[first, second, _, end] in ends.as_chunks().0.iter().take(segments - part * PART) {
-                // From right to left: what overflows from the segment before needs room at the left.
+                // Those at the left come last and are bumped first: that is where the equations of the segment
+                // before have taken slots.
                 let steps = [(3, second..end), (2, first..second), (1, begin..first)];
                 let failed = steps
                     .into_iter()
@@ -529,11 +538,15 @@ impl System {
                 }
             }
             Target::Rate(rate) => {
-                // An absent key passes with 2⁻ᶜ in a narrow segment and half of that in others: with
-                // (1 + share of narrow segments) / 2ᶜ⁺¹.
-                let columns = (-rate.log2()).floor() as usize;
-                let share = rate * 2f64.powi(columns as i32 + 1) - 1.0;
-                (columns, (share * segments as f64) as usize)
+                // An absent key passes with 2⁻ᶜ in a narrow segment and half of that in another, so with
+                // (1 + share of narrow segments) / 2ᶜ⁺¹. No logarithm: it is not the same on all platforms.
+                let mut columns = 0;
+                let mut rest = rate;
+                while rest <= 0.5 {
+                    rest *= 2.0;
+                    columns += 1;
+                }
+                (columns, ((2.0 * rest - 1.0) * segments as f64) as usize)
             }
         };
         match columns {
@@ -597,8 +610,8 @@ impl System {
 
 /// How many segments a layer gets for so many keys.
 ///
-/// 35 keys for 32 slots, so that nearly every slot is taken and 8 % of the keys are bumped. A small
-/// layer had rather keep all its keys, since another layer would come to a whole segment.
+/// 35 keys for 32 slots: nearly every slot is taken, and 9 % of the keys are bumped. A small layer had
+/// better keep all its keys, since one more layer is at least one more segment.
 fn segments_for(keys: usize) -> usize {
     if keys < 256 {
         (17 * keys).div_ceil(16 * SLOTS)
@@ -750,5 +763,519 @@ impl Frame {
             self.fingerprints[slot] = self.fingerprints[slot + SLOTS];
         }
         self.taken >>= SLOTS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::create_filter;
+
+    /// Numbers that only look random (SplitMix64).
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> u64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        }
+    }
+
+    fn filter_of<K: AsRef<[u8]>>(
+        policy: RibbonFilterPolicy,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Vec<u8> {
+        let mut filter = Vec::new();
+        create_filter(&policy, keys, &mut filter);
+        filter
+    }
+
+    fn numbers(count: u32) -> impl Iterator<Item = [u8; 4]> {
+        (0..count).map(u32::to_be_bytes)
+    }
+
+    #[test]
+    fn small_filter_is_the_one_in_the_documentation() {
+        let policy = RibbonFilterPolicy::with_false_positive_rate(1.0 / 16.0);
+        let filter = filter_of(policy, ["apple", "grape", "lemon"]);
+        let hex: Vec<String> = filter.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            hex.join(" "),
+            "04 00 00 00 04 00 00 00 00 00 00 00 04 00 00 00 00 01 00 00 00 01 00 00 00 04 01"
+        );
+    }
+
+    #[test]
+    fn encoding_does_not_drift() {
+        let pinned = |policy, keys| {
+            let filter = filter_of(policy, numbers(keys));
+            (filter.len(), xxh3_64(&filter))
+        };
+        let ten = RibbonFilterPolicy::new(10);
+        assert_eq!(pinned(ten, 20), (47, 0xfeac43e656150e74));
+        assert_eq!(pinned(ten, 1_000), (1238, 0x8e28a14976c1519d));
+        assert_eq!(pinned(ten, 30_000), (37490, 0x1cad7326864028e7));
+        assert_eq!(
+            pinned(RibbonFilterPolicy::new(20.5), 1_000),
+            (2550, 0x552dda15b23bdcd5)
+        );
+        let rate = RibbonFilterPolicy::with_false_positive_rate(0.003);
+        assert_eq!(pinned(rate, 1_000), (1106, 0x39f277e3b8c49468));
+    }
+
+    /// The encoding once more, from its description alone and as plainly as possible.
+    struct Model {
+        columns: usize,
+        narrow: usize,
+        ends: Vec<usize>,
+        codes: Vec<u8>,
+        /// All bits of all slots.
+        slots: Vec<Vec<bool>>,
+    }
+
+    impl Model {
+        fn read(filter: &[u8]) -> Model {
+            let u32_at = |at: usize| u32::from_le_bytes(filter[at..at + 4].try_into().unwrap());
+            let layers = usize::from(filter[filter.len() - 1]);
+            let columns = usize::from(filter[filter.len() - 2]);
+            let narrow = u32_at(filter.len() - 6) as usize;
+            let ends: Vec<usize> = (0..layers)
+                .map(|layer| u32_at(filter.len() - 10 - 4 * layer) as usize)
+                .collect();
+            let segments = ends[layers - 1];
+
+            let mut slots = Vec::new();
+            let mut word = 0;
+            for segment in 0..segments {
+                let width = if segment < narrow {
+                    columns
+                } else {
+                    columns + 1
+                };
+                for slot in 0..32 {
+                    let bit = |column| u32_at(4 * (word + column)) >> slot & 1 == 1;
+                    slots.push((0..width).map(bit).collect());
+                }
+                word += width;
+            }
+            let codes = (0..segments).map(|g| filter[4 * word + g / 4] >> (g % 4 * 2) & 3);
+            let codes: Vec<u8> = codes.collect();
+            assert_eq!(
+                4 * word + segments.div_ceil(4) + 4 * layers + 6,
+                filter.len()
+            );
+            Model {
+                columns,
+                narrow,
+                ends,
+                codes,
+                slots,
+            }
+        }
+
+        /// The slots that a key's equation sums up, the number of columns, and the fingerprint.
+        fn equation(&self, key: &[u8]) -> Option<(Vec<usize>, usize, u64)> {
+            let mut h = u128::from(xxh3_64(key));
+            let mut begin = 0;
+            for &end in &self.ends {
+                let places = 32 * (end - begin) as u128 - 31;
+                let start = 32 * begin + ((h * places) >> 64) as usize;
+                let bumped = [0, 8, 16, 32][usize::from(self.codes[start / 32])];
+                if start % 32 >= bumped {
+                    let r = (h * 0x9e37_79b9_7f4a_7c15) % (1 << 64);
+                    let coefficients = (r >> 32) | 1;
+                    let sum = (0..32).filter(|i| coefficients >> i & 1 == 1);
+                    let width = self.columns + usize::from(start / 32 >= self.narrow);
+                    return Some((
+                        sum.map(|i| start + i).collect(),
+                        width,
+                        r as u64 & 0xffff_ffff,
+                    ));
+                }
+                h = (h ^ (h >> 32)) * 0x243f_6a88_85a3_08d3 % (1 << 64);
+                begin = end;
+            }
+            None
+        }
+
+        fn may_match(&self, key: &[u8]) -> bool {
+            self.equation(key).is_none_or(|(sum, width, fingerprint)| {
+                (0..width).all(|column| {
+                    let bit = sum
+                        .iter()
+                        .fold(false, |bit, &slot| bit ^ self.slots[slot][column]);
+                    bit == (fingerprint >> column & 1 == 1)
+                })
+            })
+        }
+
+        /// Solves the keys' equations by Gaussian elimination of the whole matrix. What is left open is 0.
+        fn solve(&self, keys: impl Iterator<Item = [u8; 4]>) -> Vec<u64> {
+            let mut pivots: Vec<Option<(Vec<u64>, u64)>> = vec![None; self.slots.len()];
+            for key in keys {
+                let (sum, _, mut right) = self
+                    .equation(&key)
+                    .expect("no key falls out of the last layer");
+                let mut left = vec![0u64; self.slots.len().div_ceil(64)];
+                sum.iter()
+                    .for_each(|slot| left[slot / 64] |= 1 << (slot % 64));
+                for slot in 0..self.slots.len() {
+                    if left[slot / 64] >> (slot % 64) & 1 == 0 {
+                        continue;
+                    }
+                    let Some((pivot, value)) = &pivots[slot] else {
+                        pivots[slot] = Some((left.clone(), right));
+                        right = 0;
+                        break;
+                    };
+                    left.iter_mut().zip(pivot).for_each(|(a, b)| *a ^= b);
+                    right ^= value;
+                }
+                assert_eq!(right, 0, "a contradiction");
+            }
+            let mut solution = vec![0; self.slots.len()];
+            for slot in (0..solution.len()).rev() {
+                if let Some((left, right)) = &pivots[slot] {
+                    let later =
+                        (slot + 1..solution.len()).filter(|s| left[s / 64] >> (s % 64) & 1 == 1);
+                    solution[slot] = later.fold(*right, |sum, s| sum ^ solution[s]);
+                }
+            }
+            solution
+        }
+    }
+
+    #[test]
+    fn a_model_made_from_the_documentation_agrees() {
+        let mut most_layers = 0;
+        for (bits, keys) in [
+            (10.0, 1),
+            (10.0, 2),
+            (10.0, 30),
+            (7.3, 100),
+            (12.9, 400),
+            (33.0, 300),
+            (10.0, 1_500),
+        ] {
+            let filter = filter_of(RibbonFilterPolicy::new(bits), numbers(keys));
+            let model = Model::read(&filter);
+            most_layers = model.ends.len().max(most_layers);
+            let solution = model.solve(numbers(keys));
+            for (slot, bits) in model.slots.iter().enumerate() {
+                for (column, &bit) in bits.iter().enumerate() {
+                    assert_eq!(
+                        bit,
+                        solution[slot] >> column & 1 == 1,
+                        "{keys} keys, slot {slot}"
+                    );
+                }
+            }
+            let policy = RibbonFilterPolicy::new(bits);
+            for (i, key) in numbers(20_000).enumerate() {
+                let matches = policy.key_may_match(&key, &filter);
+                assert_eq!(matches, model.may_match(&key), "{keys} keys");
+                assert!(matches || i >= keys as usize);
+            }
+        }
+        assert!(most_layers >= 2, "bumped keys are tested too");
+    }
+
+    #[test]
+    fn no_key_is_ever_missed() {
+        let policies = [
+            RibbonFilterPolicy::new(5),
+            RibbonFilterPolicy::new(10),
+            RibbonFilterPolicy::new(15.9),
+            RibbonFilterPolicy::new(33),
+            RibbonFilterPolicy::with_false_positive_rate(0.06),
+            RibbonFilterPolicy::with_false_positive_rate(1e-9),
+        ];
+        let mut random = Random(1);
+        let sizes = (0..130).chain([255, 256, 257, 1_000, 2_239, 2_240, 2_241, 20_000]);
+        for size in sizes {
+            for policy in policies {
+                let keys: Vec<[u8; 8]> = (0..size).map(|_| random.next().to_le_bytes()).collect();
+                let filter = filter_of(policy, &keys);
+                assert!(
+                    keys.iter().all(|key| policy.key_may_match(key, &filter)),
+                    "{size} keys, {policy:?}"
+                );
+                assert_ne!(filter, [0; TRAILER], "{size} keys, {policy:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_keys_make_an_empty_filter_that_nothing_matches() {
+        let policy = RibbonFilterPolicy::new(10);
+        assert_eq!(filter_of(policy, [""; 0]), []);
+        assert!(!policy.key_may_match(b"", &[]));
+        let filter = filter_of(policy, [""]);
+        assert!(policy.key_may_match(b"", &filter));
+        assert!(!policy.key_may_match(b"another", &filter));
+    }
+
+    /// Part of the absent keys that pass.
+    fn measured_rate(
+        policy: RibbonFilterPolicy,
+        filter: &[u8],
+        absent: impl Iterator<Item = Vec<u8>>,
+    ) -> f64 {
+        let (mut passed, mut probed) = (0, 0);
+        for key in absent {
+            probed += 1;
+            passed += u32::from(policy.key_may_match(&key, filter));
+        }
+        f64::from(passed) / f64::from(probed)
+    }
+
+    #[test]
+    fn ten_bits_a_key_keep_their_promise_whatever_the_keys_look_like() {
+        let shapes: [fn(u64) -> Vec<u8>; 5] = [
+            |i| format!("{i:016}").into_bytes(),
+            |i| format!("{i:016x}").into_bytes(),
+            |i| format!("https://example.com/{}/{i}", i % 97).into_bytes(),
+            |i| i.to_be_bytes().to_vec(),
+            |i| Random(i).next().to_le_bytes().to_vec(),
+        ];
+        let policy = RibbonFilterPolicy::new(10);
+        for shape in shapes {
+            for keys in [10_000, 50_000] {
+                // Every other number; absent are those between and some beyond.
+                let filter = filter_of(policy, (0..keys).map(|i| shape(2 * i)));
+                assert!((filter.len() + BLOCK_OVERHEAD) as u64 * 8 <= 10 * keys);
+                let rate = measured_rate(policy, &filter, (0..150_000).map(|i| shape(2 * i + 1)));
+                assert!(
+                    rate < 0.00145,
+                    "{rate}: the mean is 0.00107, its deviation 0.00009"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn small_filters_keep_their_rate_and_stay_small() {
+        let policy = RibbonFilterPolicy::new(10);
+        for keys in [
+            1, 2, 10, 18, 29, 30, 31, 60, 100, 200, 400, 600, 1_000, 3_000,
+        ] {
+            let filter = filter_of(policy, numbers(keys));
+            let bytes = filter.len() + BLOCK_OVERHEAD;
+            assert!(
+                bytes * 8 <= 10 * keys as usize + 8 * 60,
+                "{keys} keys: {bytes} bytes"
+            );
+            assert!(
+                keys < 500 || bytes * 8 <= 10 * keys as usize,
+                "{keys} keys: {bytes} bytes"
+            );
+            let absent = (0..50_000u64).map(|i| i.to_le_bytes().to_vec());
+            let rate = measured_rate(policy, &filter, absent);
+            assert!(rate < 0.0027, "{keys} keys: {rate}");
+        }
+    }
+
+    #[test]
+    fn a_rate_asked_for_is_the_rate_reached() {
+        for rate in [0.0625, 0.05, 0.01, 0.004, 0.0015] {
+            let policy = RibbonFilterPolicy::with_false_positive_rate(rate);
+            let filter = filter_of(policy, numbers(20_000));
+            let bits = filter.len() as f64 * 8.0 / 20_000.0;
+            assert!(
+                bits < 1.01 * -rate.log2() + 0.15,
+                "{rate}: {bits} bits a key"
+            );
+            let absent = (0..200_000u64).map(|i| i.to_le_bytes().to_vec());
+            let measured = measured_rate(policy, &filter, absent);
+            let deviation = (rate / 200_000.0).sqrt();
+            assert!(
+                (measured - rate).abs() < 4.0 * deviation + 0.01 * rate,
+                "{rate}: {measured}"
+            );
+        }
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_brought_into_it() {
+        assert_eq!(RibbonFilterPolicy::new(0), RibbonFilterPolicy::new(5));
+        assert_eq!(RibbonFilterPolicy::new(-1.5), RibbonFilterPolicy::new(5));
+        assert_eq!(
+            RibbonFilterPolicy::new(f64::NAN),
+            RibbonFilterPolicy::new(5)
+        );
+        assert_eq!(
+            RibbonFilterPolicy::new(f64::INFINITY),
+            RibbonFilterPolicy::new(33)
+        );
+        for rate in [f64::NAN, f64::NEG_INFINITY, 0.0, 1.0, f64::INFINITY] {
+            let policy = RibbonFilterPolicy::with_false_positive_rate(rate);
+            let filter = filter_of(policy, numbers(100));
+            assert!(numbers(100).all(|key| policy.key_may_match(&key, &filter)));
+            let rate = measured_rate(
+                policy,
+                &filter,
+                (0..1_000u64).map(|i| i.to_le_bytes().to_vec()),
+            );
+            assert!(rate < 0.1);
+        }
+    }
+
+    #[test]
+    fn repeated_keys_count_once() {
+        let policy = RibbonFilterPolicy::new(10);
+        let repeated = numbers(1_000).flat_map(|key| [key; 7]);
+        assert_eq!(
+            filter_of(policy, repeated),
+            filter_of(policy, numbers(1_000))
+        );
+        // Not in order, as two different keys of one hash could come.
+        let twice = numbers(1_000).chain(numbers(1_000));
+        let filter = filter_of(policy, twice);
+        assert!(numbers(1_000).all(|key| policy.key_may_match(&key, &filter)));
+    }
+
+    #[test]
+    fn builder_starts_anew_and_appends() {
+        let policy = RibbonFilterPolicy::new(10);
+        let mut builder = policy.builder();
+        let mut dst = b"before".to_vec();
+        for keys in [1_000, 10] {
+            let begin = dst.len();
+            numbers(keys).for_each(|key| builder.add_key(&key));
+            builder.finish(&mut dst);
+            assert_eq!(dst[begin..], filter_of(policy, numbers(keys)));
+        }
+        builder.finish(&mut dst);
+        assert!(dst.starts_with(b"before"));
+        // The key added last before `finish` is not taken for a repetition afterwards.
+        let begin = dst.len();
+        builder.add_key(&9u32.to_be_bytes());
+        builder.finish(&mut dst);
+        assert!(dst.len() > begin);
+    }
+
+    #[test]
+    fn too_few_layers_make_a_filter_that_everything_matches() {
+        let policy = RibbonFilterPolicy::new(10);
+        let needed = Model::read(&filter_of(policy, numbers(5_000))).ends.len();
+        for max_layers in 0..=needed {
+            let mut builder = RibbonBuilder {
+                max_layers,
+                ..RibbonBuilder::new(policy.target)
+            };
+            numbers(5_000).for_each(|key| builder.add_key(&key));
+            let mut filter = Vec::new();
+            builder.finish(&mut filter);
+            assert_eq!(filter == [0; TRAILER], max_layers < needed);
+            assert!(numbers(5_000).all(|key| policy.key_may_match(&key, &filter)));
+            assert_eq!(
+                policy.key_may_match(b"absent", &filter),
+                max_layers < needed
+            );
+        }
+    }
+
+    #[test]
+    fn colliding_keys_cost_a_layer_and_no_more() {
+        // All start at the same place of the first layer, which can keep none of them.
+        let policy = RibbonFilterPolicy::new(10);
+        let mut builder = RibbonBuilder::new(policy.target);
+        (0..1_000).for_each(|hash| builder.hashes.push(hash << 20));
+        let mut filter = Vec::new();
+        builder.finish(&mut filter);
+        let ribbon = Ribbon::parse(&filter).unwrap();
+        assert!((0..1_000).all(|hash| ribbon.may_match(hash << 20) == Some(true)));
+        assert_eq!(ribbon.columns, 5, "not 9: half of the slots are empty");
+    }
+
+    #[test]
+    fn damaged_and_hostile_filters_do_no_harm() {
+        let policy = RibbonFilterPolicy::new(10);
+        let filter = filter_of(policy, numbers(600));
+        let probe = |filter: &[u8]| {
+            numbers(40)
+                .filter(|key| policy.key_may_match(key, filter))
+                .count()
+        };
+        for cut in 1..filter.len() {
+            assert_eq!(
+                probe(&filter[cut..]),
+                40,
+                "a part is missing, so everything may match"
+            );
+            probe(&filter[..cut]);
+        }
+        let mut random = Random(2);
+        for _ in 0..20_000 {
+            let mut damaged = filter.clone();
+            // Most of them in the trailer, where all the numbers are.
+            let from = if random.next() % 4 == 0 {
+                0
+            } else {
+                damaged.len() - 14
+            };
+            for _ in 0..=random.next() % 3 {
+                let at = from + random.next() as usize % (damaged.len() - from);
+                damaged[at] =
+                    [0, 1, 0x7f, 0x80, 0xff, random.next() as u8][random.next() as usize % 6];
+            }
+            probe(&damaged);
+        }
+        for len in 1..200 {
+            for fill in [0, 1, 4, 0x7f, 0x80, 0xff] {
+                probe(&vec![fill; len]);
+            }
+            let noise: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+            probe(&noise);
+        }
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_each_other_match_everything() {
+        // (ends, narrow, columns, layers) over words and codes for two segments of four columns.
+        let matches = |ends: &[u32], narrow: u32, columns: u8, layers: u8, body: usize| {
+            // Words of ones and zero codes: an honest filter of this kind matches hardly anything.
+            let mut filter = vec![0xff; body];
+            filter.push(0);
+            ends.iter()
+                .rev()
+                .for_each(|end| filter.extend(end.to_le_bytes()));
+            filter.extend(narrow.to_le_bytes());
+            filter.extend([columns, layers]);
+            numbers(100)
+                .filter(|key| RibbonFilterPolicy::new(10).key_may_match(key, &filter))
+                .count()
+        };
+        assert!(matches(&[2], 2, 4, 1, 32) < 50, "honest");
+        assert!(
+            matches(&[1, 2], 2, 4, 2, 32) < 50,
+            "honest, and no key is bumped"
+        );
+        for (why, count) in [
+            ("no layer", matches(&[2], 2, 4, 0, 32)),
+            ("more layers than bytes", matches(&[2], 2, 4, 255, 32)),
+            ("a first layer of nothing", matches(&[0, 2], 2, 4, 2, 32)),
+            (
+                "more narrow segments than segments",
+                matches(&[2], 3, 4, 1, 32),
+            ),
+            ("too few columns", matches(&[2], 2, 3, 1, 24)),
+            ("too many columns", matches(&[2], 2, 33, 1, 264)),
+            ("too many in wide segments", matches(&[2], 1, 32, 1, 260)),
+            ("too many words", matches(&[2], 2, 4, 1, 36)),
+            ("too few words", matches(&[2], 2, 4, 1, 28)),
+            (
+                "segments beyond the bytes",
+                matches(&[u32::MAX], u32::MAX, 255, 1, 32),
+            ),
+            (
+                "a layer beyond the segments",
+                matches(&[u32::MAX, 2], 2, 4, 2, 32),
+            ),
+        ] {
+            assert!(count >= 99, "{why}: {count}");
+        }
     }
 }

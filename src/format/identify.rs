@@ -238,9 +238,12 @@ fn damaged_footer(tail: &[u8], size: u64) -> Option<String> {
 fn footers(tail: &[u8]) -> impl Iterator<Item = (usize, u64)> {
     let windows = tail.windows(MAGIC_BYTES.len()).enumerate().rev();
     windows.filter_map(|(at, window)| {
+        if window != MAGIC_BYTES {
+            return None;
+        }
         let end = at + window.len();
         let start = end.checked_sub(FOOTER_LEN)?;
-        (window == MAGIC_BYTES).then_some((end, end_of_index_at(tail.get(start..)?)?))
+        Some((end, end_of_index_at(tail.get(start..)?)?))
     })
 }
 

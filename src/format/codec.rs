@@ -1,0 +1,381 @@
+//! Compressing the payload of a block, and undoing it. All that depends on optional codecs is here.
+//!
+//! | type | codec | who writes it | feature |
+//! |---|---|---|---|
+//! | 0 | none | everybody | |
+//! | 1 | Snappy | everybody | |
+//! | 2 | Zstandard, `28 b5 2f fd` in front | LevelDB since 2023 | `zstd` |
+//! | 2 | zlib, `x8` in front | Mojang's fork (Minecraft), RocksDB | `zlib` |
+//! | 4 | raw deflate | Mojang's fork | `zlib` |
+//!
+//! No decoder trusts a length that the payload claims, and each is bounded by what its format can say.
+
+use super::Defect;
+
+/// The type byte of a block that is stored as it is.
+pub(crate) const RAW: u8 = 0;
+
+const SNAPPY: u8 = 1;
+const ZSTD_OR_ZLIB: u8 = 2;
+const DEFLATE: u8 = 4;
+
+/// How blocks are compressed when a table is written.
+///
+/// Readers find the codec in each block. A block that does not shrink by an eighth is stored raw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Blocks are stored as they are; the file is then, byte for byte, what C++ LevelDB writes.
+    None,
+    /// Snappy, LevelDB's default: fast, and about half the size on text.
+    #[default]
+    Snappy,
+    /// Zstandard at this level (LevelDB's default is 1), as LevelDB writes it since 2023. Feature `zstd`.
+    #[cfg(feature = "zstd")]
+    Zstd(i32),
+    /// zlib at this level, 0 to 9, as older Minecraft worlds have it. Stock LevelDB cannot read it. Feature
+    /// `zlib`.
+    #[cfg(feature = "zlib")]
+    Zlib(u32),
+    /// Raw deflate at this level, 0 to 9, as Minecraft worlds have it. Stock LevelDB cannot read it.
+    /// Feature `zlib`.
+    #[cfg(feature = "zlib")]
+    Deflate(u32),
+}
+
+/// Compresses blocks. Holds the compressor's tables, so that they are set up once.
+pub(crate) struct Compressor {
+    compression: Compression,
+    snappy: snap::raw::Encoder,
+}
+
+impl Compressor {
+    pub(crate) fn new(compression: Compression) -> Compressor {
+        Compressor {
+            compression,
+            snappy: snap::raw::Encoder::new(),
+        }
+    }
+
+    /// Appends `block` compressed to `out` and answers the type byte, if that pays: where it does not
+    /// shrink by an eighth, `out` is left as it was.
+    pub(crate) fn append(&mut self, block: &[u8], out: &mut Vec<u8>) -> Option<u8> {
+        let start = out.len();
+        let codec = match self.compression {
+            Compression::None => None,
+            Compression::Snappy => self.append_snappy(block, out).then_some(SNAPPY),
+            #[cfg(feature = "zstd")]
+            Compression::Zstd(level) => {
+                optional::append_zstd(block, level, out).then_some(ZSTD_OR_ZLIB)
+            }
+            #[cfg(feature = "zlib")]
+            Compression::Zlib(level) => {
+                optional::append_deflated(block, level, true, out).then_some(ZSTD_OR_ZLIB)
+            }
+            #[cfg(feature = "zlib")]
+            Compression::Deflate(level) => {
+                optional::append_deflated(block, level, false, out).then_some(DEFLATE)
+            }
+        };
+        let pays = out.len() - start < block.len() - block.len() / 8;
+        let codec = codec.filter(|_| pays);
+        if codec.is_none() {
+            out.truncate(start);
+        }
+        codec
+    }
+
+    fn append_snappy(&mut self, block: &[u8], out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        // Compresses in place at the end of `out`; the length bound is 0 for what Snappy cannot take.
+        out.resize(start + snap::raw::max_compress_len(block.len()), 0);
+        let dst = out.get_mut(start..).unwrap_or_default();
+        match self.snappy.compress(block, dst) {
+            Ok(len) => {
+                out.truncate(start + len);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// Decompresses a payload of type `codec`, which is not [`RAW`].
+///
+/// Allocates at most 64 / 3 of the payload for Snappy, 1032 of it for deflate, and for Zstandard, which
+/// knows no such bound, 1032 of it and 16 MiB.
+pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
+    match (codec, payload) {
+        (SNAPPY, _) => unsnap(payload),
+        #[cfg(feature = "zstd")]
+        (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => optional::unzstd(payload),
+        #[cfg(feature = "zlib")]
+        (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => optional::inflate(payload, true),
+        #[cfg(feature = "zlib")]
+        (DEFLATE, _) => optional::inflate(payload, false),
+        _ => Err(unknown(codec, payload)),
+    }
+}
+
+fn unsnap(payload: &[u8]) -> Result<Vec<u8>, Defect> {
+    let corrupt = |e: snap::Error| Defect::new("Snappy data", e.to_string());
+    let claimed = snap::raw::decompress_len(payload).map_err(corrupt)?;
+    // No element yields more than 64 bytes from its three.
+    check_claim(
+        claimed as u64,
+        (payload.len() as u64).saturating_mul(64) / 3,
+        payload,
+    )?;
+    let mut block = vec![0; claimed];
+    let len = snap::raw::Decoder::new()
+        .decompress(payload, &mut block)
+        .map_err(corrupt)?;
+    block.truncate(len);
+    Ok(block)
+}
+
+/// Refuses a length that the payload cannot decompress to, before it is allocated.
+fn check_claim(claimed: u64, most: u64, payload: &[u8]) -> Result<(), Defect> {
+    match claimed <= most {
+        true => Ok(()),
+        false => Err(Defect::new(
+            format!(
+                "at most {most} bytes from {} compressed ones",
+                payload.len()
+            ),
+            format!("a claim of {claimed}"),
+        )),
+    }
+}
+
+/// Names the codecs that are seen in the wild. Type bytes were reused: RocksDB has its own.
+#[cold]
+fn unknown(codec: u8, payload: &[u8]) -> Defect {
+    let name = match (codec, payload) {
+        (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => "Zstandard, which takes the feature `zstd`",
+        (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => "zlib, which takes the feature `zlib`",
+        (3, _) => "bzip2, as RocksDB writes it",
+        (DEFLATE, _) => {
+            "raw deflate (as in Minecraft worlds), which takes the feature `zlib`, or LZ4 (as in RocksDB)"
+        }
+        (5, _) => "LZ4HC, as RocksDB writes it",
+        (7, _) => "Zstandard, as RocksDB writes it",
+        _ => "an unknown codec",
+    };
+    Defect::unsupported(format!(
+        "is compressed with {name} (type {codec}): this build cannot read it"
+    ))
+}
+
+/// The codecs behind features.
+#[cfg(any(feature = "zstd", feature = "zlib"))]
+mod optional {
+    use super::Defect;
+
+    /// What deflate reaches at most: 258 bytes from two bits.
+    const MOST_DEFLATED: u64 = 1032;
+
+    /// A Zstandard block may always grow to this; beyond, it must not be denser than deflate gets.
+    #[cfg(feature = "zstd")]
+    const ZSTD_FREE: u64 = 16 << 20;
+
+    #[cfg(feature = "zstd")]
+    pub(super) fn append_zstd(block: &[u8], level: i32, out: &mut Vec<u8>) -> bool {
+        zstd::bulk::compress(block, level).is_ok_and(|compressed| {
+            out.extend_from_slice(&compressed);
+            true
+        })
+    }
+
+    #[cfg(feature = "zstd")]
+    pub(super) fn unzstd(payload: &[u8]) -> Result<Vec<u8>, Defect> {
+        // As LevelDB: the frame must say its length, and not 0.
+        let claimed = match zstd::zstd_safe::get_frame_content_size(payload) {
+            Ok(Some(claimed)) if claimed > 0 => claimed,
+            _ => {
+                return Err(Defect::new(
+                    "a Zstandard frame that says its length",
+                    "none",
+                ));
+            }
+        };
+        let most = ZSTD_FREE.saturating_add((payload.len() as u64).saturating_mul(MOST_DEFLATED));
+        super::check_claim(claimed, most, payload)?;
+        // All in one, into memory of that length: no window of its own, whatever size the frame asks for.
+        let len = usize::try_from(claimed).unwrap_or(usize::MAX);
+        let block = zstd::bulk::decompress(payload, len);
+        let block = block.map_err(|e| Defect::new("Zstandard data", e.to_string()))?;
+        match block.len() as u64 == claimed {
+            true => Ok(block),
+            false => Err(Defect::new(
+                format!("{claimed} bytes of Zstandard data"),
+                format!("{}", block.len()),
+            )),
+        }
+    }
+
+    #[cfg(feature = "zlib")]
+    pub(super) fn append_deflated(block: &[u8], level: u32, zlib: bool, out: &mut Vec<u8>) -> bool {
+        use std::io::Read;
+        let level = flate2::Compression::new(level.min(9));
+        let appended = match zlib {
+            true => flate2::bufread::ZlibEncoder::new(block, level).read_to_end(out),
+            false => flate2::bufread::DeflateEncoder::new(block, level).read_to_end(out),
+        };
+        appended.is_ok()
+    }
+
+    #[cfg(feature = "zlib")]
+    pub(super) fn inflate(payload: &[u8], zlib: bool) -> Result<Vec<u8>, Defect> {
+        use std::io::Read;
+        // There is no length to go by: memory grows with what comes, and that has a bound.
+        let most = (payload.len() as u64).saturating_mul(MOST_DEFLATED);
+        let mut block = Vec::new();
+        let (name, read) = match zlib {
+            true => (
+                "zlib",
+                flate2::bufread::ZlibDecoder::new(payload)
+                    .take(most)
+                    .read_to_end(&mut block),
+            ),
+            false => (
+                "deflate",
+                flate2::bufread::DeflateDecoder::new(payload)
+                    .take(most)
+                    .read_to_end(&mut block),
+            ),
+        };
+        read.map_err(|e| Defect::new(format!("{name} data"), e.to_string()))?;
+        Ok(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every codec of this build, with the type byte it is stored under.
+    fn codecs() -> Vec<(Compression, u8)> {
+        vec![
+            (Compression::Snappy, 1),
+            #[cfg(feature = "zstd")]
+            (Compression::Zstd(1), 2),
+            #[cfg(feature = "zlib")]
+            (Compression::Zlib(6), 2),
+            #[cfg(feature = "zlib")]
+            (Compression::Deflate(6), 4),
+        ]
+    }
+
+    fn noise(len: u32) -> Vec<u8> {
+        (0..len)
+            .map(|i| crc32c::crc32c(&i.to_le_bytes()) as u8)
+            .collect()
+    }
+
+    #[test]
+    fn a_block_is_compressed_only_if_it_shrinks_by_an_eighth() {
+        for (compression, codec) in codecs() {
+            // Noise with a compressible tail of growing length crosses the line once.
+            let mut kept = Vec::new();
+            for tail in 0..400 {
+                let mut block = noise(1000);
+                block.resize(1000 + tail, 0);
+                let mut out = b"before".to_vec();
+                let stored = Compressor::new(compression).append(&block, &mut out);
+                let payload = out.split_off(6);
+                assert_eq!(out, b"before");
+                match stored {
+                    None => assert!(payload.is_empty()),
+                    Some(stored) => {
+                        assert_eq!(stored, codec);
+                        assert!(payload.len() < block.len() - block.len() / 8);
+                        assert_eq!(decompress(codec, &payload).unwrap(), block);
+                    }
+                }
+                kept.push(stored.is_some());
+            }
+            assert!(!kept[0] && kept[399] && kept.is_sorted(), "{compression:?}");
+        }
+    }
+
+    #[test]
+    fn dense_blocks_pass_and_damaged_ones_do_not_panic() {
+        for (compression, codec) in codecs() {
+            let block = vec![b'x'; 1 << 20];
+            let mut payload = Vec::new();
+            Compressor::new(compression)
+                .append(&block, &mut payload)
+                .unwrap();
+            assert_eq!(decompress(codec, &payload).unwrap(), block);
+            payload.truncate(200);
+            for bit in 0..payload.len() * 8 {
+                payload[bit / 8] ^= 1 << (bit % 8);
+                let _ = decompress(codec, &payload);
+                let _ = decompress(codec, &payload[..bit / 8]);
+                payload[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+    }
+
+    #[test]
+    fn bombs_are_refused_before_they_allocate() {
+        // A Snappy length of 4 GiB - 1 in front of two bytes.
+        let bomb = [0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0];
+        let error = decompress(SNAPPY, &bomb).unwrap_err();
+        assert!(
+            format!("{error:?}").contains("claim of 4294967295"),
+            "{error:?}"
+        );
+        #[cfg(feature = "zstd")]
+        {
+            // A Zstandard frame header with an 8-byte content size of 2^40, then one empty last block.
+            let bomb = [
+                0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0,
+            ];
+            let error = decompress(ZSTD_OR_ZLIB, &bomb).unwrap_err();
+            assert!(
+                format!("{error:?}").contains("claim of 1099511627776"),
+                "{error:?}"
+            );
+            // And one of length 0, which LevelDB refuses.
+            let empty = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 0, 1, 0, 0];
+            assert!(decompress(ZSTD_OR_ZLIB, &empty).is_err());
+        }
+    }
+
+    /// A zlib stream made by Python's `zlib.compress(b"leveltable" * 30, 9)`, and its raw form.
+    #[test]
+    #[cfg(feature = "zlib")]
+    fn foreign_zlib_and_deflate_are_read() {
+        let zlib = &[
+            0x78, 0xda, 0xcb, 0x49, 0x2d, 0x4b, 0xcd, 0x29, 0x49, 0x4c, 0xca, 0x49, 0xcd, 0x19,
+            0x65, 0x11, 0x60, 0x01, 0x00, 0xcc, 0xae, 0x7b, 0xc1,
+        ];
+        let expected = b"leveltable".repeat(30);
+        assert_eq!(decompress(ZSTD_OR_ZLIB, zlib).unwrap(), expected);
+        assert_eq!(
+            decompress(DEFLATE, &zlib[2..zlib.len() - 4]).unwrap(),
+            expected
+        );
+    }
+
+    #[test]
+    fn codecs_that_cannot_be_read_are_named() {
+        for (payload, codec, name) in [
+            #[cfg(not(feature = "zstd"))]
+            (&[0x28, 0xb5, 0x2f, 0xfd, 0][..], 2, "`zstd`"),
+            #[cfg(not(feature = "zlib"))]
+            (&[0x78, 0x9c, 0][..], 2, "`zlib`"),
+            #[cfg(not(feature = "zlib"))]
+            (&[0][..], 4, "raw deflate"),
+            (&[0][..], 3, "bzip2"),
+            (&[0][..], 9, "unknown codec (type 9)"),
+        ] {
+            let error = decompress(codec, payload).unwrap_err();
+            let error = error.locate(crate::error::Section::Data, 0);
+            assert_eq!(error.kind(), crate::ErrorKind::Unsupported);
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
+}
