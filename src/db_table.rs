@@ -73,7 +73,7 @@ impl OpenOptions {
     /// As [`open`](OpenOptions::open), and [`ErrorKind::Corruption`] where an index key is no internal
     /// key, as in a plain table.
     pub fn open_db(&self, path: impl AsRef<Path>) -> Result<DbTable> {
-        DbTable::over(self.for_internal_keys().open(path)?)
+        DbTable::over(self.for_internal_keys().open(path))
     }
 
     /// Opens a database's table from memory, an open file, or anything that implements
@@ -83,7 +83,7 @@ impl OpenOptions {
     ///
     /// As [`open_db`](OpenOptions::open_db).
     pub fn open_db_source(&self, source: impl Into<Source>) -> Result<DbTable> {
-        DbTable::over(self.for_internal_keys().open_source(source)?)
+        DbTable::over(self.for_internal_keys().open_source(source))
     }
 
     fn for_internal_keys(&self) -> OpenOptions {
@@ -112,13 +112,17 @@ impl DbTable {
         OpenOptions::new().open_db(path)
     }
 
-    fn over(table: Table) -> Result<DbTable> {
+    fn over(opened: Result<Table>) -> Result<DbTable> {
+        let as_plain =
+            |e: Error| e.with_hint("if this is not a database's table, open it with Table");
+        let table = opened.map_err(|e| match e.kind() {
+            ErrorKind::Comparator => as_plain(e),
+            _ => e,
+        })?;
         let index = table.index();
         match (0..index.len()).find(|&i| InternalKey::parse(index.key(i)).is_none()) {
             None => Ok(DbTable { table }),
-            Some(i) => Err(table
-                .locate(i, not_internal(index.key(i)))
-                .with_hint("if this is not a database's table, open it with Table")),
+            Some(i) => Err(as_plain(table.locate(i, not_internal(index.key(i))))),
         }
     }
 

@@ -255,7 +255,7 @@ fn not_ascending(i: usize, previous: &[u8], key: &[u8], order: &Order) -> Error 
         ErrorKind::Comparator,
         format!(
             "index keys {} and {i} do not ascend under comparator {:?}: {} before {}; \
-             open the table with the comparator it was written with",
+             open the table with the comparator it was written with (and as a DbTable if it is a database's)",
             i - 1,
             order.comparator().name(),
             show_key(previous),

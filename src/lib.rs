@@ -88,6 +88,7 @@ mod comparator;
 mod cursor;
 mod db_table;
 mod error;
+mod file;
 mod filter;
 mod format;
 mod index;

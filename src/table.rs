@@ -11,19 +11,19 @@ use bytes::{Buf, Bytes};
 
 use crate::cache::{BlockCache, BlockKey, TableId};
 use crate::comparator::{BytewiseComparator, Order};
-use crate::error::{Corruption, Error, ErrorKind, Result, Section, show_key};
+use crate::error::{Error, ErrorKind, Result, Section, show_key};
+use crate::file::TableFile;
 use crate::filter::{FilterPolicy, built_in_policies};
 use crate::format::Defect;
 use crate::format::block::{Block, BlockCursor};
 use crate::format::filter_block::FilterBlockReader;
-use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
+use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
-use crate::format::identify;
 use crate::index::Index;
 use crate::internal_key::{self, InternalKeyComparator};
 use crate::options::{OpenOptions, ReadOptions};
-use crate::source::{ReadAt, Source};
-use crate::stats::{Counter, Counters, Stats};
+use crate::source::Source;
+use crate::stats::{Counter, Stats};
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
@@ -110,7 +110,7 @@ impl OpenOptions {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Table> {
         let path = path.as_ref();
         let file = File::open(path).map_err(|e| Error::io("opening the table", e));
-        file.and_then(|file| self.open_source(file))
+        file.and_then(|file| self.open_at(file.into(), Some(path)))
             .map_err(|e| e.at_path(path))
     }
 
@@ -120,7 +120,11 @@ impl OpenOptions {
     ///
     /// As [`open`](OpenOptions::open).
     pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
-        let file = TableFile::new(source.into())?;
+        self.open_at(source.into(), None)
+    }
+
+    fn open_at(&self, source: Source, path: Option<&Path>) -> Result<Table> {
+        let file = TableFile::new(source, path)?;
         let footer = file.footer()?;
         let order = self.order.clone().unwrap_or(Order::Bytewise);
         let index = self.read_index(&file, &footer, &order)?;
@@ -158,12 +162,7 @@ impl OpenOptions {
             metaindex,
             index: handle,
         } = *footer;
-        let block = file.read_block(handle, Section::Index).map_err(|e| {
-            match file.describe_misfit(footer) {
-                Some(what) => e.with_hint(&what),
-                None => e,
-            }
-        })?;
+        let block = file.read_index(footer)?;
         let data_end = handle.offset.min(metaindex.offset);
         let decode =
             |order: &Order| Index::decode(&block, handle.offset, data_end, file.size, order);
@@ -184,7 +183,8 @@ impl OpenOptions {
         order: &Order,
         index: &Index,
     ) -> Result<Option<TableFilter>> {
-        let metaindex = file.read_block(footer.metaindex, Section::Metaindex)?;
+        let footer_place = (Section::Footer, file.footer_offset());
+        let metaindex = file.read_block(footer.metaindex, Section::Metaindex, footer_place)?;
         let built_in = built_in_policies().map(|policy| internal_key::filter_for(policy, order));
         let mut policies: Vec<_> = self.policies.iter().cloned().chain(built_in).collect();
         let found = find_filter(&metaindex, &policies)
@@ -193,7 +193,8 @@ impl OpenOptions {
             return Ok(None);
         };
         let policy = policies.swap_remove(i);
-        let contents = file.read_block(handle, Section::Filter)?;
+        let metaindex_place = (Section::Metaindex, footer.metaindex.offset);
+        let contents = file.read_block(handle, Section::Filter, metaindex_place)?;
         let bytes = contents.len() as u64;
         let block = FilterBlockReader::new(contents)
             .map_err(|defect| defect.locate(Section::Filter, handle.offset))?;
@@ -395,7 +396,7 @@ impl Table {
     /// The error of a defect in data block `i`.
     #[cold]
     pub(crate) fn locate(&self, i: usize, defect: Defect) -> Error {
-        defect.locate(Section::Data, self.inner.index.handle(i).offset)
+        self.inner.locate(i, defect)
     }
 
     /// Whether this is a database's table, its keys internal keys.
@@ -423,6 +424,13 @@ impl Table {
 }
 
 impl Inner {
+    /// The error of a defect in data block `i`.
+    #[cold]
+    fn locate(&self, i: usize, defect: Defect) -> Error {
+        let error = defect.locate(Section::Data, self.index.handle(i).offset);
+        self.file.name_in(error)
+    }
+
     /// The one data block that may hold `key`, by filter and index: no I/O.
     ///
     /// A filter of the whole table is asked first: most absent keys then cost nothing else.
@@ -478,7 +486,7 @@ impl Inner {
         let block = check_frame(&frame, read)
             .and_then(|()| frame::open(&frame))
             .and_then(|block| check_block(&block).map(|()| block))
-            .map_err(|defect| defect.locate(Section::Data, handle.offset))?;
+            .map_err(|defect| self.locate(i, defect))?;
         if let Some(cache) = &self.cache
             && read.fill_cache
         {
@@ -510,7 +518,7 @@ impl Inner {
         if verified.is_none_or(|bits| bits.load(Relaxed) & bit == 0) {
             check_frame(frame, read)
                 .and_then(|()| check_block(payload))
-                .map_err(|defect| defect.locate(Section::Data, handle.offset))?;
+                .map_err(|defect| self.locate(i, defect))?;
             if let Some(bits) = verified
                 && read.verify_checksums
             {
@@ -576,120 +584,5 @@ impl Fetched<'_> {
     fn into_payload(self) -> Bytes {
         let len = self.range.len();
         self.into_bytes(0..len)
-    }
-}
-
-/// The source, its size, and what was read of it.
-#[derive(Debug)]
-struct TableFile {
-    source: Source,
-    size: u64,
-    counters: Counters,
-}
-
-impl TableFile {
-    fn new(source: Source) -> Result<TableFile> {
-        let size = match &source {
-            Source::Memory(bytes) => Ok(bytes.len() as u64),
-            Source::Io(source) => source.size(),
-        };
-        Ok(TableFile {
-            source,
-            size: size.map_err(|e| Error::io("asking for the table's size", e))?,
-            counters: Counters::default(),
-        })
-    }
-
-    /// The `len` bytes at `offset`, which lie inside the file.
-    fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
-        let read = match &self.source {
-            Source::Memory(bytes) => bytes.read_at(offset, len),
-            Source::Io(source) => {
-                self.counters.add(Counter::SourceReads, 1);
-                self.counters.add(Counter::SourceBytes, len as u64);
-                source.read_at(offset, len)
-            }
-        };
-        match read {
-            Ok(bytes) if bytes.len() == len => Ok(bytes),
-            Ok(bytes) => Err(Error::io(
-                format!(
-                    "reading {len} bytes at offset {offset}: the source gave {}",
-                    bytes.len()
-                ),
-                std::io::ErrorKind::UnexpectedEof.into(),
-            )),
-            Err(e) => Err(Error::io(
-                format!("reading {len} bytes at offset {offset}"),
-                e,
-            )),
-        }
-    }
-
-    /// At most `len` bytes from each end of the file.
-    fn ends(&self, len: usize) -> Result<(Bytes, Bytes)> {
-        let len = usize::try_from(self.size).map_or(len, |size| size.min(len));
-        Ok((self.read(0, len)?, self.read(self.size - len as u64, len)?))
-    }
-
-    fn footer(&self) -> Result<Footer> {
-        let Some(offset) = self.size.checked_sub(FOOTER_LEN as u64) else {
-            return Err(self.not_a_table());
-        };
-        let bytes = self.read(offset, FOOTER_LEN)?;
-        if !Footer::has_magic(&bytes) {
-            return Err(self.not_a_table());
-        }
-        Footer::decode(&bytes).map_err(|defect| defect.locate(Section::Footer, offset))
-    }
-
-    #[cold]
-    fn not_a_table(&self) -> Error {
-        match self.ends(identify::PEEK_LEN) {
-            Ok((head, tail)) => Error::new(
-                ErrorKind::NotATable,
-                identify::describe(&head, &tail, self.size),
-            ),
-            Err(e) => e,
-        }
-    }
-
-    /// What became of a file whose footer does not lead to an index, where its sizes tell.
-    #[cold]
-    fn describe_misfit(&self, footer: &Footer) -> Option<String> {
-        let (head, _) = self.ends(identify::PEEK_LEN).ok()?;
-        identify::describe_misfit(&head, footer, self.size)
-    }
-
-    /// A block other than a data block: read once, and always checked.
-    fn read_block(&self, handle: BlockHandle, section: Section) -> Result<Bytes> {
-        let most = self.size.saturating_sub(FOOTER_LEN as u64);
-        if handle.end().is_none_or(|end| end > most) {
-            return Err(Error::corrupt(Corruption {
-                section,
-                offset: handle.offset,
-                expected: format!("a block that ends at or before the footer at {most}"),
-                found: format!("a handle to {} bytes and a trailer", handle.size),
-            }));
-        }
-        let frame = self.read_frame(handle)?;
-        frame::verify(&frame)
-            .and_then(|()| frame::open(&frame))
-            .map_err(|defect| defect.locate(section, handle.offset))
-    }
-
-    /// The frame of a block that lies inside the file.
-    fn read_frame(&self, handle: BlockHandle) -> Result<Bytes> {
-        let len = usize::try_from(handle.size).ok();
-        match len.and_then(|len| len.checked_add(TRAILER_LEN)) {
-            Some(len) => self.read(handle.offset, len),
-            None => Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "a block of {} bytes does not fit this machine's memory",
-                    handle.size
-                ),
-            )),
-        }
     }
 }

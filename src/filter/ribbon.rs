@@ -1211,7 +1211,7 @@ mod tests {
         for _ in 0..20_000 {
             let mut damaged = filter.clone();
             // Most of them in the trailer, where all the numbers are.
-            let from = if random.next() % 4 == 0 {
+            let from = if random.next().is_multiple_of(4) {
                 0
             } else {
                 damaged.len() - 14

@@ -13,13 +13,14 @@ use crate::coding::{fixed32_at, put_fixed32};
 /// Bytes behind each payload: the codec and the checksum.
 pub(crate) const TRAILER_LEN: usize = 5;
 
-/// The CRC-32C of `bytes`, masked as it is stored.
-///
-/// LevelDB masks checksums because a CRC of bytes that hold a CRC loses its strength.
+/// The form in which a CRC-32C is stored: LevelDB masks checksums because a CRC of bytes that hold a CRC
+/// loses its strength.
+pub(crate) fn mask(crc: u32) -> u32 {
+    crc.rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
 fn masked_crc(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
-        .rotate_right(15)
-        .wrapping_add(0xa282_ead8)
+    mask(crc32c::crc32c(bytes))
 }
 
 /// Appends the frame of `block` to `out`, compressed if that pays.

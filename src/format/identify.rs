@@ -10,6 +10,7 @@
 //! unknown.
 
 use super::footer::{BlockHandle, FOOTER_LEN, Footer, MAGIC};
+use super::frame::mask;
 use crate::coding::{fixed32_at, get_varint32};
 
 /// How much of the file's front and back to look at (all of a smaller file).
@@ -138,13 +139,8 @@ fn begins_with_block(bytes: &[u8]) -> bool {
     let mut crc = 0;
     bytes.iter().take(PEEK_LEN).enumerate().any(|(i, byte)| {
         crc = crc32c::crc32c_append(crc, std::slice::from_ref(byte));
-        *byte <= LAST_TYPE && fixed32_at(bytes, i + 1) == Some(masked(crc))
+        *byte <= LAST_TYPE && fixed32_at(bytes, i + 1) == Some(mask(crc))
     })
-}
-
-/// The form in which LevelDB stores a CRC.
-fn masked(crc: u32) -> u32 {
-    crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 /// Nothing at all, or nothing but zeros.
@@ -304,7 +300,7 @@ fn log_or_manifest(head: &[u8]) -> Option<String> {
     let (length, rest) = head.get(4..)?.split_first_chunk::<2>()?;
     let record = rest.get(..=usize::from(u16::from_le_bytes(*length)))?;
     let (kind, payload) = record.split_first()?;
-    if !(1..=4).contains(kind) || crc != masked(crc32c::crc32c(record)) {
+    if !(1..=4).contains(kind) || crc != mask(crc32c::crc32c(record)) {
         return None;
     }
     Some(match comparator_of_manifest(payload) {

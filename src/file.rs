@@ -1,0 +1,163 @@
+//! A table's file as it is read: bytes at offsets, blocks at handles, and every error with its place.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use crate::error::{Corruption, Error, ErrorKind, Result, Section};
+use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
+use crate::format::frame::{self, TRAILER_LEN};
+use crate::format::identify;
+use crate::source::{ReadAt, Source};
+use crate::stats::{Counter, Counters};
+
+/// The source, its size, and what was read of it.
+#[derive(Debug)]
+pub(crate) struct TableFile {
+    pub(crate) source: Source,
+    pub(crate) size: u64,
+    pub(crate) counters: Counters,
+    /// Where it was opened, for messages.
+    path: Option<PathBuf>,
+}
+
+impl TableFile {
+    pub(crate) fn new(source: Source, path: Option<&Path>) -> Result<TableFile> {
+        let size = match &source {
+            Source::Memory(bytes) => Ok(bytes.len() as u64),
+            Source::Io(source) => source.size(),
+        };
+        Ok(TableFile {
+            source,
+            size: size.map_err(|e| Error::io("asking for the table's size", e))?,
+            counters: Counters::default(),
+            path: path.map(Path::to_owned),
+        })
+    }
+
+    /// `error`, with the path of the file where that is known.
+    #[cold]
+    pub(crate) fn name_in(&self, error: Error) -> Error {
+        match &self.path {
+            Some(path) => error.at_path(path),
+            None => error,
+        }
+    }
+
+    /// Where the footer begins; 0 in a file that is too short for one.
+    pub(crate) fn footer_offset(&self) -> u64 {
+        self.size.saturating_sub(FOOTER_LEN as u64)
+    }
+
+    /// The footer; where there is none, the error says what the file is instead.
+    pub(crate) fn footer(&self) -> Result<Footer> {
+        if self.size < FOOTER_LEN as u64 {
+            return Err(self.not_a_table());
+        }
+        let bytes = self.read(self.footer_offset(), FOOTER_LEN)?;
+        if !Footer::has_magic(&bytes) {
+            return Err(self.not_a_table());
+        }
+        Footer::decode(&bytes)
+            .map_err(|defect| defect.locate(Section::Footer, self.footer_offset()))
+    }
+
+    #[cold]
+    fn not_a_table(&self) -> Error {
+        match self.ends(identify::PEEK_LEN) {
+            Ok((head, tail)) => {
+                let what = identify::describe(&head, &tail, self.size);
+                Error::new(ErrorKind::NotATable, what)
+            }
+            Err(e) => e,
+        }
+    }
+
+    /// At most `len` bytes from each end of the file.
+    fn ends(&self, len: usize) -> Result<(Bytes, Bytes)> {
+        let len = usize::try_from(self.size).map_or(len, |size| size.min(len));
+        Ok((self.read(0, len)?, self.read(self.size - len as u64, len)?))
+    }
+
+    /// The index block; where it is damaged, the error says what became of the file if its sizes tell.
+    pub(crate) fn read_index(&self, footer: &Footer) -> Result<Bytes> {
+        let named_by = (Section::Footer, self.footer_offset());
+        self.read_block(footer.index, Section::Index, named_by)
+            .map_err(|error| match error.kind() {
+                ErrorKind::Corruption => {
+                    let misfit = self
+                        .ends(identify::PEEK_LEN)
+                        .ok()
+                        .and_then(|(head, _)| identify::describe_misfit(&head, footer, self.size));
+                    error.with_hint(misfit.as_deref().unwrap_or("restore the file from a copy"))
+                }
+                _ => error,
+            })
+    }
+
+    /// A block other than a data block, which the handle in `named_by` (a section and its offset) names.
+    /// Always verified.
+    pub(crate) fn read_block(
+        &self,
+        handle: BlockHandle,
+        section: Section,
+        named_by: (Section, u64),
+    ) -> Result<Bytes> {
+        let most = self.footer_offset();
+        if handle.end().is_none_or(|end| end > most) {
+            return Err(Error::corrupt(Corruption {
+                section: named_by.0,
+                offset: named_by.1,
+                expected: format!(
+                    "a handle to the {section}, which ends at or before the footer at {most}"
+                ),
+                found: format!(
+                    "one to {} bytes and a trailer at {}",
+                    handle.size, handle.offset
+                ),
+            }));
+        }
+        let frame = self.read_frame(handle)?;
+        frame::verify(&frame)
+            .and_then(|()| frame::open(&frame))
+            .map_err(|defect| defect.locate(section, handle.offset))
+    }
+
+    /// The frame of a block that lies inside the file.
+    pub(crate) fn read_frame(&self, handle: BlockHandle) -> Result<Bytes> {
+        let len = usize::try_from(handle.size).ok();
+        match len.and_then(|len| len.checked_add(TRAILER_LEN)) {
+            Some(len) => self.read(handle.offset, len),
+            None => Err(self.name_in(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "a block of {} bytes does not fit this machine's memory",
+                    handle.size
+                ),
+            ))),
+        }
+    }
+
+    /// The `len` bytes at `offset`, which lie inside the file.
+    pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
+        let read = match &self.source {
+            Source::Memory(bytes) => bytes.read_at(offset, len),
+            Source::Io(source) => {
+                self.counters.add(Counter::SourceReads, 1);
+                self.counters.add(Counter::SourceBytes, len as u64);
+                source.read_at(offset, len)
+            }
+        };
+        let error = match read {
+            Ok(bytes) if bytes.len() == len => return Ok(bytes),
+            Ok(bytes) => io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!("the source gave {}", bytes.len()),
+            ),
+            Err(error) => error,
+        };
+        let reading = format!("reading {len} bytes at offset {offset}");
+        Err(self.name_in(Error::io(reading, error)))
+    }
+}
