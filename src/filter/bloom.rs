@@ -23,6 +23,21 @@ impl BloomFilterPolicy {
         BloomFilterPolicy { bits_per_key }
     }
 
+    /// The policy with the fewest bits a key that lets at most this share of absent keys pass, for an
+    /// ideal hash; `0.01` takes 10 bits. See the type's note on keys with structure: measure, by the
+    /// [`Summary`](crate::Summary) of a table. Rates below 10⁻⁹ are out of reach.
+    pub fn with_false_positive_rate(rate: f64) -> BloomFilterPolicy {
+        const MOST_USEFUL: u32 = 43;
+        let enough = |bits: &u32| BloomFilterPolicy::new(*bits).expected_rate() <= rate;
+        BloomFilterPolicy::new((1..MOST_USEFUL).find(enough).unwrap_or(MOST_USEFUL))
+    }
+
+    /// Share of absent keys that pass for an ideal hash: `(1 - e^(-k / b))^k` at `b` bits a key (Bloom 1970).
+    fn expected_rate(&self) -> f64 {
+        let k = f64::from(self.probes());
+        (1.0 - (-k / f64::from(self.bits_per_key)).exp()).powf(k)
+    }
+
     /// Number of bits that each key sets and each probe tests, 1 to 30.
     fn probes(&self) -> u8 {
         // In floating point and cut off, as in C++: a different k would be a different file.
@@ -167,9 +182,7 @@ mod tests {
     use super::*;
     use crate::filter::create_filter;
 
-    /// From LevelDB's `util/hash_test.cc`, whose seed these share with the Bloom filter: none but the
-    /// last, which has its own; so the vectors here are of the Bloom seed, by C++ (`testdata/bloom.tsv`
-    /// holds whole filters).
+    /// What LevelDB's `util/bloom_test.cc` expects. Whole filters by C++ are compared in `tests/golden.rs`.
     #[test]
     fn small_filters_are_leveldbs() {
         let mut filter = Vec::new();
@@ -202,6 +215,26 @@ mod tests {
                 BloomFilterPolicy::new(bits).probes(),
                 k,
                 "{bits} bits a key"
+            );
+        }
+    }
+
+    /// Bits a key by the textbook formula `-log2(rate) / ln 2`, rounded up; k is cut off, not rounded,
+    /// which can cost one more.
+    #[test]
+    fn a_rate_takes_the_textbook_number_of_bits() {
+        for rate in [0.5, 0.1, 0.05, 0.01, 0.001, 1e-4, 1e-6] {
+            let textbook = (-f64::log2(rate) / std::f64::consts::LN_2).ceil() as u32;
+            let bits = BloomFilterPolicy::with_false_positive_rate(rate).bits_per_key;
+            assert!(
+                (textbook..=textbook + 1).contains(&bits),
+                "{rate}: {bits}, not {textbook}"
+            );
+        }
+        for (rate, bits) in [(2.0, 1), (0.0, 43), (-1.0, 43), (f64::NAN, 43)] {
+            assert_eq!(
+                BloomFilterPolicy::with_false_positive_rate(rate).bits_per_key,
+                bits
             );
         }
     }

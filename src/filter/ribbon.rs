@@ -18,57 +18,7 @@
 //! and approximate membership using ribbon", SEA 2022). `docs/filters.md` has the measurements by which
 //! the parameters here were chosen.
 //!
-//! # Encoding of `leveltable.Ribbon1`
-//!
-//! All integers are little-endian, all arithmetic is modulo 2⁶⁴ unless said otherwise.
-//!
-//! ```text
-//! filter  = word*  code*  end(last layer) .. end(layer 1)  end(layer 0)  narrow  columns  layers
-//!           u32    u8     u32                              u32           u32     u8       u8
-//! ```
-//!
-//! The slots, 32 to a *segment*, are numbered through all layers: layer `i` has the segments from
-//! `end(i - 1)` (0 for the first) up to `end(i)`, at least one, and `end(last)` is the number `S` of all
-//! segments.
-//!
-//! - **Words.** A segment has one word for every column: the first `narrow` segments have `columns`
-//!   (`c` for short) of them, the others `c + 1`. Segments stand one after the other, in each the columns
-//!   in order, so segment `g` begins at word `g c + max(g - narrow, 0)` and there are `S c + S - narrow`
-//!   words. Bit `b` of the word of column `j` is bit `j` of slot `b` of the segment. `c` is at least 4, no
-//!   segment has more than 32 columns, and `narrow <= S`.
-//! - **Codes.** Two bits a segment, four segments a byte, the first in the low bits; `ceil(S / 4)` bytes,
-//!   of which unused bits are zero. Codes 0, 1, 2, 3 mean that keys are bumped which start in the first
-//!   0, 8, 16, 32 slots of the segment.
-//!
-//! A key is looked up so, beginning with `h` = XXH3-64 of the key (seed 0) and layer 0:
-//!
-//! 1. A layer of `m` segments has `s = 32 m - 31` places to start at. The key starts at slot
-//!    `h s / 2⁶⁴`, rounded down, of the layer; the product has 128 bits.
-//! 2. If the code of the segment that the start is in bumps it: `h = (h ^ (h >> 32)) * 0x243f6a8885a308d3`
-//!    and the next layer. If there is none, the key may match.
-//! 3. Otherwise let `r = h * 0x9e3779b97f4a7c15`. The *coefficients* are the upper 32 bits of `r`, the
-//!    lowest of them set to 1; the *fingerprint* is the lower 32 bits of `r`.
-//! 4. The key may match if, for each column `j` of that segment, the exclusive or of bit `j` of the slots
-//!    `start + i`, over all `i` for which bit `i` of the coefficients is set, is bit `j` of the
-//!    fingerprint. These slots lie in the segment and the next one (which has as many columns, or one more).
-//!
-//! Two more forms: no bytes at all are the filter of no keys, and nothing matches; where `layers` is 0,
-//! or where the numbers do not fit each other or the filter's length, everything may match. A writer to
-//! whom the improbable happens, that 32 layers do not suffice, writes ten zero bytes.
-//!
-//! A writer may choose layers, codes, widths and values of undetermined slots as it likes. What this one
-//! does is in the private items below, the same on every platform.
-//!
-//! For example, the keys `apple`, `grape` and `lemon` at a rate of 1/16 give this filter of one segment:
-//!
-//! ```text
-//! 04 00 00 00  04 00 00 00  00 00 00 00  04 00 00 00    words of columns 0 to 3: slot 2 is 1101 in bits
-//! 00                                                    codes: the segment bumps nothing
-//! 01 00 00 00                                           layer 0 ends behind segment 0
-//! 01 00 00 00                                           one segment is narrow
-//! 04                                                    and has four columns
-//! 01                                                    one layer
-//! ```
+//! The encoding is described with [`RibbonFilterPolicy`].
 
 use std::num::NonZero;
 
@@ -105,7 +55,7 @@ const BLOCK_OVERHEAD: usize = 9;
 /// It pays where one filter covers many keys, best the whole table. No filter takes less than 27 bytes
 /// (47 at 10 bits a key), and from some 500 keys on it costs no more than its bits a key.
 ///
-/// Building keeps 8 bytes a key until [`finish`](FilterBuilder::finish), takes 18 while that runs, and time in
+/// Building keeps 8 bytes a key until [`finish`](FilterBuilder::finish), takes 17 while that runs, and time in
 /// proportion to the number of keys, however many they are. It does not fail: should no filter be found
 /// for the keys, which takes keys chosen with intent, the filter lets every key pass.
 ///
@@ -119,6 +69,58 @@ const BLOCK_OVERHEAD: usize = 9;
 ///
 /// assert!(filter.len() * 8 <= 10 * keys.len());
 /// assert!(keys.iter().all(|key| policy.key_may_match(key, &filter)));
+/// ```
+///
+/// # Encoding of `leveltable.Ribbon1`
+///
+/// All integers are little-endian, all arithmetic is modulo 2⁶⁴ unless said otherwise.
+///
+/// ```text
+/// filter  = word*  code*  end(last layer) .. end(layer 1)  end(layer 0)  narrow  columns  layers
+///           u32    u8     u32                              u32           u32     u8       u8
+/// ```
+///
+/// The slots, 32 to a *segment*, are numbered through all layers: layer `i` has the segments from
+/// `end(i - 1)` (0 for the first) up to `end(i)`, at least one, and `end(last)` is the number `S` of all
+/// segments.
+///
+/// - **Words.** A segment has one word for every column: the first `narrow` segments have `columns`
+///   (`c` for short) of them, the others `c + 1`. Segments stand one after the other, in each the columns
+///   in order, so segment `g` begins at word `g c + max(g - narrow, 0)` and there are `S c + S - narrow`
+///   words. Bit `b` of the word of column `j` is bit `j` of slot `b` of the segment. `c` is at least 4, no
+///   segment has more than 32 columns, and `narrow <= S`.
+/// - **Codes.** Two bits a segment, four segments a byte, the first in the low bits; `ceil(S / 4)` bytes,
+///   of which unused bits are zero. Codes 0, 1, 2, 3 mean that keys are bumped which start in the first
+///   0, 8, 16, 32 slots of the segment.
+///
+/// A key is looked up so, beginning with `h` = XXH3-64 of the key (seed 0) and layer 0:
+///
+/// 1. A layer of `m` segments has `s = 32 m - 31` places to start at. The key starts at slot
+///    `h s / 2⁶⁴`, rounded down, of the layer; the product has 128 bits.
+/// 2. If the code of the segment that the start is in bumps it: `h = (h ^ (h >> 32)) * 0x243f6a8885a308d3`
+///    and the next layer. If there is none, the key may match.
+/// 3. Otherwise let `r = h * 0x9e3779b97f4a7c15`. The *coefficients* are the upper 32 bits of `r`, the
+///    lowest of them set to 1; the *fingerprint* is the lower 32 bits of `r`.
+/// 4. The key may match if, for each column `j` of that segment, the exclusive or of bit `j` of the slots
+///    `start + i`, over all `i` for which bit `i` of the coefficients is set, is bit `j` of the
+///    fingerprint. These slots lie in the segment and the next one (which has as many columns, or one more).
+///
+/// Two more forms: no bytes at all are the filter of no keys, and nothing matches; where `layers` is 0,
+/// or where the numbers do not fit each other or the filter's length, everything may match. A writer to
+/// whom the improbable happens, that 32 layers do not suffice, writes ten zero bytes.
+///
+/// A writer may choose layers, codes, widths and values of free slots as it likes, if no key of the last layer
+/// is bumped. This one writes the same bytes on every platform.
+///
+/// For example, the keys `apple`, `grape` and `lemon` at a rate of 1/16 give this filter of one segment:
+///
+/// ```text
+/// 04 00 00 00  04 00 00 00  00 00 00 00  04 00 00 00    words of columns 0 to 3: of the slots only 2 is not zero
+/// 00                                                    codes: the segment bumps nothing
+/// 01 00 00 00                                           layer 0 ends behind segment 0
+/// 01 00 00 00                                           one segment is narrow
+/// 04                                                    and has four columns
+/// 01                                                    one layer
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RibbonFilterPolicy {
