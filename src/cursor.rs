@@ -7,7 +7,8 @@ use bytes::Bytes;
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
-use crate::format::block::{Block, BlockCursor};
+use crate::format::block::Block;
+use crate::format::block_cursor::BlockCursor;
 use crate::table::Table;
 
 /// A place in a table, between entries or on one, that moves in both directions.
@@ -40,13 +41,13 @@ pub struct Cursor {
     /// Walks data block `block`; no block at all until one was loaded.
     entries: BlockCursor<Bytes>,
     block: Option<usize>,
-    position: Position,
+    /// Where the cursor stands while `entries` is on none.
+    off: Off,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Position {
+#[derive(Debug, Clone, Copy)]
+enum Off {
     BeforeFirst,
-    OnEntry,
     AfterLast,
     /// A move failed.
     Lost,
@@ -59,7 +60,7 @@ impl Table {
             table: self.clone(),
             entries: BlockCursor::new(Block::empty()),
             block: None,
-            position: Position::BeforeFirst,
+            off: Off::BeforeFirst,
         }
     }
 
@@ -139,38 +140,28 @@ impl Cursor {
     /// Whether the cursor stands on an entry.
     #[inline]
     pub fn is_valid(&self) -> bool {
-        self.position == Position::OnEntry
+        self.entries.is_on_entry()
     }
 
     /// The current key; empty unless the cursor [is on an entry](Cursor::is_valid).
     #[inline]
     pub fn key(&self) -> &[u8] {
-        match self.position {
-            Position::OnEntry => self.entries.key(),
-            _ => &[],
-        }
+        self.entries.key()
     }
 
     /// The current value; empty unless the cursor [is on an entry](Cursor::is_valid).
     #[inline]
     pub fn value(&self) -> &[u8] {
-        match self.position {
-            Position::OnEntry => self.entries.value(),
-            _ => &[],
-        }
+        self.entries.value()
     }
 
     /// The current value as a slice of its block, which it keeps in memory; empty like
     /// [`value`](Cursor::value).
     pub fn value_bytes(&self) -> Bytes {
-        match self.position {
-            Position::OnEntry => self
-                .entries
-                .block()
-                .data()
-                .slice(self.entries.value_range()),
-            _ => Bytes::new(),
-        }
+        self.entries
+            .block()
+            .data()
+            .slice(self.entries.value_range())
     }
 
     /// Moves to the first entry whose key is at or after `key`; answers `false`, behind the last entry,
@@ -181,12 +172,12 @@ impl Cursor {
     /// Those of reading a data block (see [`Table::get`]), as for all moves.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         let Some(block) = self.table.index().seek(key, self.table.order()) else {
-            return Ok(self.arrive(Position::AfterLast));
+            return Ok(self.leave(Off::AfterLast));
         };
         self.load(block)?;
         let sought = self.entries.seek(key, self.table.order());
         match self.check(sought)? {
-            true => Ok(self.arrive(Position::OnEntry)),
+            true => Ok(true),
             // Behind the block's last key, yet not behind its index key: the next block's first.
             false => self.first_from(block + 1),
         }
@@ -221,17 +212,17 @@ impl Cursor {
         reason = "a cursor lends its entries, an Iterator cannot"
     )]
     pub fn next(&mut self) -> Result<bool> {
-        match (self.position, self.block) {
-            (Position::OnEntry, Some(block)) => {
-                let moved = self.entries.next();
-                match self.check(moved)? {
-                    true => Ok(true),
-                    false => self.first_from(block + 1),
-                }
-            }
-            (Position::AfterLast, _) => Ok(false),
-            (Position::Lost, _) => Err(lost()),
-            (Position::BeforeFirst | Position::OnEntry, _) => self.first_from(0),
+        if !self.entries.is_on_entry() {
+            return match self.off {
+                Off::BeforeFirst => self.first_from(0),
+                Off::AfterLast => Ok(false),
+                Off::Lost => Err(lost()),
+            };
+        }
+        let moved = self.entries.next();
+        match self.check(moved)? {
+            true => Ok(true),
+            false => self.first_from(self.block.map_or(0, |block| block + 1)),
         }
     }
 
@@ -242,19 +233,17 @@ impl Cursor {
     /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        match (self.position, self.block) {
-            (Position::OnEntry, Some(block)) => {
-                let moved = self.entries.prev();
-                match self.check(moved)? {
-                    true => Ok(true),
-                    false => self.last_before(block),
-                }
-            }
-            (Position::BeforeFirst, _) => Ok(false),
-            (Position::Lost, _) => Err(lost()),
-            (Position::AfterLast | Position::OnEntry, _) => {
-                self.last_before(self.table.data_blocks())
-            }
+        if !self.entries.is_on_entry() {
+            return match self.off {
+                Off::BeforeFirst => Ok(false),
+                Off::AfterLast => self.seek_to_last(),
+                Off::Lost => Err(lost()),
+            };
+        }
+        let moved = self.entries.prev();
+        match self.check(moved)? {
+            true => Ok(true),
+            false => self.last_before(self.block.unwrap_or_default()),
         }
     }
 
@@ -264,10 +253,10 @@ impl Cursor {
             self.load(block)?;
             let moved = self.entries.next();
             if self.check(moved)? {
-                return Ok(self.arrive(Position::OnEntry));
+                return Ok(true);
             }
         }
-        Ok(self.arrive(Position::AfterLast))
+        Ok(self.leave(Off::AfterLast))
     }
 
     /// Moves to the last entry of the blocks before `block`.
@@ -277,27 +266,28 @@ impl Cursor {
             self.entries.move_behind_last();
             let moved = self.entries.prev();
             if self.check(moved)? {
-                return Ok(self.arrive(Position::OnEntry));
+                return Ok(true);
             }
         }
-        Ok(self.arrive(Position::BeforeFirst))
+        Ok(self.leave(Off::BeforeFirst))
     }
 
-    fn arrive(&mut self, position: Position) -> bool {
-        self.position = position;
-        position == Position::OnEntry
+    /// Leaves the entries; answers that the cursor is on none.
+    fn leave(&mut self, off: Off) -> bool {
+        self.entries.move_before_first();
+        self.off = off;
+        false
     }
 
     /// Turns to data block `block`, before its first entry. The position is lost until the caller has
     /// found a new one.
     fn load(&mut self, block: usize) -> Result<()> {
-        self.position = Position::Lost;
-        let entries = match self.block {
-            Some(loaded) if loaded == block => self.entries.block().clone(),
-            _ => self.table.block(block)?,
-        };
-        self.block = Some(block);
-        self.entries.reset(entries);
+        self.leave(Off::Lost);
+        if self.block != Some(block) {
+            self.block = None;
+            self.entries.reset(self.table.block(block)?);
+            self.block = Some(block);
+        }
         Ok(())
     }
 
@@ -305,7 +295,7 @@ impl Cursor {
     #[inline]
     fn check(&mut self, moved: Result<bool, Defect>) -> Result<bool> {
         moved.map_err(|defect| {
-            self.position = Position::Lost;
+            self.leave(Off::Lost);
             self.table.locate(self.block.unwrap_or_default(), defect)
         })
     }

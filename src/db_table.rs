@@ -10,7 +10,7 @@ use crate::comparator::Order;
 use crate::cursor::{KeyRange, Range};
 use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::format::Defect;
-use crate::format::block::BlockCursor;
+use crate::format::block_cursor::BlockCursor;
 use crate::internal_key::{
     InternalFilterPolicy, InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, user_key,
 };

@@ -2,31 +2,25 @@
 
 use std::cmp::Ordering;
 
+use bytes::Bytes;
+
 use crate::comparator::{Order, common_prefix};
 use crate::error::{Error, ErrorKind, Section, show_key};
 use crate::format::Defect;
-use crate::format::block::{Block, BlockCursor};
+use crate::format::block::{Block, BlockBuilder};
+use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::internal_key;
 
-/// The index block, decoded once and checked: searching it cannot fail.
+/// The index block, checked once: searching it cannot fail.
 ///
 /// For each data block it holds a key at or after all of the block's keys and before all of the next
-/// block's. Takes 24 bytes a data block and the keys themselves.
+/// block's, and the block's handle. Takes the index block and 8 bytes a data block.
 #[derive(Debug)]
 pub(crate) struct Index {
-    blocks: Vec<IndexEntry>,
-    /// All keys, end to end.
-    keys: Vec<u8>,
+    /// The index block. Every key in it is stored whole, so that its restarts find its entries.
+    block: Block<Bytes>,
     prefixes: Prefixes,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct IndexEntry {
-    offset: u64,
-    size: u32,
-    /// Where this block's key ends in `keys`; it begins where the one before ends.
-    key_end: u32,
 }
 
 /// Eight bytes of each key in one compact array, so that a search in bytewise order runs within a few
@@ -43,97 +37,110 @@ struct Prefixes {
     after_shared: Vec<u64>,
 }
 
-/// Most memory that keys may take, in multiples of the file's size.
+/// Most memory that keys may unfold to, in multiples of the file's size.
 ///
-/// LevelDB stores index keys whole, and then Snappy's ratio (64/3) is the bound. A block that shares prefixes
-/// could, in a hostile file, unfold to the square of its length.
-const MAX_KEY_EXPANSION: u64 = 32;
+/// LevelDB stores index keys whole, and nothing unfolds. In another's index that shares prefixes, a
+/// hostile one, it could be the square of the block's length.
+const MAX_UNFOLDED: u64 = 32;
+
+/// Where an index block lies, and what its entries are checked against.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IndexPlace {
+    /// Offset of the index block in the file.
+    pub(crate) offset: u64,
+    /// Where the data blocks must have ended.
+    pub(crate) data_end: u64,
+    pub(crate) file_size: u64,
+}
 
 impl Index {
-    /// Decodes and checks the index block `block` of a file of `file_size` bytes, at `offset` there,
-    /// whose data blocks end at or before `data_end`.
+    /// Checks the index block `contents`.
     ///
     /// Handles must be in the file's order without overlap, which bounds their number by the file's
     /// size, and keys must ascend.
     pub(crate) fn decode(
-        block: &[u8],
-        offset: u64,
-        data_end: u64,
-        file_size: u64,
+        contents: Bytes,
+        place: IndexPlace,
         order: &Order,
     ) -> Result<Index, Error> {
-        let corrupt = |defect: Defect| defect.locate(Section::Index, offset);
-        let block = Block::parse(block).map_err(corrupt)?;
-        block.check_restarts().map_err(corrupt)?;
+        let corrupt = |defect: Defect| defect.locate(Section::Index, place.offset);
+        let mut block = Block::parse(contents).map_err(corrupt)?;
+        if !block.stores_keys_whole().map_err(corrupt)? {
+            block = unfold(&block, place).map_err(corrupt)?;
+        }
         let mut index = Index {
-            blocks: Vec::with_capacity(block.restart_count()),
-            keys: Vec::with_capacity(block.data().len().min(1 << 20)),
+            block,
             prefixes: Prefixes::default(),
         };
-        let mut cursor = BlockCursor::new(block);
-        let mut previous_end = 0;
-        while cursor.next().map_err(corrupt)? {
-            let i = index.blocks.len();
-            let key = cursor.key();
-            if let Some(last) = i.checked_sub(1)
-                && order.compare(index.key(last), key) != Ordering::Less
-            {
-                return Err(not_ascending(i, index.key(last), key, order));
-            }
-            let (handle, end) =
-                data_block(i, cursor.value(), previous_end, data_end).map_err(corrupt)?;
-            previous_end = end;
-            index.keys.extend_from_slice(key);
-            let key_end = u32::try_from(index.keys.len()).ok();
-            let key_end = key_end.filter(|&n| u64::from(n) <= file_size * MAX_KEY_EXPANSION);
-            let (Some(key_end), Ok(size)) = (key_end, u32::try_from(handle.size)) else {
-                return Err(corrupt(Defect::new(
-                    format!(
-                        "keys and blocks below 4 GiB, and keys below {MAX_KEY_EXPANSION} times the file"
-                    ),
-                    format!(
-                        "{} bytes of keys and a block of {}",
-                        index.keys.len(),
-                        handle.size
-                    ),
-                )));
-            };
-            index.blocks.push(IndexEntry {
-                offset: handle.offset,
-                size,
-                key_end,
-            });
-        }
-        index.blocks.shrink_to_fit();
-        index.keys.shrink_to_fit();
+        index.check_entries(place, order)?;
         if let Order::Bytewise = order {
             index.prefixes = Prefixes::of(&index);
         }
         Ok(index)
     }
 
+    fn check_entries(&self, place: IndexPlace, order: &Order) -> Result<(), Error> {
+        let corrupt = |defect: Defect| defect.locate(Section::Index, place.offset);
+        let mut previous: Option<&[u8]> = None;
+        let mut previous_end = 0;
+        for i in 0..self.len() {
+            let (key, value) = self.entry(i);
+            if let Some(previous) = previous
+                && order.compare(previous, key) != Ordering::Less
+            {
+                return Err(not_ascending(i, previous, key, order));
+            }
+            previous = Some(key);
+            // Bytes behind the handle are let be, as by LevelDB.
+            let handle = BlockHandle::decode(value).map(|(handle, _)| handle);
+            let end = handle.and_then(|handle| {
+                let end = handle.end().filter(|&end| end <= place.data_end);
+                end.filter(|_| handle.offset >= previous_end)
+            });
+            let Some(end) = end else {
+                let found = match handle {
+                    Some(handle) => {
+                        format!("{} bytes and a trailer at {}", handle.size, handle.offset)
+                    }
+                    None => format!("no handle: {value:02x?}"),
+                };
+                let data_end = place.data_end;
+                return Err(corrupt(Defect::new(
+                    format!("data block {i} between offsets {previous_end} and {data_end}"),
+                    found,
+                )));
+            };
+            previous_end = end;
+        }
+        Ok(())
+    }
+
     /// Number of data blocks.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.blocks.len()
+        match self.block.is_empty() {
+            true => 0,
+            false => self.block.restart_count(),
+        }
+    }
+
+    /// Key and value of entry `i`, one of `0..len()`.
+    #[inline]
+    fn entry(&self, i: usize) -> (&[u8], &[u8]) {
+        self.block.restart_entry(i).unwrap_or_default()
     }
 
     /// The handle of data block `i`, one of `0..len()`.
     #[inline]
     pub(crate) fn handle(&self, i: usize) -> BlockHandle {
-        let entry = self.blocks.get(i);
-        entry.map_or(BlockHandle::default(), |entry| BlockHandle {
-            offset: entry.offset,
-            size: entry.size.into(),
-        })
+        let handle = BlockHandle::decode(self.entry(i).1);
+        handle.map_or(BlockHandle::default(), |(handle, _)| handle)
     }
 
     /// A key at or after the last of data block `i` and before the first of the next.
     #[inline]
     pub(crate) fn key(&self, i: usize) -> &[u8] {
-        let end_of = |i: usize| self.blocks.get(i).map_or(0, |entry| entry.key_end as usize);
-        let start = i.checked_sub(1).map_or(0, end_of);
-        self.keys.get(start..end_of(i)).unwrap_or_default()
+        self.entry(i).0
     }
 
     /// Whether there are keys, all of which could be a database's.
@@ -226,27 +233,24 @@ fn big_endian_prefix(key: &[u8]) -> u64 {
     }
 }
 
-/// Decodes and checks the handle of data block `i`; answers where the block's frame ends, too.
-fn data_block(
-    i: usize,
-    value: &[u8],
-    previous_end: u64,
-    data_end: u64,
-) -> Result<(BlockHandle, u64), Defect> {
-    // Bytes behind the handle are let be, as by LevelDB.
-    let Some((handle, _)) = BlockHandle::decode(value) else {
-        return Err(Defect::new(
-            format!("a handle for data block {i}"),
-            format!("{value:02x?}"),
-        ));
-    };
-    match handle.end() {
-        Some(end) if handle.offset >= previous_end && end <= data_end => Ok((handle, end)),
-        _ => Err(Defect::new(
-            format!("data block {i} between offsets {previous_end} and {data_end}"),
-            format!("{} bytes and a trailer at {}", handle.size, handle.offset),
-        )),
+/// The same block with every key stored whole.
+fn unfold(block: &Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defect> {
+    block.check_restarts()?;
+    let most = place.file_size.saturating_mul(MAX_UNFOLDED);
+    let mut builder = BlockBuilder::new(1);
+    let mut cursor = BlockCursor::new(block.clone());
+    while cursor.next()? {
+        let (key, value) = (cursor.key(), cursor.value());
+        let len = (builder.len() + key.len() + value.len()) as u64;
+        if len > most || !builder.has_room(key.len(), value.len()) {
+            return Err(Defect::new(
+                format!("keys that unfold to {MAX_UNFOLDED} times the file at most, and to 4 GiB"),
+                format!("{len} bytes of entries"),
+            ));
+        }
+        builder.add(key, value);
     }
+    Block::parse(builder.finish(Bytes::copy_from_slice))
 }
 
 #[cold]
@@ -267,7 +271,6 @@ fn not_ascending(i: usize, previous: &[u8], key: &[u8], order: &Order) -> Error 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::block::BlockBuilder;
     use proptest::prelude::*;
 
     fn encode(keys: &[Vec<u8>], interval: usize) -> Vec<u8> {
@@ -285,7 +288,12 @@ mod tests {
     }
 
     fn decode(block: &[u8]) -> Result<Index, Error> {
-        Index::decode(block, 1 << 20, 1 << 20, 2 << 20, &Order::Bytewise)
+        let place = IndexPlace {
+            offset: 1 << 20,
+            data_end: 1 << 20,
+            file_size: 2 << 20,
+        };
+        Index::decode(Bytes::copy_from_slice(block), place, &Order::Bytewise)
     }
 
     proptest! {

@@ -15,11 +15,12 @@ use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::file::TableFile;
 use crate::filter::{FilterPolicy, built_in_policies};
 use crate::format::Defect;
-use crate::format::block::{Block, BlockCursor};
+use crate::format::block::Block;
+use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
-use crate::index::Index;
+use crate::index::{Index, IndexPlace};
 use crate::internal_key::{self, InternalKeyComparator};
 use crate::options::{OpenOptions, ReadOptions};
 use crate::source::Source;
@@ -27,8 +28,8 @@ use crate::stats::{Counter, Stats};
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
-/// Clones are cheap and share everything. Memory: the index (its keys and 24 bytes for each data
-/// block), the filter block, and a few kilobytes. Blocks live in the [`BlockCache`].
+/// Clones are cheap and share everything. Memory: the index block and 8 bytes for each data block, the
+/// filter block, and a few kilobytes. Blocks live in the [`BlockCache`].
 ///
 /// The file must not change while it is open. One that is *replaced* (by
 /// [`WriteOptions::create`](crate::WriteOptions::create), say) is not changed: the open table goes on
@@ -158,14 +159,13 @@ impl OpenOptions {
     }
 
     fn read_index(&self, file: &TableFile, footer: &Footer, order: &Order) -> Result<Index> {
-        let Footer {
-            metaindex,
-            index: handle,
-        } = *footer;
         let block = file.read_index(footer)?;
-        let data_end = handle.offset.min(metaindex.offset);
-        let decode =
-            |order: &Order| Index::decode(&block, handle.offset, data_end, file.size, order);
+        let place = IndexPlace {
+            offset: footer.index.offset,
+            data_end: footer.index.offset.min(footer.metaindex.offset),
+            file_size: file.size,
+        };
+        let decode = |order: &Order| Index::decode(block.clone(), place, order);
         decode(order).map_err(|error| {
             // The index of a database's table seldom ascends bytewise.
             let is_internal = error.kind() == ErrorKind::Comparator

@@ -114,17 +114,17 @@ pub(crate) struct Block<B> {
 
 /// Where the parts of an entry lie in its block.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
-    shared: usize,
-    key_start: usize,
-    value_start: usize,
-    end: usize,
+pub(super) struct Entry {
+    pub(super) shared: usize,
+    pub(super) key_start: usize,
+    pub(super) value_start: usize,
+    pub(super) end: usize,
 }
 
 /// The first entry at or after a target, and whether its key equals the target.
-struct Landing {
-    offset: usize,
-    entry: Entry,
+pub(super) struct Landing {
+    pub(super) offset: usize,
+    pub(super) entry: Entry,
     exact: bool,
 }
 
@@ -144,10 +144,11 @@ impl<B: AsRef<[u8]>> Block<B> {
     #[inline]
     pub(crate) fn parse(data: B) -> Result<Block<B>, Defect> {
         let bytes = data.as_ref();
-        let Some(count_at) = bytes.len().checked_sub(COUNT_LEN) else {
+        let count_at = bytes.len().checked_sub(COUNT_LEN);
+        let Some(count_at) = count_at.filter(|&at| u32::try_from(at).is_ok()) else {
             return Err(Defect::new(
-                "a block of at least 4 bytes",
-                format!("{}", bytes.len()),
+                "a block of 4 bytes to 4 GiB",
+                format!("{} bytes", bytes.len()),
             ));
         };
         let restart_count = fixed32_at(bytes, count_at).unwrap_or_default() as usize;
@@ -195,6 +196,13 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(())
     }
 
+    /// Whether the block has no entry.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries_len == 0
+    }
+
+    #[inline]
     pub(crate) fn restart_count(&self) -> usize {
         self.restart_count
     }
@@ -204,7 +212,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         &self.data
     }
 
-    fn entries(&self) -> &[u8] {
+    pub(super) fn entries(&self) -> &[u8] {
         self.data
             .as_ref()
             .get(..self.entries_len)
@@ -212,27 +220,42 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 
     #[inline]
-    fn restart(&self, i: usize) -> usize {
+    pub(super) fn restart(&self, i: usize) -> usize {
         fixed32_at(self.data.as_ref(), self.entries_len + 4 * i).unwrap_or_default() as usize
     }
 
     /// Decodes the entry at `offset`. It lies inside the entries, whatever it claims.
     #[inline]
-    fn entry(&self, offset: usize) -> Result<Entry, Defect> {
+    pub(super) fn entry(&self, offset: usize) -> Result<Entry, Defect> {
         let entries = self.entries();
+        // Nearly always the three lengths take a byte each.
+        if let Some(&[shared, unshared, value_len, ..]) = entries.get(offset..)
+            && (shared | unshared | value_len) < 0x80
+        {
+            let key_start = offset + 3;
+            let value_start = key_start + usize::from(unshared);
+            let end = value_start + usize::from(value_len);
+            if end <= entries.len() {
+                return Ok(Entry {
+                    shared: usize::from(shared),
+                    key_start,
+                    value_start,
+                    end,
+                });
+            }
+        }
+        self.entry_of_any_length(offset)
+    }
+
+    #[inline(never)]
+    fn entry_of_any_length(&self, offset: usize) -> Result<Entry, Defect> {
+        let entries = self.entries();
+        let header = entries.get(offset..).unwrap_or_default();
         let decode = || {
-            let header = entries.get(offset..)?;
-            // Nearly always the three lengths take a byte each.
-            let (shared, unshared, value_len, header_len) = match *header {
-                [a, b, c, ..] if (a | b | c) < 0x80 => (a.into(), b.into(), c.into(), 3),
-                _ => {
-                    let (shared, a) = get_varint32(header)?;
-                    let (unshared, b) = get_varint32(header.get(a..)?)?;
-                    let (value_len, c) = get_varint32(header.get(a + b..)?)?;
-                    (shared, unshared, value_len, a + b + c)
-                }
-            };
-            let key_start = offset + header_len;
+            let (shared, a) = get_varint32(header)?;
+            let (unshared, b) = get_varint32(header.get(a..)?)?;
+            let (value_len, c) = get_varint32(header.get(a + b..)?)?;
+            let key_start = offset + a + b + c;
             let value_start = key_start.checked_add(unshared as usize)?;
             let end = value_start.checked_add(value_len as usize)?;
             (end <= entries.len()).then_some(Entry {
@@ -243,26 +266,48 @@ impl<B: AsRef<[u8]>> Block<B> {
             })
         };
         decode().ok_or_else(|| {
-            let header = entries.get(offset..).unwrap_or_default();
-            let header = header.get(..header.len().min(15)).unwrap_or_default();
+            let (len, header) = (entries.len(), header.get(..15).unwrap_or(header));
             Defect::new(
-                format!(
-                    "an entry at byte {offset} of the block's {} of entries",
-                    entries.len()
-                ),
+                format!("an entry at byte {offset} of the block's {len} of entries"),
                 format!("lengths that do not fit: {header:02x?}"),
             )
         })
     }
 
     #[inline]
-    fn bytes(&self, range: Range<usize>) -> &[u8] {
+    pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
         self.data.as_ref().get(range).unwrap_or_default()
     }
 
     #[inline]
-    fn unshared(&self, entry: &Entry) -> &[u8] {
+    pub(super) fn unshared(&self, entry: &Entry) -> &[u8] {
         self.bytes(entry.key_start..entry.value_start)
+    }
+
+    /// Whether the restarts are the entries, one for one; then all entries are sound.
+    pub(crate) fn stores_keys_whole(&self) -> Result<bool, Defect> {
+        let mut end = 0;
+        for i in 0..self.restart_count {
+            if self.restart(i) != end || end == self.entries_len {
+                return Ok(false);
+            }
+            let entry = self.entry(end)?;
+            if entry.shared > 0 {
+                return Ok(false);
+            }
+            end = entry.end;
+        }
+        Ok(end == self.entries_len)
+    }
+
+    /// Key and value of restart `i`'s entry; `None` if it is damaged.
+    #[inline]
+    pub(crate) fn restart_entry(&self, i: usize) -> Option<(&[u8], &[u8])> {
+        let entry = self.entry(self.restart(i)).ok()?;
+        Some((
+            self.unshared(&entry),
+            self.bytes(entry.value_start..entry.end),
+        ))
     }
 
     /// Offset of restart `i`'s entry, and its key, which must be stored whole.
@@ -275,7 +320,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 
     /// Offset of the last restart before byte `end` of the entries.
-    fn restart_before(&self, end: usize) -> usize {
+    pub(super) fn restart_before(&self, end: usize) -> usize {
         let (mut low, mut high) = (0, self.restart_count);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -288,23 +333,40 @@ impl<B: AsRef<[u8]>> Block<B> {
         low.checked_sub(1).map_or(0, |i| self.restart(i))
     }
 
-    /// Offset of the last restart whose key is below `target`, or 0: where a search begins to walk.
+    /// The restart interval where a search begins to walk: that of the last restart whose key is below
+    /// `target`, or the first.
     #[inline]
-    fn walk_from(&self, target: &[u8], order: &Order) -> Result<usize, Defect> {
+    fn interval(&self, target: &[u8], order: &Order) -> Result<Range<usize>, Defect> {
         // Restart 0 is where the walk begins if no other is below the target: never looked at.
         let (mut low, mut high) = (1, self.restart_count);
-        let mut from = 0;
+        let mut interval = 0..self.entries_len;
         while low < high {
             let middle = low + (high - low) / 2;
             let (offset, key) = self.restart_key(middle)?;
             if order.compare(key, target) == Ordering::Less {
-                from = offset;
+                interval.start = offset;
                 low = middle + 1;
             } else {
+                interval.end = offset;
                 high = middle;
             }
         }
-        Ok(from)
+        Ok(interval)
+    }
+
+    /// Where the walk to `target` begins, its memory on the way.
+    ///
+    /// The walk goes from entry to entry, so each cache line it misses would wait for the one before.
+    /// Reading a byte of each line beforehand lets the misses overlap.
+    #[inline]
+    pub(super) fn walk_from(&self, target: &[u8], order: &Order) -> Result<usize, Defect> {
+        const LINE: usize = 64;
+        const MOST: usize = 32 * LINE;
+        let interval = self.interval(target, order)?;
+        let end = interval.end.min(interval.start.saturating_add(MOST));
+        let lines = self.bytes(interval.start..end).iter().step_by(LINE);
+        std::hint::black_box(lines.fold(0, |all, byte| all | byte));
+        Ok(interval.start)
     }
 
     /// Walks from the restart at `from` to the first entry at or after `target` in bytewise order,
@@ -315,7 +377,11 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// with it is below too, for the same byte; any other begins with `shared` bytes of the target
     /// and is compared from there on. Nothing is assumed of how much a writer chose to share.
     #[inline]
-    fn walk_bytewise(&self, from: usize, target: &[u8]) -> Result<Option<Landing>, Defect> {
+    pub(super) fn walk_bytewise(
+        &self,
+        from: usize,
+        target: &[u8],
+    ) -> Result<Option<Landing>, Defect> {
         let (mut offset, mut matched, mut key_len) = (from, 0, 0);
         while offset < self.entries_len {
             let entry = self.entry(offset)?;
@@ -346,7 +412,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 
     /// The same in any order, which takes whole keys: `key` ends as that of the entry landed on.
-    fn walk_custom(
+    pub(super) fn walk_custom(
         &self,
         from: usize,
         target: &[u8],
@@ -390,7 +456,7 @@ impl<B: AsRef<[u8]>> Block<B> {
 }
 
 #[inline]
-fn check_shared(offset: usize, shared: usize, key_len: usize) -> Result<(), Defect> {
+pub(super) fn check_shared(offset: usize, shared: usize, key_len: usize) -> Result<(), Defect> {
     if shared <= key_len {
         return Ok(());
     }
@@ -400,218 +466,13 @@ fn check_shared(offset: usize, shared: usize, key_len: usize) -> Result<(), Defe
     ))
 }
 
-/// Walks the entries of a block in both directions.
-///
-/// An entry knows what it shares with the one before, so backward steps need the keys before it. The
-/// first step back decodes the restart interval once and keeps, for each entry, the bytes that it cut
-/// off the key before: an undo log, no longer than the interval itself.
-#[derive(Debug)]
-pub(crate) struct BlockCursor<B> {
-    block: Block<B>,
-    position: Position,
-    key: Vec<u8>,
-    /// Offset of the current entry; its value; where the next entry begins.
-    offset: usize,
-    value: Range<usize>,
-    undo: Vec<Undo>,
-    /// The cut-off key bytes of all of `undo`, end to end.
-    tails: Vec<u8>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Position {
-    BeforeFirst,
-    OnEntry,
-    AfterLast,
-}
-
-/// What takes the cursor from an entry back to the one before it.
-#[derive(Debug, Clone)]
-struct Undo {
-    offset: usize,
-    value: Range<usize>,
-    shared: usize,
-    tail_start: usize,
-}
-
-impl<B: AsRef<[u8]>> BlockCursor<B> {
-    /// A cursor before the first entry of `block`.
-    pub(crate) fn new(block: Block<B>) -> BlockCursor<B> {
-        BlockCursor {
-            block,
-            position: Position::BeforeFirst,
-            key: Vec::new(),
-            offset: 0,
-            value: 0..0,
-            undo: Vec::new(),
-            tails: Vec::new(),
-        }
-    }
-
-    /// Turns to another block, before its first entry, keeping the buffers.
-    pub(crate) fn reset(&mut self, block: Block<B>) {
-        self.block = block;
-        self.position = Position::BeforeFirst;
-    }
-
-    /// The current key; meaningless where the last move answered `false`.
-    #[inline]
-    pub(crate) fn key(&self) -> &[u8] {
-        &self.key
-    }
-
-    /// The current value.
-    #[inline]
-    pub(crate) fn value(&self) -> &[u8] {
-        self.block.bytes(self.value.clone())
-    }
-
-    /// Where the current value lies in the block's bytes.
-    pub(crate) fn value_range(&self) -> Range<usize> {
-        self.value.clone()
-    }
-
-    /// The block that the cursor walks.
-    pub(crate) fn block(&self) -> &Block<B> {
-        &self.block
-    }
-
-    /// Steps to the next entry, from before the first to the first. `false` behind the last.
-    ///
-    /// After an error of this or any other move, the cursor must be positioned anew.
-    #[inline]
-    pub(crate) fn next(&mut self) -> Result<bool, Defect> {
-        let (offset, key_len) = match self.position {
-            Position::OnEntry => (self.value.end, self.key.len()),
-            Position::BeforeFirst => (0, 0),
-            Position::AfterLast => return Ok(false),
-        };
-        if offset >= self.block.entries_len {
-            self.position = Position::AfterLast;
-            return Ok(false);
-        }
-        let entry = self.block.entry(offset)?;
-        check_shared(offset, entry.shared, key_len)?;
-        self.undo.clear();
-        self.take(offset, entry);
-        Ok(true)
-    }
-
-    /// Makes `entry` the current one; its shared bytes are the first of `self.key`.
-    #[inline]
-    fn take(&mut self, offset: usize, entry: Entry) {
-        self.key.truncate(entry.shared);
-        self.key.extend_from_slice(self.block.unshared(&entry));
-        self.land(offset, entry);
-    }
-
-    /// Makes `entry`, whose key `self.key` holds already, the current one.
-    #[inline]
-    fn land(&mut self, offset: usize, entry: Entry) {
-        self.offset = offset;
-        self.value = entry.value_start..entry.end;
-        self.position = Position::OnEntry;
-    }
-
-    /// Steps to the previous entry, from behind the last to the last. `false` before the first.
-    ///
-    /// Amortised constant time in a walk backward.
-    pub(crate) fn prev(&mut self) -> Result<bool, Defect> {
-        let here = match self.position {
-            Position::OnEntry => self.offset,
-            Position::AfterLast => self.block.entries_len,
-            Position::BeforeFirst => return Ok(false),
-        };
-        if here == 0 {
-            self.position = Position::BeforeFirst;
-            return Ok(false);
-        }
-        match self.undo.pop() {
-            Some(undo) if self.position == Position::OnEntry => self.step_back(undo),
-            _ => self.walk_up_to(here)?,
-        }
-        Ok(true)
-    }
-
-    fn step_back(&mut self, undo: Undo) {
-        self.key.truncate(undo.shared);
-        let tail = self.tails.get(undo.tail_start..).unwrap_or_default();
-        self.key.extend_from_slice(tail);
-        self.tails.truncate(undo.tail_start);
-        self.offset = undo.offset;
-        self.value = undo.value;
-    }
-
-    /// Makes the entry that ends at `end` current, and logs the way back to its restart.
-    fn walk_up_to(&mut self, end: usize) -> Result<(), Defect> {
-        self.undo.clear();
-        self.tails.clear();
-        self.key.clear();
-        let mut offset = self.block.restart_before(end);
-        let first = self.block.entry(offset)?;
-        check_shared(offset, first.shared, 0)?;
-        self.take(offset, first);
-        while self.value.end < end {
-            offset = self.value.end;
-            let entry = self.block.entry(offset)?;
-            check_shared(offset, entry.shared, self.key.len())?;
-            self.undo.push(Undo {
-                offset: self.offset,
-                value: self.value.clone(),
-                shared: entry.shared,
-                tail_start: self.tails.len(),
-            });
-            let tail = self.key.get(entry.shared..).unwrap_or_default();
-            self.tails.extend_from_slice(tail);
-            self.take(offset, entry);
-        }
-        if self.value.end > end {
-            return Err(Defect::new(
-                format!("an entry that ends at byte {end} of the block"),
-                format!("one from {} to {}", self.offset, self.value.end),
-            ));
-        }
-        Ok(())
-    }
-
-    /// Moves behind the last entry, so that [`prev`](Self::prev) leads to it.
-    pub(crate) fn move_behind_last(&mut self) {
-        self.position = Position::AfterLast;
-    }
-
-    /// Moves to the first entry whose key is at or after `target`; `false`, behind the last, if none.
-    pub(crate) fn seek(&mut self, target: &[u8], order: &Order) -> Result<bool, Defect> {
-        self.undo.clear();
-        let from = self.block.walk_from(target, order)?;
-        let landing = match order {
-            Order::Bytewise => self.block.walk_bytewise(from, target)?,
-            Order::Custom(_) => self.block.walk_custom(from, target, order, &mut self.key)?,
-        };
-        let Some(Landing { offset, entry, .. }) = landing else {
-            self.position = Position::AfterLast;
-            return Ok(false);
-        };
-        if let Order::Bytewise = order {
-            // What the entry shares with the one before, it shares with the target (see the walk).
-            self.key.clear();
-            self.key
-                .extend_from_slice(target.get(..entry.shared).unwrap_or_default());
-            self.key.extend_from_slice(self.block.unshared(&entry));
-        }
-        self.land(offset, entry);
-        Ok(true)
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::comparator::Comparator;
-    use proptest::prelude::*;
 
-    type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+    pub(crate) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-    fn build(entries: &Entries, restart_interval: usize) -> Vec<u8> {
+    pub(crate) fn build(entries: &Entries, restart_interval: usize) -> Vec<u8> {
         let mut builder = BlockBuilder::new(restart_interval);
         for (key, value) in entries {
             builder.add(key, value);
@@ -620,34 +481,6 @@ mod tests {
         let block = builder.finish(<[u8]>::to_vec);
         assert_eq!(block.len(), expected_len);
         block
-    }
-
-    /// The decoder that the specification describes, with none of the cursor's care: the oracle.
-    fn decode_naively(block: &[u8]) -> Entries {
-        let count = u32::from_le_bytes(block[block.len() - 4..].try_into().unwrap());
-        let mut rest = &block[..block.len() - 4 - 4 * count as usize];
-        let mut key = Vec::new();
-        let mut entries = Vec::new();
-        while !rest.is_empty() {
-            let mut varint = || {
-                let (mut value, mut shift) = (0, 0);
-                loop {
-                    let byte = rest[0];
-                    rest = &rest[1..];
-                    value |= usize::from(byte & 0x7f) << shift;
-                    shift += 7;
-                    if byte < 0x80 {
-                        return value;
-                    }
-                }
-            };
-            let (shared, unshared, value_len) = (varint(), varint(), varint());
-            key.truncate(shared);
-            key.extend_from_slice(&rest[..unshared]);
-            entries.push((key.clone(), rest[unshared..unshared + value_len].to_vec()));
-            rest = &rest[unshared + value_len..];
-        }
-        entries
     }
 
     fn strings(entries: &[(&str, &str)]) -> Entries {
@@ -682,143 +515,6 @@ mod tests {
             put_fixed32(&mut block, 2);
             let block = Block::parse(block).unwrap();
             assert!(block.check_restarts().is_err(), "{restarts:?}");
-        }
-    }
-
-    /// LevelDB writers share all they can; another may share less, and must be read alike.
-    #[test]
-    fn keys_that_share_less_than_they_could_are_found() {
-        // a, ab (shared 0), abc (shared 1), abd (shared 2), b
-        let block = b"\x00\x01\x01a1\x00\x02\x01ab2\x01\x02\x01bc3\x02\x01\x01d4\x00\x01\x01b5\0\0\0\0\x01\0\0\0";
-        let entries = decode_naively(block);
-        check_against_model(block.to_vec(), &entries, &Order::Bytewise);
-    }
-
-    #[derive(Debug)]
-    struct Reverse;
-
-    impl Comparator for Reverse {
-        fn name(&self) -> &str {
-            "test.Reverse"
-        }
-
-        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-            b.cmp(a)
-        }
-    }
-
-    /// Every lookup, every seek, and steps from there in both directions, against the entry list.
-    fn check_against_model(block: Vec<u8>, entries: &Entries, order: &Order) {
-        let block = Block::parse(block).unwrap();
-        block.check_restarts().unwrap();
-        let mut cursor = BlockCursor::new(block.clone());
-        let mut targets: Vec<Vec<u8>> = vec![vec![], vec![0xff; 9]];
-        for (key, _) in entries {
-            targets.push(key.clone());
-            targets.push([&key[..], &[0]].concat());
-            targets.push(key[..key.len().saturating_sub(1)].to_vec());
-            if let Some((last, head)) = key.split_last() {
-                targets.push([head, &[last.wrapping_sub(1), 0xff]].concat());
-            }
-        }
-        for target in targets {
-            let at = entries.partition_point(|(k, _)| order.compare(k, &target).is_lt());
-            let expected = entries.get(at).filter(|(k, _)| *k == target);
-            let found = block.find(&target, order).unwrap();
-            assert_eq!(found.map(|r| block.bytes(r)), expected.map(|(_, v)| &v[..]));
-            // Two steps back, then forward over the landing again.
-            assert_eq!(cursor.seek(&target, order).unwrap(), at < entries.len());
-            for step in [0isize, -1, -1, 1, 1, 1, -1] {
-                let moved = match step {
-                    -1 => cursor.prev().unwrap(),
-                    1 => cursor.next().unwrap(),
-                    _ => at < entries.len(),
-                };
-                let Some((key, value)) = moved.then(|| (cursor.key(), cursor.value())) else {
-                    break;
-                };
-                let here = entries.iter().position(|(k, _)| k == key).unwrap();
-                assert_eq!(value, entries[here].1);
-                if step == 0 {
-                    assert_eq!(here, at);
-                }
-            }
-        }
-    }
-
-    fn walk(cursor: &mut BlockCursor<Vec<u8>>, forward: bool) -> Entries {
-        let mut seen = Entries::new();
-        while if forward {
-            cursor.next()
-        } else {
-            cursor.prev()
-        }
-        .unwrap()
-        {
-            seen.push((cursor.key().to_vec(), cursor.value().to_vec()));
-        }
-        seen
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(200))]
-
-        #[test]
-        fn cursors_agree_with_the_naive_decoder(
-            entries in prop::collection::btree_map(
-                prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', 0xfe, 0xff]), 0..9),
-                prop::collection::vec(any::<u8>(), 0..200),
-                0..60,
-            ),
-            restart_interval in 1usize..20,
-            reverse: bool,
-        ) {
-            let mut entries: Entries = entries.into_iter().collect();
-            let order = if reverse { Order::of(Reverse) } else { Order::Bytewise };
-            if reverse {
-                entries.reverse();
-            }
-            let block = build(&entries, restart_interval);
-            prop_assert_eq!(&decode_naively(&block), &entries);
-            let mut cursor = BlockCursor::new(Block::parse(block.clone()).unwrap());
-            prop_assert_eq!(&walk(&mut cursor, true), &entries);
-            let mut backward = walk(&mut cursor, false);
-            backward.reverse();
-            prop_assert_eq!(&backward, &entries);
-            prop_assert_eq!(&walk(&mut cursor, true), &entries);
-            check_against_model(block, &entries, &order);
-        }
-
-        /// Any bytes at all: every operation ends, without a panic.
-        #[test]
-        fn arbitrary_bytes_do_not_panic(
-            mut data in prop::collection::vec(prop_oneof![3 => 0u8..6, 1 => any::<u8>()], 0..80),
-            restarts in prop::collection::vec(0u32..80, 0..4),
-            target in prop::collection::vec(0u8..6, 0..4),
-            reverse: bool,
-        ) {
-            for &restart in &restarts {
-                put_fixed32(&mut data, restart);
-            }
-            put_fixed32(&mut data, restarts.len() as u32);
-            let order = if reverse { Order::of(Reverse) } else { Order::Bytewise };
-            if let Ok(block) = Block::parse(data) {
-                let _ = block.check_restarts();
-                let _ = block.find(&target, &order);
-                let mut cursor = BlockCursor::new(block);
-                let mut steps = 0;
-                while let Ok(true) = cursor.next() {
-                    steps += 1;
-                }
-                prop_assert!(steps <= 80);
-                cursor.move_behind_last();
-                while let Ok(true) = cursor.prev() {
-                    steps += 1;
-                }
-                prop_assert!(steps <= 160);
-                let _ = cursor.seek(&target, &order);
-                let _ = cursor.prev();
-            }
         }
     }
 }

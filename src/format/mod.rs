@@ -36,6 +36,7 @@
 //! The test of this module checks the example against the writer.
 
 pub(crate) mod block;
+pub(crate) mod block_cursor;
 pub(crate) mod codec;
 pub(crate) mod filter_block;
 pub(crate) mod footer;
