@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::comparator::Order;
+use crate::comparator::{Order, common_prefix};
 use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::filter::FilterPolicy;
 use crate::format::block::BlockBuilder;
@@ -172,7 +172,7 @@ impl<D: Destination> TableBuilder<D> {
     /// After [`ErrorKind::Io`] every further call fails.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.file.check()?;
-        self.check_order(key)?;
+        let shared = self.check_order(key)?;
         self.make_room(key, value)?;
         self.add_pending_index_entry(Some(key))?;
         if let Some(filter) = &mut self.filter {
@@ -183,7 +183,7 @@ impl<D: Destination> TableBuilder<D> {
                 filter.absent.offer(n, below, key, offset, &self.order);
             }
         }
-        self.data.add(key, value);
+        self.data.add(key, shared, value);
         self.summary.entries += 1;
         self.summary.key_bytes += key.len() as u64;
         self.summary.value_bytes += value.len() as u64;
@@ -235,25 +235,35 @@ impl<D: Destination> TableBuilder<D> {
         self.file.offset()
     }
 
-    fn check_order(&self, key: &[u8]) -> Result<()> {
-        if self.summary.entries == 0 {
-            return Ok(());
-        }
+    /// Checks that `key` comes after the last; answers how many leading bytes the two share.
+    #[inline]
+    fn check_order(&self, key: &[u8]) -> Result<usize> {
         let previous = self.data.last_key();
-        let how = match self.order.compare(previous, key) {
-            Ordering::Less => return Ok(()),
-            Ordering::Equal => "repeats",
-            Ordering::Greater => "comes before",
+        let shared = common_prefix(previous, key);
+        let ordering = match &self.order {
+            // The next byte decides, none coming before any.
+            Order::Bytewise => previous.get(shared).cmp(&key.get(shared)),
+            Order::Custom(comparator) => comparator.compare(previous, key),
         };
-        Err(Error::new(
-            ErrorKind::OutOfOrder,
-            format!(
-                "key {} {how} {}, the last added, in the order {:?}",
-                show_key(key),
-                show_key(previous),
-                self.order.comparator().name()
-            ),
-        ))
+        match ordering == Ordering::Less || self.summary.entries == 0 {
+            true => Ok(shared),
+            false => Err(self.out_of_order(key, ordering)),
+        }
+    }
+
+    #[cold]
+    fn out_of_order(&self, key: &[u8], ordering: Ordering) -> Error {
+        let how = match ordering {
+            Ordering::Equal => "repeats",
+            _ => "comes before",
+        };
+        let message = format!(
+            "key {} {how} {}, the last added, in the order {:?}",
+            show_key(key),
+            show_key(self.data.last_key()),
+            self.order.comparator().name()
+        );
+        Error::new(ErrorKind::OutOfOrder, message)
     }
 
     /// Sees to it that the block under way can take the entry: ends one that is too full for it.
@@ -288,7 +298,8 @@ impl<D: Destination> TableBuilder<D> {
         }
         let mut value = Vec::with_capacity(BlockHandle::MAX_LEN);
         handle.encode(&mut value);
-        self.index.add(&separator, &value);
+        let shared = common_prefix(self.index.last_key(), &separator);
+        self.index.add(&separator, shared, &value);
         self.pending = None;
         Ok(())
     }
@@ -347,7 +358,7 @@ impl<D: Destination> TableBuilder<D> {
         if let Some((name, handle)) = entry {
             let mut value = Vec::new();
             handle.encode(&mut value);
-            metaindex.add(name.as_bytes(), &value);
+            metaindex.add(name.as_bytes(), 0, &value);
         }
         metaindex.finish(|block| self.file.seal(block))
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::comparator::{Comparator, Order};
 use crate::filter::{self, FilterPolicy};
-use crate::format::{Defect, block, filter_block};
+use crate::format::{Defect, block, block_cursor, filter_block};
 
 /// Why some bytes were refused.
 pub type Refused = String;
@@ -26,7 +26,7 @@ pub fn built_in_policies() -> Vec<Arc<dyn FilterPolicy>> {
 /// A cursor over a block that passed the checks of a block when it is first read.
 #[derive(Debug)]
 pub struct BlockCursor {
-    cursor: block::BlockCursor<Bytes>,
+    cursor: block_cursor::BlockCursor<Bytes>,
     order: Order,
 }
 
@@ -40,14 +40,14 @@ impl BlockCursor {
         let block = block::Block::parse(block).map_err(refused)?;
         block.check_restarts().map_err(refused)?;
         Ok(BlockCursor {
-            cursor: block::BlockCursor::new(block),
+            cursor: block_cursor::BlockCursor::new(block),
             order: Order::of(comparator),
         })
     }
 
     /// Moves before the first entry.
     pub fn rewind(&mut self) {
-        self.cursor.reset(self.cursor.block().clone());
+        self.cursor.move_before_first();
     }
 
     /// Moves behind the last entry.
@@ -69,7 +69,10 @@ impl BlockCursor {
     /// # Errors
     ///
     /// As [`seek`](Self::seek).
-    #[expect(clippy::should_implement_trait, reason = "named as in the cursor inside")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "named as in the cursor inside"
+    )]
     pub fn next(&mut self) -> Result<bool, Refused> {
         self.cursor.next().map_err(refused)
     }
@@ -115,7 +118,10 @@ impl FilterBlockBuilder {
             true => filter_block::FilterSpan::Table,
             false => filter_block::FilterSpan::Window,
         };
-        FilterBlockBuilder(filter_block::FilterBlockBuilder::new(policy.builder(), span))
+        FilterBlockBuilder(filter_block::FilterBlockBuilder::new(
+            policy.builder(),
+            span,
+        ))
     }
 
     /// Announces the data block at file offset `offset`.

@@ -64,7 +64,7 @@
 //! # Threads and memory
 //!
 //! [`Table`], its cursors and ranges can be sent and, but for the latter two, shared between threads. No lock is
-//! held while a block is read or decompressed. An open table holds its index block (and 8 bytes a data
+//! held while a block is read or decompressed. An open table holds its index block (and 20 bytes a data
 //! block) and its filter; blocks live in a [`BlockCache`] of 8 MiB that all tables share, unless
 //! [`OpenOptions`] says otherwise. A value from [`Table::get`] is a slice of its block and keeps that
 //! block alive.
@@ -91,6 +91,8 @@ mod error;
 mod file;
 mod filter;
 mod format;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod index;
 mod internal_key;
 mod options;

@@ -6,32 +6,46 @@ use crate::comparator::Order;
 use crate::format::filter_block::FilterBlockReader;
 use crate::{filter::FilterPolicy, internal_key};
 
-/// How many absent keys are made for one gap between two keys.
-const PER_GAP: u8 = 8;
-
 /// Most sampled keys, and most bytes of them. At a rate of 0.1 %, 32 000 keys give a figure good to a
 /// fifth or so.
 const MOST_KEYS: usize = 32_000;
 const MOST_BYTES: usize = 2 << 20;
+
+/// All gaps between the first so many keys are sampled, and then one in `1 << FIRST_STRIDE_LG`, so that
+/// a table of any size spends a few nanoseconds an entry on it.
+const FIRST_KEYS: u64 = 1024;
+const FIRST_STRIDE_LG: u32 = 3;
 
 /// A sample of absent keys, spread evenly over the table and shaped like its keys.
 ///
 /// Each lies strictly between two neighbours in the table's order, which proves it absent; it differs from
 /// the one below in its last byte, or where no byte fits there, by a byte more. Keys like
 /// those that are present are what lookups ask for, and what a weak hash fails on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct AbsentKeys {
-    keys: Vec<AbsentKey>,
-    bytes: usize,
+    samples: Vec<Sample>,
+    /// All sampled keys, end to end.
+    keys: Vec<u8>,
     /// One in `1 << stride_lg` gaps is sampled.
     stride_lg: u32,
 }
 
 #[derive(Debug)]
-struct AbsentKey {
-    key: Box<[u8]>,
+struct Sample {
+    /// Where the key ends in `keys`; it begins where the one before ends.
+    key_end: usize,
     /// File offset of the data block that would hold it.
     block_offset: u64,
+}
+
+impl Default for AbsentKeys {
+    fn default() -> AbsentKeys {
+        AbsentKeys {
+            samples: Vec::new(),
+            keys: Vec::new(),
+            stride_lg: FIRST_STRIDE_LG,
+        }
+    }
 }
 
 impl AbsentKeys {
@@ -45,7 +59,7 @@ impl AbsentKeys {
         block_offset: u64,
         order: &Order,
     ) {
-        if n.trailing_zeros() >= self.stride_lg {
+        if n.trailing_zeros() >= self.stride_lg || n < FIRST_KEYS {
             self.sample(below, above, block_offset, order);
         }
     }
@@ -57,40 +71,55 @@ impl AbsentKeys {
             false => (below, &[][..]),
         };
         let (last, head) = stem.split_last().unwrap_or((&0, &[]));
-        let nearby = (1..=PER_GAP).map(|i| [head, &[last.wrapping_add(i)], tag].concat());
-        let longer = (0..PER_GAP).map(|i| [stem, &[b'0' + i], tag].concat());
-        let lies_between = |key: &Vec<u8>| {
-            order.compare(below, key) == Ordering::Less
+        let start = self.keys.len();
+        for (stem, last) in [(head, last.wrapping_add(1)), (stem, b'0')] {
+            self.keys.extend_from_slice(stem);
+            self.keys.push(last);
+            self.keys.extend_from_slice(tag);
+            let key = self.keys.get(start..).unwrap_or_default();
+            if order.compare(below, key) == Ordering::Less
                 && order.compare(key, above) == Ordering::Less
-        };
-        for key in nearby
-            .chain(longer)
-            .filter(lies_between)
-            .take(PER_GAP.into())
-        {
-            self.bytes += key.len();
-            let key = key.into_boxed_slice();
-            self.keys.push(AbsentKey { key, block_offset });
+            {
+                let key_end = self.keys.len();
+                self.samples.push(Sample {
+                    key_end,
+                    block_offset,
+                });
+                break;
+            }
+            self.keys.truncate(start);
         }
-        while self.keys.len() > MOST_KEYS || self.bytes > MOST_BYTES {
+        while self.samples.len() > MOST_KEYS || self.keys.len() > MOST_BYTES {
             self.thin_out();
         }
     }
 
-    /// Drops every other gap's keys, and samples half as many from here on.
+    fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        let mut start = 0;
+        self.samples.iter().map(move |sample| {
+            let key = self.keys.get(start..sample.key_end).unwrap_or_default();
+            start = sample.key_end;
+            (key, sample.block_offset)
+        })
+    }
+
+    /// Drops every other sample (a single one too), and takes half as many from here on.
     fn thin_out(&mut self) {
-        self.stride_lg += 1;
-        let mut n = 0;
-        self.keys.retain(|_| {
-            n += 1;
-            (n / usize::from(PER_GAP)) % 2 == 0
-        });
-        self.bytes = self.keys.iter().map(|sample| sample.key.len()).sum();
-        if self.keys.len() <= usize::from(PER_GAP) {
-            // Keys so large that a handful breaks the bound: none are kept.
-            self.keys.clear();
-            self.bytes = 0;
+        let mut keys = Vec::new();
+        let mut samples = Vec::new();
+        for (key, block_offset) in self.iter().skip(1).step_by(2) {
+            keys.extend_from_slice(key);
+            let key_end = keys.len();
+            samples.push(Sample {
+                key_end,
+                block_offset,
+            });
         }
+        *self = AbsentKeys {
+            samples,
+            keys,
+            stride_lg: self.stride_lg + 1,
+        };
     }
 
     /// How many keys were sampled, and the share of them that `filters` let pass.
@@ -99,10 +128,9 @@ impl AbsentKeys {
         policy: &dyn FilterPolicy,
         filters: &FilterBlockReader,
     ) -> (u64, Option<f64>) {
-        let passes =
-            |sample: &&AbsentKey| filters.key_may_match(policy, sample.block_offset, &sample.key);
-        let passed = self.keys.iter().filter(passes).count();
-        let sampled = self.keys.len();
+        let passes = |(key, offset): &(&[u8], u64)| filters.key_may_match(policy, *offset, key);
+        let passed = self.iter().filter(passes).count();
+        let sampled = self.samples.len();
         (
             sampled as u64,
             (sampled > 0).then(|| passed as f64 / sampled as f64),
@@ -129,35 +157,46 @@ mod tests {
             .map(|i| format!("{:08}", i * 7).into_bytes())
             .collect();
         let absent = sample(&keys, &Order::Bytewise);
+        let sampled = absent.samples.len();
+        assert!((8_000..=MOST_KEYS).contains(&sampled), "{sampled}");
+        assert!(absent.iter().all(|(key, _)| !keys.contains(key)));
+        let alike = absent.iter().filter(|(key, _)| key.len() == 8).count();
         assert!(
-            (MOST_KEYS / 4..=MOST_KEYS).contains(&absent.keys.len()),
-            "{}",
-            absent.keys.len()
+            alike > sampled / 2,
+            "{alike} of {sampled} are of the same length"
         );
-        assert!(
-            absent
-                .keys
-                .iter()
-                .all(|sample| !keys.contains(&*sample.key))
-        );
-        let alike = absent
-            .keys
-            .iter()
-            .filter(|sample| sample.key.len() == 8)
-            .count();
-        assert!(alike > absent.keys.len() / 2);
         // Spread over the table: the last tenth has its share.
         let late = absent
-            .keys
             .iter()
-            .filter(|sample| sample.key[..] > b"00630000"[..])
+            .filter(|(key, _)| *key > &b"00630000"[..])
             .count();
-        assert!(late > absent.keys.len() / 20, "{late}");
+        assert!(
+            late > sampled / 20,
+            "{late} of {sampled} are of the last tenth"
+        );
+    }
+
+    #[test]
+    fn many_keys_are_thinned_out_evenly() {
+        let keys: BTreeSet<Vec<u8>> = (0..600_000u32)
+            .map(|i| (i * 7).to_be_bytes().into())
+            .collect();
+        let absent = sample(&keys, &Order::Bytewise);
+        let sampled = absent.samples.len();
+        assert!((MOST_KEYS / 3..=MOST_KEYS).contains(&sampled), "{sampled}");
+        let late = absent
+            .iter()
+            .filter(|(key, _)| **key > 2_100_000u32.to_be_bytes()[..])
+            .count();
+        assert!(
+            (sampled / 3..sampled * 2 / 3).contains(&late),
+            "{late} of {sampled} are of the second half"
+        );
     }
 
     #[test]
     fn large_keys_do_not_gather() {
         let keys: BTreeSet<Vec<u8>> = (0..40u8).map(|i| vec![i; 1 << 20]).collect();
-        assert!(sample(&keys, &Order::Bytewise).bytes <= MOST_BYTES);
+        assert!(sample(&keys, &Order::Bytewise).keys.len() <= MOST_BYTES);
     }
 }

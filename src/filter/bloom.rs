@@ -87,8 +87,9 @@ impl FilterBuilder for BloomFilterBuilder {
         let start = dst.len();
         dst.resize(start + bytes, 0);
         let array = dst.get_mut(start..).unwrap_or_default();
+        let modulus = Modulus::new(bytes);
         for &hash in &self.hashes {
-            for bit in probe_bits(hash, k, bytes) {
+            for bit in probe_bits(hash, k, modulus) {
                 if let Some(byte) = array.get_mut(bit / 8) {
                     *byte |= 1 << (bit % 8);
                 }
@@ -99,17 +100,47 @@ impl FilterBuilder for BloomFilterBuilder {
     }
 }
 
-/// The `k` bit positions of `hash` in an array of `bytes` bytes: double hashing, the second hash being
+/// The `k` bit positions of `hash` in an array of `modulus` bits: double hashing, the second hash being
 /// the first rotated (Kirsch and Mitzenmacher 2006).
 #[inline]
-fn probe_bits(hash: u32, k: u8, bytes: usize) -> impl Iterator<Item = usize> {
-    let bits = bytes as u64 * 8;
+fn probe_bits(hash: u32, k: u8, modulus: Modulus) -> impl Iterator<Item = usize> {
     let delta = hash.rotate_right(17);
     (0..k).scan(hash, move |h, _| {
-        let bit = u64::from(*h) % bits;
+        let bit = modulus.of(*h);
         *h = h.wrapping_add(delta);
         Some(bit as usize)
     })
+}
+
+/// A number of bits to take hashes modulo, by multiplications instead of a division for each.
+///
+/// With `inverse = ceil(2^64 / bits)`, `h % bits` is the integer part of `bits` times the fraction that
+/// `inverse * h` leaves below 2^64: exact for 32-bit numbers (Lemire, Kaser and Kurz 2019).
+#[derive(Clone, Copy)]
+struct Modulus {
+    bits: u64,
+    inverse: u64,
+}
+
+impl Modulus {
+    /// Of an array of `bytes` bytes, at least one.
+    #[inline]
+    fn new(bytes: usize) -> Modulus {
+        let bits = bytes as u64 * 8;
+        Modulus {
+            bits,
+            inverse: (u64::MAX / bits.max(1)).wrapping_add(1),
+        }
+    }
+
+    #[inline]
+    fn of(self, hash: u32) -> u64 {
+        if self.bits > u64::from(u32::MAX) {
+            return hash.into();
+        }
+        let fraction = self.inverse.wrapping_mul(hash.into());
+        ((u128::from(fraction) * u128::from(self.bits)) >> 64) as u64
+    }
 }
 
 #[inline]
@@ -118,11 +149,15 @@ fn may_match(hash: u32, filter: &[u8]) -> bool {
         // LevelDB: an array of no bits holds nothing, and k above 30 is reserved for other encodings.
         None | Some((_, [])) => false,
         Some((31.., _)) => true,
-        Some((&k, array)) => probe_bits(hash, k, array.len()).all(|bit| {
-            array
-                .get(bit / 8)
-                .is_some_and(|byte| byte & (1 << (bit % 8)) != 0)
-        }),
+        Some((&k, array)) => {
+            // All bits, whatever the first ones are: loads that overlap cost less than a branch that
+            // nobody can foresee.
+            let bits = probe_bits(hash, k, Modulus::new(array.len()));
+            bits.fold(1, |all, bit| {
+                all & (array.get(bit / 8).copied().unwrap_or_default() >> (bit % 8))
+            }) & 1
+                != 0
+        }
     }
 }
 
@@ -236,6 +271,22 @@ mod tests {
                 BloomFilterPolicy::with_false_positive_rate(rate).bits_per_key,
                 bits
             );
+        }
+    }
+
+    #[test]
+    fn the_modulus_is_exact() {
+        let hashes = [0, 1, 7, 8, 63, 64, 12345, 1 << 31, u32::MAX - 1, u32::MAX];
+        for bytes in (1..200).chain([1 << 20, (1 << 29) - 1, 1 << 29]) {
+            let bits = bytes as u64 * 8;
+            let edges = [bits - 1, bits, bits + 1, 2 * bits - 1].map(|h| h as u32);
+            for hash in hashes.into_iter().chain(edges) {
+                assert_eq!(
+                    Modulus::new(bytes).of(hash),
+                    u64::from(hash) % bits,
+                    "{hash} % {bits}"
+                );
+            }
         }
     }
 

@@ -50,26 +50,38 @@ impl BlockBuilder {
         self.len() as u64 + more <= u64::from(u32::MAX)
     }
 
-    /// Appends an entry. The caller vouches for the order, and that there [is room](Self::has_room).
-    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) {
-        let shared = if self.buffer.is_empty() {
-            0
-        } else if self.entries_since_restart < self.restart_interval {
-            common_prefix(&self.last_key, key)
-        } else {
-            self.restarts.push(self.buffer.len() as u32);
-            self.entries_since_restart = 0;
-            0
-        };
+    /// Appends an entry. The caller vouches for the order, that there [is room](Self::has_room), and that
+    /// `key` shares its first `shared` bytes, and no more, with [the one before](Self::last_key).
+    #[inline]
+    pub(crate) fn add(&mut self, key: &[u8], shared: usize, value: &[u8]) {
         let unshared = key.get(shared..).unwrap_or_default();
-        put_varint(&mut self.buffer, shared as u64);
-        put_varint(&mut self.buffer, unshared.len() as u64);
-        put_varint(&mut self.buffer, value.len() as u64);
-        self.buffer.extend_from_slice(unshared);
-        self.buffer.extend_from_slice(value);
         self.last_key.truncate(shared);
         self.last_key.extend_from_slice(unshared);
+        if self.buffer.is_empty() {
+            self.append(0, key, value);
+        } else if self.entries_since_restart == self.restart_interval {
+            self.restarts.push(self.buffer.len() as u32);
+            self.entries_since_restart = 0;
+            self.append(0, key, value);
+        } else {
+            self.append(shared, unshared, value);
+        }
         self.entries_since_restart += 1;
+    }
+
+    #[inline]
+    fn append(&mut self, shared: usize, unshared: &[u8], value: &[u8]) {
+        self.buffer.reserve(15 + unshared.len() + value.len());
+        let lengths = [shared, unshared.len(), value.len()];
+        if lengths.iter().all(|&len| len < 0x80) {
+            self.buffer.extend_from_slice(&lengths.map(|len| len as u8));
+        } else {
+            lengths
+                .iter()
+                .for_each(|&len| put_varint(&mut self.buffer, len as u64));
+        }
+        self.buffer.extend_from_slice(unshared);
+        self.buffer.extend_from_slice(value);
     }
 
     /// The key added last, be it to this block or the one before.
@@ -475,7 +487,7 @@ pub(super) mod tests {
     pub(crate) fn build(entries: &Entries, restart_interval: usize) -> Vec<u8> {
         let mut builder = BlockBuilder::new(restart_interval);
         for (key, value) in entries {
-            builder.add(key, value);
+            builder.add(key, common_prefix(builder.last_key(), key), value);
         }
         let expected_len = builder.len();
         let block = builder.finish(<[u8]>::to_vec);
