@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::file::TableFile;
 use crate::filter::{FilterPolicy, built_in_policies};
 use crate::format::Defect;
-use crate::format::block::Block;
+use crate::format::block::{Block, TOUCH_WHOLE, touch};
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::{BlockHandle, Footer};
@@ -478,6 +478,7 @@ impl Inner {
         if let Some(cache) = &self.cache {
             if let Some(block) = cache.get(key) {
                 self.file.counters.add(Counter::CacheHits, 1);
+                touch_block(&block);
                 return Ok(Fetched::whole(block));
             }
             self.file.counters.add(Counter::CacheMisses, 1);
@@ -513,6 +514,7 @@ impl Inner {
         let Some(payload) = frame::raw_payload(frame) else {
             return Ok(None);
         };
+        touch_block(frame);
         let bit = 1 << (i % 64);
         let verified = self.verified.get(i / 64);
         if verified.is_none_or(|bits| bits.load(Relaxed) & bit == 0) {
@@ -527,6 +529,14 @@ impl Inner {
         }
         let bytes = Cow::Borrowed(file);
         Ok(Some(Fetched { bytes, range }))
+    }
+}
+
+/// Has a block of ordinary size come into the processor's caches all at once.
+#[inline]
+fn touch_block(block: &[u8]) {
+    if block.len() <= TOUCH_WHOLE {
+        touch(block);
     }
 }
 

@@ -366,18 +366,14 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(interval)
     }
 
-    /// Where the walk to `target` begins, its memory on the way.
-    ///
-    /// The walk goes from entry to entry, so each cache line it misses would wait for the one before.
-    /// Reading a byte of each line beforehand lets the misses overlap.
+    /// Where the walk to `target` begins, with its memory on the way.
     #[inline]
     pub(super) fn walk_from(&self, target: &[u8], order: &Order) -> Result<usize, Defect> {
-        const LINE: usize = 64;
-        const MOST: usize = 32 * LINE;
         let interval = self.interval(target, order)?;
-        let end = interval.end.min(interval.start.saturating_add(MOST));
-        let lines = self.bytes(interval.start..end).iter().step_by(LINE);
-        std::hint::black_box(lines.fold(0, |all, byte| all | byte));
+        if self.entries_len > TOUCH_WHOLE {
+            let end = interval.end.min(interval.start.saturating_add(TOUCH_WHOLE));
+            touch(self.bytes(interval.start..end));
+        }
         Ok(interval.start)
     }
 
@@ -465,6 +461,21 @@ impl<B: AsRef<[u8]>> Block<B> {
             .filter(|landing| landing.exact)
             .map(|Landing { entry, .. }| entry.value_start..entry.end))
     }
+}
+
+/// Up to this length, a block is touched as a whole when it is fetched; in a larger one, only the restart
+/// interval that a search ends in.
+pub(crate) const TOUCH_WHOLE: usize = 8 << 10;
+
+/// Reads a byte of every cache line of `bytes`.
+///
+/// A search goes from the block's end to its restarts to an entry to the next, each to be waited for before the
+/// next is known. Read beforehand, the lines that are not in the processor's caches arrive together.
+#[inline]
+pub(crate) fn touch(bytes: &[u8]) {
+    const LINE: usize = 64;
+    let lines = bytes.iter().step_by(LINE).chain(bytes.last());
+    std::hint::black_box(lines.fold(0, |all, byte| all | byte));
 }
 
 #[inline]
