@@ -121,6 +121,9 @@ impl WriteOptions {
     /// this crate asks it before it searches the index. LevelDB reads such a table rightly, too, since the
     /// file says how many bytes a filter covers. The filter is made in memory at `finish`, from 4 to 8
     /// bytes for each key.
+    ///
+    /// Not for [`BloomFilterPolicy`] on keys with structure: among a million decimal numbers its 32-bit hash lets
+    /// a seventh of the absent ones pass (`docs/filters.md`).
     pub fn whole_table_filter(mut self, yes: bool) -> WriteOptions {
         self.span = match yes {
             true => FilterSpan::Table,
