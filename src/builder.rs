@@ -454,7 +454,11 @@ impl<D: Destination> Output<D> {
         self.destination.append(&self.buffer).map_err(|e| {
             self.failed = true;
             let (len, at) = (self.buffer.len(), self.written);
-            Error::io(format!("writing {len} bytes of a table at offset {at}"), e)
+            let error = Error::io(format!("writing {len} bytes of a table at offset {at}"), e);
+            match self.destination.path() {
+                Some(path) => error.at_path(path),
+                None => error,
+            }
         })?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
@@ -463,7 +467,6 @@ impl<D: Destination> Output<D> {
 
     fn publish(mut self) -> Result<()> {
         self.write_out()?;
-        let publishing = self.destination.publish();
-        publishing.map_err(|e| Error::io("publishing a finished table", e))
+        self.destination.publish()
     }
 }

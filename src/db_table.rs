@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
 use crate::internal_key::{
-    InternalFilterPolicy, InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, user_key,
+    InternalFilterPolicy, InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType,
 };
 use crate::options::{FilterChoice, OpenOptions, WriteOptions};
 use crate::publish::{Destination, NewFile};
@@ -159,12 +159,15 @@ impl DbTable {
                     .then(|| version(entry.value_type, value)));
             }
             // Behind the block's last entry the key is absent, unless the separator cuts between two of
-            // its versions; LevelDB never writes such a one.
-            let separator = self.table.index().key(i);
+            // its versions; LevelDB never writes such a one. (A shortened separator bears the largest
+            // sequence, and lies between two user keys.)
+            let cuts_between_versions =
+                InternalKey::parse(self.table.index().key(i)).is_some_and(|separator| {
+                    separator.sequence < MAX_SEQUENCE
+                        && self.same_user_key(separator.user_key, user_key)
+                });
             i += 1;
-            if i == self.table.data_blocks()
-                || !self.same_user_key(self::user_key(separator), user_key)
-            {
+            if i == self.table.data_blocks() || !cuts_between_versions {
                 return Ok(None);
             }
         }

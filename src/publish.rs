@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
+use crate::error::{Error, Result};
+
 /// Where a [`TableBuilder`](crate::TableBuilder) writes: every [`io::Write`], and [`NewFile`].
 ///
 /// Sealed: it exists so that `finish` can publish a path without handing over something that could
@@ -16,23 +18,46 @@ impl<D: sealed::Destination> Destination for D {}
 
 pub(crate) mod sealed {
     use std::io;
+    use std::path::Path;
+
+    use crate::error::Result;
 
     pub trait Destination {
         /// Writes all of `bytes`, behind what was written before.
         fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
         /// The table is whole: makes it so for others.
-        fn publish(self) -> io::Result<()>;
+        fn publish(self) -> Result<()>;
+        /// Where the table will be, for messages.
+        fn path(&self) -> Option<&Path>;
     }
 }
 
 /// A writer gets the bytes and a `flush`; whether they are synced is the caller's business.
 impl<W: Write> sealed::Destination for W {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_all(bytes)
+    /// As `write_all`, which panics where a writer claims to have written more than it was given.
+    fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while let len @ 1.. = bytes.len() {
+            match self.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    let claim =
+                        || io::Error::other(format!("the writer claims {n} of {len} bytes"));
+                    bytes = bytes.get(n..).ok_or_else(claim)?;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
     }
 
-    fn publish(mut self) -> io::Result<()> {
+    fn publish(mut self) -> Result<()> {
         self.flush()
+            .map_err(|e| Error::io("flushing the writer of a finished table", e))
+    }
+
+    fn path(&self) -> Option<&Path> {
+        None
     }
 }
 
@@ -73,10 +98,25 @@ impl sealed::Destination for NewFile {
     }
 
     /// The file's bytes reach the disk before its name does, and the name before this returns.
-    fn publish(self) -> io::Result<()> {
-        self.temporary.as_file().sync_all()?;
-        self.temporary.persist(&self.path).map_err(|e| e.error)?;
-        sync_directory(directory(&self.path))
+    fn publish(self) -> Result<()> {
+        let NewFile { temporary, path } = self;
+        let failed = |doing, e| Error::io(doing, e).at_path(&path);
+        temporary
+            .as_file()
+            .sync_all()
+            .map_err(|e| failed("syncing a finished table", e))?;
+        temporary
+            .persist(&path)
+            .map_err(|e| failed("renaming a finished table to its path", e.error))?;
+        sync_directory(directory(&path)).map_err(|e| {
+            let doing = "syncing the directory of a finished table, which is there whole but may not \
+                         survive a power cut";
+            failed(doing, e)
+        })
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(&self.path)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// What a table has done since it was opened, for all its clones and threads together.
 ///
-/// A snapshot, by [`Table::stats`](crate::Table::stats). Opening is not counted.
+/// A snapshot, by [`Table::stats`](crate::Table::stats). The reads of opening are counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

@@ -65,7 +65,7 @@ struct Inner {
     order: Order,
     index: Index,
     filter: Option<TableFilter>,
-    /// Where the data ends: the offset of the metaindex block.
+    /// About where the data ends.
     metaindex_offset: u64,
     cache: Option<BlockCache>,
     id: TableId,
@@ -336,8 +336,8 @@ impl Table {
         }
     }
 
-    /// About where in the file `key` is or would be, in bytes: the offset of its data block, or of the
-    /// end of the data for a key behind the last. No I/O.
+    /// About where in the file `key` is or would be, in bytes: the offset of its data block, or, as in
+    /// LevelDB, that of the metaindex block for a key behind the last. No I/O.
     pub fn approximate_offset_of(&self, key: &[u8]) -> u64 {
         let Inner {
             index,

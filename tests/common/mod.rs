@@ -1,0 +1,154 @@
+//! What several tests share: building tables, and finding a table's parts without the crate's help.
+
+// Each test binary compiles this module for itself and uses its own share of it.
+#![allow(dead_code)]
+
+use std::ops::Range;
+
+use leveltable::{Section, Table, WriteOptions};
+
+pub(crate) type Entry = (Vec<u8>, Vec<u8>);
+
+/// The table of `entries`, which are in order, in memory.
+pub(crate) fn build(options: &WriteOptions, entries: &[Entry]) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut builder = options.build(&mut file);
+    for (key, value) in entries {
+        builder.add(key, value).unwrap();
+    }
+    builder.finish().unwrap();
+    file
+}
+
+/// Asserts that `table` holds `entries` and nothing else: both walks, and a lookup of each key.
+pub(crate) fn assert_holds(table: &Table, entries: &[Entry]) {
+    let owned = |entry: leveltable::Result<(bytes::Bytes, bytes::Bytes)>| {
+        let (key, value) = entry.unwrap();
+        (key.to_vec(), value.to_vec())
+    };
+    assert!(table.iter().map(owned).eq(entries.iter().cloned()));
+    let backward = table.iter().rev().map(owned);
+    assert!(backward.eq(entries.iter().rev().cloned()));
+    for (key, value) in entries {
+        assert_eq!(table.get(key).unwrap().as_deref(), Some(&value[..]));
+    }
+}
+
+/// Where the parts of a table lie in its file, each with its trailer.
+///
+/// Decoded from the specification, with none of the crate's code, and with none of its care: for sound
+/// files only.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) data: Vec<Range<usize>>,
+    pub(crate) filter: Option<Range<usize>>,
+    pub(crate) metaindex: Range<usize>,
+    pub(crate) index: Range<usize>,
+    pub(crate) footer: Range<usize>,
+}
+
+impl Layout {
+    pub(crate) fn of(file: &[u8]) -> Layout {
+        let footer = file.len() - 48..file.len();
+        let mut handles = &file[footer.clone()];
+        let metaindex = handle(&mut handles);
+        let index = handle(&mut handles);
+        let filter = entries(&payload(file, &metaindex))
+            .into_iter()
+            .find(|(name, _)| name.starts_with(b"filter."))
+            .map(|(_, value)| handle(&mut &value[..]));
+        let data = entries(&payload(file, &index))
+            .into_iter()
+            .map(|(_, value)| handle(&mut &value[..]));
+        Layout {
+            data: data.collect(),
+            filter,
+            metaindex,
+            index,
+            footer,
+        }
+    }
+
+    /// The section that the byte at `offset` belongs to, and where its block begins.
+    pub(crate) fn section_at(&self, offset: usize) -> (Section, usize) {
+        let data = self.data.iter().map(|range| (Section::Data, range));
+        let filter = self.filter.iter().map(|range| (Section::Filter, range));
+        let rest = [
+            (Section::Metaindex, &self.metaindex),
+            (Section::Index, &self.index),
+            (Section::Footer, &self.footer),
+        ];
+        let mut sections = data.chain(filter).chain(rest);
+        let (section, range) = sections
+            .find(|(_, range)| range.contains(&offset))
+            .expect("a table has no gaps");
+        (section, range.start)
+    }
+}
+
+/// Decodes the entries of a block's payload, in the plainest way.
+pub(crate) fn entries(block: &[u8]) -> Vec<Entry> {
+    let (rest, count) = block.split_last_chunk().unwrap();
+    let mut rest = &rest[..rest.len() - 4 * u32::from_le_bytes(*count) as usize];
+    let mut entries = Vec::new();
+    let mut key = Vec::new();
+    while !rest.is_empty() {
+        let [shared, unshared, value_len] = [(); 3].map(|()| varint(&mut rest));
+        key.truncate(shared);
+        key.extend_from_slice(&rest[..unshared]);
+        entries.push((key.clone(), rest[unshared..unshared + value_len].to_vec()));
+        rest = &rest[unshared + value_len..];
+    }
+    entries
+}
+
+/// The block in the frame at `range` of `file`.
+pub(crate) fn payload(file: &[u8], range: &Range<usize>) -> Vec<u8> {
+    let (stored, trailer) = file[range.clone()].split_at(range.len() - 5);
+    match trailer[0] {
+        0 => stored.to_vec(),
+        1 => snap::raw::Decoder::new().decompress_vec(stored).unwrap(),
+        codec => panic!("codec {codec}"),
+    }
+}
+
+/// Takes a block handle off the front of `src`; answers the range of the frame.
+fn handle(src: &mut &[u8]) -> Range<usize> {
+    let (offset, size) = (varint(src), varint(src));
+    offset..offset + size + 5
+}
+
+fn varint(src: &mut &[u8]) -> usize {
+    let (mut value, mut shift) = (0, 0);
+    loop {
+        let (&byte, rest) = src.split_first().unwrap();
+        *src = rest;
+        value |= usize::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte < 0x80 {
+            return value;
+        }
+    }
+}
+
+/// Pseudo-random numbers from a seed (SplitMix64), where a property test would be too slow.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// One of `0..n`.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}

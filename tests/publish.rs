@@ -1,0 +1,710 @@
+//! A table at a path is there whole, or not at all: after errors, after a full disk, after `SIGKILL`.
+//!
+//! What needs a process of its own (a umask, a directory to stand in, a file size limit, a death) runs
+//! this test binary again, in a role: see [`child`]. The tests that trace or fail system calls need
+//! `strace` and are ignored by default: `cargo test --test publish -- --ignored`.
+
+mod common;
+
+use std::env;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{Entry, Random};
+use leveltable::{Compression, ErrorKind, Table, TableBuilder, WriteOptions};
+use tempfile::TempDir;
+
+// ---- A child process ------------------------------------------------------------------------
+
+const ROLE: &str = "LEVELTABLE_TEST_ROLE";
+
+/// This test binary, to be run again in `role`; it writes to `table` in the directory it stands in.
+fn child(role: &str, directory: &Path) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    as_child(&mut command, role, directory);
+    command
+}
+
+fn as_child(command: &mut Command, role: &str, directory: &Path) {
+    command
+        .args(["--exact", "in_a_role", "--nocapture", "--test-threads=1"])
+        .env(ROLE, role)
+        .current_dir(directory);
+}
+
+/// What the child process does; nothing in an ordinary run of the tests.
+#[test]
+fn in_a_role() {
+    match env::var(ROLE).as_deref() {
+        Ok("write once") => write_once(),
+        Ok("write once, far into this thread's calls") => {
+            // `strace` counts the calls of each thread from 1. Those of interest get numbers that the
+            // main thread, which starts the process and reports on the test, never reaches.
+            let mut null = fs::OpenOptions::new()
+                .write(true)
+                .open("/dev/null")
+                .unwrap();
+            for _ in 0..200 {
+                fs::File::open("/dev/null").unwrap();
+                null.write_all(b"0").unwrap();
+            }
+            write_once();
+        }
+        Ok("write for ever") => {
+            for generation in 1.. {
+                write_table("table", generation).unwrap();
+                println!("\nwritten {generation}");
+            }
+        }
+        Ok(role) => panic!("no such role: {role}"),
+        Err(_) => {}
+    }
+}
+
+fn write_once() {
+    match write_table("table", 1) {
+        Ok(()) => println!("\nwritten"),
+        Err(error) => println!("\n{:?} error: {error}", error.kind()),
+    }
+}
+
+/// Entries of some generation: enough for several writes, and each tells its generation.
+fn generation(generation: usize) -> Vec<Entry> {
+    let mut random = Random(generation as u64);
+    let entry = |i: usize| {
+        let key = format!("{i:04}").into_bytes();
+        let mut value = format!("{generation} ").into_bytes();
+        value.extend(random.bytes(16).repeat(1000));
+        (key, value)
+    };
+    (0..60).map(entry).collect()
+}
+
+fn write_table(path: impl AsRef<Path>, number: usize) -> leveltable::Result<()> {
+    let options = WriteOptions::new().compression(Compression::None);
+    let mut builder = options.create(path)?;
+    for (key, value) in generation(number) {
+        builder.add(&key, &value)?;
+    }
+    builder.finish()?;
+    Ok(())
+}
+
+/// The generation of the table at `path`, after checking that it is there to the last byte.
+fn whole_generation(path: &Path) -> usize {
+    let table = Table::open(path).unwrap();
+    let (_, value) = table.first().unwrap().unwrap();
+    let number = value.split(|&b| b == b' ').next().unwrap();
+    let number = str::from_utf8(number).unwrap().parse().unwrap();
+    common::assert_holds(&table, &generation(number));
+    number
+}
+
+// ---- What a path may hold -------------------------------------------------------------------
+
+/// What is in a directory before a table is written at its `table`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    OldFile,
+}
+
+const OLD: &[u8] = b"the old file";
+
+impl Before {
+    fn directory(self) -> TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        if let Before::OldFile = self {
+            fs::write(directory.path().join("table"), OLD).unwrap();
+        }
+        directory
+    }
+
+    /// Asserts that the directory holds what it held, but for `leftovers` temporary files.
+    fn assert_untouched(self, directory: &Path, leftovers: usize) {
+        let (temporary, others): (Vec<_>, Vec<_>) = names(directory)
+            .into_iter()
+            .partition(|name| is_temporary(name));
+        assert_eq!(temporary.len(), leftovers, "{temporary:?}");
+        match self {
+            Before::Nothing => assert_eq!(others, [""; 0]),
+            Before::OldFile => {
+                assert_eq!(others, ["table"]);
+                assert_eq!(fs::read(directory.join("table")).unwrap(), OLD);
+            }
+        }
+    }
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
+
+/// The documented name of a table under way: `.leveltable-*.tmp`.
+fn is_temporary(name: &str) -> bool {
+    name.starts_with(".leveltable-") && name.ends_with(".tmp")
+}
+
+#[test]
+fn nothing_is_at_the_path_before_finish_and_the_table_is_after() {
+    for before in [Before::Nothing, Before::OldFile] {
+        let directory = before.directory();
+        let path = directory.path().join("table");
+        let mut builder = TableBuilder::create(&path).unwrap();
+        before.assert_untouched(directory.path(), 1);
+        for (key, value) in generation(1) {
+            builder.add(&key, &value).unwrap();
+        }
+        builder.flush().unwrap();
+        before.assert_untouched(directory.path(), 1);
+        builder.finish().unwrap();
+        assert_eq!(names(directory.path()), ["table"]);
+        assert_eq!(whole_generation(&path), 1);
+    }
+}
+
+#[test]
+fn a_dropped_builder_leaves_no_trace() {
+    for before in [Before::Nothing, Before::OldFile] {
+        let directory = before.directory();
+        let mut builder = TableBuilder::create(directory.path().join("table")).unwrap();
+        before.assert_untouched(directory.path(), 1);
+        builder.add(b"key", b"value").unwrap();
+        drop(builder);
+        before.assert_untouched(directory.path(), 0);
+    }
+}
+
+/// The table under way may fail at `finish`, too; here the comparator's successor is refused.
+#[test]
+fn a_builder_that_fails_to_finish_leaves_no_trace() {
+    #[derive(Debug)]
+    struct Liar;
+
+    impl leveltable::Comparator for Liar {
+        fn name(&self) -> &str {
+            "test.Liar"
+        }
+
+        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+            a.cmp(b)
+        }
+
+        fn find_short_successor(&self, key: &mut Vec<u8>) {
+            key.clear();
+        }
+    }
+
+    for before in [Before::Nothing, Before::OldFile] {
+        let directory = before.directory();
+        let options = WriteOptions::new().comparator(Liar);
+        let mut builder = options.create(directory.path().join("table")).unwrap();
+        builder.add(b"key", b"value").unwrap();
+        let error = builder.finish().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Comparator);
+        before.assert_untouched(directory.path(), 0);
+    }
+}
+
+#[test]
+fn a_table_that_is_replaced_while_open_is_read_to_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("table");
+    write_table(&path, 1).unwrap();
+    let old = Table::open(&path).unwrap();
+    let mut walk = old.iter();
+    walk.next().unwrap().unwrap();
+    write_table(&path, 2).unwrap();
+    assert_eq!(walk.map(Result::unwrap).count(), 59);
+    common::assert_holds(&old, &generation(1));
+    assert_eq!(whole_generation(&path), 2);
+}
+
+#[test]
+fn a_path_without_a_directory_is_in_the_current_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = child("write once", directory.path()).output().unwrap();
+    assert!(says(&output, "written"), "{output:?}");
+    assert_eq!(names(directory.path()), ["table"]);
+    assert_eq!(whole_generation(&directory.path().join("table")), 1);
+}
+
+/// Whether the child wrote a line that begins so.
+fn says(output: &Output, what: &str) -> bool {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().any(|line| line.starts_with(what))
+}
+
+// ---- Paths that cannot be -------------------------------------------------------------------
+
+fn assert_names_path(error: &leveltable::Error, path: &Path) {
+    let message = error.to_string();
+    assert!(message.contains(&*path.to_string_lossy()), "{message}");
+}
+
+#[test]
+fn a_path_that_cannot_be_is_an_error_that_names_it() {
+    let directory = Before::OldFile.directory();
+    let refused: [PathBuf; 4] = [
+        directory.path().join("missing").join("table"),
+        directory.path().join("table").join("below a file"),
+        directory.path().to_owned(),
+        directory.path().join(".."),
+    ];
+    for path in refused {
+        let error = TableBuilder::create(&path).err().expect("refused");
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert_names_path(&error, &path);
+        assert!(std::error::Error::source(&error).is_some());
+        Before::OldFile.assert_untouched(directory.path(), 0);
+    }
+    assert!(TableBuilder::create("").is_err());
+}
+
+/// What the path was when the builder was made, it need not be when it finishes.
+#[test]
+fn a_path_that_has_become_a_directory_is_an_error_that_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("table");
+    let mut builder = TableBuilder::create(&path).unwrap();
+    builder.add(b"key", b"value").unwrap();
+    fs::create_dir_all(path.join("child")).unwrap();
+    let error = builder.finish().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert_names_path(&error, &path);
+    assert_eq!(names(directory.path()), ["table"]);
+    assert_eq!(names(&path), ["child"]);
+}
+
+#[test]
+fn a_directory_that_has_gone_is_an_error_that_names_the_path() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("directory");
+    fs::create_dir(&directory).unwrap();
+    let path = directory.join("table");
+    let mut builder = TableBuilder::create(&path).unwrap();
+    builder.add(b"key", b"value").unwrap();
+    if fs::remove_dir_all(&directory).is_err() {
+        return; // Windows keeps directories of open files.
+    }
+    let error = builder.finish().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert_names_path(&error, &path);
+    assert_eq!(names(parent.path()), [""; 0]);
+}
+
+// ---- Death ----------------------------------------------------------------------------------
+
+/// A process that writes one generation after another to the same path is killed at a random moment, a
+/// hundred times. The path always holds one whole generation: the last that was reported, or the one
+/// after it.
+#[test]
+fn a_killed_writer_never_leaves_a_bad_table() {
+    const RUNS: usize = 100;
+    let mut random = Random(2026);
+    let (mut leftovers, mut replaced, mut ahead) = (0, 0, 0);
+    for _ in 0..RUNS {
+        let directory = Before::OldFile.directory();
+        let mut command = child("write for ever", directory.path());
+        let mut child = command
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_micros(random.next() % 60_000));
+        child.kill().unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        // The last line may be cut.
+        let whole_lines = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
+        let mut reported = whole_lines
+            .lines()
+            .rev()
+            .filter_map(|line| line.strip_prefix("written "));
+        let reported = reported.next().map_or(0, |number| number.parse().unwrap());
+
+        let path = directory.path().join("table");
+        if fs::read(&path).unwrap() == OLD {
+            assert_eq!(reported, 0);
+        } else {
+            let found = whole_generation(&path);
+            assert!(
+                (reported..=reported + 1).contains(&found),
+                "{found} after {reported}"
+            );
+            replaced += 1;
+            ahead += found - reported;
+        }
+        let others = names(directory.path())
+            .into_iter()
+            .filter(|name| name != "table");
+        for name in others {
+            assert!(is_temporary(&name), "{name}");
+            leftovers += 1;
+        }
+    }
+    println!(
+        "{RUNS} writers killed: 0 bad tables; {replaced} had replaced the old file, {ahead} were about to \
+         say so, {leftovers} left a temporary file"
+    );
+    assert!(
+        leftovers > RUNS / 10 && replaced > RUNS / 10,
+        "the moments are ill chosen"
+    );
+}
+
+// ---- Unix: permissions and limits -----------------------------------------------------------
+
+/// A shell that runs the child after `setup`.
+#[cfg(unix)]
+fn child_in_shell(setup: &str, role: &str, directory: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .arg("-c")
+        .arg(format!("{setup}; exec \"$0\" \"$@\""));
+    command.arg(env::current_exe().unwrap());
+    as_child(&mut command, role, directory);
+    command
+}
+
+#[cfg(unix)]
+#[test]
+fn permissions_are_those_of_any_new_file() {
+    use std::os::unix::fs::PermissionsExt;
+    for (umask, mode) in [
+        ("022", 0o644),
+        ("002", 0o664),
+        ("077", 0o600),
+        ("000", 0o666),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let setup = format!("umask {umask}");
+        let output = child_in_shell(&setup, "write once", directory.path())
+            .output()
+            .unwrap();
+        assert!(says(&output, "written"), "{output:?}");
+        let metadata = fs::metadata(directory.path().join("table")).unwrap();
+        assert_eq!(
+            metadata.permissions().mode() & 0o7777,
+            mode,
+            "umask {umask}"
+        );
+    }
+}
+
+/// A disk that is full at every size up to the table's: a write is cut short, the next one fails.
+/// The limit is the kernel's own, on the size of a file; with `SIGXFSZ` ignored, the error is `EFBIG`.
+#[cfg(unix)]
+#[test]
+fn a_file_that_may_not_grow_leaves_no_trace() {
+    let whole = common::build(
+        &WriteOptions::new().compression(Compression::None),
+        &generation(1),
+    );
+    let blocks = whole.len().div_ceil(512);
+    let limits = (0..blocks).step_by(160).chain([blocks - 1, blocks]);
+    for limit in limits {
+        for before in [Before::Nothing, Before::OldFile] {
+            let directory = before.directory();
+            let setup = format!("trap '' XFSZ; ulimit -f {limit}");
+            // POSIX counts blocks of 512 bytes here; dash does, bash counts 1024 unless it is `sh`.
+            let output = child_in_shell(&setup, "write once", directory.path())
+                .output()
+                .unwrap();
+            if says(&output, "written") {
+                assert!(limit >= blocks / 2, "a limit of {limit} blocks is not one");
+                assert_eq!(whole_generation(&directory.path().join("table")), 1);
+            } else {
+                assert!(says(&output, "Io error: table: writing "), "{output:?}");
+                before.assert_untouched(directory.path(), 0);
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_directory_that_cannot_be_written_is_an_error_that_names_the_path() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let directory = Before::OldFile.directory();
+    let read_only = fs::Permissions::from_mode(0o555);
+    fs::set_permissions(directory.path(), read_only).unwrap();
+    let path = directory.path().join("table");
+    match TableBuilder::create(&path) {
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Io);
+            assert_names_path(&error, &path);
+        }
+        Ok(builder) => {
+            // The superuser may write anywhere, so somebody else must try; from a copy of this binary,
+            // since the original may lie where they cannot go.
+            drop(builder);
+            let open = tempfile::tempdir().unwrap();
+            fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
+            let binary = open.path().join("publish");
+            fs::copy(env::current_exe().unwrap(), &binary).unwrap();
+            let mut command = Command::new(binary);
+            as_child(&mut command, "write once", directory.path());
+            let output = command.uid(65534).gid(65534).output().unwrap();
+            assert!(
+                says(&output, "Io error: creating a table at table: "),
+                "{output:?}"
+            );
+        }
+    }
+    Before::OldFile.assert_untouched(directory.path(), 0);
+}
+
+/// A real full disk: a tmpfs too small for the table, in a mount namespace of its own.
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "mounts a file system in a user namespace, which not every machine allows"]
+fn a_full_disk_leaves_no_trace() {
+    let mount = |size: &str| format!("mount -t tmpfs -o size={size} tmpfs \"$PWD\" && cd \"$PWD\"");
+    let run = |size: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        let script = format!(
+            "{} && printf '{}' > table && {{ \"$0\" \"$@\"; ls -A; cat table | head -c 100; }}",
+            mount(size),
+            str::from_utf8(OLD).unwrap()
+        );
+        let mut command = Command::new("unshare");
+        command
+            .args(["-rm", "sh", "-c", &script])
+            .arg(env::current_exe().unwrap());
+        as_child(&mut command, "write once", directory.path());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        output
+    };
+    let old = str::from_utf8(OLD).unwrap();
+    for size in ["64k", "300k", "600k", "900k"] {
+        let output = run(size);
+        assert!(says(&output, "Io error: table: writing "), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("os error 28"), "ENOSPC: {text}");
+        assert!(text.ends_with(&format!("\ntable\n{old}")), "{text}");
+    }
+    let output = run("4m");
+    assert!(says(&output, "written"), "{output:?}");
+}
+
+// ---- Linux: system calls --------------------------------------------------------------------
+
+#[cfg(target_os = "linux")]
+mod system_calls {
+    use super::*;
+
+    /// Everything that could change a file or its name; those that an architecture lacks are left out.
+    const TRACED: &str = "?open,openat,?creat,write,pwrite64,writev,pwritev,sendfile,copy_file_range,fsync,fdatasync,\
+         sync_file_range,ftruncate,fallocate,?rename,renameat,renameat2,?link,linkat,?unlink,unlinkat";
+
+    /// A system call of a traced process.
+    #[derive(Debug)]
+    struct Call {
+        name: String,
+        /// Arguments and result, file descriptors with their paths.
+        text: String,
+        /// Which one it is, from 1, of its thread's calls of this name.
+        nth: usize,
+    }
+
+    /// What a call means to the publishing of a table.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    enum Step {
+        Create,
+        Write,
+        SyncFile,
+        Rename,
+        OpenDirectory,
+        SyncDirectory,
+        Other,
+    }
+
+    impl Call {
+        fn step(&self, directory: &Path) -> Option<Step> {
+            let directory = format!("<{}>", directory.display());
+            let on_temporary = self.text.contains(".leveltable-");
+            let step = match &*self.name {
+                "open" | "openat" if on_temporary && self.text.contains("O_CREAT|O_EXCL") => {
+                    Step::Create
+                }
+                "write" if on_temporary => Step::Write,
+                "fsync" if on_temporary => Step::SyncFile,
+                "rename" | "renameat" | "renameat2" if on_temporary => Step::Rename,
+                "open" | "openat" if self.text.contains("\".\"") => Step::OpenDirectory,
+                "fsync" if self.text.contains(&directory) => Step::SyncDirectory,
+                _ if on_temporary || self.text.contains("\"table\"") => Step::Other,
+                _ => return None,
+            };
+            Some(step)
+        }
+    }
+
+    /// Runs the child under `strace`, which tampers with its calls as `injection` says.
+    fn trace(directory: &Path, injection: Option<&str>) -> (Vec<Call>, Output) {
+        let aside = tempfile::tempdir().unwrap();
+        let log = aside.path().join("log");
+        let mut command = Command::new("strace");
+        command
+            .args(["-f", "-y", "-qq", "-e", &format!("trace={TRACED}"), "-o"])
+            .arg(&log);
+        if let Some(injection) = injection {
+            command.args(["-e", &format!("inject={injection}")]);
+        }
+        command.arg(env::current_exe().unwrap());
+        as_child(
+            &mut command,
+            "write once, far into this thread's calls",
+            directory,
+        );
+        let output = command.output().expect("strace is installed");
+        let log = fs::read_to_string(log).unwrap();
+        (parse(&log), output)
+    }
+
+    fn parse(log: &str) -> Vec<Call> {
+        let mut counts = std::collections::HashMap::new();
+        let call = |line: &str| {
+            let (thread, call) = line.split_once(' ')?;
+            let (name, text) = call.trim_start().split_once('(')?;
+            let nth = counts
+                .entry((thread.to_owned(), name.to_owned()))
+                .or_insert(0);
+            *nth += 1;
+            Some(Call {
+                name: name.to_owned(),
+                text: text.to_owned(),
+                nth: *nth,
+            })
+        };
+        log.lines().filter_map(call).collect()
+    }
+
+    fn steps(calls: &[Call], directory: &Path) -> Vec<Step> {
+        let directory = directory.canonicalize().unwrap();
+        calls
+            .iter()
+            .filter_map(|call| call.step(&directory))
+            .collect()
+    }
+
+    #[test]
+    #[ignore = "needs strace"]
+    fn the_file_is_synced_before_its_name_and_its_name_before_success() {
+        for before in [Before::Nothing, Before::OldFile] {
+            let directory = before.directory();
+            let (calls, output) = trace(directory.path(), None);
+            assert!(says(&output, "written"), "{output:?}");
+            let mut steps = steps(&calls, directory.path());
+            let written = calls.iter().filter(|call| call.name == "write");
+            let written = written.filter(|call| call.text.contains(".leveltable-"));
+            let written = written.map(|call| {
+                let (_, result) = call.text.rsplit_once("= ").unwrap();
+                result.trim().parse::<u64>().unwrap()
+            });
+            let size = fs::metadata(directory.path().join("table")).unwrap().len();
+            assert_eq!(written.sum::<u64>(), size);
+            assert!(steps.iter().filter(|&&step| step == Step::Write).count() >= 3);
+            steps.dedup();
+            use Step::*;
+            assert_eq!(
+                steps,
+                [
+                    Create,
+                    Write,
+                    SyncFile,
+                    Rename,
+                    OpenDirectory,
+                    SyncDirectory
+                ]
+            );
+        }
+    }
+
+    /// Fails, interrupts, or kills the process at, each system call that publishing a table makes.
+    #[test]
+    #[ignore = "needs strace"]
+    fn a_failure_at_any_system_call_leaves_the_old_file_or_the_whole_new_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (calls, _) = trace(directory.path(), None);
+        let directory = directory.path().canonicalize().unwrap();
+        let calls = calls
+            .iter()
+            .filter_map(|call| Some((call, call.step(&directory)?)));
+        let mut points = 0;
+        for (call, step) in calls {
+            for fault in ["error=EIO", "error=ENOSPC", "error=EINTR", "signal=SIGKILL"] {
+                for before in [Before::Nothing, Before::OldFile] {
+                    let injection = format!("{}:{fault}:when={}", call.name, call.nth);
+                    assert_survives(before, step, fault, &injection);
+                    points += 1;
+                }
+            }
+        }
+        println!("{points} faults injected into system calls");
+        assert!(points >= 8 * 8);
+    }
+
+    fn assert_survives(before: Before, step: Step, fault: &str, injection: &str) {
+        let directory = before.directory();
+        let (calls, output) = trace(directory.path(), Some(injection));
+        let done = steps(&calls, directory.path());
+        assert!(done.contains(&step), "{injection} missed {step:?}");
+
+        let path = directory.path().join("table");
+        let is_new = path.exists() && fs::read(&path).unwrap() != OLD;
+        if is_new {
+            assert_eq!(whole_generation(&path), 1, "{injection}");
+            assert!(
+                step >= Step::Rename || fault == "error=EINTR",
+                "{injection}"
+            );
+        }
+        if fault == "signal=SIGKILL" {
+            assert!(!output.status.success() && !says(&output, "written"));
+            assert!(is_new || step <= Step::Rename, "{injection}");
+            if !is_new {
+                // Killed on the way in or out of a call: which, matters to the first alone.
+                let leftovers = names(directory.path())
+                    .iter()
+                    .filter(|name| is_temporary(name))
+                    .count();
+                assert!(
+                    leftovers == 1 || step == Step::Create && leftovers == 0,
+                    "{injection}"
+                );
+                before.assert_untouched(directory.path(), leftovers);
+            }
+        } else if says(&output, "written") {
+            assert!(
+                is_new && fault == "error=EINTR",
+                "{injection} was not noticed"
+            );
+        } else {
+            let names_path = match step {
+                Step::Create => "Io error: creating a table at table: ",
+                _ => "Io error: table: ",
+            };
+            assert!(says(&output, names_path), "{output:?}");
+            assert_eq!(is_new, step > Step::Rename, "{injection}: {output:?}");
+            match is_new {
+                true => {
+                    assert_eq!(names(directory.path()), ["table"], "{injection}");
+                    let text = String::from_utf8_lossy(&output.stdout);
+                    assert!(
+                        text.contains("power cut"),
+                        "does not say that the table is there: {text}"
+                    );
+                }
+                false => before.assert_untouched(directory.path(), 0),
+            }
+        }
+    }
+}

@@ -1,0 +1,528 @@
+//! What operations cost in reads, counted where the reading is done and not by the filter's own word.
+
+mod common;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use common::{Entry, Layout};
+use leveltable::{
+    BlockCache, BloomFilterPolicy, BytewiseComparator, Compression, CountingReadAt, ErrorKind,
+    MAX_SEQUENCE, OpenOptions, ReadAt, ReadOptions, Stats, Table, WriteOptions,
+};
+
+/// Reads, and bytes of them.
+type Cost = (u64, u64);
+
+const NOTHING: Cost = (0, 0);
+
+/// A table behind a counter.
+struct Counted {
+    file: Bytes,
+    layout: Layout,
+    disk: Arc<CountingReadAt<Bytes>>,
+    table: Table,
+}
+
+/// 400 keys, the even numbers.
+fn some_entries() -> Vec<Entry> {
+    let entry = |i: u32| {
+        let key = format!("key{:06}", 2 * i);
+        (key.into_bytes(), format!("value {i}").into_bytes())
+    };
+    (0..400).map(entry).collect()
+}
+
+fn small_blocks() -> WriteOptions {
+    WriteOptions::new().block_size(300).restart_interval(4)
+}
+
+/// Every kind of filter, by name.
+fn filters() -> [(&'static str, WriteOptions); 4] {
+    let bloom = small_blocks().filter_policy(BloomFilterPolicy::new(10));
+    [
+        ("none", small_blocks().no_filter()),
+        ("the default", small_blocks()),
+        ("windows", bloom.clone().whole_table_filter(false)),
+        ("whole table", bloom.whole_table_filter(true)),
+    ]
+}
+
+fn own_cache() -> OpenOptions {
+    OpenOptions::new().cache(BlockCache::new(1 << 20))
+}
+
+impl Counted {
+    fn open(write: &WriteOptions, open: &OpenOptions) -> Counted {
+        let file = Bytes::from(common::build(write, &some_entries()));
+        let disk = Arc::new(CountingReadAt::new(file.clone()));
+        let table = open.open_source(Arc::clone(&disk)).unwrap();
+        let layout = Layout::of(&file);
+        assert!(layout.data.len() > 20);
+        Counted {
+            file,
+            layout,
+            disk,
+            table,
+        }
+    }
+
+    /// What `operation` costs. The table itself must count the same.
+    fn cost<R>(&self, operation: impl FnOnce(&Table) -> R) -> Cost {
+        let (reads, bytes) = (self.disk.reads(), self.disk.bytes());
+        operation(&self.table);
+        let stats = self.table.stats();
+        assert_eq!(stats.source_reads, self.disk.reads());
+        assert_eq!(stats.source_bytes, self.disk.bytes());
+        (self.disk.reads() - reads, self.disk.bytes() - bytes)
+    }
+
+    fn entries_of_block(&self, i: usize) -> Vec<Entry> {
+        common::entries(&common::payload(&self.file, &self.layout.data[i]))
+    }
+
+    /// What reading data block `i` costs.
+    fn one_block(&self, i: usize) -> Cost {
+        (1, self.layout.data[i].len() as u64)
+    }
+
+    /// What reading all data blocks costs.
+    fn all_blocks(&self) -> Cost {
+        let bytes = self.layout.data.iter().map(|range| range.len() as u64);
+        (self.layout.data.len() as u64, bytes.sum())
+    }
+
+    fn index_keys(&self) -> Vec<Vec<u8>> {
+        let index = common::payload(&self.file, &self.layout.index);
+        let entries = common::entries(&index).into_iter();
+        entries.map(|(key, _)| key).collect()
+    }
+
+    /// Keys that are not there: before, between and behind all that are, and the index's own keys
+    /// with their neighbours, where a lookup could stray into a second block.
+    fn absent_keys(&self) -> Vec<Vec<u8>> {
+        let stored: Vec<Vec<u8>> = some_entries().into_iter().map(|(key, _)| key).collect();
+        let odd_numbers = (0..400).map(|i| format!("key{:06}", 2 * i + 1).into_bytes());
+        let around = |key: Vec<u8>| {
+            let longer = [&key[..], b"\0"].concat();
+            let shorter = key[..key.len() - 1].to_vec();
+            [key, longer, shorter]
+        };
+        let keys = stored.iter().cloned().chain(self.index_keys());
+        let mut absent: Vec<_> = keys.flat_map(around).chain(odd_numbers).collect();
+        absent.extend([vec![], b"\xff\xff\xff".to_vec()]);
+        absent.retain(|key| stored.binary_search(key).is_err());
+        absent.sort();
+        absent.dedup();
+        assert!(absent.len() > 800);
+        absent
+    }
+}
+
+// ---- Opening --------------------------------------------------------------------------------
+
+/// The promise of `OpenOptions::open`: footer, index, metaindex and filter, each once.
+#[test]
+fn opening_reads_footer_index_metaindex_and_filter() {
+    for (name, write) in filters() {
+        for with_filters in [true, false] {
+            let open = match with_filters {
+                true => own_cache(),
+                false => own_cache().no_filters(),
+            };
+            let Counted { disk, layout, .. } = Counted::open(&write, &open);
+            let mut parts = vec![layout.footer, layout.index];
+            if with_filters {
+                parts.push(layout.metaindex);
+                parts.extend(layout.filter);
+            }
+            let bytes: usize = parts.iter().map(|part| part.len()).sum();
+            let expected = (parts.len() as u64, bytes as u64);
+            assert!(parts.len() <= 4, "what the documentation says");
+            assert_eq!((disk.reads(), disk.bytes()), expected, "filter: {name}");
+        }
+    }
+}
+
+#[test]
+fn opening_an_empty_table_costs_no_more() {
+    let file = Bytes::from(common::build(&WriteOptions::new(), &[]));
+    let disk = Arc::new(CountingReadAt::new(file));
+    let table = own_cache().open_source(Arc::clone(&disk)).unwrap();
+    assert!(disk.reads() <= 4);
+    let opening = disk.reads();
+    assert_eq!(table.get(b"key").unwrap(), None);
+    assert!(table.iter().next().is_none() && table.first().unwrap().is_none());
+    assert_eq!(disk.reads(), opening, "there is nothing to read");
+}
+
+/// A table whose index looks like a database's costs one data block more, unless the caller says what
+/// it is; and a database's table opened as such does not.
+#[test]
+fn opening_what_looks_like_a_databases_table_reads_a_block_more() {
+    let mut file = Vec::new();
+    let mut builder = small_blocks().build_db(&mut file);
+    for (key, value) in some_entries() {
+        builder.put(&key, 1, &value).unwrap();
+    }
+    builder.finish().unwrap();
+    let layout = Layout::of(&file);
+    let metadata = [
+        Some(&layout.footer),
+        Some(&layout.index),
+        Some(&layout.metaindex),
+    ];
+    let metadata = metadata
+        .into_iter()
+        .chain([layout.filter.as_ref()])
+        .flatten();
+    let metadata: u64 = metadata.map(|range| range.len() as u64).sum();
+
+    let disk = Arc::new(CountingReadAt::new(Bytes::from(file)));
+    own_cache().open_db_source(Arc::clone(&disk)).unwrap();
+    assert_eq!((disk.reads(), disk.bytes()), (4, metadata));
+
+    let error = own_cache().open_source(Arc::clone(&disk)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DatabaseTable);
+    let both = 2 * metadata + layout.data[0].len() as u64;
+    assert_eq!((disk.reads(), disk.bytes()), (9, both));
+
+    let as_stored =
+        own_cache().comparator(leveltable::InternalKeyComparator::new(BytewiseComparator));
+    as_stored.open_source(Arc::clone(&disk)).unwrap();
+    assert_eq!((disk.reads(), disk.bytes()), (13, both + metadata));
+}
+
+#[test]
+fn the_size_is_asked_once() {
+    struct Sized(Bytes, AtomicU64);
+
+    impl ReadAt for Sized {
+        fn size(&self) -> io::Result<u64> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.size()
+        }
+
+        fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+            self.0.read_at(offset, len)
+        }
+    }
+
+    let file = common::build(&small_blocks(), &some_entries());
+    let disk = Arc::new(Sized(file.into(), AtomicU64::new(0)));
+    let table = own_cache().open_source(Arc::clone(&disk)).unwrap();
+    common::assert_holds(&table, &some_entries());
+    assert_eq!(disk.1.load(Ordering::Relaxed), 1);
+}
+
+// ---- Lookups --------------------------------------------------------------------------------
+
+#[test]
+fn a_present_key_costs_its_block_and_nothing_once_that_is_cached() {
+    for (name, write) in filters() {
+        let counted = Counted::open(&write, &own_cache());
+        for i in 0..counted.layout.data.len() {
+            for (n, (key, value)) in counted.entries_of_block(i).iter().enumerate() {
+                let expected = match n {
+                    0 => counted.one_block(i),
+                    _ => NOTHING,
+                };
+                let get = |table: &Table| assert_eq!(table.get(key).unwrap().unwrap(), value);
+                assert_eq!(counted.cost(get), expected, "filter: {name}");
+                assert_eq!(counted.cost(get), NOTHING, "filter: {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_absent_key_costs_nothing_where_the_filter_rejects_it_and_one_block_at_most() {
+    for (name, write) in filters() {
+        let counted = Counted::open(&write, &OpenOptions::new().no_cache());
+        let absent = counted.absent_keys();
+        let last = counted.index_keys().pop().unwrap();
+        let mut reads = 0;
+        for key in &absent {
+            let get = |table: &Table| assert_eq!(table.get(key).unwrap(), None);
+            let (cost, _) = counted.cost(get);
+            let may_read = counted.table.may_contain(key);
+            assert_eq!(cost, u64::from(may_read), "{:?}", key.escape_ascii());
+            assert!(*key <= last || cost == 0, "behind the end");
+            reads += cost;
+        }
+        let passed = reads as f64 / absent.len() as f64;
+        match name {
+            "none" => assert!(passed > 0.99, "{passed}"),
+            // LevelDB's Bloom filter passes 3 % of keys like these, and as a whole-table filter more.
+            _ => assert!(
+                passed < 0.1,
+                "{passed} of absent keys pass the filter: {name}"
+            ),
+        }
+        println!(
+            "filter: {name}: {reads} reads for {} absent keys",
+            absent.len()
+        );
+    }
+}
+
+#[test]
+fn all_kinds_of_lookup_cost_the_same() {
+    for (_, write) in filters() {
+        let counted = Counted::open(&write, &OpenOptions::new().no_cache());
+        let stored = some_entries().into_iter().map(|(key, _)| key);
+        for key in stored
+            .step_by(7)
+            .chain(counted.absent_keys().into_iter().step_by(7))
+        {
+            let get = counted.cost(|table| table.get(&key).unwrap());
+            assert_eq!(
+                counted.cost(|table| table.get_with(&key, <[u8]>::len).unwrap()),
+                get
+            );
+            assert_eq!(counted.cost(|table| table.contains_key(&key).unwrap()), get);
+            assert_eq!(counted.cost(|table| table.may_contain(&key)), NOTHING);
+            assert_eq!(
+                counted.cost(|table| table.approximate_offset_of(&key)),
+                NOTHING
+            );
+        }
+    }
+}
+
+#[test]
+fn a_lookup_in_a_databases_table_costs_one_block_at_most() {
+    for (name, write) in filters() {
+        let mut file = Vec::new();
+        let mut builder = write.build_db(&mut file);
+        let mut user_keys = Vec::new();
+        for (i, (mut key, value)) in some_entries().into_iter().enumerate() {
+            key.extend(b"/tail"); // to be cut off in the index
+            // Up to 20 versions of a key, so that some fill a block and more.
+            for sequence in (1..=1 + i as u64 % 20).rev() {
+                builder.put(&key, 10 * sequence, &value).unwrap();
+            }
+            user_keys.push(key);
+        }
+        builder.finish().unwrap();
+        let layout = Layout::of(&file);
+        let index = common::entries(&common::payload(&file, &layout.index));
+        let separators = index.iter().map(|(key, _)| key[..key.len() - 8].to_vec());
+        assert!(
+            separators.clone().any(|key| !user_keys.contains(&key)),
+            "none is cut"
+        );
+        let between: Vec<_> = user_keys
+            .iter()
+            .map(|key| [&key[..], b"\0"].concat())
+            .collect();
+
+        let disk = Arc::new(CountingReadAt::new(Bytes::from(file)));
+        let no_cache = OpenOptions::new().no_cache();
+        let table = no_cache.open_db_source(Arc::clone(&disk)).unwrap();
+        for key in user_keys.iter().cloned().chain(separators).chain(between) {
+            for sequence in [MAX_SEQUENCE, 200, 195, 100, 15, 10, 5, 0] {
+                let before = disk.reads();
+                table.get_at(&key, sequence).unwrap();
+                let reads = disk.reads() - before;
+                let shown = key.escape_ascii();
+                assert!(
+                    reads <= 1,
+                    "{shown} at {sequence}: {reads} reads, filter: {name}"
+                );
+            }
+        }
+    }
+}
+
+// ---- Caches ---------------------------------------------------------------------------------
+
+#[test]
+fn without_a_cache_every_lookup_reads() {
+    let no_room = OpenOptions::new().cache(BlockCache::new(0));
+    for open in [OpenOptions::new().no_cache(), no_room] {
+        let counted = Counted::open(&small_blocks(), &open);
+        for i in 0..counted.layout.data.len() {
+            for (key, _) in counted.entries_of_block(i) {
+                for _ in 0..2 {
+                    let cost = counted.cost(|table| table.get(&key).unwrap());
+                    assert_eq!(cost, counted.one_block(i));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_read_that_does_not_fill_the_cache_leaves_it_as_it_was_and_yet_uses_it() {
+    let cache = BlockCache::new(1 << 20);
+    let counted = Counted::open(&small_blocks(), &OpenOptions::new().cache(cache.clone()));
+    let (hot, _) = &counted.entries_of_block(3)[0];
+    counted.cost(|table| table.get(hot).unwrap());
+    let size = cache.size();
+    assert!(size > 0);
+
+    let (blocks, bytes) = counted.all_blocks();
+    let (_, hot_bytes) = counted.one_block(3);
+    let scan = |table: &Table| {
+        let aside = table.with(ReadOptions::new().fill_cache(false));
+        assert_eq!(aside.iter().map(Result::unwrap).count(), 400);
+    };
+    for _ in 0..2 {
+        assert_eq!(counted.cost(scan), (blocks - 1, bytes - hot_bytes));
+        assert_eq!(cache.size(), size);
+    }
+    assert_eq!(counted.cost(|table| table.get(hot).unwrap()), NOTHING);
+    let (cold, _) = &counted.entries_of_block(4)[0];
+    assert_eq!(
+        counted.cost(|table| table.get(cold).unwrap()),
+        counted.one_block(4)
+    );
+}
+
+/// Two tables in one cache, and the same file opened twice: no block is taken for another's.
+#[test]
+fn tables_that_share_a_cache_do_not_share_blocks() {
+    let shared = OpenOptions::new().cache(BlockCache::new(1 << 20));
+    let first = Counted::open(&small_blocks(), &shared);
+    let second = Counted::open(&small_blocks(), &shared);
+    let all = first.all_blocks();
+    let walk = |table: &Table| common::assert_holds(table, &some_entries());
+    assert_eq!(first.cost(walk), all);
+    assert_eq!(second.cost(walk), all);
+    assert_eq!(first.cost(walk), NOTHING);
+    assert_eq!(second.cost(walk), NOTHING);
+}
+
+// ---- Walks ----------------------------------------------------------------------------------
+
+#[test]
+fn a_walk_reads_each_block_once_in_either_direction() {
+    let counted = Counted::open(&small_blocks(), &OpenOptions::new().no_cache());
+    let all = counted.all_blocks();
+    let last = counted.layout.data.len() - 1;
+    assert_eq!(counted.cost(|table| table.iter().count()), all);
+    assert_eq!(counted.cost(|table| table.iter().rev().count()), all);
+    assert_eq!(
+        counted.cost(|table| table.first().unwrap()),
+        counted.one_block(0)
+    );
+    assert_eq!(
+        counted.cost(|table| table.last().unwrap()),
+        counted.one_block(last)
+    );
+    assert_eq!(
+        counted.cost(|table| table.iter()),
+        NOTHING,
+        "not before it is asked for"
+    );
+
+    // A range within one block reads that block, whichever end is taken; one more step, the next.
+    let entries = counted.entries_of_block(5);
+    let (low, high) = (&entries[1].0, &entries[3].0);
+    let range = |table: &Table| table.range(low..high);
+    assert_eq!(
+        counted.cost(|table| range(table).count()),
+        counted.one_block(5)
+    );
+    assert_eq!(
+        counted.cost(|table| range(table).rev().count()),
+        counted.one_block(5)
+    );
+    let mut cursor = counted.table.cursor();
+    assert_eq!(
+        counted.cost(|_| cursor.seek(low).unwrap()),
+        counted.one_block(5)
+    );
+    for _ in 2..entries.len() {
+        assert_eq!(counted.cost(|_| cursor.next().unwrap()), NOTHING);
+    }
+    assert_eq!(
+        counted.cost(|_| cursor.seek(high).unwrap()),
+        NOTHING,
+        "the same block"
+    );
+    assert_eq!(
+        counted.cost(|_| cursor.seek(&entries[entries.len() - 1].0).unwrap()),
+        NOTHING
+    );
+    assert_eq!(
+        counted.cost(|_| cursor.next().unwrap()),
+        counted.one_block(6)
+    );
+    assert_eq!(
+        counted.cost(|_| cursor.prev().unwrap()),
+        counted.one_block(5)
+    );
+}
+
+#[test]
+fn a_seek_past_the_end_costs_nothing() {
+    let counted = Counted::open(&small_blocks(), &OpenOptions::new().no_cache());
+    let mut cursor = counted.table.cursor();
+    assert_eq!(
+        counted.cost(|_| assert!(!cursor.seek(b"z").unwrap())),
+        NOTHING
+    );
+    let range = |table: &Table| assert_eq!(table.range("z"..).count(), 0);
+    assert_eq!(counted.cost(range), NOTHING);
+    assert_eq!(
+        counted.cost(|table| assert_eq!(table.get(b"z").unwrap(), None)),
+        NOTHING
+    );
+}
+
+// ---- Memory and statistics ------------------------------------------------------------------
+
+#[test]
+fn a_table_in_memory_costs_no_reads() {
+    for compression in [Compression::None, Compression::Snappy] {
+        let file = common::build(&small_blocks().compression(compression), &some_entries());
+        let table = own_cache().open_source(file).unwrap();
+        common::assert_holds(&table, &some_entries());
+        let stats = table.stats();
+        assert_eq!((stats.source_reads, stats.source_bytes), (0, 0));
+        let uses_cache = stats.cache_hits + stats.cache_misses > 0;
+        assert_eq!(uses_cache, compression != Compression::None);
+    }
+}
+
+#[test]
+fn statistics_account_for_every_lookup() {
+    for (name, write) in filters() {
+        let counted = Counted::open(&write, &own_cache());
+        let opened = counted.table.stats();
+        let mut opening = Stats::default();
+        opening.source_reads = opened.source_reads;
+        opening.source_bytes = opened.source_bytes;
+        assert_eq!(
+            opened, opening,
+            "opening reads, and does nothing else that is counted"
+        );
+
+        let mut lookups = 0;
+        let mut look_up = |key: &[u8]| {
+            counted.table.get(key).unwrap();
+            lookups += 1;
+        };
+        some_entries().iter().for_each(|(key, _)| look_up(key));
+        counted.absent_keys().iter().for_each(|key| look_up(key));
+        let stats = counted.table.clone().stats();
+        let fetched = stats.cache_hits + stats.cache_misses;
+        assert_eq!(stats.cache_misses, stats.source_reads - opened.source_reads);
+        if name == "none" {
+            assert_eq!((stats.filter_passed, stats.filter_rejected), (0, 0));
+        } else {
+            // Behind the last index key there is no block to ask a filter about, nor to fetch.
+            let asked = stats.filter_passed + stats.filter_rejected;
+            assert!(
+                (lookups - 4..=lookups).contains(&asked),
+                "{asked} of {lookups}"
+            );
+            assert!((stats.filter_passed - 4..=stats.filter_passed).contains(&fetched));
+            assert!(stats.filter_passed >= 400 && stats.filter_rejected > 700);
+        }
+    }
+}
