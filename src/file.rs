@@ -36,6 +36,11 @@ impl TableFile {
         })
     }
 
+    /// Whether the file lies in memory, where reading is no I/O.
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self.source, Source::Memory(_))
+    }
+
     /// `error`, with the path of the file where that is known.
     #[cold]
     pub(crate) fn name_in(&self, error: Error) -> Error {

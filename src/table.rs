@@ -1,5 +1,7 @@
 //! The read path. `open`: footer, index, metaindex, filter. `get`: filter, index, `fetch_block`, find.
 
+mod get_many;
+
 use std::borrow::Cow;
 use std::fs::File;
 use std::ops::Range;
@@ -19,7 +21,7 @@ use crate::format::block::{Block, TOUCH_WHOLE, touch};
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::{BlockHandle, Footer};
-use crate::format::frame::{self, TRAILER_LEN};
+use crate::format::frame;
 use crate::index::{Index, IndexPlace};
 use crate::internal_key::{self, InternalKeyComparator};
 use crate::options::{OpenOptions, ReadOptions};
@@ -115,7 +117,7 @@ impl OpenOptions {
             .map_err(|e| e.at_path(path))
     }
 
-    /// Opens a table from memory, an open file, or anything that implements [`ReadAt`].
+    /// Opens a table from memory, an open file, or anything that implements [`ReadAt`](crate::ReadAt).
     ///
     /// # Errors
     ///
@@ -327,7 +329,7 @@ impl Table {
         let Some(i) = self.inner.candidate(key) else {
             return Ok(None);
         };
-        let fetched = self.inner.fetch_block(i, self.read)?;
+        let fetched = self.inner.fetch_block(i, self.read)?.touched();
         let found =
             Block::parse(fetched.payload()).and_then(|block| block.find(key, &self.inner.order));
         match found {
@@ -389,7 +391,8 @@ impl Table {
 
     /// Data block `i`, for a cursor to keep.
     pub(crate) fn block(&self, i: usize) -> Result<Block<Bytes>> {
-        let payload = self.inner.fetch_block(i, self.read)?.into_payload();
+        let fetched = self.inner.fetch_block(i, self.read)?;
+        let payload = fetched.touched().into_payload();
         Block::parse(payload).map_err(|defect| self.locate(i, defect))
     }
 
@@ -465,78 +468,76 @@ impl Inner {
     /// Data block `i`, from memory, the cache or the source: checked when it comes in.
     #[inline]
     fn fetch_block(&self, i: usize, read: ReadOptions) -> Result<Fetched<'_>> {
-        if let Source::Memory(file) = &self.file.source
-            && let Some(fetched) = self.borrow_block(file, i, read)?
+        if self.is_verified(i)
+            && let Some(block) = self.borrow_block(i)
         {
-            return Ok(fetched);
+            return Ok(block);
         }
-        let handle = self.index.handle(i);
-        let key = BlockKey {
-            table: self.id,
-            offset: handle.offset,
-        };
-        if let Some(cache) = &self.cache {
-            if let Some(block) = cache.get(key) {
+        let cached = self.cache.as_ref().and_then(|cache| cache.get(self.key(i)));
+        match cached {
+            Some(block) => {
                 self.file.counters.add(Counter::CacheHits, 1);
-                touch_block(&block);
-                return Ok(Fetched::whole(block));
+                Ok(Fetched::whole(block))
             }
-            self.file.counters.add(Counter::CacheMisses, 1);
+            None => self.admit_block(i, read).map(Fetched::whole),
         }
-        let frame = self.file.read_frame(handle)?;
+    }
+
+    /// Data block `i` from the source, checked, and remembered: by a bit if it can be used where it lies in
+    /// memory, else in the cache.
+    fn admit_block(&self, i: usize, read: ReadOptions) -> Result<Bytes> {
+        let frame = self.file.read_frame(self.index.handle(i))?;
         let block = check_frame(&frame, read)
             .and_then(|()| frame::open(&frame))
             .and_then(|block| check_block(&block).map(|()| block))
             .map_err(|defect| self.locate(i, defect))?;
-        if let Some(cache) = &self.cache
-            && read.fill_cache
-        {
-            cache.insert(key, block.clone());
+        if self.file.is_memory() && frame::is_raw(&frame) {
+            if read.verify_checksums {
+                self.set_verified(i);
+            }
+        } else if let Some(cache) = &self.cache {
+            self.file.counters.add(Counter::CacheMisses, 1);
+            if read.fill_cache {
+                cache.insert(self.key(i), block.clone());
+            }
         }
-        Ok(Fetched::whole(block))
+        Ok(block)
     }
 
-    /// Data block `i` where it lies in memory, checked the first time; `None` if it is compressed.
+    /// The name of data block `i` in the cache.
+    fn key(&self, i: usize) -> BlockKey {
+        BlockKey {
+            table: self.id,
+            offset: self.index.handle(i).offset,
+        }
+    }
+
+    /// Whether data block `i` lies raw in the memory of the file, and was found sound there.
     #[inline]
-    fn borrow_block<'a>(
-        &'a self,
-        file: &'a Bytes,
-        i: usize,
-        read: ReadOptions,
-    ) -> Result<Option<Fetched<'a>>> {
+    fn is_verified(&self, i: usize) -> bool {
+        let bits = self.verified.get(i / 64);
+        bits.is_some_and(|bits| bits.load(Relaxed) & (1 << (i % 64)) != 0)
+    }
+
+    fn set_verified(&self, i: usize) {
+        if let Some(bits) = self.verified.get(i / 64) {
+            bits.fetch_or(1 << (i % 64), Relaxed);
+        }
+    }
+
+    /// Data block `i`, which is raw, where it lies in memory.
+    #[inline]
+    fn borrow_block(&self, i: usize) -> Option<Fetched<'_>> {
+        let Source::Memory(file) = &self.file.source else {
+            return None;
+        };
         // Both fit: the index holds only handles that end inside the file.
         let handle = self.index.handle(i);
         let start = handle.offset as usize;
-        let range = start..start + handle.size as usize;
-        let frame = file
-            .get(range.start..range.end + TRAILER_LEN)
-            .unwrap_or_default();
-        let Some(payload) = frame::raw_payload(frame) else {
-            return Ok(None);
-        };
-        touch_block(frame);
-        let bit = 1 << (i % 64);
-        let verified = self.verified.get(i / 64);
-        if verified.is_none_or(|bits| bits.load(Relaxed) & bit == 0) {
-            check_frame(frame, read)
-                .and_then(|()| check_block(payload))
-                .map_err(|defect| self.locate(i, defect))?;
-            if let Some(bits) = verified
-                && read.verify_checksums
-            {
-                bits.fetch_or(bit, Relaxed);
-            }
-        }
-        let bytes = Cow::Borrowed(file);
-        Ok(Some(Fetched { bytes, range }))
-    }
-}
-
-/// Has a block of ordinary size come into the processor's caches all at once.
-#[inline]
-fn touch_block(block: &[u8]) {
-    if block.len() <= TOUCH_WHOLE {
-        touch(block);
+        Some(Fetched {
+            bytes: Cow::Borrowed(file),
+            range: start..start + handle.size as usize,
+        })
     }
 }
 
@@ -552,6 +553,7 @@ fn check_block(payload: &[u8]) -> Result<(), Defect> {
 }
 
 /// A data block where it lies: in the memory of the whole file, or in bytes of its own.
+#[derive(Clone)]
 struct Fetched<'a> {
     bytes: Cow<'a, Bytes>,
     range: Range<usize>,
@@ -565,6 +567,15 @@ impl Fetched<'_> {
         }
     }
 
+    /// The same, a block of ordinary size brought into the processor's caches all at once.
+    #[inline]
+    fn touched(self) -> Self {
+        if self.range.len() <= TOUCH_WHOLE {
+            touch(self.payload());
+        }
+        self
+    }
+
     #[inline]
     fn payload(&self) -> &[u8] {
         self.bytes.get(self.range.clone()).unwrap_or_default()
@@ -573,6 +584,11 @@ impl Fetched<'_> {
     #[inline]
     fn slice(&self, range: Range<usize>) -> &[u8] {
         self.payload().get(range).unwrap_or_default()
+    }
+
+    fn bytes_at(&self, range: Range<usize>) -> Bytes {
+        let start = self.range.start;
+        self.bytes.slice(start + range.start..start + range.end)
     }
 
     /// The bytes at `range` of the payload, which lies inside it.

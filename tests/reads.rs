@@ -526,3 +526,43 @@ fn statistics_account_for_every_lookup() {
         }
     }
 }
+
+/// Many keys at once: the answers of single lookups in the order asked, each block read once.
+#[test]
+fn get_many_answers_in_order_and_reads_each_block_once() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::new().block_size(512).build(&mut file);
+    for i in (0..4000u32).step_by(2) {
+        builder
+            .add(format!("{i:06}").as_bytes(), &i.to_le_bytes())
+            .unwrap();
+    }
+    let summary = builder.finish().unwrap();
+    let disk = Arc::new(CountingReadAt::new(Bytes::from(file.clone())));
+    let on_disk = OpenOptions::new()
+        .no_cache()
+        .open_source(Arc::clone(&disk))
+        .unwrap();
+    let in_memory = OpenOptions::new().open_source(file).unwrap();
+    // Every key, present and absent, some of them twice, in an order of no use.
+    let keys: Vec<String> = (0..5000u32)
+        .map(|i| format!("{:06}", i * 7919 % 4001))
+        .collect();
+    let expected: Vec<Option<Bytes>> = keys
+        .iter()
+        .map(|key| in_memory.get(key.as_bytes()).unwrap())
+        .collect();
+    assert!(expected.iter().any(Option::is_some) && expected.iter().any(Option::is_none));
+    assert_eq!(in_memory.get_many(&keys).unwrap(), expected);
+    let opening = disk.reads();
+    assert_eq!(on_disk.get_many(&keys).unwrap(), expected);
+    let reads = disk.reads() - opening;
+    // A block whose keys fall into two batches is read for each.
+    let batches = keys.len() as u64 / 32 + 1;
+    assert!(
+        reads <= summary.data_blocks + batches,
+        "{reads} reads of {} blocks",
+        summary.data_blocks
+    );
+    assert_eq!(on_disk.get_many::<&[u8]>(&[]).unwrap(), vec![]);
+}

@@ -9,7 +9,7 @@
 //! stored whole (`shared` is 0); such a *restart* is where a binary search can land.
 
 use std::cmp::Ordering;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
@@ -126,7 +126,7 @@ pub(crate) struct Block<B> {
 
 /// Where the parts of an entry lie in its block.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub(super) shared: usize,
     pub(super) key_start: usize,
     pub(super) value_start: usize,
@@ -134,10 +134,26 @@ pub(super) struct Entry {
 }
 
 /// The first entry at or after a target, and whether its key equals the target.
-pub(super) struct Landing {
+pub(crate) struct Landing {
     pub(super) offset: usize,
     pub(super) entry: Entry,
     exact: bool,
+}
+
+/// A walk from entry to entry to the first at or after a target in bytewise order, without putting keys
+/// together.
+///
+/// Between entries only the length `matched` of the prefix that the entry before shares with the
+/// target is kept. That entry was below the target, so one that shares more than `matched` bytes
+/// with it is below too, for the same byte; any other begins with `shared` bytes of the target
+/// and is compared from there on. Nothing is assumed of how much a writer chose to share.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Walk {
+    /// Where the next entry begins.
+    offset: usize,
+    matched: usize,
+    /// Length of the key before.
+    key_len: usize,
 }
 
 impl Block<Bytes> {
@@ -366,7 +382,8 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(interval)
     }
 
-    /// Where the walk to `target` begins, with its memory on the way.
+    /// Where the walk to `target` begins. In a block too large to be touched as a whole, the restart interval is
+    /// touched here.
     #[inline]
     pub(super) fn walk_from(&self, target: &[u8], order: &Order) -> Result<usize, Defect> {
         let interval = self.interval(target, order)?;
@@ -377,46 +394,78 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(interval.start)
     }
 
-    /// Walks from the restart at `from` to the first entry at or after `target` in bytewise order,
-    /// without putting keys together.
-    ///
-    /// Between entries only the length `matched` of the prefix that the entry before shares with the
-    /// target is kept. That entry was below the target, so one that shares more than `matched` bytes
-    /// with it is below too, for the same byte; any other begins with `shared` bytes of the target
-    /// and is compared from there on. Nothing is assumed of how much a writer chose to share.
+    /// A byte of each of the first few restarts, for early touching.
+    #[inline]
+    pub(crate) fn first_restarts(&self) -> impl Iterator<Item = Option<&u8>> {
+        const MOST: usize = 8;
+        (1..self.restart_count.min(MOST)).map(|i| self.entries().get(self.restart(i)))
+    }
+
+    /// The first byte of the entry that `walk` comes to next, likewise.
+    #[inline]
+    pub(crate) fn next_of(&self, walk: &Walk) -> Option<&u8> {
+        self.entries().get(walk.offset)
+    }
+
+    /// Begins a walk to `target` in bytewise order.
+    #[inline]
+    pub(crate) fn begin_walk(&self, target: &[u8]) -> Result<Walk, Defect> {
+        let interval = self.interval(target, &Order::Bytewise)?;
+        Ok(Walk::from(interval.start))
+    }
+
+    /// Takes a walk to `target` past one entry, or ends it: at the first entry at or after `target`, or with
+    /// none behind the last.
+    #[inline]
+    pub(crate) fn step(
+        &self,
+        walk: &mut Walk,
+        target: &[u8],
+    ) -> Result<ControlFlow<Option<Landing>>, Defect> {
+        let offset = walk.offset;
+        if offset >= self.entries_len {
+            return Ok(ControlFlow::Break(None));
+        }
+        let entry = self.entry(offset)?;
+        check_shared(offset, entry.shared, walk.key_len)?;
+        if entry.shared <= walk.matched {
+            let unshared = self.unshared(&entry);
+            let rest = target.get(entry.shared..).unwrap_or_default();
+            let common = common_prefix(unshared, rest);
+            walk.matched = entry.shared + common;
+            let at_or_after = match (unshared.get(common), rest.get(common)) {
+                (_, None) => true,
+                (None, Some(_)) => false,
+                (Some(a), Some(b)) => a > b,
+            };
+            if at_or_after {
+                let exact = common == unshared.len() && common == rest.len();
+                let landing = Landing {
+                    offset,
+                    entry,
+                    exact,
+                };
+                return Ok(ControlFlow::Break(Some(landing)));
+            }
+        }
+        walk.key_len = entry.shared + (entry.value_start - entry.key_start);
+        walk.offset = entry.end;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Walks from the restart at `from` to the first entry at or after `target` in bytewise order.
     #[inline]
     pub(super) fn walk_bytewise(
         &self,
         from: usize,
         target: &[u8],
     ) -> Result<Option<Landing>, Defect> {
-        let (mut offset, mut matched, mut key_len) = (from, 0, 0);
-        while offset < self.entries_len {
-            let entry = self.entry(offset)?;
-            check_shared(offset, entry.shared, key_len)?;
-            if entry.shared <= matched {
-                let unshared = self.unshared(&entry);
-                let rest = target.get(entry.shared..).unwrap_or_default();
-                let common = common_prefix(unshared, rest);
-                matched = entry.shared + common;
-                let at_or_after = match (unshared.get(common), rest.get(common)) {
-                    (_, None) => true,
-                    (None, Some(_)) => false,
-                    (Some(a), Some(b)) => a > b,
-                };
-                if at_or_after {
-                    let exact = common == unshared.len() && common == rest.len();
-                    return Ok(Some(Landing {
-                        offset,
-                        entry,
-                        exact,
-                    }));
-                }
+        let mut walk = Walk::from(from);
+        loop {
+            if let ControlFlow::Break(landing) = self.step(&mut walk, target)? {
+                return Ok(landing);
             }
-            key_len = entry.shared + (entry.value_start - entry.key_start);
-            offset = entry.end;
         }
-        Ok(None)
     }
 
     /// The same in any order, which takes whole keys: `key` ends as that of the entry landed on.
@@ -457,9 +506,27 @@ impl<B: AsRef<[u8]>> Block<B> {
             Order::Bytewise => self.walk_bytewise(from, key)?,
             Order::Custom(_) => self.walk_custom(from, key, order, &mut Vec::new())?,
         };
-        Ok(landing
-            .filter(|landing| landing.exact)
-            .map(|Landing { entry, .. }| entry.value_start..entry.end))
+        Ok(landing.and_then(Landing::exact_value))
+    }
+}
+
+impl Landing {
+    /// Where the entry's value lies, if its key is the target.
+    #[inline]
+    pub(crate) fn exact_value(self) -> Option<Range<usize>> {
+        self.exact.then_some(self.entry.value_start..self.entry.end)
+    }
+}
+
+impl Walk {
+    /// A walk that begins at the restart at `offset`, whose key shares nothing with one before.
+    #[inline]
+    fn from(offset: usize) -> Walk {
+        Walk {
+            offset,
+            matched: 0,
+            key_len: 0,
+        }
     }
 }
 

@@ -64,11 +64,9 @@ pub(crate) fn verify(frame: &[u8]) -> Result<(), Defect> {
     }
 }
 
-/// The payload of a frame that is stored raw; `None` for a compressed one.
-#[inline]
-pub(crate) fn raw_payload(frame: &[u8]) -> Option<&[u8]> {
-    let (payload, trailer) = frame.split_at_checked(frame.len().checked_sub(TRAILER_LEN)?)?;
-    (trailer.first() == Some(&RAW)).then_some(payload)
+/// Whether the payload of a frame is the block as it is.
+pub(crate) fn is_raw(frame: &[u8]) -> bool {
+    split(frame, TRAILER_LEN).is_ok_and(|(_, trailer)| trailer.first() == Some(&RAW))
 }
 
 /// The block inside a frame: a slice of it where it is stored raw, decompressed otherwise.

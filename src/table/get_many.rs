@@ -1,0 +1,178 @@
+//! Many lookups at once: what one waits for is on its way for all.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+
+use super::{Fetched, Table};
+use crate::comparator::Order;
+use crate::error::Result;
+use crate::format::block::{Block, Walk};
+
+/// How many keys are under way at a time: enough to keep the processor's memory reads overlapping, few enough
+/// that what came in is still there when it is used.
+const OVERLAPPED: usize = 32;
+
+/// A key that is looked for, and the block to look in.
+struct Wanted<'k> {
+    block: usize,
+    /// Its place among the keys.
+    at: usize,
+    key: &'k [u8],
+}
+
+/// The same with the block fetched, and a walk through it.
+struct Walking<'b> {
+    wanted: &'b Wanted<'b>,
+    fetched: &'b Fetched<'b>,
+    block: Block<&'b [u8]>,
+    walk: Walk,
+}
+
+/// Reads these bytes and does nothing else, so that the processor waits for all of them at once.
+#[inline]
+fn touch_each<'b>(bytes: impl Iterator<Item = Option<&'b u8>>) {
+    std::hint::black_box(bytes.flatten().fold(0, |all, byte| all | byte));
+}
+
+impl Table {
+    /// The values of many keys, in the order of `keys`; `None` for each that the table does not hold.
+    ///
+    /// Faster than so many [`get`](Table::get)s: in memory the waits for different keys overlap, and a block
+    /// that several keys are in is read from a disk once. Takes some 30 bytes a key while it runs.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # let mut file = Vec::new();
+    /// # let mut builder = WriteOptions::new().build(&mut file);
+    /// # for key in ["apple", "banana"] { builder.add(key.as_bytes(), key.as_bytes())?; }
+    /// # builder.finish()?;
+    /// # let table = OpenOptions::new().open_source(file)?;
+    /// let values = table.get_many(&["banana", "cherry"])?;
+    /// assert_eq!(values, [Some("banana".into()), None]);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Table::get), for a block that cannot be read; there are no answers then.
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
+        let mut wanted = Vec::with_capacity(keys.len());
+        for (at, key) in keys.iter().enumerate() {
+            let key = key.as_ref();
+            let candidate = self.inner.candidate(key);
+            wanted.extend(candidate.map(|block| Wanted { block, at, key }));
+        }
+        if !self.inner.file.is_memory() {
+            wanted.sort_unstable_by_key(|wanted| (wanted.block, wanted.at));
+        }
+        let mut values = vec![None; keys.len()];
+        for batch in wanted.chunks(OVERLAPPED) {
+            let fetched = self.fetch_all(batch)?;
+            match self.order() {
+                Order::Bytewise => self.walk_all(batch, &fetched, &mut values)?,
+                Order::Custom(_) => self.find_all(batch, &fetched, &mut values)?,
+            }
+        }
+        Ok(values)
+    }
+
+    /// The blocks of `batch`; one that is wanted several times in a row is fetched once.
+    fn fetch_all(&self, batch: &[Wanted<'_>]) -> Result<Vec<Fetched<'_>>> {
+        let mut fetched: Vec<Fetched<'_>> = Vec::with_capacity(batch.len());
+        let mut previous = None;
+        for wanted in batch {
+            let block = match fetched.last() {
+                Some(last) if previous == Some(wanted.block) => last.clone(),
+                _ => self.inner.fetch_block(wanted.block, self.read)?,
+            };
+            previous = Some(wanted.block);
+            fetched.push(block);
+        }
+        Ok(fetched)
+    }
+
+    /// Finds all keys of `batch`, stage by stage: the ends of all blocks, the restarts of all, and then all walks
+    /// an entry at a time.
+    fn walk_all(
+        &self,
+        batch: &[Wanted<'_>],
+        fetched: &[Fetched<'_>],
+        values: &mut [Option<Bytes>],
+    ) -> Result<()> {
+        touch_each(fetched.iter().map(|fetched| fetched.payload().last()));
+        let mut walking = Vec::with_capacity(batch.len());
+        for (wanted, fetched) in batch.iter().zip(fetched) {
+            let block = Block::parse(fetched.payload());
+            let block = block.map_err(|defect| self.locate(wanted.block, defect))?;
+            walking.push(Walking {
+                wanted,
+                fetched,
+                block,
+                walk: Walk::default(),
+            });
+        }
+        touch_each(
+            walking
+                .iter()
+                .flat_map(|walking| walking.block.first_restarts()),
+        );
+        for Walking {
+            wanted,
+            block,
+            walk,
+            ..
+        } in &mut walking
+        {
+            let begun = block.begin_walk(wanted.key);
+            *walk = begun.map_err(|defect| self.locate(wanted.block, defect))?;
+        }
+        while !walking.is_empty() {
+            touch_each(
+                walking
+                    .iter()
+                    .map(|walking| walking.block.next_of(&walking.walk)),
+            );
+            let mut i = 0;
+            while let Some(Walking {
+                wanted,
+                fetched,
+                block,
+                walk,
+            }) = walking.get_mut(i)
+            {
+                let step = block.step(walk, wanted.key);
+                match step.map_err(|defect| self.locate(wanted.block, defect))? {
+                    ControlFlow::Continue(()) => i += 1,
+                    ControlFlow::Break(landing) => {
+                        let value = landing.and_then(|landing| landing.exact_value());
+                        if let (Some(range), Some(slot)) = (value, values.get_mut(wanted.at)) {
+                            *slot = Some(fetched.bytes_at(range));
+                        }
+                        walking.swap_remove(i);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds all keys of `batch` one after another, in any order.
+    fn find_all(
+        &self,
+        batch: &[Wanted<'_>],
+        fetched: &[Fetched<'_>],
+        values: &mut [Option<Bytes>],
+    ) -> Result<()> {
+        for (wanted, fetched) in batch.iter().zip(fetched) {
+            let block = Block::parse(fetched.payload());
+            let value = block
+                .and_then(|block| block.find(wanted.key, self.order()))
+                .map_err(|defect| self.locate(wanted.block, defect))?;
+            if let (Some(range), Some(slot)) = (value, values.get_mut(wanted.at)) {
+                *slot = Some(fetched.bytes_at(range));
+            }
+        }
+        Ok(())
+    }
+}
