@@ -67,8 +67,8 @@ struct Inner {
     order: Order,
     index: Index,
     filter: Option<TableFilter>,
-    /// About where the data ends.
-    metaindex_offset: u64,
+    /// Where the data ends at the latest.
+    data_end: u64,
     cache: Option<BlockCache>,
     id: TableId,
     /// A bit for each data block of a table in memory: set once the block was found sound.
@@ -147,7 +147,7 @@ impl OpenOptions {
                 order,
                 index,
                 filter,
-                metaindex_offset: footer.metaindex.offset,
+                data_end: footer.data_end(),
                 cache: self.cache.clone(),
                 id: TableId::next(),
                 verified: (0..verified).map(|_| AtomicU64::new(0)).collect(),
@@ -164,7 +164,7 @@ impl OpenOptions {
         let block = file.read_index(footer)?;
         let place = IndexPlace {
             offset: footer.index.offset,
-            data_end: footer.index.offset.min(footer.metaindex.offset),
+            data_end: footer.data_end(),
             file_size: file.size,
         };
         let decode = |order: &Order| Index::decode(block.clone(), place, order);
@@ -344,11 +344,11 @@ impl Table {
         let Inner {
             index,
             order,
-            metaindex_offset,
+            data_end,
             ..
         } = &*self.inner;
         let block = index.seek(key, order);
-        block.map_or(*metaindex_offset, |i| index.handle(i).offset)
+        block.map_or(*data_end, |i| index.handle(i).offset)
     }
 
     /// What the table has done so far, for all its clones together, opening included.

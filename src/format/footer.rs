@@ -49,6 +49,11 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
+    /// Where the data blocks must have ended: at the first of the blocks that the footer names.
+    pub(crate) fn data_end(&self) -> u64 {
+        self.metaindex.offset.min(self.index.offset)
+    }
+
     pub(crate) fn encode(&self, dst: &mut Vec<u8>) {
         let start = dst.len();
         self.metaindex.encode(dst);
