@@ -103,6 +103,29 @@ pub struct FilterSummary {
     pub sampled_keys: u64,
 }
 
+impl FilterSummary {
+    /// Measures the `filters` of a table of `entries` entries, a block of `bytes`, on `absent`.
+    pub(crate) fn measure(
+        policy: &dyn FilterPolicy,
+        filters: &FilterBlockReader,
+        bytes: u64,
+        entries: u64,
+        absent: &AbsentKeys,
+    ) -> FilterSummary {
+        let (sampled_keys, false_positive_rate) = absent.measure(policy, filters);
+        FilterSummary {
+            policy: policy.name().to_owned(),
+            bytes,
+            bits_per_key: match entries {
+                0 => 0.0,
+                entries => bytes as f64 * 8.0 / entries as f64,
+            },
+            false_positive_rate,
+            sampled_keys,
+        }
+    }
+}
+
 impl WriteOptions {
     /// Starts a table that appears at `path` when it is finished: whole, synced to disk, in place of a
     /// file that was there, with ordinary permissions; or not at all.
@@ -237,6 +260,10 @@ impl<D: Destination> TableBuilder<D> {
 
     /// Checks that `key` comes after the last; answers how many leading bytes the two share.
     #[inline]
+    pub(crate) fn order(&self) -> &Order {
+        &self.order
+    }
+
     fn check_order(&self, key: &[u8]) -> Result<usize> {
         let previous = self.data.last_key();
         let shared = common_prefix(previous, key);
@@ -337,18 +364,8 @@ impl<D: Destination> TableBuilder<D> {
         };
         let handle = self.file.seal_raw(&contents)?;
         let bytes = contents.len() as u64;
-        let (sampled_keys, false_positive_rate) = FilterBlockReader::new(contents)
-            .map(|filters| absent.measure(&*policy, &filters))
-            .unwrap_or_default();
-        self.summary.filter = Some(FilterSummary {
-            policy: name.to_owned(),
-            bytes,
-            bits_per_key: match self.summary.entries {
-                0 => 0.0,
-                entries => bytes as f64 * 8.0 / entries as f64,
-            },
-            false_positive_rate,
-            sampled_keys,
+        self.summary.filter = FilterBlockReader::new(contents).ok().map(|filters| {
+            FilterSummary::measure(&*policy, &filters, bytes, self.summary.entries, &absent)
         });
         Ok(Some((format!("filter.{name}"), handle)))
     }

@@ -379,6 +379,11 @@ impl<D: Destination> DbTableBuilder<D> {
         self.table.add(&self.stored_key, value)
     }
 
+    /// The builder inside, whose keys are internal keys.
+    pub(crate) fn table_mut(&mut self) -> &mut TableBuilder<D> {
+        &mut self.table
+    }
+
     /// Ends the data block under way; see [`TableBuilder::flush`].
     ///
     /// # Errors

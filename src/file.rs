@@ -109,6 +109,17 @@ impl TableFile {
         section: Section,
         named_by: (Section, u64),
     ) -> Result<Bytes> {
+        let frame = self.read_sound_frame(handle, section, named_by)?;
+        frame::open(&frame).map_err(|defect| defect.locate(section, handle.offset))
+    }
+
+    /// The frame of such a block.
+    pub(crate) fn read_sound_frame(
+        &self,
+        handle: BlockHandle,
+        section: Section,
+        named_by: (Section, u64),
+    ) -> Result<Bytes> {
         let most = self.footer_offset();
         if handle.end().is_none_or(|end| end > most) {
             return Err(Error::corrupt(Corruption {
@@ -124,9 +135,10 @@ impl TableFile {
             }));
         }
         let frame = self.read_frame(handle)?;
-        frame::verify(&frame)
-            .and_then(|()| frame::open(&frame))
-            .map_err(|defect| defect.locate(section, handle.offset))
+        match frame::verify(&frame) {
+            Ok(()) => Ok(frame),
+            Err(defect) => Err(defect.locate(section, handle.offset)),
+        }
     }
 
     /// The frame of a block that lies inside the file.

@@ -31,6 +31,7 @@
 //!   [`FilterPolicy`] and [`FilterBuilder`] for one's own.
 //! - **Other orders**: [`Comparator`].
 //! - **Other places than files**: [`Source`] and [`ReadAt`].
+//! - **What a file is made of**: [`Table::layout`] and [`Table::blocks`].
 //! - **What went wrong**: [`Error`], with [`Corruption`] for where.
 //!
 //! # The file
@@ -95,12 +96,15 @@ mod format;
 pub mod fuzzing;
 mod index;
 mod internal_key;
+mod layout;
 mod options;
 mod publish;
+mod salvage;
 mod sample;
 mod source;
 mod stats;
 mod table;
+mod verify;
 
 pub use builder::{FilterSummary, Summary, TableBuilder};
 pub use cache::BlockCache;
@@ -115,11 +119,14 @@ pub use format::codec::Compression;
 pub use internal_key::{
     InternalFilterPolicy, InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType,
 };
+pub use layout::{BlockInfo, Blocks, Layout, NamedBlock};
 pub use options::{OpenOptions, ReadOptions, WriteOptions};
 pub use publish::{Destination, NewFile};
+pub use salvage::{IndexState, LostRange, SalvageReport, salvage, salvage_db};
 pub use source::{CountingReadAt, ReadAt, Source};
 pub use stats::Stats;
 pub use table::{FilterInfo, Table};
+pub use verify::{Finding, Progress, Severity, VerifyReport};
 
 /// The README's code is compiled and run with the tests.
 #[cfg(doctest)]

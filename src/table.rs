@@ -77,10 +77,10 @@ struct Inner {
 
 /// The filter in use, with the policy that understands it.
 #[derive(Debug)]
-struct TableFilter {
-    policy: Arc<dyn FilterPolicy>,
-    block: FilterBlockReader,
-    bytes: u64,
+pub(crate) struct TableFilter {
+    pub(crate) policy: Arc<dyn FilterPolicy>,
+    pub(crate) block: FilterBlockReader,
+    pub(crate) bytes: u64,
     whole_table: bool,
 }
 
@@ -374,6 +374,23 @@ impl Table {
     /// Size of the file in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.inner.file.size
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        &self.inner.file.source
+    }
+
+    /// The policy of the filter in use.
+    pub(crate) fn filter_policy(&self) -> Option<&Arc<dyn FilterPolicy>> {
+        self.inner.filter.as_ref().map(|filter| &filter.policy)
+    }
+
+    pub(crate) fn file(&self) -> &TableFile {
+        &self.inner.file
+    }
+
+    pub(crate) fn filter_in_use(&self) -> Option<&TableFilter> {
+        self.inner.filter.as_ref()
     }
 
     pub(crate) fn index(&self) -> &Index {

@@ -224,6 +224,27 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(())
     }
 
+    /// Checks that entries fill their part of the block to its end, and that each restart is the beginning of
+    /// one whose key is stored whole: what [`check_restarts`](Block::check_restarts) leaves open.
+    pub(crate) fn check_entries(&self) -> Result<(), Defect> {
+        let (mut offset, mut key_len, mut restarts) = (0, 0, 0);
+        while offset < self.entries_len {
+            let entry = self.entry(offset)?;
+            let is_restart = restarts < self.restart_count && self.restart(restarts) == offset;
+            check_shared(offset, entry.shared, if is_restart { 0 } else { key_len })?;
+            restarts += usize::from(is_restart);
+            key_len = entry.shared + (entry.value_start - entry.key_start);
+            offset = entry.end;
+        }
+        if restarts == self.restart_count || self.entries_len == 0 {
+            return Ok(());
+        }
+        Err(Defect::new(
+            format!("restart {restarts} at the beginning of an entry"),
+            format!("at byte {} of the block", self.restart(restarts)),
+        ))
+    }
+
     /// Whether the block has no entry.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

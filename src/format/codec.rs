@@ -117,6 +117,18 @@ pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
     }
 }
 
+/// The name of the codec of type `codec` that made `payload`.
+pub(crate) fn name(codec: u8, payload: &[u8]) -> &'static str {
+    match (codec, payload) {
+        (RAW, _) => "none",
+        (SNAPPY, _) => "snappy",
+        (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => "zstd",
+        (ZSTD_OR_ZLIB, _) => "zlib",
+        (DEFLATE, _) => "deflate",
+        _ => "unknown",
+    }
+}
+
 fn unsnap(payload: &[u8]) -> Result<Vec<u8>, Defect> {
     let corrupt = |e: snap::Error| Defect::new("Snappy data", e.to_string());
     let claimed = snap::raw::decompress_len(payload).map_err(corrupt)?;

@@ -149,6 +149,38 @@ impl FilterBlockReader {
         self.filter_count == 1 && last_block >> self.base_lg == 0
     }
 
+    /// Whether the data block at file offset `block_offset` has a filter, be it an empty one.
+    pub(crate) fn has_filter(&self, block_offset: u64) -> bool {
+        block_offset >> self.base_lg < self.filter_count as u64
+    }
+
+    /// Checks that the filters lie end to end before their offsets. Lookups get by without: a filter with
+    /// senseless bounds lets every key pass here, but hides its keys from C++ LevelDB.
+    pub(crate) fn check_offsets(&self) -> Result<(), Defect> {
+        let behind = self.contents.len() - TAIL_LEN - self.filters_len;
+        if !behind.is_multiple_of(4) {
+            return Err(Defect::new(
+                "filter offsets of 4 bytes each",
+                format!("{behind} bytes of them"),
+            ));
+        }
+        let mut before = 0;
+        for i in 0..=self.filter_count {
+            let offset = fixed32_at(&self.contents, self.filters_len + 4 * i).unwrap_or_default();
+            if (i == 0 && offset != 0) || offset < before || offset as usize > self.filters_len {
+                return Err(Defect::new(
+                    format!(
+                        "filter {i} of {} to begin at {before} or later within {} bytes, the first at 0",
+                        self.filter_count, self.filters_len
+                    ),
+                    format!("at {offset}"),
+                ));
+            }
+            before = offset;
+        }
+        Ok(())
+    }
+
     /// Number of filters, empty ones included.
     pub(crate) fn filter_count(&self) -> usize {
         self.filter_count

@@ -19,6 +19,11 @@ pub(crate) fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
+/// The CRC-32C whose stored form is `masked`.
+pub(crate) fn unmask(masked: u32) -> u32 {
+    masked.wrapping_sub(0xa282_ead8).rotate_left(15)
+}
+
 fn masked_crc(bytes: &[u8]) -> u32 {
     mask(crc32c::crc32c(bytes))
 }
@@ -76,6 +81,14 @@ pub(crate) fn open(frame: &Bytes) -> Result<Bytes, Defect> {
         Some(&RAW) => Ok(frame.slice(..payload.len())),
         Some(&codec) => codec::decompress(codec, payload).map(Bytes::from),
         None => Err(too_short(frame)),
+    }
+}
+
+/// The name of the codec that a frame's payload is stored with.
+pub(crate) fn codec_name(frame: &[u8]) -> &'static str {
+    match split(frame, TRAILER_LEN) {
+        Ok((payload, [codec, ..])) => codec::name(*codec, payload),
+        _ => "unknown",
     }
 }
 

@@ -1,0 +1,146 @@
+//! `leveltable verify`: whether tables are sound, and all that is wrong with them.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use leveltable::{ErrorKind, Finding, OpenOptions, VerifyReport};
+use serde_json::{Value, json};
+
+use crate::Answer;
+use crate::failure::Failure;
+use crate::open::{check_is_file, own_order};
+use crate::output::{Rows, complain, count, entries};
+use crate::progress::Progress;
+
+/// Check whether tables are sound.
+///
+/// Reads all of each file: checksums, structure, the order of the keys, the index, and each key against the
+/// filter. Lists everything that is wrong. Ends with status 1 where something is damaged or could not be
+/// checked, and with 2 where a file could not be read at all.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  leveltable verify 000005.ldb
+  leveltable verify db/*.ldb --quiet && echo all sound
+  leveltable verify db/*.ldb --json | jq -r 'select(.sound | not) | .file'
+
+A damaged table's entries can be had with `leveltable salvage`.")]
+pub(crate) struct Args {
+    /// The tables' files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Say nothing: the exit status tells
+    #[arg(long, short)]
+    quiet: bool,
+    /// A JSON object for each file
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
+    let mut rows = Rows::new();
+    let mut answer = Answer::Yes;
+    for path in &args.files {
+        let report = match verify(path) {
+            Ok(report) => report,
+            Err(Failure::Message(message)) => {
+                complain("error", &message);
+                answer = Answer::Unknown;
+                continue;
+            }
+            Err(closed) => return Err(closed),
+        };
+        if answer == Answer::Yes && !report.is_sound() {
+            answer = Answer::No;
+        }
+        if args.json {
+            rows.write(|out| writeln!(out, "{}", to_json(path, &report)))?;
+        } else if !args.quiet {
+            rows.write(|out| out.write_all(describe(path, &report).as_bytes()))?;
+        }
+    }
+    rows.finish()?;
+    Ok(answer)
+}
+
+fn verify(path: &Path) -> Result<VerifyReport, Failure> {
+    check_is_file(path)?;
+    let named = |e: &dyn Display| Failure::new(e.to_string()).at(path.display());
+    let options = OpenOptions::new();
+    // Every key would be a finding.
+    if let Err(e) = options.clone().no_filters().open(path)
+        && e.kind() == ErrorKind::Comparator
+    {
+        return Err(own_order(path));
+    }
+    let file = File::open(path).map_err(|e| named(&e))?;
+    let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
+    options
+        .verify_with(file, |progress| {
+            bar.set(progress.done);
+            ControlFlow::Continue(())
+        })
+        .map_err(|e| named(&e))
+}
+
+/// A line that sums up, and one for each finding.
+fn describe(path: &Path, report: &VerifyReport) -> String {
+    let file = path.display();
+    let VerifyReport {
+        file_bytes,
+        checked_bytes,
+        data_blocks,
+        entries: n,
+        damage,
+        unchecked,
+        warnings,
+        ..
+    } = report;
+    let readable = format!("{} in {}", entries(*n), count(*data_blocks, "block"));
+    let mut text = match report.is_sound() {
+        true => format!("{file}: sound: {readable}"),
+        false => format!(
+            "{file}: {damage} damaged, {unchecked} unchecked: {readable} could be read, {checked_bytes} of \
+             {file_bytes} bytes were checked"
+        ),
+    };
+    if *warnings > 0 {
+        text += &format!("; {}", count(*warnings, "warning"));
+    }
+    text.push('\n');
+    for finding in &report.findings {
+        text += &format!("{file}: {finding}\n");
+    }
+    if let left_out @ 1.. = report.left_out() {
+        text += &format!("{file}: and {left_out} more\n");
+    }
+    text
+}
+
+fn to_json(path: &Path, report: &VerifyReport) -> Value {
+    let finding = |finding: &Finding| {
+        json!({
+            "severity": finding.severity().to_string(),
+            "section": finding.section().to_string(),
+            "offset": finding.offset(),
+            "expected": finding.expected(),
+            "found": finding.found(),
+        })
+    };
+    json!({
+        "file": path.to_string_lossy(),
+        "sound": report.is_sound(),
+        "keys": if report.internal_keys { "database" } else { "plain" },
+        "entries": report.entries,
+        "data_blocks": report.data_blocks,
+        "file_bytes": report.file_bytes,
+        "checked_bytes": report.checked_bytes,
+        "damage": report.damage,
+        "unchecked": report.unchecked,
+        "warnings": report.warnings,
+        "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
+    })
+}

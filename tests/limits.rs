@@ -1,0 +1,549 @@
+//! Memory is bounded by the size of the file, whatever the file claims.
+//!
+//! # The bounds, and where they come from
+//!
+//! They are for the codecs of the default build. Let `s` be the size of the file.
+//!
+//! A **block** decompresses to `64/3 s` at most, since no Snappy element makes more than 64 bytes from its three,
+//! and a claim of more is refused before anything is allocated. With its frame beside it that is
+//! `22.4 s`: the cost of a lookup.
+//!
+//! **Opening** decompresses the index. One that shares prefixes is stored anew with its keys whole, which is
+//! refused beyond `32 s`; while a vector grows to that, its old and its new memory exist side by side, three times as
+//! much. With the block it is made from that is `22.4 s + 96 s`: below [`OPENING`]. Handles must lie in the file's
+//! order without overlap, in 5 bytes of file each at least, and 20 bytes are kept of each: `4 s`. What
+//! stays, these, the index and a filter (`22.4 s`), is below [`OPEN`].
+//!
+//! **Walking backward** logs how to step back for each entry since the last restart: 20 bytes for an entry
+//! that takes 3 in the block, where all keys are empty. `64/3 s` of such entries make `142 s`, in a
+//! vector that doubles: 284 beside 142 of its old memory. With the block: [`WALKING`].
+//!
+//! **Verifying** reads by handles no more than twice the file in all. What it holds of that at once, index, filters and
+//! a data block, is `2 * 21.4 s` at most; a key may be as large as its block, and there are four
+//! of it, one of them in a vector that doubles: `6 * 21.4 s`. With 24 bytes for each block of 5 bytes or more:
+//! below [`VERIFYING`].
+//!
+//! **Salvaging** holds the same, the first and last key of each sound block (together `2 * 21.4 s`), and tables for a
+//! search in windows of 4 MiB, which do not depend on the file: below [`SALVAGING`] and [`WINDOWS`]. The new
+//! table is the builder's business. (It keeps a key of each new block, and keys unfold there that shared
+//! prefixes.)
+//!
+//! The tests measure each with a counting allocator on files made to be as bad as can be, and do all of it
+//! once more in a child process whose address space is limited.
+
+use std::io::Write;
+use std::ops::Range;
+use std::process::Command;
+use std::sync::Mutex;
+
+use leveltable::{OpenOptions, Table, WriteOptions, salvage};
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
+
+/// The bounds, in multiples of the file's size.
+const OPENING: usize = 128;
+const OPEN: usize = 64;
+const LOOKUP: usize = 32;
+const WALKING: usize = 512;
+const VERIFYING: usize = 192;
+const SALVAGING: usize = 256;
+
+/// What does not depend on the file.
+const CONSTANT: usize = 1 << 20;
+const WINDOWS: usize = 128 << 20;
+
+// ---- Files made to be bad -------------------------------------------------------------------
+
+fn varint(mut n: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while n >= 0x80 {
+        bytes.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    bytes.push(n as u8);
+    bytes
+}
+
+fn handle(offset: u64, size: u64) -> Vec<u8> {
+    [varint(offset), varint(size)].concat()
+}
+
+fn handle_of(frame: &Range<usize>) -> Vec<u8> {
+    handle(frame.start as u64, frame.len() as u64 - 5)
+}
+
+const RAW: u8 = 0;
+const SNAPPY: u8 = 1;
+
+/// A table put together from parts, each with the right checksum.
+#[derive(Default)]
+struct Forge(Vec<u8>);
+
+impl Forge {
+    fn frame(&mut self, payload: &[u8], codec: u8) -> Range<usize> {
+        let start = self.0.len();
+        self.0.extend(payload);
+        self.0.push(codec);
+        let crc = crc32c(&self.0[start..])
+            .rotate_right(15)
+            .wrapping_add(0xa282_ead8);
+        self.0.extend(crc.to_le_bytes());
+        start..self.0.len()
+    }
+
+    fn finish(mut self, metaindex: &[u8], index: &[u8]) -> Vec<u8> {
+        let mut footer = [metaindex, index].concat();
+        footer.resize(40, 0);
+        footer.extend(0xdb47_7524_8b80_fb57u64.to_le_bytes());
+        self.0.extend(footer);
+        self.0
+    }
+}
+
+/// The checksum, bit by bit: nothing here relies on the crate under test, nor on the one that it uses.
+fn crc32c(bytes: &[u8]) -> u32 {
+    let table: Vec<u32> = (0..256u32)
+        .map(|i| {
+            (0..8).fold(i, |crc, _| {
+                (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg())
+            })
+        })
+        .collect();
+    !bytes.iter().fold(!0, |crc, &byte| {
+        (crc >> 8) ^ table[(crc as u8 ^ byte) as usize]
+    })
+}
+
+/// Snappy data of `head`, `len` times the byte `fill`, and `tail`: 64 bytes from 3, as dense as it gets.
+fn dense_snappy(head: &[u8], fill: u8, len: usize, tail: &[u8]) -> Vec<u8> {
+    let literal = |bytes: &[u8]| {
+        let len = bytes.len() as u16 - 1;
+        [&[61 << 2], &len.to_le_bytes()[..], bytes].concat()
+    };
+    let mut data = varint((head.len() + len + tail.len()) as u64);
+    data.extend(literal(&[head, &[fill]].concat()));
+    let mut left = len - 1;
+    while left > 0 {
+        let copied = left.min(64);
+        data.extend([(copied as u8 - 1) << 2 | 2, 1, 0]);
+        left -= copied;
+    }
+    if !tail.is_empty() {
+        data.extend(literal(tail));
+    }
+    data
+}
+
+fn entry(shared: u64, unshared: &[u8], value: &[u8]) -> Vec<u8> {
+    let lengths = [
+        varint(shared),
+        varint(unshared.len() as u64),
+        varint(value.len() as u64),
+    ];
+    [&lengths.concat(), unshared, value].concat()
+}
+
+fn restarts(restarts: &[u32], count: u32) -> Vec<u8> {
+    let numbers = restarts.iter().chain([&count]);
+    numbers.flat_map(|n| n.to_le_bytes()).collect()
+}
+
+/// A block with one restart.
+fn block(entries: &[Vec<u8>]) -> Vec<u8> {
+    [entries.concat(), restarts(&[0], 1)].concat()
+}
+
+/// A table around one data block.
+fn around(payload: &[u8], codec: u8) -> Vec<u8> {
+    let mut forge = Forge::default();
+    let data = forge.frame(payload, codec);
+    let metaindex = forge.frame(&block(&[]), RAW);
+    let index = forge.frame(&block(&[entry(0, &[0xff; 20], &handle_of(&data))]), RAW);
+    forge.finish(&handle_of(&metaindex), &handle_of(&index))
+}
+
+/// A table whose index is `payload`, behind `data` bytes that its handles may claim.
+fn indexed_by(data: usize, payload: &[u8], codec: u8) -> Vec<u8> {
+    let mut forge = Forge(vec![0; data]);
+    let metaindex = forge.frame(&block(&[]), RAW);
+    let index = forge.frame(payload, codec);
+    forge.finish(&handle_of(&metaindex), &handle_of(&index))
+}
+
+fn hostile_files(kib: usize) -> Vec<(&'static str, Vec<u8>)> {
+    let mut files = Vec::new();
+    // What `kib` KiB of Snappy data make, in whole entries of three bytes.
+    let most = kib * 1024 / 9 * 64 * 3;
+    let honest = |n: usize| {
+        let mut file = Vec::new();
+        let mut builder = WriteOptions::leveldb().build(&mut file);
+        for i in 0..n {
+            builder.add(format!("{i:08}").as_bytes(), b"value").unwrap();
+        }
+        builder.finish().unwrap();
+        file
+    };
+    files.push(("an honest table", honest(kib * 60)));
+
+    // Lengths that are claimed and not there.
+    for claim in [u32::MAX as u64, 1 << 30] {
+        let bomb = [varint(claim), vec![0, 0]].concat();
+        files.push(("a data block that claims gigabytes", around(&bomb, SNAPPY)));
+        files.push((
+            "an index that claims gigabytes",
+            indexed_by(100, &bomb, SNAPPY),
+        ));
+        let entries = [
+            entry(0, b"key", &[]),
+            [vec![0], varint(claim), vec![1, 2]].concat(),
+        ];
+        files.push(("a key that claims gigabytes", around(&block(&entries), RAW)));
+        files.push((
+            "an index key that claims gigabytes",
+            indexed_by(9, &block(&entries), RAW),
+        ));
+        let entries = [
+            entry(0, b"key", &[]),
+            [varint(claim), vec![1, 0, 7]].concat(),
+        ];
+        files.push((
+            "a shared prefix of gigabytes",
+            around(&block(&entries), RAW),
+        ));
+        files.push((
+            "an index prefix of gigabytes",
+            indexed_by(9, &block(&entries), RAW),
+        ));
+    }
+    for count in [u32::MAX, u32::MAX / 4, 1 << 28] {
+        let lies = [entry(0, b"key", &[]), restarts(&[0], count)].concat();
+        files.push(("restarts by the billion", around(&lies, RAW)));
+        files.push(("index restarts by the billion", indexed_by(100, &lies, RAW)));
+    }
+
+    // As dense as Snappy gets.
+    let end = restarts(&[0], 1);
+    let empty_entries = dense_snappy(&[], 0, most, &end);
+    files.push(("millions of empty entries", around(&empty_entries, SNAPPY)));
+    let zeros = dense_snappy(&[], 0, most, &[]);
+    files.push(("a block of nothing but zeros", around(&zeros, SNAPPY)));
+    let head = [vec![0, 1], varint(most as u64), b"k".to_vec()].concat();
+    let long_value = dense_snappy(&head, b'v', most, &end);
+    files.push(("a long value", around(&long_value, SNAPPY)));
+    let head = [vec![0], varint(most as u64), vec![0]].concat();
+    let long_key = dense_snappy(&head, b'k', most, &end);
+    files.push(("a long key", around(&long_key, SNAPPY)));
+    let head = [vec![0], varint(most as u64), vec![2]].concat();
+    let tail = [handle(0, 0), end.clone()].concat();
+    let long_key = dense_snappy(&head, b'k', most, &tail);
+    files.push((
+        "an index of one long key",
+        indexed_by(100, &long_key, SNAPPY),
+    ));
+    files.push((
+        "an index of empty entries",
+        indexed_by(100, &empty_entries, SNAPPY),
+    ));
+
+    // Index keys that unfold: each shares a long prefix with the one before and adds to the file's bytes only
+    // a few of its own. In one, the last goes beyond the bound; in the other, all stay within.
+    for (name, prefix, count) in [
+        (
+            "index keys that unfold to the square",
+            300 * kib,
+            500 * kib as u64 / 12,
+        ),
+        (
+            "index keys that unfold as far as they may",
+            480,
+            45 * kib as u64,
+        ),
+    ] {
+        let mut entries = vec![entry(0, &vec![b'k'; prefix], &handle(0, 0))];
+        for i in 1..count {
+            let (shared, own) = (prefix as u64, (i as u32).to_be_bytes());
+            entries.push(entry(shared, &own, &handle(5 * i, 0)));
+        }
+        files.push((name, indexed_by(5 * count as usize, &block(&entries), RAW)));
+    }
+
+    // As many data blocks as fit, all of them empty.
+    let count = 100 * kib as u64;
+    let mut index = Vec::new();
+    let mut starts = Vec::new();
+    for i in 0..count {
+        starts.push(index.len() as u32);
+        index.extend(entry(0, &(i as u32).to_be_bytes(), &handle(5 * i, 0)));
+    }
+    index.extend(restarts(&starts, starts.len() as u32));
+    files.push((
+        "as many blocks as fit",
+        indexed_by(5 * count as usize, &index, RAW),
+    ));
+
+    // Handles that overlap, point outside, and at each other.
+    let mut forge = Forge::default();
+    let data = forge.frame(&block(&[entry(0, &vec![b'k'; kib * 700], b"")]), RAW);
+    let entries: Vec<_> = (0..kib as u32 * 10)
+        .map(|i| entry(0, &i.to_be_bytes(), &handle_of(&data)))
+        .collect();
+    let metaindex = forge.frame(&block(&[]), RAW);
+    let index = forge.frame(&block(&entries), RAW);
+    files.push((
+        "ten thousand handles of one block",
+        forge.finish(&handle_of(&metaindex), &handle_of(&index)),
+    ));
+    let huge = handle(u64::MAX - 3, u64::MAX);
+    files.push(("handles outside of the file", {
+        let mut forge = Forge::default();
+        let index = forge.frame(&block(&[entry(0, b"k", &huge)]), RAW);
+        forge.finish(&huge, &handle_of(&index))
+    }));
+    files.push((
+        "a footer of impossible handles",
+        Forge(vec![0; 1000]).finish(&huge, &huge),
+    ));
+    files.push(("metaindex and index are one", {
+        let mut forge = Forge::default();
+        let both = forge.frame(&empty_entries, SNAPPY);
+        forge.finish(&handle_of(&both), &handle_of(&both))
+    }));
+
+    // A filter as dense as Snappy gets, under many names.
+    let mut forge = Forge::default();
+    let data = forge.frame(&block(&[entry(0, b"k", b"v")]), RAW);
+    let tail = [vec![0; 4], (most as u32).to_le_bytes().to_vec(), vec![63]].concat();
+    let filter = forge.frame(&dense_snappy(&[], 0xff, most, &tail), SNAPPY);
+    let mut names = vec![
+        "filter.leveldb.BuiltinBloomFilter",
+        "filter.leveldb.BuiltinBloomFilter2",
+    ];
+    let more: Vec<String> = (0..100).map(|i| format!("filter.x{i:03}")).collect();
+    names.extend(more.iter().map(|name| &name[..]));
+    let names: Vec<_> = names
+        .iter()
+        .map(|name| entry(0, name.as_bytes(), &handle_of(&filter)))
+        .collect();
+    let metaindex = forge.frame(&block(&names), RAW);
+    let index = forge.frame(&block(&[entry(0, b"l", &handle_of(&data))]), RAW);
+    files.push((
+        "a filter of many names",
+        forge.finish(&handle_of(&metaindex), &handle_of(&index)),
+    ));
+
+    // A large block that salvage may find time and again: frames within frames.
+    let mut nested = Forge::default();
+    for _ in 0..200 {
+        let inner = std::mem::take(&mut nested.0);
+        nested.frame(&block(&[entry(0, b"k", &inner)]), RAW);
+    }
+    nested.0.resize(kib * 1024, 0);
+    files.push(("frames within frames", nested.0));
+    files.push(("zeros", vec![0; kib * 1024]));
+    files
+}
+
+// ---- Measuring ------------------------------------------------------------------------------
+
+/// One at a time: the allocator counts for the whole process.
+static MEASURING: Mutex<()> = Mutex::new(());
+
+/// The most memory that `run` has in use beyond what there was before, and what stays with its result.
+fn measure<R>(run: impl FnOnce() -> R) -> (usize, usize, R) {
+    let before = MEMORY.current_usage();
+    MEMORY.reset_peak_usage();
+    let result = run();
+    let peak = MEMORY.peak_usage().saturating_sub(before);
+    let kept = MEMORY.current_usage().saturating_sub(before);
+    (peak, kept, result)
+}
+
+#[track_caller]
+fn assert_within(used: usize, bound: usize, file: &[u8], what: &str) -> usize {
+    let times = used / file.len().max(1);
+    assert!(
+        used <= bound * file.len() + CONSTANT,
+        "{what} took {used} bytes, {times} times the file's {}",
+        file.len()
+    );
+    if used > CONSTANT { times } else { 0 }
+}
+
+fn options() -> OpenOptions {
+    OpenOptions::new().no_cache()
+}
+
+#[test]
+fn memory_is_bounded_by_the_size_of_the_file() {
+    let _alone = MEASURING.lock().unwrap();
+    println!("multiples of the file's size: opening, open, lookup, forward, backward, verify");
+    let larger = if cfg!(debug_assertions) { 100 } else { 300 };
+    for kib in [20, larger] {
+        for (name, file) in hostile_files(kib) {
+            let source: bytes::Bytes = file.clone().into();
+            let (peak, kept, table) = measure(|| options().open_source(source.clone()));
+            let mut figures = vec![assert_within(
+                peak,
+                OPENING,
+                &file,
+                &format!("opening {name}"),
+            )];
+            figures.push(assert_within(
+                kept,
+                OPEN,
+                &file,
+                &format!("having open {name}"),
+            ));
+            let must_open = [
+                "honest",
+                "millions",
+                "long key",
+                "as far as they may",
+                "many names",
+            ];
+            if !name.contains("index of") && must_open.iter().any(|words| name.contains(words)) {
+                assert!(
+                    table.is_ok(),
+                    "{name} shows nothing if it does not open: {table:?}"
+                );
+            }
+            if let Ok(table) = table {
+                for (what, bound, read) in [
+                    ("a lookup in", LOOKUP, lookup as fn(&Table)),
+                    ("walking forward", WALKING, walk_forward),
+                    ("walking backward", WALKING, walk_backward),
+                ] {
+                    let (peak, _, ()) = measure(|| read(&table));
+                    figures.push(assert_within(peak, bound, &file, &format!("{what} {name}")));
+                }
+            }
+            let (peak, _, _) = measure(|| options().verify_source(source.clone()));
+            figures.push(assert_within(
+                peak,
+                VERIFYING,
+                &file,
+                &format!("verifying {name}"),
+            ));
+            println!("{figures:?} {name}, {} bytes", file.len());
+        }
+    }
+}
+
+#[test]
+fn salvage_is_bounded_too() {
+    let _alone = MEASURING.lock().unwrap();
+    let mut files = hostile_files(100);
+    // Any byte of it could be the codec of a frame.
+    let mut state = 1u32;
+    let mut codec = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        1 << (state >> 30 & 1)
+    };
+    files.push((
+        "codecs and nothing else",
+        (0..5 << 20).map(|_| codec()).collect(),
+    ));
+    for (name, file) in files {
+        let (peak, _, ()) = measure(|| salvage_all(file.clone()));
+        let windows = peak.saturating_sub(WINDOWS);
+        let times = assert_within(windows, SALVAGING, &file, &format!("salvaging {name}"));
+        println!("{} MiB, {times} {name}", peak >> 20);
+    }
+}
+
+fn lookup(table: &Table) {
+    for key in [&b"k"[..], b"", b"\xff\xff", b"00000100"] {
+        let _ = table.get(key);
+    }
+}
+
+/// Until the end, or an error.
+fn walk_forward(table: &Table) {
+    let mut cursor = table.cursor();
+    while let Ok(true) = cursor.next() {}
+}
+
+fn walk_backward(table: &Table) {
+    let mut cursor = table.cursor();
+    if let Ok(true) = cursor.seek_to_last() {
+        while let Ok(true) = cursor.prev() {}
+    }
+}
+
+fn salvage_all(file: Vec<u8>) {
+    // All in one block that shares what it can, so that the new table takes no more than the old.
+    let options = WriteOptions::new().no_filter().block_size(usize::MAX);
+    let mut builder = options.restart_interval(usize::MAX).build(std::io::sink());
+    let _ = salvage(file, &mut builder);
+}
+
+// ---- Under a limit --------------------------------------------------------------------------
+
+const CHILD: &str = "LEVELTABLE_LIMITS_CHILD";
+
+/// The same under a limit of the address space: no file may ask the system for what it claims to hold, not even
+/// for a moment and without touching it.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_address_space_limit_is_kept() {
+    let _alone = MEASURING.lock().unwrap();
+    let kib = 100;
+    let largest = hostile_files(kib)
+        .iter()
+        .map(|(_, file)| file.len())
+        .max()
+        .unwrap();
+    // The process itself: code, stacks, and what the allocator sets aside.
+    let process = 96 << 20;
+    let limit = (process + WINDOWS + WALKING * largest) >> 10;
+    println!("{limit} KiB, with files of {largest} bytes at most");
+    assert!(limit < 1 << 20, "less than the gigabytes that are claimed");
+    let output = Command::new("sh")
+        .args(["-c", &format!("ulimit -v {limit} && exec \"$0\" \"$@\"")])
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "child",
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(CHILD, kib.to_string())
+        .env("MALLOC_ARENA_MAX", "1")
+        .env("RUST_BACKTRACE", "0")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{}\n{said}\n{complained}",
+        output.status
+    );
+    assert!(said.contains("all files done"), "{said}");
+}
+
+#[test]
+#[ignore = "run by an_address_space_limit_is_kept, under its limit"]
+fn child() {
+    let kib = std::env::var(CHILD)
+        .expect("run by another test")
+        .parse()
+        .unwrap();
+    let gigabyte = Vec::<u8>::new().try_reserve_exact(1 << 30);
+    assert!(gigabyte.is_err(), "there is no limit");
+    for (name, file) in hostile_files(kib) {
+        println!("{name}");
+        std::io::stdout().flush().unwrap();
+        if let Ok(table) = options().open_source(file.clone()) {
+            lookup(&table);
+            walk_forward(&table);
+            walk_backward(&table);
+        }
+        options().verify_source(file.clone()).unwrap();
+        salvage_all(file);
+    }
+    println!("all files done");
+}

@@ -1,0 +1,905 @@
+//! Damaged tables, and what `salvage` gets out of them.
+//!
+//! What is expected comes from the entries that a table was written from and from the places of its
+//! blocks, which `common::Layout` finds without the crate's code.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::{Entry, Layout, Random, build};
+use leveltable::{
+    BytewiseComparator, Comparator, Compression, ErrorKind, IndexState, InternalKeyComparator,
+    OpenOptions, ReadAt, SalvageReport, Section, Source, ValueType, WriteOptions, salvage,
+    salvage_db,
+};
+use sha2::Digest;
+
+const CODECS: [Compression; 2] = [Compression::None, Compression::Snappy];
+
+/// Options for small blocks, so that a table of moderate size has many.
+fn options(compression: Compression) -> WriteOptions {
+    WriteOptions::leveldb()
+        .block_size(256)
+        .compression(compression)
+}
+
+/// Entries that compress somewhat, about seven to a block of `options`.
+fn entries(n: usize) -> Vec<Entry> {
+    let mut random = Random(n as u64);
+    let entry = |i: usize| {
+        let mut value = random.bytes(12);
+        value.extend([b'v'; 20]);
+        (format!("key {i:07}").into_bytes(), value)
+    };
+    (0..n).map(entry).collect()
+}
+
+/// Salvages `source` and reads the result back with everything checked.
+fn rescue_with(options: &WriteOptions, source: impl Into<Source>) -> (SalvageReport, Vec<Entry>) {
+    let mut rescued = Vec::new();
+    let mut builder = options.build(&mut rescued);
+    let report = salvage(source, &mut builder).unwrap();
+    let summary = builder.finish().unwrap();
+    assert_eq!(summary.entries, report.entries);
+    let verified = OpenOptions::new().verify_source(rescued.clone()).unwrap();
+    assert!(verified.is_sound(), "{verified}");
+    let table = OpenOptions::new().open_source(rescued).unwrap();
+    (report, content(table.iter()))
+}
+
+fn rescue(source: impl Into<Source>) -> (SalvageReport, Vec<Entry>) {
+    rescue_with(&WriteOptions::new(), source)
+}
+
+fn content(range: leveltable::Range) -> Vec<Entry> {
+    let owned = |(key, value): (Bytes, Bytes)| (key.to_vec(), value.to_vec());
+    range.map(|entry| owned(entry.unwrap())).collect()
+}
+
+/// Overwrites a range with rubbish that differs everywhere from what was there.
+fn destroy(file: &mut [u8], range: Range<usize>) {
+    let mut random = Random(range.start as u64 + 1);
+    for byte in &mut file[range] {
+        *byte ^= 1 + (random.next() % 255) as u8;
+    }
+}
+
+/// The entries of each data block, decoded without the crate.
+fn by_block(file: &[u8], layout: &Layout) -> Vec<Vec<Entry>> {
+    let blocks = layout.data.iter();
+    blocks
+        .map(|block| common::entries(&common::payload(file, block)))
+        .collect()
+}
+
+fn without(blocks: &[Vec<Entry>], lost: impl Fn(usize) -> bool) -> Vec<Entry> {
+    let kept = blocks.iter().enumerate().filter(|(i, _)| !lost(*i));
+    kept.flat_map(|(_, entries)| entries.clone()).collect()
+}
+
+fn ranges(report: &SalvageReport) -> Vec<Range<usize>> {
+    let usizes = |range: &Range<u64>| range.start as usize..range.end as usize;
+    report.lost.iter().map(|lost| usizes(&lost.range)).collect()
+}
+
+// ---- Damage to blocks -----------------------------------------------------------------------
+
+#[test]
+fn damage_to_one_block_of_a_thousand_costs_that_block_only() {
+    each_block_of_a_thousand(Compression::None);
+}
+
+#[test]
+fn damage_to_one_snappy_block_of_a_thousand_costs_that_block_only() {
+    each_block_of_a_thousand(Compression::Snappy);
+}
+
+/// Each of 1 000 blocks destroyed in turn costs its own entries and no others.
+fn each_block_of_a_thousand(compression: Compression) {
+    let value = |i: u32| [&i.to_le_bytes()[..], &[b'v'; 50]].concat();
+    let entries: Vec<Entry> = (0..2000)
+        .map(|i| (format!("{i:04}").into_bytes(), value(i)))
+        .collect();
+    let file = build(&options(compression).block_size(100), &entries);
+    let layout = Layout::of(&file);
+    let blocks = by_block(&file, &layout);
+    assert_eq!(blocks.len(), 1000);
+    let codec = file[layout.data[500].end - 5];
+    assert_eq!(codec, u8::from(compression == Compression::Snappy));
+    // All of them take a minute without optimisation: then it is every seventh.
+    let step = if cfg!(debug_assertions) { 7 } else { 1 };
+    for (i, range) in layout.data.iter().enumerate().step_by(step) {
+        let mut damaged = file.clone();
+        destroy(&mut damaged, range.clone());
+        let mut rescued = Vec::new();
+        let mut builder = WriteOptions::leveldb().no_filter().build(&mut rescued);
+        let report = salvage(damaged, &mut builder).unwrap();
+        builder.finish().unwrap();
+        let table = OpenOptions::new().open_source(rescued).unwrap();
+        let expected = without(&blocks, |block| block == i);
+        assert!(content(table.iter()) == expected, "block {i}");
+        assert_eq!(report.entries, 1998);
+        assert_eq!(report.entries_by_index, 1998);
+        assert_eq!(ranges(&report), std::slice::from_ref(range));
+        let lost = &report.lost[0];
+        let neighbour = |entry: Option<&Entry>| entry.map(|(key, _)| Bytes::from(key.clone()));
+        let before = (2 * i).checked_sub(1).map(|last| &entries[last]);
+        assert_eq!(lost.after, neighbour(before));
+        assert_eq!(lost.before, neighbour(entries.get(2 * i + 2)));
+        assert!(lost.reason.contains("checksum"), "{}", lost.reason);
+    }
+}
+
+/// The same without footer and index: the end of the damage must be found, too.
+#[test]
+fn damage_to_one_block_costs_that_block_only_without_an_index() {
+    for compression in CODECS {
+        let file = build(&options(compression), &entries(700));
+        let layout = Layout::of(&file);
+        let blocks = by_block(&file, &layout);
+        for (i, range) in layout.data.iter().enumerate() {
+            let mut damaged = file.clone();
+            destroy(&mut damaged, range.clone());
+            destroy(&mut damaged, layout.index.start..file.len());
+            let (report, rescued) = rescue(damaged);
+            assert!(
+                rescued == without(&blocks, |block| block == i),
+                "block {i}: {report}"
+            );
+            assert_eq!(report.index, IndexState::Lost);
+            assert_eq!(ranges(&report)[0], *range);
+            assert_eq!(report.lost[0].entries, None);
+        }
+    }
+}
+
+#[test]
+fn many_damaged_blocks_cost_themselves_only() {
+    let mut random = Random(3);
+    for compression in CODECS {
+        let file = build(&options(compression), &entries(1400));
+        let layout = Layout::of(&file);
+        let blocks = by_block(&file, &layout);
+        for with_index in [true, false] {
+            let hit: BTreeSet<usize> = (0..60).map(|_| random.below(blocks.len())).collect();
+            let mut damaged = file.clone();
+            for &i in &hit {
+                let at = layout.data[i].start + random.below(layout.data[i].len());
+                damaged[at] ^= 0x10;
+            }
+            if !with_index {
+                destroy(&mut damaged, layout.index.start..file.len());
+            }
+            let (report, rescued) = rescue(damaged);
+            assert!(
+                rescued == without(&blocks, |i| hit.contains(&i)),
+                "{report}"
+            );
+            let lost: usize = hit.iter().map(|&i| layout.data[i].len()).sum();
+            assert_eq!(report.lost_bytes(), lost as u64);
+        }
+    }
+}
+
+/// Blocks much larger than what is looked at at once, as large values make them.
+#[test]
+fn large_blocks_are_found_behind_others_and_behind_damage() {
+    for compression in CODECS {
+        let mut random = Random(8);
+        let sizes = [10, 1_900_000, 20, 300_000, 40, 1_500_000, 5, 700_000, 9];
+        let entries: Vec<Entry> = sizes
+            .iter()
+            .enumerate()
+            .map(|(i, &len)| (vec![b'k', i as u8], random.bytes(len)))
+            .collect();
+        let file = build(&options(compression).block_size(1), &entries);
+        let layout = Layout::of(&file);
+        for (lost, kept) in [
+            (vec![], vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
+            (vec![2], vec![0, 1, 3, 4, 5, 6, 7, 8]),
+            (vec![0, 4], vec![1, 2, 3, 5, 6, 7, 8]),
+        ] {
+            let mut damaged = file.clone();
+            for &i in &lost {
+                destroy(&mut damaged, layout.data[i].clone());
+            }
+            destroy(&mut damaged, layout.index.start..file.len());
+            let (report, rescued) = rescue(damaged);
+            let expected: Vec<Entry> = kept.iter().map(|&i| entries[i].clone()).collect();
+            assert!(rescued == expected, "{lost:?}: {report}");
+        }
+    }
+}
+
+// ---- Footer, index, metaindex and filter ----------------------------------------------------
+
+/// All that can be destroyed beside data, in all combinations: every entry recovered, none invented.
+#[test]
+fn no_entry_is_lost_or_invented_whatever_becomes_of_the_rest() {
+    for compression in CODECS {
+        for n in [0, 1, 2, 7, 8, 15, 300] {
+            for filter in [true, false] {
+                let mut options = options(compression);
+                if !filter {
+                    options = options.no_filter();
+                }
+                let entries = entries(n);
+                let file = build(&options, &entries);
+                let layout = Layout::of(&file);
+                let mut parts = vec![layout.metaindex, layout.index, layout.footer];
+                parts.extend(layout.filter);
+                for subset in 0..1 << parts.len() {
+                    let mut damaged = file.clone();
+                    for (i, part) in parts.iter().enumerate() {
+                        if subset >> i & 1 == 1 {
+                            destroy(&mut damaged, part.clone());
+                        }
+                    }
+                    let (report, rescued) = rescue(damaged.clone());
+                    assert!(rescued == entries, "{n} entries, {subset:b}: {report}");
+                    assert_eq!(report.entries_out_of_order, 0);
+                    // With the data gone as well, what is left of the rest is no data.
+                    layout
+                        .data
+                        .iter()
+                        .for_each(|block| destroy(&mut damaged, block.clone()));
+                    let (without_data, rescued) = rescue(damaged);
+                    assert!(
+                        rescued.is_empty(),
+                        "{n} entries, {subset:b}: {without_data}"
+                    );
+                    let index_whole = subset >> 1 & 1 == 0;
+                    if index_whole && n > 0 {
+                        assert_ne!(report.index, IndexState::Lost, "{n} entries, {subset:b}");
+                        assert_eq!(report.lost, []);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A file cut at any length: all of the blocks that are whole, and nothing else.
+#[test]
+fn a_cut_file_gives_up_the_blocks_that_are_whole() {
+    for compression in CODECS {
+        for entries in [entries(1), entries(60)] {
+            let file = build(&options(compression), &entries);
+            let layout = Layout::of(&file);
+            let blocks = by_block(&file, &layout);
+            for len in 0..file.len() {
+                let (report, rescued) = rescue(file[..len].to_vec());
+                let expected = without(&blocks, |i| layout.data[i].end > len);
+                assert!(
+                    rescued == expected,
+                    "{len} of {} bytes: {report}",
+                    file.len()
+                );
+            }
+        }
+    }
+}
+
+/// The last of a table without the first, and tables inside of other bytes: offsets are all off.
+#[test]
+fn bytes_missing_or_added_in_front_do_no_harm() {
+    for compression in CODECS {
+        for n in [1, 7, 100] {
+            let entries = entries(n);
+            let file = build(&options(compression), &entries);
+            let layout = Layout::of(&file);
+            let blocks = by_block(&file, &layout);
+            for len in [1, 20, 4096, 300_000] {
+                let mut shifted = Random(5).bytes(len);
+                shifted.extend(&file);
+                let (report, rescued) = rescue(shifted.clone());
+                assert!(
+                    rescued == entries,
+                    "{n} entries, {len} bytes in front: {report}"
+                );
+                shifted.extend(vec![0; len]);
+                let (report, rescued) = rescue(shifted);
+                assert!(
+                    rescued == entries,
+                    "{n} entries, {len} bytes around: {report}"
+                );
+            }
+            for missing in (1..layout.metaindex.start).step_by(41) {
+                let (report, rescued) = rescue(file[missing..].to_vec());
+                let expected = without(&blocks, |i| layout.data[i].start < missing);
+                assert!(
+                    rescued == expected,
+                    "{n} entries, {missing} bytes missing: {report}"
+                );
+            }
+            let middle = layout.data[blocks.len() / 2].clone();
+            let mut torn = file.clone();
+            torn.drain(middle.start + 1..middle.end - 2);
+            let (report, rescued) = rescue(torn);
+            assert!(
+                rescued == without(&blocks, |i| i == blocks.len() / 2),
+                "{report}"
+            );
+        }
+    }
+}
+
+/// Single bits of the whole file: never a wrong entry, and at most one block's entries lost.
+#[test]
+fn every_flipped_bit_costs_one_block_at_most() {
+    for compression in CODECS {
+        let file = build(&options(compression), &entries(12));
+        let layout = Layout::of(&file);
+        let blocks = by_block(&file, &layout);
+        for bit in 0..file.len() * 8 {
+            let mut damaged = file.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let (report, rescued) = rescue(damaged);
+            let expected = without(&blocks, |i| layout.data[i].contains(&(bit / 8)));
+            assert!(rescued == expected, "bit {bit}: {report}");
+        }
+    }
+}
+
+// ---- What must not be mistaken --------------------------------------------------------------
+
+/// Builds `file` from blocks whose bounds the test chooses.
+fn build_blocks(options: &WriteOptions, blocks: &[Vec<Entry>]) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut builder = options.clone().block_size(1 << 20).build(&mut file);
+    for block in blocks {
+        for (key, value) in block {
+            builder.add(key, value).unwrap();
+        }
+        builder.flush().unwrap();
+    }
+    builder.finish().unwrap();
+    file
+}
+
+fn entry(key: &str, value: &[u8]) -> Entry {
+    (key.as_bytes().to_vec(), value.to_vec())
+}
+
+/// The handle of the frame at `range`, encoded as the specification says.
+fn handle(range: &Range<usize>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for mut n in [range.start, range.len() - 5] {
+        while n >= 0x80 {
+            bytes.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        bytes.push(n as u8);
+    }
+    bytes
+}
+
+/// Data whose values are the very handles of the blocks before it, or whose keys are those of a
+/// metaindex, is data.
+#[test]
+fn data_that_looks_like_an_index_or_a_metaindex_is_not_lost() {
+    for filter in [true, false] {
+        let mut options = options(Compression::None);
+        if !filter {
+            options = options.no_filter();
+        }
+        let first = vec![entry("a", b"1"), entry("b", b"2")];
+        let one = Layout::of(&build_blocks(&options, std::slice::from_ref(&first))).data[0].clone();
+        let second = vec![entry("c", &handle(&one))];
+        let pair = [first.clone(), second.clone()];
+        let two = Layout::of(&build_blocks(&options, &pair)).data[1].clone();
+        let tables = [
+            pair.to_vec(),
+            vec![
+                first.clone(),
+                vec![entry("c", &handle(&one)), entry("d", &handle(&two))],
+            ],
+            vec![
+                first.clone(),
+                second.clone(),
+                vec![entry("d", &handle(&one)), entry("e", &handle(&two))],
+            ],
+            vec![
+                first.clone(),
+                vec![entry("filter.leveldb.BuiltinBloomFilter2", &handle(&one))],
+            ],
+            vec![
+                first.clone(),
+                second.clone(),
+                vec![entry("filter.x", &handle(&two))],
+            ],
+            vec![
+                vec![entry("filter.x", &handle(&one))],
+                vec![entry("filter.y", &handle(&one))],
+            ],
+        ];
+        for (i, blocks) in tables.iter().enumerate() {
+            let file = build_blocks(&options, blocks);
+            let layout = Layout::of(&file);
+            assert_eq!(layout.data.len(), blocks.len());
+            let all: Vec<Entry> = blocks.concat();
+            for lost in [
+                vec![],
+                vec![layout.footer.clone()],
+                vec![layout.index.clone()],
+                vec![layout.footer.clone(), layout.index.clone()],
+                vec![
+                    layout.footer.clone(),
+                    layout.index.clone(),
+                    layout.metaindex.clone(),
+                ],
+            ] {
+                let mut damaged = file.clone();
+                for part in &lost {
+                    destroy(&mut damaged, part.clone());
+                }
+                let (report, rescued) = rescue(damaged);
+                assert!(rescued == all, "table {i}, without {lost:?}: {report}");
+            }
+            // The file may also end right behind the data.
+            let (report, rescued) = rescue(file[..layout.data[blocks.len() - 1].end].to_vec());
+            assert!(rescued == all, "table {i} cut: {report}");
+        }
+    }
+}
+
+/// A table whose values are tables: what is inside of a value is no block of this table.
+#[test]
+fn tables_inside_of_values_are_not_opened() {
+    for compression in CODECS {
+        let inner = build(&options(Compression::None), &entries(30));
+        let blocks: Vec<Vec<Entry>> = ["a", "m", "z"]
+            .iter()
+            .map(|key| vec![entry(key, &inner), entry(&format!("{key}2"), b"x")])
+            .collect();
+        let file = build_blocks(&options(compression), &blocks);
+        let layout = Layout::of(&file);
+        let all = blocks.concat();
+        let lose = |parts: &[&Range<usize>]| {
+            let mut damaged = file.clone();
+            for part in parts {
+                destroy(&mut damaged, (*part).clone());
+            }
+            rescue(damaged).1
+        };
+        assert!(lose(&[]) == all);
+        assert!(lose(&[&layout.footer]) == all);
+        assert!(lose(&[&layout.footer, &layout.index]) == all);
+        // Damaged at the front only, the block still holds whole blocks of the other table. The index,
+        // be it found by scanning, knows that they are none of this one.
+        let mut damaged = file.clone();
+        damaged[layout.data[1].start] ^= 0xff;
+        assert!(rescue(damaged.clone()).1 == without(&blocks, |i| i == 1));
+        destroy(&mut damaged, layout.footer.clone());
+        let (report, rescued) = rescue(damaged);
+        assert!(rescued == without(&blocks, |i| i == 1), "{report}");
+        assert_eq!(report.index, IndexState::Found);
+    }
+}
+
+/// What an older table left in the file is dropped where it is out of order, and the index keeps it out
+/// altogether.
+#[test]
+fn blocks_of_an_older_table_are_left_out() {
+    let new = entries(100);
+    let file = build(&options(Compression::Snappy), &new);
+    let layout = Layout::of(&file);
+    let old: Vec<Entry> = (0..50)
+        .map(|i| entry(&format!("key {:07}", i * 2), b"old"))
+        .collect();
+    let old = build(&options(Compression::Snappy), &old);
+    let old_data = old[..Layout::of(&old).data.last().unwrap().end].to_vec();
+    // Behind the table; in front of it; and behind its data, where no index tells what belongs to it.
+    let behind = [&file[..], &old_data].concat();
+    let in_front = [&old_data[..], &file].concat();
+    let instead = [&file[..layout.metaindex.start], &old_data].concat();
+    for (file, has_index) in [(behind, true), (in_front, true), (instead, false)] {
+        let (report, rescued) = rescue(file);
+        assert!(rescued == new, "{report}");
+        match has_index {
+            true => assert_eq!(report.index, IndexState::Found),
+            false => {
+                assert_eq!(report.index, IndexState::Lost);
+                assert_eq!(report.entries_out_of_order, 50);
+                let lost = report
+                    .lost
+                    .iter()
+                    .filter_map(|lost| lost.entries)
+                    .sum::<u64>();
+                assert_eq!(lost, 50);
+            }
+        }
+    }
+}
+
+/// One stray block with a high key in front must not cost all the rest.
+#[test]
+fn the_most_entries_are_kept_not_the_first() {
+    let stray = build(&options(Compression::None), &[entry("zzz", b"stray")]);
+    let stray = &stray[..Layout::of(&stray).data[0].end];
+    let all = entries(100);
+    let file = build(&options(Compression::None), &all);
+    let data = &file[..Layout::of(&file).metaindex.start];
+    let (report, rescued) = rescue([stray, data].concat());
+    assert!(rescued == all, "{report}");
+    assert_eq!(report.lost[0].entries, Some(1));
+    assert_eq!(report.lost[0].range, 0..stray.len() as u64);
+    assert_eq!(report.lost[0].after, None);
+    assert_eq!(report.lost[0].before.as_deref(), Some(&all[0].0[..]));
+}
+
+#[test]
+fn files_that_are_no_tables_give_nothing() {
+    let mut random = Random(11);
+    for file in [
+        vec![],
+        vec![0; 5],
+        vec![0; 1 << 20],
+        random.bytes(300_000),
+        b"hello".repeat(1000),
+    ] {
+        let len = file.len() as u64;
+        let (report, rescued) = rescue(file);
+        assert_eq!(rescued, []);
+        assert_eq!(report.lost_bytes(), len);
+        assert_eq!(report.index, IndexState::Lost);
+    }
+}
+
+// ---- Orders ---------------------------------------------------------------------------------
+
+#[derive(Debug, Clone, Copy)]
+struct Reverse;
+
+impl Comparator for Reverse {
+    fn name(&self) -> &str {
+        "test.Reverse"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        b.cmp(a)
+    }
+}
+
+#[test]
+fn any_comparator_will_do_but_it_must_be_the_right_one() {
+    let mut entries = entries(300);
+    entries.push((vec![], vec![])); // the empty key is the last, and its entry looks like restarts
+    entries.sort_by(|a, b| b.0.cmp(&a.0));
+    let options = options(Compression::None).comparator(Reverse);
+    let file = build(&options, &entries);
+    let layout = Layout::of(&file);
+    for damage in [
+        layout.footer.start..file.len(),
+        layout.index.start..file.len(),
+    ] {
+        let mut damaged = file.clone();
+        destroy(&mut damaged, damage);
+        let mut rescued = Vec::new();
+        let mut builder = options.build(&mut rescued);
+        salvage(damaged.clone(), &mut builder).unwrap();
+        builder.finish().unwrap();
+        let open = OpenOptions::new().comparator(Reverse);
+        assert!(content(open.open_source(rescued).unwrap().iter()) == entries);
+
+        let mut wrong = WriteOptions::new().build(Vec::new());
+        let error = salvage(damaged, &mut wrong).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
+        assert_eq!(wrong.entries(), 0, "nothing was added");
+    }
+}
+
+#[test]
+fn a_databases_table_keeps_its_stored_keys() {
+    let mut file = Vec::new();
+    let mut builder = options(Compression::Snappy).build_db(&mut file);
+    for i in 0..300u64 {
+        let key = format!("user key {i:04}");
+        if i % 3 == 0 {
+            builder.delete(key.as_bytes(), 1000 + i).unwrap();
+        }
+        builder.put(key.as_bytes(), i + 1, b"a value").unwrap();
+    }
+    builder.finish().unwrap();
+    let layout = Layout::of(&file);
+    let stored: Vec<Entry> = by_block(&file, &layout).concat();
+    assert_eq!(stored.len(), 400);
+    destroy(&mut file, layout.index.start..layout.footer.end);
+
+    let mut rescued = Vec::new();
+    let mut builder = WriteOptions::leveldb().build_db(&mut rescued);
+    let report = salvage_db(file.clone(), &mut builder).unwrap();
+    builder.finish().unwrap();
+    assert_eq!(report.entries, 400);
+    let db = OpenOptions::new().open_db_source(rescued).unwrap();
+    assert!(content(db.as_table().iter()) == stored);
+    assert!(db.verify().unwrap().is_sound());
+    let newest = db.iter().next().unwrap().unwrap();
+    assert_eq!(
+        (newest.sequence, newest.version),
+        (1000, leveltable::Version::Deleted)
+    );
+
+    // The wrong kind of builder is refused, before anything is added.
+    let mut plain = WriteOptions::new().build(Vec::new());
+    let error = salvage(file.clone(), &mut plain).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{error}");
+    assert_eq!(plain.entries(), 0);
+    let plain_file = build(&options(Compression::Snappy), &entries(50));
+    let mut db = WriteOptions::new().build_db(Vec::new());
+    let words: Vec<Entry> = (0..50)
+        .map(|i| entry(&format!("word {i:02}"), b""))
+        .collect();
+    for plain in [plain_file, build(&options(Compression::Snappy), &words)] {
+        let error = salvage_db(plain, &mut db).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
+    }
+
+    // Unless the caller insists.
+    let insist: Arc<dyn Comparator> = Arc::new(BytewiseComparator);
+    let mut plain = WriteOptions::new().comparator(insist).build(Vec::new());
+    let key = leveltable::InternalKey {
+        user_key: b"k",
+        sequence: 5,
+        value_type: ValueType::Value,
+    };
+    let mut stored = Vec::new();
+    key.encode(&mut stored);
+    let file = build(&options(Compression::None), &[(stored, vec![])]);
+    assert_eq!(salvage(file, &mut plain).unwrap().entries, 1);
+}
+
+// ---- Sources that fail ----------------------------------------------------------------------
+
+/// A disk with sectors that cannot be read.
+struct BadSectors {
+    file: Bytes,
+    bad: Vec<Range<u64>>,
+}
+
+impl ReadAt for BadSectors {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.file.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let end = offset + len as u64;
+        match self
+            .bad
+            .iter()
+            .any(|bad| bad.start < end && offset < bad.end)
+        {
+            true => Err(io::Error::other("bad sector")),
+            false => self.file.read_at(offset, len),
+        }
+    }
+}
+
+#[test]
+fn sectors_that_cannot_be_read_cost_the_blocks_they_hold() {
+    for compression in CODECS {
+        let file = build(&options(compression).block_size(4096), &entries(20_000));
+        let layout = Layout::of(&file);
+        let blocks = by_block(&file, &layout);
+        let len = file.len() as u64;
+        for end_is_bad in [false, true] {
+            let mut bad = vec![40_960..45_056, 200_704..204_800];
+            if end_is_bad {
+                bad.push(len - 100..len);
+            }
+            let source = BadSectors {
+                file: file.clone().into(),
+                bad: bad.clone(),
+            };
+            let (report, rescued) = rescue(Arc::new(source));
+            let is_lost = |i: usize| {
+                let block = &layout.data[i];
+                let is_in = |bad: &Range<u64>| {
+                    (bad.start as usize) < block.end && block.start < bad.end as usize
+                };
+                bad.iter().any(is_in)
+            };
+            assert!(rescued == without(&blocks, is_lost), "{report}");
+            assert!(!end_is_bad || report.index == IndexState::Lost);
+            let says_why = report
+                .lost
+                .iter()
+                .filter(|lost| lost.reason.contains("bad sector"));
+            assert!(end_is_bad || says_why.count() == 2, "{report}");
+        }
+    }
+    let mut dead = BadSectors {
+        file: vec![0; 100].into(),
+        bad: vec![],
+    };
+    dead.bad.push(0..100);
+    let mut builder = WriteOptions::new().build(Vec::new());
+    let error = salvage(Arc::new(dead), &mut builder).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+}
+
+#[test]
+fn blocks_of_a_codec_that_is_not_built_in_are_named() {
+    let entries = entries(30);
+    let mut file = build(&options(Compression::None), &entries);
+    let layout = Layout::of(&file);
+    let blocks = by_block(&file, &layout);
+    let range = layout.data[1].clone();
+    file[range.end - 5] = 7;
+    seal(&mut file, &range);
+    for damage in [0..0, layout.index.start..file.len()] {
+        let mut damaged = file.clone();
+        destroy(&mut damaged, damage);
+        let (report, rescued) = rescue(damaged);
+        assert!(rescued == without(&blocks, |i| i == 1), "{report}");
+        assert_eq!(ranges(&report)[0], range);
+        let named = report.lost[0].reason.contains("type 7");
+        assert!(named || report.index == IndexState::Lost, "{report}");
+    }
+}
+
+/// Gives the frame at `range` its right checksum.
+fn seal(file: &mut [u8], range: &Range<usize>) {
+    let (covered, crc) = file[range.clone()].split_at_mut(range.len() - 4);
+    let masked = crc32c::crc32c(covered)
+        .rotate_right(15)
+        .wrapping_add(0xa282_ead8);
+    crc.copy_from_slice(&masked.to_le_bytes());
+}
+
+/// Entries out of order inside of a block whose checksum is right: a writer's fault.
+#[test]
+fn entries_out_of_order_are_counted_and_left_out() {
+    let block = vec![
+        entry("a", b"1"),
+        entry("c", b"2"),
+        entry("d", b"3"),
+        entry("e", b"4"),
+    ];
+    let mut file = build_blocks(
+        &options(Compression::None),
+        &[block, vec![entry("x", b"5")]],
+    );
+    let range = Layout::of(&file).data[0].clone();
+    let at = range.start
+        + file[range.clone()]
+            .windows(3)
+            .position(|w| w == b"\x01\x01d")
+            .unwrap();
+    file[at + 2] = b'b';
+    seal(&mut file, &range);
+    let (report, rescued) = rescue(file);
+    let keys: Vec<&[u8]> = rescued.iter().map(|(key, _)| &key[..]).collect();
+    assert_eq!(keys, [b"a", b"c", b"e", b"x"]);
+    assert_eq!(report.entries_out_of_order, 1);
+    assert_eq!(report.lost[0].entries, Some(1));
+    assert_eq!(ranges(&report), [range]);
+}
+
+/// Errors of the builder come through, and what it wrote stands as it is.
+#[test]
+fn a_full_disk_ends_the_salvage() {
+    struct Full;
+    impl io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let file = build(&options(Compression::None), &entries(20_000));
+    let mut builder = options(Compression::None).build(Full);
+    let error = salvage(file, &mut builder).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+}
+
+#[test]
+fn what_was_set_aside_is_reported() {
+    let file = build(&options(Compression::None), &entries(100));
+    let layout = Layout::of(&file);
+    let (report, _) = rescue(file.clone());
+    assert!(report.is_complete());
+    assert_eq!(report.entries_by_index, 100);
+    let as_range = |range: &Range<usize>| range.start as u64..range.end as u64;
+    let expected = [
+        (Section::Filter, as_range(layout.filter.as_ref().unwrap())),
+        (Section::Metaindex, as_range(&layout.metaindex)),
+        (Section::Index, as_range(&layout.index)),
+        (Section::Footer, as_range(&layout.footer)),
+    ];
+    assert_eq!(report.set_aside, expected);
+    let mut damaged = file;
+    destroy(&mut damaged, layout.index.start..layout.footer.end);
+    let (report, _) = rescue(damaged);
+    assert_eq!(report.set_aside, expected[..2]);
+}
+
+// ---- Real tables ----------------------------------------------------------------------------
+
+/// Tables by other programs, whose content is known from elsewhere: `tests/corpus.rs` says what the folder
+/// holds.
+#[test]
+#[ignore = "needs a folder of real tables, named by LEVELTABLE_CORPUS"]
+fn real_tables_are_salvaged_without_index_and_footer() {
+    let folder = std::path::PathBuf::from(std::env::var_os("LEVELTABLE_CORPUS").unwrap());
+    let manifest = std::fs::read_to_string(folder.join("manifest.jsonl")).unwrap();
+    let mut tables = 0;
+    for line in manifest.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let Some(expected) = line["kv_sha256"].as_str() else {
+            continue;
+        };
+        let name = line["file"].as_str().unwrap();
+        let is_internal = line["internal_keys"] == true;
+        let file = std::fs::read(folder.join(name)).unwrap();
+        let verified = OpenOptions::new().verify_source(file.clone()).unwrap();
+        if verified
+            .findings
+            .iter()
+            .any(|f| f.found().contains("this build cannot read"))
+        {
+            println!("{name}: codec not built in");
+            continue;
+        }
+        assert!(verified.is_sound(), "{name}: {verified}");
+        assert_eq!(verified.internal_keys, is_internal, "{name}");
+        let mut handles = &file[file.len() - 48..];
+        let [_, _, index, _] = [(); 4].map(|()| take_varint(&mut handles));
+        for damage in [file.len() - 48..file.len(), index..file.len(), 0..0] {
+            let mut damaged = file.clone();
+            destroy(&mut damaged, damage.clone());
+            let mut rescued = Vec::new();
+            let report = if is_internal {
+                let mut builder = WriteOptions::leveldb().build_db(&mut rescued);
+                let report = salvage_db(damaged, &mut builder).unwrap();
+                builder.finish().unwrap();
+                report
+            } else {
+                let mut builder = WriteOptions::leveldb().build(&mut rescued);
+                let report = salvage(damaged, &mut builder).unwrap();
+                builder.finish().unwrap();
+                report
+            };
+            let order: Arc<dyn Comparator> = match is_internal {
+                true => Arc::new(InternalKeyComparator::new(BytewiseComparator)),
+                false => Arc::new(BytewiseComparator),
+            };
+            let table = OpenOptions::new()
+                .comparator(order)
+                .open_source(rescued)
+                .unwrap();
+            let mut hash = sha2::Sha256::new();
+            for (key, value) in content(table.iter()) {
+                for part in [key, value] {
+                    hash.update((part.len() as u32).to_le_bytes());
+                    hash.update(&part);
+                }
+            }
+            let hash: String = hash
+                .finalize()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            assert_eq!(hash, expected, "{name} without {damage:?}: {report}");
+        }
+        tables += 1;
+    }
+    assert!(tables > 10);
+    println!("{tables} tables");
+}
+
+fn take_varint(src: &mut &[u8]) -> usize {
+    let len = src.iter().position(|byte| *byte < 0x80).unwrap() + 1;
+    let (varint, rest) = src.split_at(len);
+    *src = rest;
+    varint
+        .iter()
+        .rev()
+        .fold(0, |n, byte| n << 7 | usize::from(byte & 0x7f))
+}

@@ -1,0 +1,913 @@
+//! Sound tables, and tables with one thing wrong that `verify` must name: where, and what.
+
+mod common;
+
+use std::fs;
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::{Entry, Layout, build};
+use leveltable::{
+    BytewiseComparator, Comparator, Compression, FilterPolicy, InternalKeyComparator, OpenOptions,
+    ReadAt, RibbonFilterPolicy, Section, Severity, Table, TableBuilder, VerifyReport, WriteOptions,
+};
+
+fn entries(n: usize) -> Vec<Entry> {
+    let entry = |i| {
+        (
+            format!("key {i:05}").into_bytes(),
+            format!("the value of {i}").into_bytes(),
+        )
+    };
+    (0..n).map(entry).collect()
+}
+
+/// Raw blocks of about ten entries and a Bloom filter.
+fn options() -> WriteOptions {
+    WriteOptions::leveldb()
+        .block_size(256)
+        .compression(Compression::None)
+}
+
+fn verify(file: &[u8]) -> VerifyReport {
+    OpenOptions::new().verify_source(file.to_vec()).unwrap()
+}
+
+/// Asserts that there is exactly one finding, and where and what it is.
+#[track_caller]
+fn assert_finds(file: &[u8], severity: Severity, section: Section, offset: usize, words: &str) {
+    let report = verify(file);
+    assert_eq!(report.findings.len(), 1, "{report}");
+    let finding = &report.findings[0];
+    assert_eq!(finding.severity(), severity, "{report}");
+    assert_eq!(finding.section(), section, "{report}");
+    assert_eq!(finding.offset(), offset as u64, "{report}");
+    assert!(
+        finding.to_string().contains(words),
+        "{words:?} not in: {report}"
+    );
+    assert_eq!(report.is_sound(), severity == Severity::Warning);
+}
+
+/// Gives the frame at `range` its right checksum.
+fn seal(file: &mut [u8], range: &Range<usize>) {
+    let (covered, crc) = file[range.clone()].split_at_mut(range.len() - 4);
+    let masked = crc32c::crc32c(covered)
+        .rotate_right(15)
+        .wrapping_add(0xa282_ead8);
+    crc.copy_from_slice(&masked.to_le_bytes());
+}
+
+fn varint(mut n: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while n >= 0x80 {
+        bytes.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    bytes.push(n as u8);
+    bytes
+}
+
+fn handle(range: &Range<usize>) -> Vec<u8> {
+    [varint(range.start), varint(range.len() - 5)].concat()
+}
+
+/// A block in which each key is stored whole.
+fn block(entries: &[Entry]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut restarts = Vec::new();
+    for (key, value) in entries {
+        restarts.push(bytes.len() as u32);
+        bytes.extend([vec![0], varint(key.len()), varint(value.len())].concat());
+        bytes.extend(key);
+        bytes.extend(value);
+    }
+    if restarts.is_empty() {
+        restarts.push(0);
+    }
+    let count = restarts.len() as u32;
+    restarts.push(count);
+    bytes.extend(restarts.iter().flat_map(|n| n.to_le_bytes()));
+    bytes
+}
+
+/// Puts tables together from parts that the test is free to get wrong.
+#[derive(Default)]
+struct Forge(Vec<u8>);
+
+impl Forge {
+    fn frame(&mut self, payload: &[u8]) -> Range<usize> {
+        let start = self.0.len();
+        self.0.extend(payload);
+        self.0.extend([0; 5]);
+        let range = start..self.0.len();
+        seal(&mut self.0, &range);
+        range
+    }
+
+    fn finish(mut self, metaindex: &Range<usize>, index: &Range<usize>) -> Vec<u8> {
+        let mut footer = [handle(metaindex), handle(index)].concat();
+        footer.resize(40, 0);
+        footer.extend(0xdb47_7524_8b80_fb57u64.to_le_bytes());
+        self.0.extend(footer);
+        self.0
+    }
+
+    /// A table of these data blocks and index keys, without a filter.
+    fn table(blocks: &[(&str, &[&str])]) -> (Vec<u8>, Layout) {
+        let mut forge = Forge::default();
+        let mut index = Vec::new();
+        for (separator, keys) in blocks {
+            let entries: Vec<Entry> = keys
+                .iter()
+                .map(|key| (key.as_bytes().to_vec(), b"value".to_vec()))
+                .collect();
+            let range = forge.frame(&block(&entries));
+            index.push((separator.as_bytes().to_vec(), handle(&range)));
+        }
+        let metaindex = forge.frame(&block(&[]));
+        let index = forge.frame(&block(&index));
+        let file = forge.finish(&metaindex, &index);
+        let layout = Layout::of(&file);
+        (file, layout)
+    }
+}
+
+// ---- Sound tables ---------------------------------------------------------------------------
+
+#[test]
+fn tables_by_cpp_leveldb_are_sound() {
+    let testdata: PathBuf = [env!("CARGO_MANIFEST_DIR"), "testdata"].iter().collect();
+    let manifest = fs::read_to_string(testdata.join("manifest.tsv")).unwrap();
+    let mut tables = 0;
+    for line in manifest.lines().skip(1) {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let (file, entries, keys, comparator) = (columns[0], columns[1], columns[3], columns[4]);
+        let entries = count_entries(&fs::read(testdata.join(entries)).unwrap());
+        let mut options = OpenOptions::new();
+        match (comparator, keys) {
+            ("reverse", "internal") => {
+                options = options.comparator(InternalKeyComparator::new(Reverse));
+            }
+            ("reverse", _) => options = options.comparator(Reverse),
+            _ => {}
+        }
+        let report = options.verify(testdata.join(file)).unwrap();
+        assert!(
+            report.is_sound() && report.findings.is_empty(),
+            "{file}: {report}"
+        );
+        assert_eq!(report.entries, entries, "{file}");
+        assert_eq!(report.checked_bytes, report.file_bytes, "{file}");
+        assert_eq!(
+            report.internal_keys,
+            keys == "internal" && entries > 0,
+            "{file}"
+        );
+        let filtered = columns[8] != "none";
+        assert_eq!(
+            report.filter_checks,
+            if filtered { entries } else { 0 },
+            "{file}"
+        );
+        tables += 1;
+    }
+    assert!(tables > 50);
+}
+
+/// Number of entries in a list of them: u32 key length, key, u32 value length, value.
+fn count_entries(mut list: &[u8]) -> u64 {
+    let mut strings = 0;
+    while let Some((len, rest)) = list.split_first_chunk() {
+        list = &rest[u32::from_le_bytes(*len) as usize..];
+        strings += 1;
+    }
+    strings / 2
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Reverse;
+
+impl Comparator for Reverse {
+    fn name(&self) -> &str {
+        "test.Reverse"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        b.cmp(a)
+    }
+}
+
+#[test]
+fn our_own_tables_are_sound_open_or_not() {
+    for options in [
+        WriteOptions::new(),
+        WriteOptions::leveldb(),
+        options().no_filter(),
+    ] {
+        for n in [0, 1, 1000] {
+            let file = build(&options, &entries(n));
+            let table = OpenOptions::new().open_source(file.clone()).unwrap();
+            let (stats, report) = (table.stats(), table.verify().unwrap());
+            assert_eq!(report, verify(&file));
+            assert!(report.is_sound() && report.findings.is_empty(), "{report}");
+            assert_eq!(
+                (report.entries, report.data_blocks),
+                (n as u64, table.data_blocks() as u64)
+            );
+            assert_eq!(table.stats(), stats, "verifying is not counted");
+        }
+    }
+    let mut db = Vec::new();
+    let mut builder = WriteOptions::new().build_db(&mut db);
+    builder.put(b"a", 2, b"new").unwrap();
+    builder.put(b"a", 1, b"old").unwrap();
+    builder.finish().unwrap();
+    let report = verify(&db);
+    assert!(report.is_sound() && report.internal_keys, "{report}");
+    let db = OpenOptions::new().open_db_source(db).unwrap();
+    assert_eq!(db.verify().unwrap(), report);
+}
+
+#[test]
+fn a_filter_of_the_callers_own_is_checked_too() {
+    #[derive(Debug, Clone)]
+    struct Renamed;
+    impl FilterPolicy for Renamed {
+        fn name(&self) -> &str {
+            "test.Renamed"
+        }
+        fn builder(&self) -> Box<dyn leveltable::FilterBuilder> {
+            RibbonFilterPolicy::new(10).builder()
+        }
+        fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
+            RibbonFilterPolicy::new(10).key_may_match(key, filter)
+        }
+    }
+    let file = build(&options().filter_policy(Renamed), &entries(100));
+    assert_eq!(verify(&file).filter_checks, 0, "nobody knows it");
+    assert!(verify(&file).is_sound());
+    let open = OpenOptions::new().filter_policy(Renamed);
+    assert_eq!(open.verify_source(file.clone()).unwrap().filter_checks, 100);
+    let table = open.open_source(file).unwrap();
+    assert_eq!(table.verify().unwrap().filter_checks, 100);
+}
+
+// ---- One thing wrong ------------------------------------------------------------------------
+
+/// Every bit of a table flipped: it is found, in the section where it is.
+#[test]
+fn every_flipped_bit_is_found_where_it_is() {
+    let all = entries(30);
+    for compression in [Compression::None, Compression::Snappy] {
+        let file = build(&options().compression(compression), &all);
+        let layout = Layout::of(&file);
+        let handles = [handle(&layout.metaindex), handle(&layout.index)].concat();
+        let padding = layout.footer.start + handles.len()..file.len() - 8;
+        for bit in 0..file.len() * 8 {
+            let mut damaged = file.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let report = verify(&damaged);
+            assert!(
+                !padding.contains(&(bit / 8)) || report.is_sound(),
+                "{report}"
+            );
+            if report.is_sound() {
+                // The padding means nothing, and a varint may go on into its zeros.
+                assert_eq!(layout.section_at(bit / 8).0, Section::Footer);
+                common::assert_holds(&OpenOptions::new().open_source(damaged).unwrap(), &all);
+                continue;
+            }
+            assert!(report.damage > 0, "bit {bit}: {report}");
+            let (section, start) = layout.section_at(bit / 8);
+            if section == Section::Footer {
+                // Handles that lead astray show where they lead.
+                continue;
+            }
+            assert_eq!(report.damage, 1, "bit {bit}: {report}");
+            let damage = report
+                .findings
+                .iter()
+                .find(|f| f.severity() == Severity::Damage)
+                .unwrap();
+            assert_eq!(
+                (damage.section(), damage.offset()),
+                (section, start as u64),
+                "{report}"
+            );
+        }
+    }
+}
+
+/// Not the first damage only: each of several, with everything else still checked.
+#[test]
+fn all_damage_is_reported() {
+    let all = entries(300);
+    let mut file = build(&options(), &all);
+    let layout = Layout::of(&file);
+    let hit = [
+        layout.data[2].start,
+        layout.data[7].start,
+        layout.data[20].start,
+    ];
+    let filter = layout.filter.clone().unwrap();
+    for at in hit.iter().chain([&filter.start]) {
+        file[*at] ^= 1;
+    }
+    let report = verify(&file);
+    let found: Vec<_> = report
+        .findings
+        .iter()
+        .map(|f| (f.section(), f.offset() as usize))
+        .collect();
+    let data = hit.map(|offset| (Section::Data, offset));
+    assert_eq!(found[..3], data);
+    assert_eq!(found[3..], [(Section::Filter, filter.start)]);
+    assert_eq!(report.damage, 4);
+    assert_eq!(report.data_blocks, layout.data.len() as u64 - 3);
+    let lost: usize = [2, 7, 20]
+        .iter()
+        .map(|&i| common::entries(&common::payload(&file, &layout.data[i])).len())
+        .sum();
+    assert_eq!(report.entries, 300 - lost as u64);
+    let text = report.to_string();
+    assert_eq!(text.lines().count(), 5, "{text}");
+}
+
+#[test]
+fn a_damaged_index_or_footer_leaves_the_rest_to_be_checked() {
+    let all = entries(300);
+    let file = build(&options(), &all);
+    let layout = Layout::of(&file);
+    let data_len = layout.metaindex.start - layout.filter.as_ref().unwrap().len();
+
+    // One bit in the last key of the index: all handles before it still lead to sound blocks.
+    let mut damaged = file.clone();
+    damaged[layout.index.end - 10] ^= 1;
+    let report = verify(&damaged);
+    assert_eq!(report.damage, 1, "{report}");
+    assert_eq!(
+        report
+            .findings
+            .iter()
+            .filter(|f| f.section() == Section::Index)
+            .count(),
+        1
+    );
+    assert!(report.entries > 0, "{report}");
+
+    // Nothing left of it.
+    let mut damaged = file.clone();
+    damaged[layout.index.clone()].fill(0x55);
+    let report = verify(&damaged);
+    assert_eq!(report.damage, 1, "{report}");
+    assert_eq!(report.unchecked, 2);
+    let gap = &report.findings[0];
+    assert_eq!(
+        (gap.severity(), gap.section(), gap.offset()),
+        (Severity::Unchecked, Section::Data, 0)
+    );
+    assert!(
+        gap.found().starts_with(&format!("{data_len} bytes")),
+        "{report}"
+    );
+    let words = format!("300 entries in {} sound blocks", layout.data.len());
+    assert!(report.findings[1].found().starts_with(&words), "{report}");
+
+    // No footer: the words are those of `open`, and the data is still looked at.
+    let report = verify(&file[..layout.footer.start]);
+    let opened = OpenOptions::new()
+        .open_source(file[..layout.footer.start].to_vec())
+        .unwrap_err();
+    let footer = report
+        .findings
+        .iter()
+        .find(|f| f.section() == Section::Footer)
+        .unwrap();
+    assert!(opened.to_string().contains(footer.found()), "{report}");
+    assert_eq!(footer.severity(), Severity::Damage);
+    assert!(report.to_string().contains("300 entries in"), "{report}");
+
+    // A damaged block and no index.
+    let mut damaged = file.clone();
+    damaged[layout.index.clone()].fill(0x55);
+    damaged[layout.data[5].start + 20] ^= 1;
+    let report = verify(&damaged);
+    let sound = format!("{} sound blocks", layout.data.len() - 1);
+    assert!(report.to_string().contains(&sound), "{report}");
+
+    for not_a_table in [&b""[..], b"x", b"<html>not found</html>"] {
+        let report = verify(not_a_table);
+        assert!(!report.is_sound());
+        assert_eq!(report.findings[0].section(), Section::Footer);
+    }
+}
+
+#[test]
+fn separators_are_held_against_their_blocks() {
+    let sound: &[(&str, &[&str])] = &[("c", &["a", "b"]), ("f", &["d", "f"]), ("z", &["x"])];
+    assert!(verify(&Forge::table(sound).0).findings.is_empty());
+
+    let (file, layout) = Forge::table(&[("c", &["a", "d"]), ("f", &["e"])]);
+    assert_finds(
+        &file,
+        Severity::Damage,
+        Section::Data,
+        layout.data[0].start,
+        "at or before its index key \"c\"",
+    );
+    let (file, layout) = Forge::table(&[("c", &["a"]), ("f", &["c", "e"])]);
+    assert_finds(
+        &file,
+        Severity::Damage,
+        Section::Data,
+        layout.data[1].start,
+        "behind the index key before, \"c\"",
+    );
+    // Both: the blocks overlap.
+    let (file, layout) = Forge::table(&[("c", &["a", "e"]), ("f", &["d", "f"])]);
+    let report = verify(&file);
+    let offsets: Vec<_> = report
+        .findings
+        .iter()
+        .map(|f| f.offset() as usize)
+        .collect();
+    assert_eq!(
+        offsets,
+        [layout.data[0].start, layout.data[1].start],
+        "{report}"
+    );
+    assert!(
+        report.findings[1]
+            .expected()
+            .contains("behind the last of the block before"),
+        "{report}"
+    );
+}
+
+#[test]
+fn keys_out_of_order_are_found_within_blocks_and_in_the_index() {
+    let (file, layout) = Forge::table(&[("c", &["a", "c", "b", "b"]), ("f", &["d"])]);
+    assert_finds(
+        &file,
+        Severity::Damage,
+        Section::Data,
+        layout.data[0].start,
+        "\"b\" (and 1 more such)",
+    );
+    let (file, layout) = Forge::table(&[("f", &["a"]), ("e", &[]), ("g", &["g"])]);
+    assert_finds(
+        &file,
+        Severity::Damage,
+        Section::Index,
+        layout.index.start,
+        "one after \"f\"",
+    );
+    // The wrong comparator, in other words.
+    let file = build(&options(), &entries(100));
+    let report = OpenOptions::new()
+        .comparator(Reverse)
+        .verify_source(file)
+        .unwrap();
+    assert!(report.damage > 10, "{report}");
+}
+
+#[test]
+fn the_structure_of_blocks_is_checked_to_the_last_byte() {
+    let keys: &[(&str, &[&str])] = &[("c", &["aa", "ab", "ac"])];
+    let (sound, layout) = Forge::table(keys);
+    let data = layout.data[0].clone();
+    let entry_len = 3 + 2 + 5;
+    let restarts = data.start + 3 * entry_len;
+    let damaged = |at: usize, byte: u8| {
+        let mut file = sound.clone();
+        file[at] = byte;
+        seal(&mut file, &data);
+        file
+    };
+    for (at, byte, words) in [
+        (restarts + 4, 1, "restart 1 at the beginning of an entry"),
+        (restarts + 4, 20, "restart 2 of 3 after"),
+        (restarts, 10, "restart 0 of 3"),
+        (restarts + 8, 29, "restart 2 at the beginning of an entry"),
+        (data.start + entry_len, 1, "shares at most 0 bytes"),
+        (data.start + 2, 200, "an entry at byte"),
+        (restarts + 12, 0, "a restart for the first entry"),
+        (restarts + 12, 200, "restarts in"),
+        (restarts + 12, 2, "restart 0 of 2"),
+    ] {
+        assert_finds(
+            &damaged(at, byte),
+            Severity::Damage,
+            Section::Data,
+            data.start,
+            words,
+        );
+    }
+}
+
+#[test]
+fn handles_that_leave_the_file_or_make_no_sense_are_found() {
+    let (sound, layout) = Forge::table(&[("a", &["a"]), ("b", &["b"])]);
+    let forge = |second: Vec<u8>| {
+        let mut forge = Forge(sound[..layout.index.start].to_vec());
+        let index = [
+            (b"a".to_vec(), handle(&layout.data[0])),
+            (b"b".to_vec(), second),
+        ];
+        let index = forge.frame(&block(&index));
+        forge.finish(&layout.metaindex, &index)
+    };
+    let at = layout.index.start;
+    let beyond = sound.len()..sound.len() + 100;
+    let max = vec![0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+    for (second, words) in [
+        (handle(&beyond), "a handle to the data block"),
+        (
+            [max.clone(), max.clone()].concat(),
+            "a handle to the data block",
+        ),
+        (vec![0x80], "a handle for data block 1"),
+        (vec![], "a handle for data block 1"),
+    ] {
+        let report = verify(&forge(second));
+        let index = report
+            .findings
+            .iter()
+            .find(|f| f.section() == Section::Index)
+            .unwrap();
+        assert_eq!(index.offset() as usize, at);
+        assert!(index.expected().contains(words), "{report}");
+        // The block that is not reached any more is a gap, and its entries are noticed.
+        let gap = report
+            .findings
+            .iter()
+            .find(|f| f.offset() as usize == layout.data[1].start);
+        assert!(
+            gap.unwrap().found().contains("1 entries in sound blocks"),
+            "{report}"
+        );
+    }
+    let trailing = [handle(&layout.data[1]), vec![7, 7]].concat();
+    assert_finds(
+        &forge(trailing),
+        Severity::Warning,
+        Section::Index,
+        at,
+        "2 bytes more",
+    );
+
+    // The same block twice: it overlaps itself, and the second is a gap.
+    let report = verify(&forge(handle(&layout.data[0])));
+    let words = report.to_string();
+    assert!(words.contains("blocks that do not overlap"), "{report}");
+    assert!(words.contains("no handle leads to"), "{report}");
+    // One that begins within another.
+    let inside = layout.data[0].start + 4..layout.data[1].end;
+    assert!(
+        verify(&forge(handle(&inside)))
+            .to_string()
+            .contains("blocks that do not overlap")
+    );
+}
+
+#[test]
+fn gaps_are_a_warning_unless_there_is_data_in_them() {
+    let mut forge = Forge::default();
+    let entry = |key: &[u8]| (key.to_vec(), b"v".to_vec());
+    let first = forge.frame(&block(&[entry(b"a")]));
+    forge.0.extend([0xee; 77]);
+    let hidden = forge.frame(&block(&[entry(b"b")]));
+    let last = forge.frame(&block(&[entry(b"c")]));
+    let metaindex = forge.frame(&block(&[]));
+    let mut full = Forge(forge.0.clone());
+    let mut index = vec![
+        (b"a".to_vec(), handle(&first)),
+        (b"b".to_vec(), handle(&hidden)),
+        (b"c".to_vec(), handle(&last)),
+    ];
+    let all = full.frame(&block(&index));
+    let file = full.finish(&metaindex, &all);
+    assert_finds(
+        &file,
+        Severity::Warning,
+        Section::Data,
+        first.end,
+        "77 bytes before the data block",
+    );
+    index.remove(1);
+    let some = forge.frame(&block(&index));
+    let file = forge.finish(&metaindex, &some);
+    assert_finds(
+        &file,
+        Severity::Damage,
+        Section::Data,
+        first.end,
+        "1 entries in sound blocks",
+    );
+}
+
+#[test]
+fn a_filter_that_hides_keys_is_found() {
+    let all = entries(200);
+    let sound = build(&options(), &all);
+    let layout = Layout::of(&sound);
+    let filter = layout.filter.clone().unwrap();
+    let mut file = sound.clone();
+    file[filter.start..filter.start + 8].fill(0);
+    seal(&mut file, &filter);
+    assert_finds(
+        &file,
+        Severity::Damage,
+        Section::Filter,
+        filter.start,
+        "rejected, which is in the data block at 0",
+    );
+    let found = verify(&file).findings[0].found().to_owned();
+    assert!(found.contains("more such"), "{found}");
+
+    // Bounds of a filter that make no sense hide its keys from C++ LevelDB.
+    let array = {
+        let at = filter.end - 5 - 5;
+        u32::from_le_bytes(sound[at..at + 4].try_into().unwrap()) as usize
+    };
+    let mut file = sound.clone();
+    file[filter.start + array] = 0xff;
+    seal(&mut file, &filter);
+    assert_finds(
+        &file,
+        Severity::Damage,
+        Section::Filter,
+        filter.start,
+        "to begin at",
+    );
+    let mut file = sound.clone();
+    file[filter.end - 6] = 64;
+    seal(&mut file, &filter);
+    assert_finds(
+        &file,
+        Severity::Damage,
+        Section::Filter,
+        filter.start,
+        "lg(base)",
+    );
+    // A smaller base leaves the blocks behind without a filter, and gives the others the wrong one.
+    let mut file = sound;
+    file[filter.end - 6] = 10;
+    seal(&mut file, &filter);
+    let report = verify(&file);
+    assert!(report.damage == 1 && report.warnings == 1, "{report}");
+}
+
+#[test]
+fn the_metaindex_may_hold_more_but_in_order() {
+    let (sound, layout) = Forge::table(&[("a", &["a"])]);
+    let with_metaindex = |names: &[(&str, Vec<u8>)]| {
+        let mut forge = Forge(sound[..layout.metaindex.start].to_vec());
+        let entries: Vec<Entry> = names
+            .iter()
+            .map(|(name, value)| (name.as_bytes().to_vec(), value.clone()))
+            .collect();
+        let metaindex = forge.frame(&block(&entries));
+        let index = forge.frame(&block(&[(b"a".to_vec(), handle(&layout.data[0]))]));
+        forge.finish(&metaindex, &index)
+    };
+    let at = layout.metaindex.start;
+    let report = verify(&with_metaindex(&[
+        ("app", b"anything".to_vec()),
+        ("zoo", vec![]),
+    ]));
+    assert!(report.findings.is_empty(), "{report}");
+    let file = with_metaindex(&[("zoo", vec![]), ("app", vec![])]);
+    assert_finds(
+        &file,
+        Severity::Damage,
+        Section::Metaindex,
+        at,
+        "one after \"zoo\"",
+    );
+    let file = with_metaindex(&[("filter.x", vec![0x80])]);
+    assert_finds(
+        &file,
+        Severity::Damage,
+        Section::Metaindex,
+        at,
+        "the handle of \"filter.x\"",
+    );
+    let file = with_metaindex(&[("filter.x", vec![0xff, 0x7f, 5])]);
+    assert_finds(
+        &file,
+        Severity::Damage,
+        Section::Metaindex,
+        at,
+        "a handle to the filter block",
+    );
+}
+
+#[test]
+fn keys_of_a_databases_table_must_parse() {
+    let mut file = Vec::new();
+    let mut builder = options().no_filter().build_db(&mut file);
+    for i in 0..100u64 {
+        builder
+            .put(format!("{i:03}").as_bytes(), i + 1, b"v")
+            .unwrap();
+    }
+    builder.finish().unwrap();
+    let layout = Layout::of(&file);
+    let block = layout.data[1].clone();
+    let text = common::entries(&common::payload(&file, &block))[0]
+        .0
+        .clone();
+    let at = block.start
+        + file[block.clone()]
+            .windows(text.len())
+            .position(|w| w == text)
+            .unwrap();
+    file[at + 3] = 9; // its type
+    seal(&mut file, &block);
+    assert_finds(
+        &file,
+        Severity::Damage,
+        Section::Data,
+        block.start,
+        "of type 0 or 1",
+    );
+    // As a plain table, whose keys may be anything, it is sound.
+    let order: Arc<dyn Comparator> = Arc::new(InternalKeyComparator::new(BytewiseComparator));
+    let report = OpenOptions::new()
+        .comparator(order)
+        .verify_source(file)
+        .unwrap();
+    assert!(
+        !report.is_sound(),
+        "the order's name says that they are internal keys"
+    );
+}
+
+#[test]
+fn codecs_that_are_not_built_in_are_unchecked_not_damaged() {
+    let mut file = build(&options(), &entries(30));
+    let block = Layout::of(&file).data[1].clone();
+    file[block.end - 5] = 7;
+    seal(&mut file, &block);
+    assert_finds(
+        &file,
+        Severity::Unchecked,
+        Section::Data,
+        block.start,
+        "type 7",
+    );
+}
+
+/// A reader could not tell the difference, but this crate refuses the file: verify must not call it sound.
+#[test]
+fn what_is_sound_opens() {
+    let mut forge = Forge::default();
+    let metaindex = forge.frame(&block(&[]));
+    let data = forge.frame(&block(&[(b"a".to_vec(), vec![])]));
+    let index = forge.frame(&block(&[(b"a".to_vec(), handle(&data))]));
+    let file = forge.finish(&metaindex, &index);
+    let opened = OpenOptions::new().open_source(file.clone());
+    assert_eq!(verify(&file).is_sound(), opened.is_ok());
+}
+
+// ---- The run itself -------------------------------------------------------------------------
+
+#[test]
+fn progress_ascends_to_the_end_and_can_stop() {
+    let file = build(&options(), &entries(500));
+    let layout = Layout::of(&file);
+    let mut seen = Vec::new();
+    let report = OpenOptions::new()
+        .verify_with(file.clone(), |progress| {
+            assert_eq!(progress.total, file.len() as u64);
+            seen.push(progress.done);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert!(report.is_sound());
+    assert!(seen.is_sorted());
+    assert_eq!(*seen.last().unwrap(), file.len() as u64);
+    assert_eq!(seen.len(), layout.data.len() + 1);
+
+    let mut calls = 0;
+    let table = OpenOptions::new().open_source(file).unwrap();
+    let report = table
+        .verify_with(|_| {
+            calls += 1;
+            match calls {
+                3 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        })
+        .unwrap();
+    assert_eq!((calls, report.data_blocks), (3, 3));
+    assert!(report.cancelled && !report.is_sound());
+    assert_eq!(report.damage, 0);
+}
+
+/// Findings are bounded, in number and in length, whatever a file does; and so is the work.
+#[test]
+fn a_hostile_file_does_not_make_the_report_or_the_work_grow() {
+    // Thousands of index entries that all lead to one large block.
+    let mut forge = Forge::default();
+    let big: Vec<Entry> = (0..1000u32)
+        .map(|i| (i.to_be_bytes().to_vec(), vec![0; 300]))
+        .collect();
+    let data = forge.frame(&block(&big));
+    let index: Vec<Entry> = (0..20_000u32)
+        .map(|i| (i.to_be_bytes().to_vec(), handle(&data)))
+        .collect();
+    let metaindex = forge.frame(&block(&[]));
+    let index = forge.frame(&block(&index));
+    let file = forge.finish(&metaindex, &index);
+    let report = verify(&file);
+    assert!(report.entries <= 4000, "{}", report.entries);
+    assert_eq!(report.findings.len(), 1000);
+    assert!(report.left_out() > 10_000, "{}", report.left_out());
+    let text = report.to_string();
+    assert!(text.ends_with(&format!("and {} more", report.left_out())));
+
+    // Keys of a megabyte.
+    let long = |last: u8| [vec![0xff; 1 << 20], vec![last]].concat();
+    let mut forge = Forge::default();
+    let data = forge.frame(&block(&[(long(2), long(2)), (long(1), vec![])]));
+    let metaindex = forge.frame(&block(&[(long(9), long(9)), (long(8), vec![])]));
+    let index = forge.frame(&block(&[(long(0), handle(&data)), (long(0), long(0))]));
+    let report = verify(&forge.finish(&metaindex, &index));
+    assert!(report.damage >= 4, "{report}");
+    let longest = report
+        .findings
+        .iter()
+        .map(|f| f.to_string().len())
+        .max()
+        .unwrap();
+    assert!(longest < 2000, "{longest}");
+}
+
+#[test]
+fn reads_that_fail_are_findings() {
+    struct Failing(Bytes, Range<u64>);
+    impl ReadAt for Failing {
+        fn size(&self) -> io::Result<u64> {
+            Ok(self.0.len() as u64)
+        }
+        fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+            match offset < self.1.end && self.1.start < offset + len as u64 {
+                true => Err(io::Error::other("bad sector")),
+                false => self.0.read_at(offset, len),
+            }
+        }
+    }
+    let file = build(&options(), &entries(300));
+    let layout = Layout::of(&file);
+    let sections = [
+        (layout.data[3].clone(), Section::Data),
+        (layout.filter.clone().unwrap(), Section::Filter),
+        (layout.metaindex.clone(), Section::Metaindex),
+        (layout.index.clone(), Section::Index),
+        (layout.footer.clone(), Section::Footer),
+    ];
+    for (range, section) in sections {
+        let bad = range.start as u64..range.start as u64 + 1;
+        let source = Arc::new(Failing(file.clone().into(), bad));
+        let report = OpenOptions::new().verify_source(source).unwrap();
+        let finding = report
+            .findings
+            .iter()
+            .find(|f| f.found().contains("bad sector"));
+        let finding = finding.unwrap_or_else(|| panic!("{section}: {report}"));
+        assert_eq!(
+            (finding.severity(), finding.section()),
+            (Severity::Unchecked, section)
+        );
+        assert_eq!(finding.offset() as usize, range.start);
+        assert!(!report.is_sound());
+        assert_eq!(report.damage, 0, "{report}");
+    }
+}
+
+/// What the file is now counts, not what was read when it was opened.
+#[test]
+fn an_open_table_is_read_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("table.ldb");
+    let mut builder = TableBuilder::create(&path).unwrap();
+    builder.add(b"key", b"value").unwrap();
+    builder.finish().unwrap();
+    let table = Table::open(&path).unwrap();
+    assert!(table.verify().unwrap().is_sound());
+    assert_eq!(table.get(b"key").unwrap().unwrap(), "value");
+    let mut file = fs::read(&path).unwrap();
+    file[6] ^= 1;
+    fs::write(&path, file).unwrap();
+    assert_eq!(table.verify().unwrap().damage, 1);
+    let error = OpenOptions::new()
+        .verify(dir.path().join("none"))
+        .unwrap_err();
+    assert!(error.to_string().contains("none"), "{error}");
+}
