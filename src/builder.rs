@@ -14,8 +14,7 @@ use crate::format::codec::{Compression, Compressor};
 use crate::format::filter_block::{FilterBlockBuilder, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::{TRAILER_LEN, seal, seal_raw};
-use crate::internal_key;
-use crate::options::{FilterChoice, WriteOptions};
+use crate::options::WriteOptions;
 use crate::publish::{Destination, NewFile};
 use crate::sample::AbsentKeys;
 
@@ -128,7 +127,8 @@ impl FilterSummary {
 
 impl WriteOptions {
     /// Starts a table that appears at `path` when it is finished: whole, synced to disk, in place of a
-    /// file that was there, with ordinary permissions; or not at all.
+    /// file that was there, with ordinary permissions; or not at all. A symbolic link at `path` is replaced,
+    /// not followed. A relative path is resolved now.
     ///
     /// # Errors
     ///
@@ -145,14 +145,8 @@ impl WriteOptions {
     /// Takes any [`io::Write`](std::io::Write), `&mut Vec<u8>` included. Writes are large, so it need
     /// not be buffered. `finish` flushes it; syncing is the caller's business.
     pub fn build<D: Destination>(&self, writer: D) -> TableBuilder<D> {
-        let policy = match &self.filter {
-            FilterChoice::None => None,
-            FilterChoice::Preset(policy) => {
-                Some(internal_key::filter_for(policy.clone(), &self.order))
-            }
-            FilterChoice::Own(policy) => Some(policy.clone()),
-        };
-        let filter = policy.map(|policy| {
+        let filter = self.filter.as_ref().map(|chosen| {
+            let policy = chosen.for_order(&self.order);
             let mut block = FilterBlockBuilder::new(policy.builder(), self.span);
             block.start_block(0);
             TableFilter {

@@ -11,10 +11,8 @@ use crate::cursor::{KeyRange, Range};
 use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
-use crate::internal_key::{
-    InternalFilterPolicy, InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType,
-};
-use crate::options::{FilterChoice, OpenOptions, WriteOptions};
+use crate::internal_key::{InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType};
+use crate::options::{OpenOptions, ReadOptions, WriteOptions};
 use crate::publish::{Destination, NewFile};
 use crate::source::Source;
 use crate::table::Table;
@@ -91,9 +89,6 @@ impl OpenOptions {
         options.order = Some(internal_order(
             self.order.clone().unwrap_or(Order::Bytewise),
         ));
-        for policy in &mut options.policies {
-            *policy = std::sync::Arc::new(InternalFilterPolicy::new(policy.clone()));
-        }
         options
     }
 }
@@ -138,7 +133,8 @@ impl DbTable {
     /// The newest version of `user_key` that is no newer than `sequence`: what a snapshot of that number
     /// sees. `None` if the table holds none.
     ///
-    /// Reads one data block at most, and none where the filter knows the key is absent.
+    /// Reads one data block at most, and none where the filter knows the key is absent. (More only where an index
+    /// cuts between two versions of a key without saying so, which LevelDB's never does.)
     ///
     /// # Errors
     ///
@@ -181,6 +177,13 @@ impl DbTable {
                 InternalKey::seek_target(b, 0),
             );
             self.table.order().compare(&a, &b).is_eq()
+        }
+    }
+
+    /// The same table, read with `options`: a cheap clone; see [`Table::with`].
+    pub fn with(&self, options: ReadOptions) -> DbTable {
+        DbTable {
+            table: self.table.with(options),
         }
     }
 
@@ -322,9 +325,6 @@ impl WriteOptions {
     fn for_internal_keys(&self) -> WriteOptions {
         let mut options = self.clone();
         options.order = internal_order(self.order.clone());
-        if let FilterChoice::Own(policy) = &mut options.filter {
-            *policy = std::sync::Arc::new(InternalFilterPolicy::new(policy.clone()));
-        }
         options
     }
 }

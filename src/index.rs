@@ -180,8 +180,8 @@ impl Index {
             Ordering::Equal => {
                 let prefix = big_endian_prefix(rest);
                 let low = self.prefixes.first_at_or_after(prefix);
-                let ties = after_shared.iter().skip(low).take_while(|&&p| p == prefix);
-                match ties.count() {
+                let ties = after_shared.get(low..).unwrap_or_default();
+                match ties.partition_point(|&p| p == prefix) {
                     0 => low,
                     ties => self.first_at_or_after(key, low, low + ties, &Order::Bytewise),
                 }
@@ -259,6 +259,7 @@ fn big_endian_prefix(key: &[u8]) -> u64 {
 fn decode_handle(value: &[u8], bounds: Range<u64>) -> Result<(PackedHandle, u64), String> {
     // Bytes behind the handle are let be, as by LevelDB.
     let Some((handle, _)) = BlockHandle::decode(value) else {
+        let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
         return Err(format!("no handle: {value:02x?}"));
     };
     let end = handle.end().filter(|&end| end <= bounds.end);
@@ -277,7 +278,10 @@ fn decode_handle(value: &[u8], bounds: Range<u64>) -> Result<(PackedHandle, u64)
 /// The same block with every key stored whole.
 fn unfold(block: &Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defect> {
     block.check_restarts()?;
-    let most = place.file_size.saturating_mul(MAX_UNFOLDED);
+    let most = place
+        .file_size
+        .saturating_mul(MAX_UNFOLDED)
+        .min(isize::MAX as u64 / 2);
     let mut builder = BlockBuilder::new(1);
     let mut cursor = BlockCursor::new(block.clone());
     while cursor.next()? {

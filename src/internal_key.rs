@@ -7,6 +7,7 @@
 //! A database writes each change under a new sequence number. Its tables are ordered by user key, and
 //! for one user key by sequence, newest first.
 
+use std::any::Any;
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
@@ -166,7 +167,10 @@ impl Comparator for InternalKeyComparator {
         let mut shorter = user_key(start).to_vec();
         let comparator = self.user.comparator();
         comparator.find_shortest_separator(&mut shorter, user_key(limit));
-        self.shorten(start, shorter);
+        // A user key equal to the limit's would come before the limit all the same, and hide it.
+        if self.user.compare(&shorter, user_key(limit)) == Ordering::Less {
+            self.shorten(start, shorter);
+        }
     }
 
     fn find_short_successor(&self, key: &mut Vec<u8>) {
@@ -179,7 +183,7 @@ impl Comparator for InternalKeyComparator {
 /// A filter policy over the user keys of a database's table: strips the 8 bytes behind each key.
 ///
 /// It keeps the name of the policy inside, as LevelDB does: the file does not tell whether its filter
-/// holds user keys.
+/// holds user keys. Tables in [`InternalKeyComparator`] order wrap the policies they are given by themselves.
 #[derive(Debug, Clone)]
 pub struct InternalFilterPolicy {
     user: Arc<dyn FilterPolicy>,
@@ -222,11 +226,38 @@ impl FilterBuilder for UserKeys {
     }
 }
 
-/// `policy` as tables in `order` need it: over user keys where the table holds internal keys.
-pub(crate) fn filter_for(policy: Arc<dyn FilterPolicy>, order: &Order) -> Arc<dyn FilterPolicy> {
-    match is_internal(order) {
-        true => Arc::new(InternalFilterPolicy::over(policy)),
-        false => policy,
+/// A filter policy as options hold it: made fit for the table's order when that is known.
+#[derive(Debug, Clone)]
+pub(crate) struct ChosenPolicy {
+    policy: Arc<dyn FilterPolicy>,
+    /// Whether it knows of internal keys by itself.
+    strips_tags: bool,
+}
+
+impl ChosenPolicy {
+    pub(crate) fn of<P: FilterPolicy + 'static>(policy: P) -> ChosenPolicy {
+        ChosenPolicy {
+            strips_tags: (&policy as &dyn Any).is::<InternalFilterPolicy>(),
+            policy: Arc::new(policy),
+        }
+    }
+
+    /// One that was made fit for a table's order before.
+    pub(crate) fn fitted(policy: Arc<dyn FilterPolicy>) -> ChosenPolicy {
+        ChosenPolicy {
+            policy,
+            strips_tags: true,
+        }
+    }
+
+    /// The policy as tables in `order` need it: over user keys where the table holds internal keys.
+    ///
+    /// The same for writing and reading, whoever chose the policy, or one would hide what the other put in.
+    pub(crate) fn for_order(&self, order: &Order) -> Arc<dyn FilterPolicy> {
+        match is_internal(order) && !self.strips_tags {
+            true => Arc::new(InternalFilterPolicy::over(self.policy.clone())),
+            false => self.policy.clone(),
+        }
     }
 }
 

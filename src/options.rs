@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::cache::BlockCache;
 use crate::comparator::{Comparator, Order};
-use crate::filter::{BloomFilterPolicy, FilterPolicy, RibbonFilterPolicy};
+use crate::filter::{BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, RibbonFilterPolicy};
 use crate::format::codec::Compression;
 use crate::format::filter_block::FilterSpan;
+use crate::internal_key::ChosenPolicy;
 
 /// How a table is written.
 ///
@@ -30,19 +31,9 @@ pub struct WriteOptions {
     pub(crate) block_size: usize,
     pub(crate) restart_interval: usize,
     pub(crate) compression: Compression,
-    pub(crate) filter: FilterChoice,
+    pub(crate) filter: Option<ChosenPolicy>,
     pub(crate) span: FilterSpan,
     pub(crate) order: Order,
-}
-
-/// Which filter policy a table is written with.
-#[derive(Debug, Clone)]
-pub(crate) enum FilterChoice {
-    None,
-    /// One of this crate's, chosen by a preset: goes over user keys in a database's table.
-    Preset(Arc<dyn FilterPolicy>),
-    /// The caller's own: goes over whatever the caller says.
-    Own(Arc<dyn FilterPolicy>),
 }
 
 impl Default for WriteOptions {
@@ -59,7 +50,7 @@ impl WriteOptions {
     /// tables that LevelDB itself looks keys up in, start from [`leveldb`](WriteOptions::leveldb).
     pub fn new() -> WriteOptions {
         WriteOptions {
-            filter: FilterChoice::Preset(Arc::new(RibbonFilterPolicy::new(10))),
+            filter: Some(ChosenPolicy::of(RibbonFilterPolicy::new(10))),
             span: FilterSpan::Table,
             ..WriteOptions::leveldb()
         }
@@ -73,7 +64,7 @@ impl WriteOptions {
             block_size: 4096,
             restart_interval: 16,
             compression: Compression::Snappy,
-            filter: FilterChoice::Preset(Arc::new(BloomFilterPolicy::new(10))),
+            filter: Some(ChosenPolicy::of(BloomFilterPolicy::new(10))),
             span: FilterSpan::Window,
             order: Order::Bytewise,
         }
@@ -100,17 +91,17 @@ impl WriteOptions {
 
     /// Filters with `policy`. A reader uses the filter if it knows a policy of the same name.
     ///
-    /// `policy` is given the keys of the table as they are stored (but see
-    /// [`create_db`](WriteOptions::create_db)); with a comparator that calls different byte strings
+    /// `policy` is given the keys of the table as they are stored, or in a database's table the user keys;
+    /// with a comparator that calls different byte strings
     /// equal, it must [agree with it](Comparator#comparators-and-filters).
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> WriteOptions {
-        self.filter = FilterChoice::Own(Arc::new(policy));
+        self.filter = Some(ChosenPolicy::of(policy));
         self
     }
 
     /// Writes no filter block.
     pub fn no_filter(mut self) -> WriteOptions {
-        self.filter = FilterChoice::None;
+        self.filter = None;
         self
     }
 
@@ -151,7 +142,7 @@ impl WriteOptions {
 pub struct OpenOptions {
     /// `None` where the caller did not say: bytewise, and a database's table is recognised and refused.
     pub(crate) order: Option<Order>,
-    pub(crate) policies: Vec<Arc<dyn FilterPolicy>>,
+    pub(crate) policies: Vec<ChosenPolicy>,
     pub(crate) filters: bool,
     pub(crate) cache: Option<BlockCache>,
     pub(crate) read: ReadOptions,
@@ -178,7 +169,8 @@ impl OpenOptions {
     /// The order that the table was written in.
     ///
     /// Naming one, the bytewise one too, also says that the table is to be read as it is stored: one that
-    /// looks like a database's is then not refused.
+    /// looks like a database's is then not refused; if the comparator is not the
+    /// [`InternalKeyComparator`](crate::InternalKeyComparator), its filter, which knows user keys, is left unused.
     pub fn comparator(mut self, comparator: impl Comparator + 'static) -> OpenOptions {
         self.order = Some(Order::of(comparator));
         self
@@ -186,8 +178,20 @@ impl OpenOptions {
 
     /// Adds a filter policy to those that are known by their names; before a built-in one of that name.
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> OpenOptions {
-        self.policies.push(Arc::new(policy));
+        self.policies.push(ChosenPolicy::of(policy));
         self
+    }
+
+    /// The filter policies that are known to tables in `order`, the best first.
+    pub(crate) fn policies_for(&self, order: &Order) -> Vec<Arc<dyn FilterPolicy>> {
+        let built_in = [
+            // Bits a key matter to builders only.
+            ChosenPolicy::of(RibbonFilterPolicy::new(10)),
+            ChosenPolicy::of(BloomFilterPolicy::new(10)),
+            ChosenPolicy::of(OldBloomFilterPolicy),
+        ];
+        let known = self.policies.iter().chain(&built_in);
+        known.map(|policy| policy.for_order(order)).collect()
     }
 
     /// Opens without filters, and so also a table whose filter or metaindex block is damaged.
@@ -246,7 +250,8 @@ impl ReadOptions {
     }
 
     /// Whether data blocks are checked against their checksums when they come in (about 7 ns for
-    /// 100 bytes). Without, damage may go unnoticed. Index, metaindex and filter are always checked.
+    /// 100 bytes). Without, damage may go unnoticed, and blocks that are read are not kept in the cache, where
+    /// others would take them for checked. Index, metaindex and filter are always checked.
     pub fn verify_checksums(mut self, yes: bool) -> ReadOptions {
         self.verify_checksums = yes;
         self

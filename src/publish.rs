@@ -77,6 +77,8 @@ impl NewFile {
             let what = "not the path of a file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
+        // Resolved now, so that the table ends up there wherever the process goes meanwhile.
+        let path = &std::path::absolute(path)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(".leveltable-").suffix(".tmp");
         #[cfg(unix)]

@@ -497,8 +497,9 @@ impl<'a> Survey<'a> {
         handles
     }
 
-    /// Looks among the blocks found for one that is the index of those before it: of several (one of a
-    /// table within a value, one of an older table), the one that knows most.
+    /// Looks among the blocks found for one that is the index of those before it. Of several the one that
+    /// knows most, as there may be that of an older table; but none that lies within a block of another,
+    /// where it is part of a value.
     fn look_for_index(&mut self) {
         /// How many candidates are looked at closely. Only data that consists of handles makes more, and
         /// the true index comes behind it.
@@ -514,7 +515,20 @@ impl<'a> Survey<'a> {
             let candidate = self.index_at(handle, index)?;
             Some((handle, candidate))
         });
-        let best = likely.max_by_key(|(_, candidate)| candidate.known_bytes);
+        let likely: Vec<(BlockHandle, Candidate)> = likely.collect();
+        let is_inside = |inner: BlockHandle| {
+            let mut indexes = likely.iter().map(|(_, candidate)| &candidate.index);
+            indexes.any(|index| lies_within_a_block(index, inner))
+        };
+        let inside: Vec<bool> = likely
+            .iter()
+            .map(|(handle, _)| is_inside(*handle))
+            .collect();
+        let best = likely
+            .into_iter()
+            .zip(inside)
+            .filter_map(|(candidate, inside)| (!inside).then_some(candidate))
+            .max_by_key(|(_, candidate)| candidate.known_bytes);
         if let Some((handle, candidate)) = best {
             self.set_aside(Section::Index, handle);
             if let Some(metaindex) = candidate.metaindex {
@@ -559,7 +573,7 @@ impl<'a> Survey<'a> {
             if known(found).is_some() {
                 blocks += 1;
                 known_bytes += found.len();
-            } else if !lies_within_a_block(&index, found) {
+            } else if !lies_within_a_block(&index, found.handle()) {
                 unknown_bytes += found.len();
             } // else it was part of a value there, in a block that is damaged
         }
@@ -639,20 +653,18 @@ fn belongs(index: &Index, found: &Found, order: &Order) -> Option<usize> {
     (behind_previous && index.handle(i).size == found.handle().size).then_some(i)
 }
 
-/// Whether `found` lies where `index` has a larger block.
-fn lies_within_a_block(index: &Index, found: &Found) -> bool {
+/// Whether the block `inner` lies where `index` has a larger one.
+fn lies_within_a_block(index: &Index, inner: BlockHandle) -> bool {
     let (mut low, mut high) = (0, index.len());
     while low < high {
         let middle = low + (high - low) / 2;
-        match index.handle(middle).offset <= found.range.start {
+        match index.handle(middle).offset <= inner.offset {
             true => low = middle + 1,
             false => high = middle,
         }
     }
-    let block = low.checked_sub(1).map(|i| index.handle(i));
-    block
-        .and_then(|block| block.end())
-        .is_some_and(|end| found.range.end <= end)
+    let outer = low.checked_sub(1).and_then(|i| index.handle(i).end());
+    outer.is_some_and(|outer| inner.end().is_some_and(|inner| inner <= outer))
 }
 
 // ---- Plan: which of them are data, in which order ------------------------------------------------

@@ -34,7 +34,7 @@ pub(crate) struct AbsentKeys {
 struct Sample {
     /// Where the key ends in `keys`; it begins where the one before ends.
     key_end: usize,
-    /// File offset of the data block that would hold it.
+    /// File offset of the data block of the key below.
     block_offset: u64,
 }
 
@@ -65,21 +65,24 @@ impl AbsentKeys {
     }
 
     fn sample(&mut self, below: &[u8], above: &[u8], block_offset: u64, order: &Order) {
-        // In a database's table the filter knows user keys, so it is these that must differ.
-        let (stem, tag) = match internal_key::is_internal(order) {
-            true => below.split_at(internal_key::user_key(below).len()),
-            false => (below, &[][..]),
+        // In a database's table the filter knows user keys, and it is these that a sampled one must lie between:
+        // with the newest tag behind `below`, with the oldest before `above`.
+        let (stem, newest, oldest): (_, &[u8], &[u8]) = match internal_key::is_internal(order) {
+            true => (internal_key::user_key(below), &[0xff; 8], &[0; 8]),
+            false => (below, &[], &[]),
         };
         let (last, head) = stem.split_last().unwrap_or((&0, &[]));
         let start = self.keys.len();
         for (stem, last) in [(head, last.wrapping_add(1)), (stem, b'0')] {
             self.keys.extend_from_slice(stem);
             self.keys.push(last);
-            self.keys.extend_from_slice(tag);
-            let key = self.keys.get(start..).unwrap_or_default();
-            if order.compare(below, key) == Ordering::Less
-                && order.compare(key, above) == Ordering::Less
-            {
+            let tag_start = self.keys.len();
+            self.keys.extend_from_slice(newest);
+            let is_above = order.compare(below, self.keys_from(start)) == Ordering::Less;
+            self.keys.truncate(tag_start);
+            self.keys.extend_from_slice(oldest);
+            let is_below = order.compare(self.keys_from(start), above) == Ordering::Less;
+            if is_above && is_below {
                 let key_end = self.keys.len();
                 self.samples.push(Sample {
                     key_end,
@@ -92,6 +95,10 @@ impl AbsentKeys {
         while self.samples.len() > MOST_KEYS || self.keys.len() > MOST_BYTES {
             self.thin_out();
         }
+    }
+
+    fn keys_from(&self, start: usize) -> &[u8] {
+        self.keys.get(start..).unwrap_or_default()
     }
 
     fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
@@ -191,6 +198,36 @@ mod tests {
         assert!(
             (sampled / 3..sampled * 2 / 3).contains(&late),
             "{late} of {sampled} are of the second half"
+        );
+    }
+
+    /// A sampled user key must not be one of the table's: older versions sort behind newer ones.
+    #[test]
+    fn the_keys_of_a_database_are_sampled_between_user_keys() {
+        use crate::internal_key::{InternalKey, InternalKeyComparator, ValueType, user_key};
+        let order = Order::of(InternalKeyComparator::new(crate::BytewiseComparator));
+        let stored = |i: u32| {
+            let user_key = &format!("{i:06}").into_bytes()[..];
+            let sequence = u64::from(100_000 - i);
+            let mut stored = Vec::new();
+            InternalKey {
+                user_key,
+                sequence,
+                value_type: ValueType::Value,
+            }
+            .encode(&mut stored);
+            stored
+        };
+        let mut absent = AbsentKeys::default();
+        for i in 0..20_000 {
+            absent.offer(u64::from(i) + 1, &stored(i), &stored(i + 1), 0, &order);
+        }
+        let present: BTreeSet<Vec<u8>> = (0..=20_000).map(|i| format!("{i:06}").into()).collect();
+        assert!(absent.samples.len() > 2000);
+        assert!(
+            absent
+                .iter()
+                .all(|(key, _)| !present.contains(user_key(key)))
         );
     }
 

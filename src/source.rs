@@ -31,7 +31,10 @@ impl ReadAt for File {
     }
 
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        let mut buffer = vec![0; len];
+        // Not `vec![0; len]`, which ends the process where there is no such memory.
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(len)?;
+        buffer.resize(len, 0);
         read_exact_at(self, &mut buffer, offset)?;
         Ok(buffer.into())
     }

@@ -3,6 +3,7 @@
 mod get_many;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -15,7 +16,7 @@ use crate::cache::{BlockCache, BlockKey, TableId};
 use crate::comparator::{BytewiseComparator, Order};
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::file::TableFile;
-use crate::filter::{FilterPolicy, built_in_policies};
+use crate::filter::FilterPolicy;
 use crate::format::Defect;
 use crate::format::block::{Block, TOUCH_WHOLE, touch};
 use crate::format::block_cursor::BlockCursor;
@@ -23,7 +24,7 @@ use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
 use crate::index::{Index, IndexPlace};
-use crate::internal_key::{self, InternalKeyComparator};
+use crate::internal_key::{self, InternalKeyComparator, is_internal};
 use crate::options::{OpenOptions, ReadOptions};
 use crate::source::Source;
 use crate::stats::{Counter, Stats};
@@ -55,13 +56,12 @@ use crate::stats::{Counter, Stats};
 /// }
 /// # Ok::<(), leveltable::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Table {
     inner: Arc<Inner>,
     read: ReadOptions,
 }
 
-#[derive(Debug)]
 struct Inner {
     file: TableFile,
     order: Order,
@@ -99,6 +99,17 @@ pub struct FilterInfo<'a> {
     pub whole_table: bool,
 }
 
+/// In a line: an index has too much to print.
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("source", &self.inner.file.source)
+            .field("data_blocks", &self.data_blocks())
+            .field("filter", &self.filter())
+            .finish_non_exhaustive()
+    }
+}
+
 impl OpenOptions {
     /// Opens the table at `path`.
     ///
@@ -108,7 +119,7 @@ impl OpenOptions {
     /// # Errors
     ///
     /// [`ErrorKind::NotATable`] for another kind of file, [`ErrorKind::Corruption`] for a damaged table
-    /// (data blocks are not looked at), [`ErrorKind::Comparator`], [`ErrorKind::DatabaseTable`],
+    /// (of the data blocks the first at most is looked at), [`ErrorKind::Comparator`], [`ErrorKind::DatabaseTable`],
     /// [`ErrorKind::Unsupported`] and [`ErrorKind::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Table> {
         let path = path.as_ref();
@@ -131,7 +142,9 @@ impl OpenOptions {
         let footer = file.footer()?;
         let order = self.order.clone().unwrap_or(Order::Bytewise);
         let index = self.read_index(&file, &footer, &order)?;
-        let filter = match self.filters {
+        // The filter of a database's table holds user keys: asked for stored ones, it would hide nearly all.
+        let as_stored = self.order.is_some() && !is_internal(&order) && index.looks_internal();
+        let filter = match self.filters && !as_stored {
             true => self.read_filter(&file, &footer, &order, &index)?,
             false => None,
         };
@@ -154,10 +167,10 @@ impl OpenOptions {
             }),
             read: self.read,
         };
-        match self.order.is_none() && table.holds_internal_keys()? {
-            true => Err(database_table()),
-            false => Ok(table),
+        if self.order.is_none() {
+            table.refuse_internal_keys()?;
         }
+        Ok(table)
     }
 
     fn read_index(&self, file: &TableFile, footer: &Footer, order: &Order) -> Result<Index> {
@@ -170,10 +183,10 @@ impl OpenOptions {
         let decode = |order: &Order| Index::decode(block.clone(), place, order);
         decode(order).map_err(|error| {
             // The index of a database's table seldom ascends bytewise.
-            let is_internal = error.kind() == ErrorKind::Comparator
+            let of_database = error.kind() == ErrorKind::Comparator
                 && self.order.is_none()
                 && decode(&internal_order()).is_ok_and(|index| index.looks_internal());
-            if is_internal { database_table() } else { error }
+            if of_database { database_table() } else { error }
         })
     }
 
@@ -187,8 +200,7 @@ impl OpenOptions {
     ) -> Result<Option<TableFilter>> {
         let footer_place = (Section::Footer, file.footer_offset());
         let metaindex = file.read_block(footer.metaindex, Section::Metaindex, footer_place)?;
-        let built_in = built_in_policies().map(|policy| internal_key::filter_for(policy, order));
-        let mut policies: Vec<_> = self.policies.iter().cloned().chain(built_in).collect();
+        let mut policies = self.policies_for(order);
         let found = find_filter(&metaindex, &policies)
             .map_err(|defect| defect.locate(Section::Metaindex, footer.metaindex.offset))?;
         let Some((i, handle)) = found else {
@@ -232,7 +244,10 @@ fn find_filter(
             let Some((handle, _)) = BlockHandle::decode(cursor.value()) else {
                 return Err(Defect::new(
                     format!("the handle of {}", show_key(cursor.key())),
-                    format!("{:02x?}", cursor.value()),
+                    format!(
+                        "{:02x?}",
+                        cursor.value().get(..20).unwrap_or(cursor.value())
+                    ),
                 ));
             };
             best = Some((i, handle));
@@ -250,7 +265,7 @@ fn database_table() -> Error {
     Error::new(
         ErrorKind::DatabaseTable,
         "this table belongs to a LevelDB database (each key ends in a sequence number and a type): \
-         open it with DbTable, or name a comparator to read its keys as they are stored",
+         open it with DbTable, or with the InternalKeyComparator to read its keys as they are stored",
     )
 }
 
@@ -419,27 +434,46 @@ impl Table {
         self.inner.locate(i, defect)
     }
 
-    /// Whether this is a database's table, its keys internal keys.
+    /// Refuses a database's table, whose keys are internal keys.
     ///
     /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds
-    /// user keys. All index keys must look the part, and then all keys of one data block, so
+    /// user keys. All index keys must look the part, and then the first keys of one data block, so
     /// that a plain table passes for one only if its keys end in what could be sequence numbers.
-    fn holds_internal_keys(&self) -> Result<bool> {
+    fn refuse_internal_keys(&self) -> Result<()> {
+        /// What is looked at, so that opening takes no longer for a block of many long keys.
+        const MOST_KEYS: usize = 64;
+        const MOST_BYTES: usize = 64 << 10;
         if !self.index().looks_internal() {
-            return Ok(false);
+            return Ok(());
         }
-        let order = internal_order();
+        let internal = internal_order();
+        let (mut is_internal, mut is_bytewise) = (true, true);
         let mut previous: Option<Vec<u8>> = None;
+        let (mut keys, mut bytes) = (0, 0);
         let mut cursor = BlockCursor::new(self.block(0)?);
-        while cursor.next().map_err(|defect| self.locate(0, defect))? {
+        while keys < MOST_KEYS
+            && bytes < MOST_BYTES
+            && cursor.next().map_err(|defect| self.locate(0, defect))?
+        {
             let key = cursor.key();
-            let ascends = previous.is_none_or(|previous| order.compare(&previous, key).is_lt());
-            if !ascends || !internal_key::is_plausible(key) {
-                return Ok(false);
+            is_internal &= internal_key::is_plausible(key);
+            if let Some(previous) = &previous {
+                is_internal &= internal.compare(previous, key).is_lt();
+                is_bytewise &= **previous < *key;
             }
+            keys += 1;
+            bytes += key.len();
             previous = Some(key.to_vec());
         }
-        Ok(true)
+        match (is_internal, is_bytewise) {
+            (true, _) => Err(database_table()),
+            (false, true) => Ok(()),
+            (false, false) => Err(Error::new(
+                ErrorKind::Comparator,
+                "the keys of the first data block do not ascend bytewise; open the table with the comparator \
+                 it was written with (and as a DbTable if it is a database's)",
+            )),
+        }
     }
 }
 
@@ -514,7 +548,7 @@ impl Inner {
             }
         } else if let Some(cache) = &self.cache {
             self.file.counters.add(Counter::CacheMisses, 1);
-            if read.fill_cache {
+            if read.fill_cache && read.verify_checksums {
                 cache.insert(self.key(i), block.clone());
             }
         }

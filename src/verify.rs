@@ -14,14 +14,14 @@ use crate::comparator::{BytewiseComparator, Order};
 use crate::db_table::DbTable;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::file::TableFile;
-use crate::filter::{FilterPolicy, built_in_policies};
+use crate::filter::FilterPolicy;
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
 use crate::format::frame;
-use crate::internal_key::{self, InternalKey, InternalKeyComparator};
+use crate::internal_key::{self, ChosenPolicy, InternalKey, InternalKeyComparator};
 use crate::options::OpenOptions;
 use crate::salvage::{self, Scanner};
 use crate::source::Source;
@@ -302,7 +302,8 @@ impl Table {
     ) -> Result<VerifyReport> {
         let mut options = OpenOptions::new();
         options.order = Some(self.order().clone());
-        options.policies = self.filter_policy().into_iter().cloned().collect();
+        let policy = self.filter_policy().cloned();
+        options.policies = policy.map(ChosenPolicy::fitted).into_iter().collect();
         options.verify_with(self.source().clone(), progress)
     }
 }
@@ -647,15 +648,7 @@ impl Verifier<'_> {
     /// Checks the metaindex and loads what it leads to. Answers the filters that can be asked.
     fn check_metaindex(&mut self, offset: u64, metaindex: &Parsed) -> Vec<Filter> {
         let place = (Section::Metaindex, offset);
-        let built_in =
-            built_in_policies().map(|policy| internal_key::filter_for(policy, &self.order));
-        let policies: Vec<_> = self
-            .options
-            .policies
-            .iter()
-            .cloned()
-            .chain(built_in)
-            .collect();
+        let policies = self.options.policies_for(&self.order);
         let mut filters: Vec<Filter> = Vec::new();
         let mut budget_of_others = self.file.size;
         let mut order = Tally::default();

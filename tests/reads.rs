@@ -557,10 +557,8 @@ fn get_many_answers_in_order_and_reads_each_block_once() {
     let opening = disk.reads();
     assert_eq!(on_disk.get_many(&keys).unwrap(), expected);
     let reads = disk.reads() - opening;
-    // A block whose keys fall into two batches is read for each.
-    let batches = keys.len() as u64 / 32 + 1;
     assert!(
-        reads <= summary.data_blocks + batches,
+        reads <= summary.data_blocks,
         "{reads} reads of {} blocks",
         summary.data_blocks
     );

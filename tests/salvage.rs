@@ -479,7 +479,34 @@ fn tables_inside_of_values_are_not_opened() {
         let (report, rescued) = rescue(damaged);
         assert!(rescued == without(&blocks, |i| i == 1), "{report}");
         assert_eq!(report.index, IndexState::Found);
+        // Even where more of the other tables is sound than of this one.
+        let mut damaged = file.clone();
+        damaged[layout.data[0].start] ^= 0xff;
+        damaged[layout.data[1].start] ^= 0xff;
+        destroy(&mut damaged, layout.footer.clone());
+        let (report, rescued) = rescue(damaged);
+        assert!(rescued == without(&blocks, |i| i < 2), "{report}");
     }
+}
+
+/// Where the index is damaged only in part, the rest of its handles still leads to blocks that no search
+/// finds.
+#[test]
+fn a_damaged_index_still_leads_to_large_blocks() {
+    let mut random = Random(9);
+    let sizes = [10, 5_000_000, 20, 30];
+    let values = sizes.iter().enumerate();
+    let entries: Vec<Entry> = values
+        .map(|(i, &len)| (vec![b'k', i as u8], random.bytes(len)))
+        .collect();
+    let file = build(&options(Compression::None).block_size(1), &entries);
+    let layout = Layout::of(&file);
+    let mut damaged = file;
+    destroy(&mut damaged, layout.data[0].clone());
+    damaged[layout.index.end - 13] ^= 1; // its last restart
+    let (report, rescued) = rescue(damaged);
+    assert!(rescued == entries[1..], "{report}");
+    assert_eq!(report.index, IndexState::Lost);
 }
 
 /// What an older table left in the file is dropped where it is out of order, and the index keeps it out

@@ -4,9 +4,8 @@ mod bloom;
 mod ribbon;
 
 pub use bloom::BloomFilterPolicy;
+pub(crate) use bloom::OldBloomFilterPolicy;
 pub use ribbon::RibbonFilterPolicy;
-
-use bloom::OldBloomFilterPolicy;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -45,17 +44,6 @@ pub trait FilterBuilder: Send {
     /// Appends the filter of the keys added since the last `finish` to `dst` (whose contents stay)
     /// and starts anew. Not called when no key was added.
     fn finish(&mut self, dst: &mut Vec<u8>);
-}
-
-/// The policies that every reader knows, the best first.
-pub(crate) fn built_in_policies() -> impl Iterator<Item = Arc<dyn FilterPolicy>> {
-    let policies: [Arc<dyn FilterPolicy>; 3] = [
-        // Bits a key matter to builders only.
-        Arc::new(RibbonFilterPolicy::new(10)),
-        Arc::new(BloomFilterPolicy::new(10)),
-        Arc::new(OldBloomFilterPolicy),
-    ];
-    policies.into_iter()
 }
 
 impl<P: FilterPolicy + ?Sized> FilterPolicy for Arc<P> {

@@ -138,7 +138,10 @@ fn unsnap(payload: &[u8]) -> Result<Vec<u8>, Defect> {
         (payload.len() as u64).saturating_mul(64) / 3,
         payload,
     )?;
-    let mut block = vec![0; claimed];
+    let mut block = Vec::new();
+    let reserved = block.try_reserve_exact(claimed);
+    reserved.map_err(|e| Defect::unsupported(format!("takes {claimed} bytes of memory: {e}")))?;
+    block.resize(claimed, 0);
     let len = snap::raw::Decoder::new()
         .decompress(payload, &mut block)
         .map_err(corrupt)?;

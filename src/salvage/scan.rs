@@ -280,19 +280,11 @@ impl<'a> Scanner<'a> {
             self.step();
             if fixed32_at(self.page.at(p, 4), 0) == Some(0) {
                 tries += 1;
-                // A block of no entry may also have no restart.
-                let no_restart = (p == at).then_some(p + 4);
-                for payload_end in
-                    no_restart
-                        .into_iter()
-                        .chain(self.end_of_restarts(p, p - at, end))
+                if let Some(payload_end) = self.end_of_restarts(p, p - at, end)
+                    && payload_end + TRAILER_LEN as u64 <= end
+                    && let Some(found) = self.check(at..payload_end + TRAILER_LEN as u64)
                 {
-                    let frame_end = payload_end + TRAILER_LEN as u64;
-                    if frame_end <= end
-                        && let Some(found) = self.check(at..frame_end)
-                    {
-                        return Some(found);
-                    }
+                    return Some(found);
                 }
             }
             let header = self.page.at(p, 15);

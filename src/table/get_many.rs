@@ -67,29 +67,37 @@ impl Table {
             wanted.sort_unstable_by_key(|wanted| (wanted.block, wanted.at));
         }
         let mut values = vec![None; keys.len()];
+        let mut last = None;
         for batch in wanted.chunks(OVERLAPPED) {
-            let fetched = self.fetch_all(batch)?;
+            let fetched = self.fetch_all(batch, last)?;
             match self.order() {
                 Order::Bytewise => self.walk_all(batch, &fetched, &mut values)?,
                 Order::Custom(_) => self.find_all(batch, &fetched, &mut values)?,
             }
+            last = batch
+                .last()
+                .map(|wanted| wanted.block)
+                .zip(fetched.into_iter().last());
         }
         Ok(values)
     }
 
-    /// The blocks of `batch`; one that is wanted several times in a row is fetched once.
-    fn fetch_all(&self, batch: &[Wanted<'_>]) -> Result<Vec<Fetched<'_>>> {
-        let mut fetched: Vec<Fetched<'_>> = Vec::with_capacity(batch.len());
-        let mut previous = None;
-        for wanted in batch {
-            let block = match fetched.last() {
-                Some(last) if previous == Some(wanted.block) => last.clone(),
+    /// The blocks of `batch`; one that is wanted several times in a row is fetched once, be it the `last` of
+    /// the batch before.
+    fn fetch_all<'t>(
+        &'t self,
+        batch: &[Wanted<'_>],
+        mut last: Option<(usize, Fetched<'t>)>,
+    ) -> Result<Vec<Fetched<'t>>> {
+        let fetch = |wanted: &Wanted<'_>| {
+            let block = match last.take() {
+                Some((block, fetched)) if block == wanted.block => fetched,
                 _ => self.inner.fetch_block(wanted.block, self.read)?,
             };
-            previous = Some(wanted.block);
-            fetched.push(block);
-        }
-        Ok(fetched)
+            last = Some((wanted.block, block.clone()));
+            Ok(block)
+        };
+        batch.iter().map(fetch).collect()
     }
 
     /// Finds all keys of `batch`, stage by stage: the ends of all blocks, the restarts of all, and then all walks

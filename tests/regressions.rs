@@ -1,0 +1,329 @@
+//! Mistakes that were made once, each with what it would cost.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use leveltable::{
+    BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
+    FilterPolicy, InternalFilterPolicy, InternalKey, InternalKeyComparator, OpenOptions,
+    ReadOptions, RibbonFilterPolicy, Table, ValueType, Version, WriteOptions,
+};
+
+fn stored_key(user_key: &[u8], sequence: u64) -> Vec<u8> {
+    let mut stored = Vec::new();
+    let value_type = ValueType::Value;
+    InternalKey {
+        user_key,
+        sequence,
+        value_type,
+    }
+    .encode(&mut stored);
+    stored
+}
+
+fn user_key(i: u32) -> Vec<u8> {
+    format!("user{i:06}").into_bytes()
+}
+
+/// A database's table of 1000 keys, written by `options`.
+fn database(options: WriteOptions) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut builder = options.build_db(&mut file);
+    for i in 0..1000 {
+        builder
+            .put(&user_key(i), u64::from(i) + 1, b"value")
+            .unwrap();
+    }
+    builder.finish().unwrap();
+    file
+}
+
+fn internal_order() -> InternalKeyComparator {
+    InternalKeyComparator::new(BytewiseComparator)
+}
+
+/// The filter of a database's table holds user keys. Asked for stored keys it lost 993 of 1000.
+#[test]
+fn a_databases_table_opened_bytewise_on_purpose_finds_its_stored_keys() {
+    for options in [WriteOptions::leveldb(), WriteOptions::new()] {
+        let file = database(options);
+        let table = OpenOptions::new()
+            .comparator(BytewiseComparator)
+            .open_source(file)
+            .unwrap();
+        assert_eq!(table.filter(), None);
+        for i in 0..1000 {
+            let key = stored_key(&user_key(i), u64::from(i) + 1);
+            assert!(table.get(&key).unwrap().is_some(), "key {i}");
+        }
+    }
+}
+
+/// Whether the policy is the preset's, one's own, or wrapped already: what one way of writing puts in, every way
+/// of reading must ask for.
+#[test]
+fn filters_of_internal_keys_agree_however_they_were_chosen() {
+    fn own<P: FilterPolicy + Clone + 'static>(policy: P) -> [WriteOptions; 2] {
+        let wrapped = InternalFilterPolicy::new(policy.clone());
+        [
+            WriteOptions::new().filter_policy(policy),
+            WriteOptions::new().filter_policy(wrapped),
+        ]
+    }
+    let chosen = own(BloomFilterPolicy::new(10))
+        .into_iter()
+        .chain(own(RibbonFilterPolicy::new(10)));
+    for options in chosen.chain([WriteOptions::new(), WriteOptions::leveldb()]) {
+        let mut by_table = Vec::new();
+        let mut builder = options
+            .clone()
+            .comparator(internal_order())
+            .build(&mut by_table);
+        for i in 0..1000 {
+            builder
+                .add(&stored_key(&user_key(i), u64::from(i) + 1), b"value")
+                .unwrap();
+        }
+        builder.finish().unwrap();
+        let by_db = database(options);
+        assert_eq!(by_table, by_db);
+        let open = OpenOptions::new();
+        let open_wrapped = open
+            .clone()
+            .filter_policy(InternalFilterPolicy::new(BloomFilterPolicy::new(10)));
+        for open in [open, open_wrapped] {
+            let db = open.open_db_source(by_db.clone()).unwrap();
+            let table = open
+                .comparator(internal_order())
+                .open_source(by_db.clone())
+                .unwrap();
+            assert!(table.filter().is_some());
+            for i in 0..1000 {
+                assert_eq!(
+                    db.get(&user_key(i)).unwrap(),
+                    Some(Version::Value("value".into()))
+                );
+                let stored = stored_key(&user_key(i), u64::from(i) + 1);
+                assert!(table.contains_key(&stored).unwrap());
+            }
+            let absent = (1000..2000).filter(|&i| db.get(&user_key(i)).unwrap().is_some());
+            assert_eq!(absent.count(), 0);
+            assert!(db.as_table().stats().filter_rejected > 900);
+        }
+    }
+}
+
+/// A block read without its checksum, and damaged, was served from the cache to those who verify.
+#[test]
+fn unverified_blocks_are_not_cached() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::new()
+        .compression(Compression::None)
+        .build(&mut file);
+    builder.add(b"key", b"a value").unwrap();
+    builder.finish().unwrap();
+    let at = file
+        .windows(7)
+        .position(|window| window == b"a value")
+        .unwrap();
+    file[at] ^= 1;
+    let cache = BlockCache::new(1 << 20);
+    let disk = Arc::new(Bytes::from(file));
+    let table = OpenOptions::new()
+        .cache(cache.clone())
+        .open_source(disk)
+        .unwrap();
+    let careless = table.with(ReadOptions::new().verify_checksums(false));
+    assert_eq!(careless.get(b"key").unwrap().unwrap(), "` value");
+    assert_eq!(cache.size(), 0);
+    assert_eq!(table.get(b"key").unwrap_err().kind(), ErrorKind::Corruption);
+}
+
+#[derive(Debug)]
+struct Reverse;
+
+impl Comparator for Reverse {
+    fn name(&self) -> &str {
+        "test.Reverse"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        b.cmp(a)
+    }
+}
+
+/// One block, so that the index shows nothing: it opened as a plain table, and no key was found.
+#[test]
+fn a_database_in_another_order_is_not_taken_for_a_plain_table() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::new().comparator(Reverse).build_db(&mut file);
+    for i in (0..50).rev() {
+        builder.put(&user_key(i), 7, b"value").unwrap();
+    }
+    builder.finish().unwrap();
+    let error = OpenOptions::new().open_source(file.clone()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
+    let db = OpenOptions::new()
+        .comparator(Reverse)
+        .open_db_source(file)
+        .unwrap();
+    assert!(db.get(&user_key(7)).unwrap().is_some());
+}
+
+/// Breaks its contract: a separator must come before the limit.
+#[derive(Debug)]
+struct LimitAsSeparator;
+
+impl Comparator for LimitAsSeparator {
+    fn name(&self) -> &str {
+        "test.LimitAsSeparator"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        a.cmp(b)
+    }
+
+    fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        *start = limit.to_vec();
+    }
+}
+
+/// Tagged as newest, such a separator still comes before the limit, and the limit's key was not found.
+#[test]
+fn a_separator_that_is_the_limits_user_key_hides_nothing() {
+    let mut file = Vec::new();
+    let options = WriteOptions::leveldb()
+        .block_size(1)
+        .comparator(LimitAsSeparator);
+    let mut builder = options.build_db(&mut file);
+    builder.put(b"aaaa", 9, b"1").unwrap();
+    builder.put(b"b", 9, b"2").unwrap();
+    builder.finish().unwrap();
+    let db = OpenOptions::new()
+        .comparator(LimitAsSeparator)
+        .open_db_source(file)
+        .unwrap();
+    assert_eq!(db.get(b"b").unwrap(), Some(Version::Value("2".into())));
+}
+
+/// Older versions sort behind newer ones: present keys were taken for absent, and the rate came out as 83 %.
+#[test]
+fn the_measured_rate_of_a_databases_filter_is_of_absent_user_keys() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::new().build_db(&mut file);
+    for i in 0..20_000u32 {
+        builder
+            .put(&user_key(i), u64::from(100_000 - i), b"value")
+            .unwrap();
+    }
+    let filter = builder.finish().unwrap().filter.unwrap();
+    assert!(filter.sampled_keys > 2000);
+    assert!(filter.false_positive_rate.unwrap() < 0.01, "{filter:?}");
+}
+
+/// 300 000 keys between two others share their first eight bytes: the search of the index was linear in them.
+/// A lookup took 200 times as long as it should.
+#[test]
+fn many_index_keys_of_one_prefix_are_searched_by_halves() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::new()
+        .block_size(1)
+        .compression(Compression::None)
+        .build(&mut file);
+    builder.add(b"aaa", b"").unwrap();
+    for i in 0..300_000 {
+        builder
+            .add(format!("index:documents/{i:08}").as_bytes(), b"")
+            .unwrap();
+    }
+    builder.add(b"zzz", b"").unwrap();
+    builder.finish().unwrap();
+    let table = OpenOptions::new().no_filters().open_source(file).unwrap();
+    let lookups = |keys: &[String]| {
+        let start = Instant::now();
+        assert!(
+            keys.iter()
+                .all(|key| table.contains_key(key.as_bytes()).unwrap())
+        );
+        start.elapsed()
+    };
+    let tied: Vec<String> = (0..2000)
+        .map(|i| format!("index:documents/{:08}", i * 149))
+        .collect();
+    let untied = vec!["aaa".to_owned(); 2000];
+    // A hundred times as long is generous to a search by halves, and far from a linear one.
+    let (untied, tied) = (lookups(&untied), lookups(&tied));
+    assert!(tied < untied * 100, "{tied:?} against {untied:?}");
+}
+
+/// All keys of the first block were compared, each a megabyte: opening took the square of the file's length.
+#[test]
+fn opening_looks_at_few_keys() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::leveldb()
+        .block_size(usize::MAX)
+        .restart_interval(usize::MAX)
+        .build_db(&mut file);
+    let long = vec![b'k'; 1 << 20];
+    for sequence in (1..=2000).rev() {
+        builder.put(&long, sequence, b"").unwrap();
+    }
+    builder.finish().unwrap();
+    let start = Instant::now();
+    assert_eq!(
+        OpenOptions::new().open_source(file).unwrap_err().kind(),
+        ErrorKind::DatabaseTable
+    );
+    // Two gigabytes of keys take a second and more.
+    assert!(start.elapsed().as_millis() < 700, "{:?}", start.elapsed());
+}
+
+/// An index value of 100 KB was printed byte for byte into the message.
+#[test]
+fn messages_do_not_grow_with_the_file() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::leveldb().no_filter().build(&mut file);
+    builder.add(b"key", &vec![0xff; 100_000]).unwrap();
+    builder.finish().unwrap();
+    // The data block passed off as the index: its value is no handle.
+    let footer = file.len() - 48;
+    let data_len = footer - 13 - 14 - 5 - 4;
+    let table = Table::open("/dev/null").unwrap_err();
+    assert!(table.to_string().len() < 300);
+    file[footer..footer + 40].fill(0);
+    let mut handles = vec![0, 8, 0];
+    let mut rest = data_len as u64;
+    while rest >= 0x80 {
+        handles.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    handles.push(rest as u8);
+    file[footer..footer + handles.len()].copy_from_slice(&handles);
+    let error = OpenOptions::new().open_source(file).unwrap_err();
+    assert!(
+        error.to_string().len() < 2000,
+        "{} bytes",
+        error.to_string().len()
+    );
+}
+
+/// Logging a struct with a table in it printed the whole index.
+#[test]
+fn debug_output_is_short() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::new().build(&mut file);
+    for i in 0..20_000 {
+        builder.add(&user_key(i), b"").unwrap();
+    }
+    builder.finish().unwrap();
+    let table = OpenOptions::new().open_source(file).unwrap();
+    for debug in [
+        format!("{table:?}"),
+        format!("{:?}", table.cursor()),
+        format!("{:?}", table.iter()),
+    ] {
+        assert!(debug.len() < 2000, "{debug}");
+    }
+    let _: &dyn std::fmt::Debug = &DbTable::open("/dev/null").unwrap_err();
+}
