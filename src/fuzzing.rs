@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::comparator::{Comparator, Order};
-use crate::filter::{self, FilterPolicy};
+use crate::filter::{BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, RibbonFilterPolicy};
 use crate::format::{Defect, block, block_cursor, filter_block};
 
 /// Why some bytes were refused.
@@ -18,9 +18,14 @@ fn refused(defect: Defect) -> Refused {
     format!("{defect:?}")
 }
 
-/// The policies that every reader knows, the best first.
-pub fn built_in_policies() -> Vec<Arc<dyn FilterPolicy>> {
-    filter::built_in_policies().collect()
+/// The policies that every reader knows.
+pub fn built_in_policies() -> [Arc<dyn FilterPolicy>; 3] {
+    [
+        // Bits a key matter to builders only.
+        Arc::new(RibbonFilterPolicy::new(10)),
+        Arc::new(BloomFilterPolicy::new(10)),
+        Arc::new(OldBloomFilterPolicy),
+    ]
 }
 
 /// A cursor over a block that passed the checks of a block when it is first read.

@@ -1,0 +1,255 @@
+// The workload on C++ LevelDB; see workload.h.
+
+#include <leveldb/cache.h>
+#include <leveldb/env.h>
+#include <leveldb/filter_policy.h>
+#include <leveldb/iterator.h>
+#include <leveldb/options.h>
+#include <leveldb/table.h>
+#include <leveldb/table_builder.h>
+
+#include <memory>
+
+#include "workload.h"
+
+namespace leveldb {
+
+// Table::InternalGet is the only lookup that asks the filter. It is private to a friend of this name,
+// which the library keeps to itself.
+class TableCache {
+ public:
+  static Status Get(Table* table, const ReadOptions& options, const Slice& key, void* arg,
+                    void (*found)(void*, const Slice&, const Slice&)) {
+    return table->InternalGet(options, key, arg, found);
+  }
+};
+
+}  // namespace leveldb
+
+namespace peers {
+namespace {
+
+void Check(const leveldb::Status& status) {
+  if (!status.ok()) throw std::runtime_error(status.ToString());
+}
+
+// LevelDB's defaults, but for a filter, a cache that holds the whole table, and `compression`.
+class Settings {
+ public:
+  explicit Settings(const std::string& table)
+      : filter_(leveldb::NewBloomFilterPolicy(kBloomBits)),
+        cache_(leveldb::NewLRUCache(kCacheBytes)) {
+    options.filter_policy = filter_.get();
+    options.block_cache = cache_.get();
+    options.compression =
+        table == "snappy" ? leveldb::kSnappyCompression : leveldb::kNoCompression;
+  }
+
+  leveldb::Options options;
+
+ private:
+  const std::unique_ptr<const leveldb::FilterPolicy> filter_;
+  const std::unique_ptr<leveldb::Cache> cache_;
+};
+
+// A table through LevelDB's own file, which maps it into memory.
+class MappedTable {
+ public:
+  explicit MappedTable(const Command& command) : settings_(command.table) {
+    const std::string path = command.Path(command.table + ".ldb");
+    leveldb::Env* env = leveldb::Env::Default();
+    leveldb::RandomAccessFile* file = nullptr;
+    Check(env->NewRandomAccessFile(path, &file));
+    file_.reset(file);
+    uint64_t size = 0;
+    Check(env->GetFileSize(path, &size));
+    leveldb::Table* table = nullptr;
+    Check(leveldb::Table::Open(settings_.options, file, size, &table));
+    table_.reset(table);
+  }
+
+  leveldb::Table* get() const { return table_.get(); }
+
+ private:
+  const Settings settings_;
+  std::unique_ptr<leveldb::RandomAccessFile> file_;
+  std::unique_ptr<leveldb::Table> table_;
+};
+
+// Bytes in memory, as a file to read.
+class MemorySource : public leveldb::RandomAccessFile {
+ public:
+  explicit MemorySource(const std::string& bytes) : bytes_(bytes) {}
+
+  leveldb::Status Read(uint64_t offset, size_t n, leveldb::Slice* result, char*) const override {
+    *result = leveldb::Slice(bytes_.data() + offset, n);
+    return leveldb::Status::OK();
+  }
+
+ private:
+  const std::string& bytes_;
+};
+
+// A string as a file to write.
+class MemoryFile : public leveldb::WritableFile {
+ public:
+  explicit MemoryFile(std::string* bytes) : bytes_(bytes) {}
+
+  leveldb::Status Append(const leveldb::Slice& data) override {
+    bytes_->append(data.data(), data.size());
+    return leveldb::Status::OK();
+  }
+  leveldb::Status Close() override { return leveldb::Status::OK(); }
+  leveldb::Status Flush() override { return leveldb::Status::OK(); }
+  leveldb::Status Sync() override { return leveldb::Status::OK(); }
+
+ private:
+  std::string* const bytes_;
+};
+
+// What InternalGet lands on is the first entry at or after the key: the caller compares.
+struct Lookup {
+  const char* key;
+  Answers* answers;
+
+  static void Found(void* arg, const leveldb::Slice& key, const leveldb::Slice& value) {
+    auto* self = static_cast<Lookup*>(arg);
+    if (key == leveldb::Slice(self->key, kKeyLen)) self->answers->Value(value.data());
+  }
+};
+
+Answers Get(leveldb::Table* table, const Keys& probes, size_t first) {
+  Answers answers;
+  const leveldb::ReadOptions options;
+  for (size_t n = 0, i = first; n < probes.size(); n++, i++) {
+    if (i == probes.size()) i = 0;
+    Lookup lookup{probes[i], &answers};
+    Check(leveldb::TableCache::Get(table, options, leveldb::Slice(probes[i], kKeyLen), &lookup,
+                                   &Lookup::Found));
+  }
+  return answers;
+}
+
+Answers Scan(leveldb::Table* table, bool forward) {
+  Answers answers;
+  const std::unique_ptr<leveldb::Iterator> it(table->NewIterator(leveldb::ReadOptions()));
+  if (forward) {
+    for (it->SeekToFirst(); it->Valid(); it->Next()) {
+      answers.Entry(it->key().data(), it->value().data());
+    }
+  } else {
+    for (it->SeekToLast(); it->Valid(); it->Prev()) {
+      answers.Entry(it->key().data(), it->value().data());
+    }
+  }
+  Check(it->status());
+  return answers;
+}
+
+Answers Seek(leveldb::Table* table, const Keys& starts) {
+  Answers answers;
+  const std::unique_ptr<leveldb::Iterator> it(table->NewIterator(leveldb::ReadOptions()));
+  for (size_t i = 0; i < starts.size(); i++) {
+    it->Seek(leveldb::Slice(starts[i], kKeyLen));
+    for (size_t step = 0; step < kSeekSteps && it->Valid(); step++, it->Next()) {
+      answers.Entry(it->key().data(), it->value().data());
+    }
+  }
+  Check(it->status());
+  return answers;
+}
+
+Answers Build(const Settings& settings, leveldb::WritableFile* file, const Keys& keys,
+              const Values& values) {
+  leveldb::TableBuilder builder(settings.options, file);
+  const char* value = values.First();
+  for (size_t i = 0; i < keys.size(); i++, value = values.After(value)) {
+    builder.Add(leveldb::Slice(keys[i], kKeyLen), leveldb::Slice(value, kValueLen));
+  }
+  Check(builder.Finish());
+  Check(file->Close());
+  Answers answers;
+  answers.count = builder.NumEntries();
+  return answers;
+}
+
+void BuildInMemory(const Command& command, std::string* bytes) {
+  const Keys keys(command.Path("keys"));
+  const Values values(command.Path("values"));
+  const Settings settings(command.table);
+  TimeSecondPass(keys.size(), [&] {
+    bytes->clear();  // the memory stays
+    MemoryFile file(bytes);
+    return Build(settings, &file, keys, values);
+  });
+}
+
+void BuildFile(const Command& command) {
+  const Keys keys(command.Path("keys"));
+  const Values values(command.Path("values"));
+  const Settings settings(command.table);
+  const std::string path = command.Path("built-by-leveldb");
+  leveldb::Env* env = leveldb::Env::Default();
+  TimeSecondPass(keys.size(), [&] {
+    leveldb::WritableFile* file = nullptr;
+    Check(env->NewWritableFile(path, &file));
+    const std::unique_ptr<leveldb::WritableFile> owner(file);
+    return Build(settings, file, keys, values);
+  });
+  Check(env->RemoveFile(path));
+}
+
+// Paranoid, so that LevelDB checks index, metaindex and filter, as leveltable does.
+void Open(const Command& command) {
+  const std::string bytes = ReadFile(command.Path(command.table + ".ldb"));
+  Settings settings(command.table);
+  settings.options.paranoid_checks = true;
+  MemorySource source(bytes);
+  using Opened = std::unique_ptr<leveldb::Table>;
+  const auto open = [&](Opened* opened) {
+    leveldb::Table* table = nullptr;
+    Check(leveldb::Table::Open(settings.options, &source, bytes.size(), &table));
+    opened->reset(table);
+  };
+  if (command.work == "memory") return MeasureMemory<Opened>(open);
+  TimeOpen<Opened>(open);
+}
+
+// LevelDB writes the very bytes that leveltable wrote (uncompressed; Snappy libraries differ).
+void Prepare(const Command& command) {
+  std::string bytes;
+  BuildInMemory(command, &bytes);
+  if (bytes != ReadFile(command.Path(command.table + ".ldb"))) {
+    throw std::runtime_error("LevelDB and leveltable wrote different tables");
+  }
+}
+
+void Run(const Command& command) {
+  const std::string& work = command.work;
+  if (work == "prepare") return Prepare(command);
+  if (work == "open" || work == "memory") return Open(command);
+  if (work == "build-file") return BuildFile(command);
+  if (work == "build-memory") {
+    std::string bytes;
+    return BuildInMemory(command, &bytes);
+  }
+  const MappedTable table(command);
+  const Keys probes(command.Path(command.probes));
+  if (work == "get" || work == "get-many") {
+    TimeSecondPass(probes.size(), [&] { return Get(table.get(), probes, 0); });
+  } else if (work == "threads") {
+    TimeThreads(probes.size(), [&](size_t first) { return Get(table.get(), probes, first); });
+  } else if (work == "forward" || work == "backward") {
+    const size_t entries = Keys(command.Path("keys")).size();
+    TimeSecondPass(entries, [&] { return Scan(table.get(), work == "forward"); });
+  } else if (work == "seek") {
+    TimeSecondPass(probes.size(), [&] { return Seek(table.get(), probes); });
+  } else {
+    throw std::runtime_error("unknown work " + work);
+  }
+}
+
+}  // namespace
+}  // namespace peers
+
+int main(int argc, char** argv) { return peers::Main(argc, argv, peers::Run); }

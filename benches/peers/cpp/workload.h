@@ -1,0 +1,187 @@
+// What the C++ peers share: the workload's files, the clock, the checksum of answers. The counterpart
+// of src/workload.rs, which says what the files hold; the two must agree.
+
+#ifndef LEVELTABLE_BENCHES_PEERS_WORKLOAD_H_
+#define LEVELTABLE_BENCHES_PEERS_WORKLOAD_H_
+
+#include <malloc.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+namespace peers {
+
+constexpr size_t kKeyLen = 16;
+constexpr size_t kValueLen = 100;
+constexpr size_t kSeekSteps = 10;
+constexpr size_t kBatch = 256;
+constexpr int kThreads = 2;
+constexpr int kBloomBits = 10;
+constexpr size_t kCacheBytes = size_t{2} << 30;
+
+inline std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  std::string bytes(file ? static_cast<size_t>(file.tellg()) : 0, '\0');
+  file.seekg(0).read(&bytes[0], static_cast<std::streamsize>(bytes.size()));
+  if (!file) throw std::runtime_error("cannot read " + path);
+  return bytes;
+}
+
+// Keys end to end, all of one length.
+class Keys {
+ public:
+  explicit Keys(const std::string& path) : bytes_(ReadFile(path)) {}
+
+  size_t size() const { return bytes_.size() / kKeyLen; }
+  const char* operator[](size_t i) const { return bytes_.data() + i * kKeyLen; }
+
+ private:
+  const std::string bytes_;
+};
+
+// Values end to end; entry i has value i modulo their number.
+class Values {
+ public:
+  explicit Values(const std::string& path) : bytes_(ReadFile(path)) {}
+
+  // In place of a modulo for each entry: the value after `value`, in a circle.
+  const char* First() const { return bytes_.data(); }
+  const char* After(const char* value) const {
+    value += kValueLen;
+    return value == bytes_.data() + bytes_.size() ? bytes_.data() : value;
+  }
+
+ private:
+  const std::string bytes_;
+};
+
+// What was found, and in which order.
+struct Answers {
+  uint64_t checksum = 0;
+  uint64_t count = 0;
+
+  void Value(const char* value) { Add(Load(value)); }
+  void Entry(const char* key, const char* value) { Add(Load(key + kKeyLen - 8) ^ Load(value)); }
+  void Add(const Answers& other) {
+    checksum += other.checksum;
+    count += other.count;
+  }
+
+ private:
+  static uint64_t Load(const char* bytes) {
+    uint64_t word;  // little-endian machines only, like LevelDB's fast paths
+    std::memcpy(&word, bytes, sizeof word);
+    return word;
+  }
+  void Add(uint64_t word) {
+    checksum = (checksum << 1 | checksum >> 63) + word;
+    ++count;
+  }
+};
+
+// Nanoseconds of processor time of the calling thread. Nothing here waits for anything, so on an idle
+// machine it is the time that passes; on a busy one, other programs' time stays out.
+inline double ProcessorTime() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return 1e9 * static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec);
+}
+
+inline double WallTime() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::nano>(now).count();
+}
+
+inline void Report(double measured, const Answers& answers) {
+  std::printf("%.3f %016llx %llu\n", measured, static_cast<unsigned long long>(answers.checksum),
+              static_cast<unsigned long long>(answers.count));
+}
+
+// One pass to warm up, then one that is timed, in nanoseconds for each of `operations`.
+template <typename Pass>
+void TimeSecondPass(size_t operations, Pass pass) {
+  pass();
+  const double start = ProcessorTime();
+  const Answers answers = pass();
+  Report((ProcessorTime() - start) / static_cast<double>(operations), answers);
+}
+
+// How much more two threads get done than one in the same time. `pass(first)` goes over all probes,
+// from number `first` on and around.
+template <typename Pass>
+void TimeThreads(size_t probes, Pass pass) {
+  pass(0);
+  double start = WallTime();
+  pass(0);
+  const double alone = WallTime() - start;
+  Answers answers[kThreads];
+  std::thread threads[kThreads];
+  start = WallTime();
+  for (int t = 0; t < kThreads; t++) {
+    threads[t] = std::thread([&, t] { answers[t] = pass(probes / kThreads * t); });
+  }
+  for (auto& thread : threads) thread.join();
+  const double together = WallTime() - start;
+  for (int t = 1; t < kThreads; t++) answers[0].Add(answers[t]);
+  Report(alone * kThreads / together, answers[0]);
+}
+
+// Mean time of `open(&opened)` in nanoseconds; what it opened is destroyed outside of the measurement.
+template <typename Opened, typename Open>
+void TimeOpen(Open open) {
+  constexpr int kBatch = 8;  // so that the clock's own time does not count
+  Opened opened[kBatch];
+  open(&opened[0]);
+  double total = 0;
+  int batches = 0;
+  for (; batches < 2 || total < 2e8; batches++) {
+    for (auto& one : opened) one.reset();
+    const double start = ProcessorTime();
+    for (auto& one : opened) open(&one);
+    total += ProcessorTime() - start;
+  }
+  Report(total / (batches * kBatch), Answers());
+}
+
+// Bytes on the heap that what `open` makes holds.
+template <typename Opened, typename Open>
+void MeasureMemory(Open open) {
+  const auto heap_bytes = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return static_cast<double>(info.uordblks + info.hblkhd);
+  };
+  Opened opened;
+  const double before = heap_bytes();
+  open(&opened);
+  Report(heap_bytes() - before, Answers());
+}
+
+// The command line: DIRECTORY WORK TABLE PROBES.
+struct Command {
+  const std::string directory, work, table, probes;
+
+  std::string Path(const std::string& name) const { return directory + "/" + name; }
+};
+
+template <typename Run>
+int Main(int argc, char** argv, Run run) {
+  try {
+    if (argc != 5) throw std::runtime_error("usage: peer DIRECTORY WORK TABLE PROBES");
+    run(Command{argv[1], argv[2], argv[3], argv[4]});
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s: %s\n", argv[0], e.what());
+    return 1;
+  }
+}
+
+}  // namespace peers
+
+#endif  // LEVELTABLE_BENCHES_PEERS_WORKLOAD_H_

@@ -1,0 +1,151 @@
+//! The workload on leveltable.
+
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use leveltable::{BlockCache, OpenOptions, Table};
+use memmap2::Mmap;
+
+use crate::workload::{self, Answers, BATCH, CACHE_BYTES, Key, Measured, SEEK_STEPS};
+
+pub fn run(directory: &Path, work: &str, table: &str, probes: &str) -> Result<Measured> {
+    match work {
+        "build-memory" => return build_in_memory(directory, table),
+        "build-file" => return build_file(directory, table),
+        _ => {}
+    }
+    let file = map(&directory.join(table).with_extension("ldb"))?;
+    let options = OpenOptions::new().cache(BlockCache::new(CACHE_BYTES));
+    if work == "open" {
+        return workload::time_open(|| Ok(options.open_source(file.clone())?));
+    }
+    if work == "memory" {
+        return workload::measure_memory(|| Ok(options.open_source(file)?));
+    }
+    let table = options.open_source(file)?;
+    let probes = workload::read_keys(directory, probes)?;
+    let n = probes.len();
+    match work {
+        "get-with" => workload::time_second_pass(n, || get_with(&table, &probes, 0)),
+        "get" => workload::time_second_pass(n, || get(&table, &probes, 0)),
+        "get-many" => workload::time_second_pass(n, || get_many(&table, &probes)),
+        "threads-get-with" => workload::time_threads(n, |first| get_with(&table, &probes, first)),
+        "threads-get" => workload::time_threads(n, |first| get(&table, &probes, first)),
+        "forward" | "backward" => {
+            let entries = workload::read_keys(directory, "keys")?.len();
+            workload::time_second_pass(entries, || match work {
+                "forward" => scan_forward(&table),
+                _ => scan_backward(&table),
+            })
+        }
+        "seek" => workload::time_second_pass(n, || seek(&table, &probes)),
+        _ => bail!("unknown work {work}"),
+    }
+}
+
+fn map(path: &Path) -> Result<Bytes> {
+    let file = File::open(path)?;
+    // SAFETY: the file lies in a directory of this benchmark's own, and nothing changes it.
+    let map = unsafe { Mmap::map(&file)? };
+    Ok(Bytes::from_owner(map))
+}
+
+/// All probes, from number `first` on and around.
+fn around(probes: &[Key], first: usize) -> impl Iterator<Item = &Key> {
+    let (before, from) = probes.split_at(first);
+    from.iter().chain(before)
+}
+
+fn get_with(table: &Table, probes: &[Key], first: usize) -> Result<Answers> {
+    let mut answers = Answers::default();
+    for key in around(probes, first) {
+        table.get_with(key, |value| answers.value(value))?;
+    }
+    Ok(answers)
+}
+
+fn get(table: &Table, probes: &[Key], first: usize) -> Result<Answers> {
+    let mut answers = Answers::default();
+    for key in around(probes, first) {
+        if let Some(value) = table.get(key)? {
+            answers.value(&value);
+        }
+    }
+    Ok(answers)
+}
+
+fn get_many(table: &Table, probes: &[Key]) -> Result<Answers> {
+    let mut answers = Answers::default();
+    for batch in probes.chunks(BATCH) {
+        for value in table.get_many(batch)?.iter().flatten() {
+            answers.value(value);
+        }
+    }
+    Ok(answers)
+}
+
+fn scan_forward(table: &Table) -> Result<Answers> {
+    let mut answers = Answers::default();
+    let mut cursor = table.cursor();
+    while cursor.next()? {
+        answers.entry(cursor.key(), cursor.value());
+    }
+    Ok(answers)
+}
+
+fn scan_backward(table: &Table) -> Result<Answers> {
+    let mut answers = Answers::default();
+    let mut cursor = table.cursor();
+    let mut on_entry = cursor.seek_to_last()?;
+    while on_entry {
+        answers.entry(cursor.key(), cursor.value());
+        on_entry = cursor.prev()?;
+    }
+    Ok(answers)
+}
+
+fn seek(table: &Table, starts: &[Key]) -> Result<Answers> {
+    let mut answers = Answers::default();
+    let mut cursor = table.cursor();
+    for start in starts {
+        let mut on_entry = cursor.seek(start)?;
+        for _ in 0..SEEK_STEPS {
+            if !on_entry {
+                break;
+            }
+            answers.entry(cursor.key(), cursor.value());
+            on_entry = cursor.next()?;
+        }
+    }
+    Ok(answers)
+}
+
+fn build_in_memory(directory: &Path, table: &str) -> Result<Measured> {
+    let keys = workload::read_keys(directory, "keys")?;
+    let values = workload::read(directory, "values")?;
+    let options = workload::write_options(table);
+    let mut file = Vec::new();
+    workload::time_second_pass(keys.len(), || {
+        file.clear(); // the memory stays
+        Ok(workload::build(&options, &mut file, &keys, &values)?)
+    })
+}
+
+fn build_file(directory: &Path, table: &str) -> Result<Measured> {
+    let keys = workload::read_keys(directory, "keys")?;
+    let values = workload::read(directory, "values")?;
+    let options = workload::write_options(table);
+    let path = directory.join("built-by-leveltable");
+    let measured = workload::time_second_pass(keys.len(), || {
+        Ok(workload::build(
+            &options,
+            File::create(&path)?,
+            &keys,
+            &values,
+        )?)
+    });
+    std::fs::remove_file(path)?;
+    measured
+}

@@ -1,0 +1,256 @@
+//! The rows of the table: what is measured, and what is to be reached.
+
+/// Which of the workloads a row runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// As many entries as `--entries` says.
+    Main,
+    /// A tenth of that: fits the last-level cache.
+    Tenth,
+    /// A fiftieth: a table of 2 MB, as LevelDB's own.
+    Fiftieth,
+}
+
+/// What a row's figure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Time for one operation; the goal is a ratio to C++ LevelDB's.
+    Nanoseconds,
+    Microseconds,
+    /// Of memory.
+    Kilobytes,
+    /// How much more two threads do than one; the goal is this figure itself.
+    TimesOneThread,
+}
+
+pub struct Row {
+    /// For `--only`.
+    pub name: &'static str,
+    pub what: &'static str,
+    pub size: Size,
+    pub unit: Unit,
+    /// Work and table of leveltable.
+    pub ours: (&'static str, &'static str),
+    /// Work and table of the others.
+    pub theirs: (&'static str, &'static str),
+    pub probes: &'static str,
+    /// What is to be reached; `None` for rows that only inform.
+    pub target: Option<f64>,
+}
+
+const LOOKUP: Row = Row {
+    name: "",
+    what: "",
+    size: Size::Main,
+    unit: Unit::Nanoseconds,
+    ours: ("get-with", "raw"),
+    theirs: ("get", "raw"),
+    probes: "present",
+    target: None,
+};
+
+const SCAN: Row = Row {
+    probes: "starts",
+    ..LOOKUP
+};
+
+const OPEN: Row = Row {
+    unit: Unit::Microseconds,
+    ..LOOKUP
+};
+
+pub const ROWS: &[Row] = &[
+    Row {
+        name: "present",
+        what: "get, present, mapped, `get_with`",
+        target: Some(2.0),
+        ..LOOKUP
+    },
+    Row {
+        name: "present-bytes",
+        what: "get, present, mapped, `get`",
+        ours: ("get", "raw"),
+        target: Some(1.9),
+        ..LOOKUP
+    },
+    Row {
+        name: "present-tenth",
+        what: "get, present, a tenth of the entries",
+        size: Size::Tenth,
+        target: Some(3.3),
+        ..LOOKUP
+    },
+    Row {
+        name: "present-snappy",
+        what: "get, present, Snappy, all blocks in the cache",
+        ours: ("get-with", "snappy"),
+        theirs: ("get", "snappy"),
+        target: Some(2.0),
+        ..LOOKUP
+    },
+    Row {
+        name: "get-many",
+        what: "get, present, mapped, `get_many` of 256 keys",
+        ours: ("get-many", "raw"),
+        theirs: ("get-many", "raw"),
+        target: Some(3.0),
+        ..LOOKUP
+    },
+    Row {
+        name: "absent",
+        what: "get, absent, LevelDB's 2 KiB filters",
+        probes: "absent",
+        target: Some(3.0),
+        ..LOOKUP
+    },
+    Row {
+        name: "absent-whole",
+        what: "get, absent, one Bloom filter for the table",
+        ours: ("get-with", "whole"),
+        probes: "absent",
+        ..LOOKUP
+    },
+    Row {
+        name: "absent-default",
+        what: "get, absent, `WriteOptions::new()`",
+        ours: ("get-with", "default"),
+        probes: "absent",
+        target: Some(10.0),
+        ..LOOKUP
+    },
+    Row {
+        name: "forward",
+        what: "scan forward, cursor, an entry",
+        ours: ("forward", "raw"),
+        theirs: ("forward", "raw"),
+        target: Some(4.0),
+        ..SCAN
+    },
+    Row {
+        name: "backward",
+        what: "scan backward, cursor, an entry",
+        ours: ("backward", "raw"),
+        theirs: ("backward", "raw"),
+        target: Some(8.0),
+        ..SCAN
+    },
+    Row {
+        name: "seek",
+        what: "seek to an absent key, then 10 entries",
+        ours: ("seek", "raw"),
+        theirs: ("seek", "raw"),
+        target: Some(2.5),
+        ..SCAN
+    },
+    Row {
+        name: "build",
+        what: "build into memory, an entry",
+        ours: ("build-memory", "raw"),
+        theirs: ("build-memory", "raw"),
+        target: Some(2.3),
+        ..SCAN
+    },
+    Row {
+        name: "build-snappy",
+        what: "build into memory, Snappy, an entry",
+        ours: ("build-memory", "snappy"),
+        theirs: ("build-memory", "snappy"),
+        target: Some(2.0),
+        ..SCAN
+    },
+    Row {
+        name: "build-small",
+        what: "build into memory, a fiftieth of the entries, an entry",
+        size: Size::Fiftieth,
+        ours: ("build-memory", "raw"),
+        theirs: ("build-memory", "raw"),
+        ..SCAN
+    },
+    Row {
+        name: "build-default",
+        what: "build into memory, `WriteOptions::new()` without compression, an entry",
+        ours: ("build-memory", "default"),
+        theirs: ("build-memory", "raw"),
+        ..SCAN
+    },
+    Row {
+        name: "build-file",
+        what: "build into a file, not synced, an entry",
+        ours: ("build-file", "raw"),
+        theirs: ("build-file", "raw"),
+        ..SCAN
+    },
+    Row {
+        name: "build-file-snappy",
+        what: "build into a file, not synced, Snappy, an entry",
+        ours: ("build-file", "snappy"),
+        theirs: ("build-file", "snappy"),
+        ..SCAN
+    },
+    Row {
+        name: "open-small",
+        what: "open, a fiftieth of the entries",
+        size: Size::Fiftieth,
+        ours: ("open", "raw"),
+        theirs: ("open", "raw"),
+        ..OPEN
+    },
+    Row {
+        name: "open-small-snappy",
+        what: "open, a fiftieth of the entries, Snappy",
+        size: Size::Fiftieth,
+        ours: ("open", "snappy"),
+        theirs: ("open", "snappy"),
+        target: Some(1.0),
+        ..OPEN
+    },
+    Row {
+        name: "open",
+        what: "open",
+        ours: ("open", "raw"),
+        theirs: ("open", "raw"),
+        ..OPEN
+    },
+    Row {
+        name: "open-snappy",
+        what: "open, Snappy",
+        ours: ("open", "snappy"),
+        theirs: ("open", "snappy"),
+        target: Some(1.0),
+        ..OPEN
+    },
+    Row {
+        name: "memory",
+        what: "memory that an open table holds",
+        unit: Unit::Kilobytes,
+        ours: ("memory", "raw"),
+        theirs: ("memory", "raw"),
+        ..OPEN
+    },
+    Row {
+        name: "memory-snappy",
+        what: "memory that an open table holds, Snappy",
+        unit: Unit::Kilobytes,
+        ours: ("memory", "snappy"),
+        theirs: ("memory", "snappy"),
+        ..OPEN
+    },
+    Row {
+        name: "threads",
+        what: "two threads, present, `get_with`",
+        unit: Unit::TimesOneThread,
+        ours: ("threads-get-with", "raw"),
+        theirs: ("threads", "raw"),
+        target: Some(1.9),
+        ..LOOKUP
+    },
+    Row {
+        name: "threads-bytes",
+        what: "two threads, present, `get`",
+        unit: Unit::TimesOneThread,
+        ours: ("threads-get", "raw"),
+        theirs: ("threads", "raw"),
+        target: Some(1.6),
+        ..LOOKUP
+    },
+];

@@ -1,0 +1,276 @@
+//! What every peer is given, and how it answers.
+//!
+//! The driver writes the workload to a directory of its own for each size, and every peer, in Rust or
+//! C++, reads it from there, so that all do the very same things in the same order:
+//!
+//! | file | content |
+//! |---|---|
+//! | `keys` | all keys, ascending, end to end |
+//! | `values` | 10,007 values, end to end; entry `i` has number `i % 10,007` |
+//! | `present` | keys of the table, drawn at random with replacement |
+//! | `absent` | keys that are not in it, drawn likewise, each between two that are |
+//! | `starts` | the first fifth of `absent`, for seeks |
+//! | `raw.ldb`, `snappy.ldb` | tables with `WriteOptions::leveldb()` |
+//! | `whole.ldb` | the same, uncompressed, with one filter for the whole table |
+//! | `default.ldb` | `WriteOptions::new()`, uncompressed: this crate's own filter |
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use leveltable::{Compression, WriteOptions};
+use rustix::time::{ClockId, clock_gettime};
+
+pub const KEY_LEN: usize = 16;
+pub const VALUE_LEN: usize = 100;
+pub const SEEK_STEPS: usize = 10;
+/// Keys in one call of `get_many`, or of RocksDB's `MultiGet`.
+pub const BATCH: usize = 256;
+pub const THREADS: usize = 2;
+pub const CACHE_BYTES: u64 = 2 << 30;
+
+/// A prime, so that a wrong entry nearby has another value.
+const VALUES: usize = 10_007;
+
+pub type Key = [u8; KEY_LEN];
+
+/// What the keys look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum KeyShape {
+    /// Even numbers in 16 decimal digits; the odd ones between are absent.
+    Decimal,
+    /// Random bytes.
+    Random,
+}
+
+/// Writes the workload of `entries` entries to `directory`.
+pub fn write(directory: &Path, entries: usize, probes: usize, shape: KeyShape) -> Result<()> {
+    let mut rng = fastrand::Rng::with_seed(entries as u64);
+    let (keys, others) = match shape {
+        KeyShape::Decimal => decimal_keys(entries),
+        KeyShape::Random => random_keys(entries, &mut rng),
+    };
+    let mut draw = |from: &[Key], count| -> Vec<u8> {
+        let drawn = (0..count).flat_map(|_| from[rng.usize(..from.len())]);
+        drawn.collect()
+    };
+    let absent = draw(&others, probes);
+    fs::create_dir_all(directory)?;
+    fs::write(directory.join("keys"), keys.as_flattened())?;
+    fs::write(directory.join("present"), draw(&keys, probes))?;
+    fs::write(directory.join("starts"), &absent[..probes / 5 * KEY_LEN])?;
+    fs::write(directory.join("absent"), absent)?;
+    let values: Vec<u8> = (0..VALUES)
+        .flat_map(|_| half_compressible(&mut rng))
+        .collect();
+    fs::write(directory.join("values"), &values)?;
+    for name in ["raw", "snappy", "whole", "default"] {
+        let mut file = Vec::new();
+        build(&write_options(name), &mut file, &keys, &values)?;
+        fs::write(directory.join(name).with_extension("ldb"), file)?;
+    }
+    Ok(())
+}
+
+pub fn write_options(table: &str) -> WriteOptions {
+    let raw = Compression::None;
+    match table {
+        "snappy" => WriteOptions::leveldb(),
+        "whole" => WriteOptions::leveldb()
+            .compression(raw)
+            .whole_table_filter(true),
+        "default" => WriteOptions::new().compression(raw),
+        _ => WriteOptions::leveldb().compression(raw),
+    }
+}
+
+/// Writes a table to `file`; answers the number of its entries.
+pub fn build(
+    options: &WriteOptions,
+    file: impl std::io::Write,
+    keys: &[Key],
+    values: &[u8],
+) -> leveltable::Result<Answers> {
+    let mut builder = options.build(file);
+    let values = values.chunks_exact(VALUE_LEN).cycle();
+    for (key, value) in keys.iter().zip(values) {
+        builder.add(key, value)?;
+    }
+    let count = builder.finish()?.entries;
+    Ok(Answers { checksum: 0, count })
+}
+
+/// `entries` keys, and as many that are not among them.
+fn decimal_keys(entries: usize) -> (Vec<Key>, Vec<Key>) {
+    let decimal = |n: usize| -> Key {
+        let mut key = [b'0'; KEY_LEN];
+        let digits = n.to_string();
+        key[KEY_LEN - digits.len()..].copy_from_slice(digits.as_bytes());
+        key
+    };
+    let from = |first: usize| (0..entries).map(move |i| decimal(2 * i + first)).collect();
+    (from(0), from(1))
+}
+
+fn random_keys(entries: usize, rng: &mut fastrand::Rng) -> (Vec<Key>, Vec<Key>) {
+    let mut keys = vec![[0; KEY_LEN]; 2 * entries];
+    keys.iter_mut().for_each(|key| rng.fill(key));
+    let others = keys.split_off(entries);
+    keys.sort_unstable();
+    (keys, others)
+}
+
+/// Half random bytes, then the same again: as LevelDB's own benchmark makes them.
+fn half_compressible(rng: &mut fastrand::Rng) -> [u8; VALUE_LEN] {
+    let mut value = [0; VALUE_LEN];
+    let (half, again) = value.split_at_mut(VALUE_LEN / 2);
+    // Printable, as there: a little compressible in themselves.
+    half.fill_with(|| rng.u8(b' '..=b'~'));
+    again.copy_from_slice(half);
+    value
+}
+
+/// The keys in the file `name` of the workload.
+pub fn read_keys(directory: &Path, name: &str) -> Result<Vec<Key>> {
+    let bytes = read(directory, name)?;
+    Ok(bytes.as_chunks().0.to_vec())
+}
+
+pub fn read(directory: &Path, name: &str) -> Result<Vec<u8>> {
+    fs::read(directory.join(name)).with_context(|| format!("reading the workload's {name}"))
+}
+
+/// What was found, and in which order. The C++ counterpart is in `cpp/workload.h`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Answers {
+    pub checksum: u64,
+    pub count: u64,
+}
+
+impl Answers {
+    #[inline]
+    pub fn value(&mut self, value: &[u8]) {
+        self.add(first_word(value));
+    }
+
+    #[inline]
+    pub fn entry(&mut self, key: &[u8], value: &[u8]) {
+        let key = key.last_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        self.add(key ^ first_word(value));
+    }
+
+    #[inline]
+    fn add(&mut self, word: u64) {
+        self.checksum = self.checksum.rotate_left(1).wrapping_add(word);
+        self.count += 1;
+    }
+}
+
+#[inline]
+fn first_word(bytes: &[u8]) -> u64 {
+    bytes
+        .first_chunk()
+        .map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+/// What a peer measured, in the unit of its row, and what it answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Measured {
+    pub figure: f64,
+    pub answers: Answers,
+}
+
+/// Processor time of the calling thread. Nothing here waits for anything, so on an idle machine it is the
+/// time that passes; on a busy one, other programs' time stays out.
+fn processor_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// One pass to warm up, then one that is timed, in nanoseconds for each of `operations`.
+pub fn time_second_pass(
+    operations: usize,
+    mut pass: impl FnMut() -> Result<Answers>,
+) -> Result<Measured> {
+    pass()?;
+    let start = processor_time();
+    let answers = pass()?;
+    let took = processor_time() - start;
+    Ok(Measured {
+        figure: took.as_nanos() as f64 / operations as f64,
+        answers,
+    })
+}
+
+/// How much more two threads get done than one in the same time. `pass(first)` goes over all probes,
+/// from number `first` on and around.
+pub fn time_threads(
+    probes: usize,
+    pass: impl Fn(usize) -> Result<Answers> + Sync,
+) -> Result<Measured> {
+    let pass = &pass;
+    pass(0)?;
+    let start = Instant::now();
+    pass(0)?;
+    let alone = start.elapsed();
+    let start = Instant::now();
+    let answers = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|t| scope.spawn(move || pass(probes / THREADS * t)))
+            .collect();
+        let mut sum = Answers::default();
+        for thread in threads {
+            let answers = thread.join().expect("a lookup panicked")?;
+            sum.checksum = sum.checksum.wrapping_add(answers.checksum);
+            sum.count += answers.count;
+        }
+        anyhow::Ok(sum)
+    })?;
+    let together = start.elapsed();
+    Ok(Measured {
+        figure: alone.as_secs_f64() * THREADS as f64 / together.as_secs_f64(),
+        answers,
+    })
+}
+
+/// Mean time of `open` in nanoseconds; what it opened is dropped outside of the measurement.
+pub fn time_open<T>(mut open: impl FnMut() -> Result<T>) -> Result<Measured> {
+    /// So that the clock's own time does not count.
+    const BATCH: usize = 8;
+    let mut opened = vec![open()?];
+    let (mut total, mut batches) = (Duration::ZERO, 0);
+    while batches < 2 || total < Duration::from_millis(200) {
+        opened.clear();
+        let start = processor_time();
+        for _ in 0..BATCH {
+            opened.push(open()?);
+        }
+        total += processor_time() - start;
+        batches += 1;
+    }
+    Ok(Measured {
+        figure: total.as_nanos() as f64 / (batches * BATCH) as f64,
+        answers: Answers::default(),
+    })
+}
+
+/// Bytes on the heap that what `open` answers holds.
+pub fn measure_memory<T>(open: impl FnOnce() -> Result<T>) -> Result<Measured> {
+    let before = heap_bytes();
+    let opened = open()?;
+    let figure = heap_bytes() as f64 - before as f64;
+    drop(opened);
+    Ok(Measured {
+        figure,
+        answers: Answers::default(),
+    })
+}
+
+/// What glibc's allocator has handed out.
+fn heap_bytes() -> usize {
+    // SAFETY: only reads the allocator's own counters.
+    let info = unsafe { libc::mallinfo2() };
+    info.uordblks + info.hblkhd
+}

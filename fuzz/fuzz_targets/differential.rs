@@ -1,0 +1,120 @@
+//! The `sstable` crate as a second reader: where both take a table, both must find the same entries in it.
+//! And what is found is written again by this crate, for the other to read.
+
+#![no_main]
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use leveltable::{BloomFilterPolicy, BytewiseComparator, Compression, OpenOptions, WriteOptions};
+use leveltable_fuzz::ask::MOST_ENTRIES;
+use leveltable_fuzz::naive::{self, Entry};
+use leveltable_fuzz::{seeds, tables};
+use libfuzzer_sys::fuzz_target;
+use sstable::SSIterator;
+
+fuzz_target!(init: seeds::write_if_asked(), |file: &[u8]| {
+    let mut file = file.to_vec();
+    naive::repair_checksums(&mut file);
+    let Some(entries) = ours(&file) else {
+        return;
+    };
+    // To the other reader an empty key is the end of its block.
+    if entries.iter().any(|(key, _)| key.is_empty()) {
+        return;
+    }
+    // The other reader skips what it cannot read and says nothing; only of sound tables it must find all.
+    if naive::table(&file, |a, b| a.cmp(b), MOST_ENTRIES).is_some() {
+        let theirs = theirs(file.clone());
+        // A metaindex that it cannot read, which is nothing to us here, is a reason to refuse.
+        if let Some(theirs) = theirs {
+            assert_eq!(theirs, entries);
+        }
+    }
+    if entries.is_sorted_by(|(a, _), (b, _)| a < b) {
+        let rewritten = tables::build(&options(&file), &entries);
+        assert_eq!(ours(&rewritten).as_ref(), Some(&entries));
+        assert_eq!(theirs(rewritten), Some(entries));
+    }
+});
+
+/// Some options that LevelDB's readers understand, by the bytes of the file.
+fn options(file: &[u8]) -> WriteOptions {
+    let choice = crc32c::crc32c(file);
+    let options = WriteOptions::leveldb()
+        .compression(match choice & 1 {
+            0 => Compression::None,
+            _ => Compression::Snappy,
+        })
+        .block_size((choice >> 8 & 0x3ff) as usize)
+        .restart_interval((choice >> 1 & 7) as usize);
+    match choice >> 4 & 3 {
+        0 => options.no_filter(),
+        1 => options.whole_table_filter(true),
+        2 => options.filter_policy(BloomFilterPolicy::new(choice >> 24)),
+        _ => options,
+    }
+}
+
+fn ours(file: &[u8]) -> Option<Vec<Entry>> {
+    let options = OpenOptions::new().comparator(BytewiseComparator).no_cache();
+    let table = options.open_source(Bytes::copy_from_slice(file)).ok()?;
+    let mut entries = Vec::new();
+    for entry in table.iter() {
+        let (key, value) = entry.ok()?;
+        entries.push((key.to_vec(), value.to_vec()));
+        if entries.len() > MOST_ENTRIES {
+            return None;
+        }
+    }
+    Some(entries)
+}
+
+/// What the `sstable` crate reads; `None` where it refuses, or panics, which is its own affair.
+fn theirs(file: Vec<u8>) -> Option<Vec<Entry>> {
+    let abort = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let read = panic::catch_unwind(AssertUnwindSafe(|| read_theirs(file)));
+    panic::set_hook(abort);
+    read.ok().flatten()
+}
+
+thread_local! {
+    /// Made once: the crate's caches are never freed.
+    static OPTIONS: sstable::Options = sstable::Options {
+        filter_policy: Arc::new(Box::new(NoFilter)),
+        ..sstable::Options::default().with_cache_capacity(1)
+    };
+}
+
+fn read_theirs(file: Vec<u8>) -> Option<Vec<Entry>> {
+    let len = file.len();
+    let options = OPTIONS.with(sstable::Options::clone);
+    let table = sstable::Table::new(options, Box::new(file), len).ok()?;
+    let mut iterator = table.iter();
+    let mut entries = Vec::new();
+    while iterator.advance() {
+        let (mut key, mut value) = Default::default();
+        assert!(iterator.current(&mut key, &mut value));
+        entries.push((key, value));
+    }
+    Some(entries)
+}
+
+/// A policy whose name comes behind all others: the crate takes any filter at or behind its own name.
+struct NoFilter;
+
+impl sstable::filter::FilterPolicy for NoFilter {
+    fn name(&self) -> &'static str {
+        "\u{10ffff}"
+    }
+
+    fn create_filter(&self, _: &[u8], _: &[usize]) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn key_may_match(&self, _: &[u8], _: &[u8]) -> bool {
+        true
+    }
+}

@@ -1,0 +1,160 @@
+//! Damaged tables: `verify` sees the damage, and `salvage` gets the rest back and invents nothing.
+
+#![no_main]
+
+use std::sync::Arc;
+
+use arbitrary::Arbitrary;
+use bytes::Bytes;
+use leveltable::{BytewiseComparator, Compression, OpenOptions, WriteOptions, salvage};
+use leveltable_fuzz::naive::{self, Entry, FOOTER_LEN, TRAILER_LEN};
+use leveltable_fuzz::tables::{self, Entries, KeyOrder, Options};
+use leveltable_fuzz::{ask, naive::Handle};
+use libfuzzer_sys::fuzz_target;
+
+#[derive(Debug, Arbitrary)]
+struct Input<'a> {
+    options: Options,
+    damage: Vec<Damage>,
+    entries: Entries,
+    bytes: &'a [u8],
+}
+
+/// Positions count round and round the file.
+#[derive(Debug, Clone, Copy, Arbitrary)]
+enum Damage {
+    Set(u16, u8),
+    Fill(u16, u16, u8),
+    /// As `Fill`, near the end of the file.
+    FillFromEnd(u8, u8, u8),
+    Truncate(u16),
+    CutFront(u16),
+    Remove(u16, u8),
+    Insert(u16, u8),
+}
+
+fuzz_target!(|input: Input| {
+    salvage_any(input.bytes);
+    let order = input.options.order;
+    let entries = input.entries.in_order(order);
+    let write = match input.options.compression {
+        Compression::None | Compression::Snappy => input.options.write,
+        _ => input.options.write.compression(Compression::Snappy),
+    };
+    // The order is named, so that keys that look like a database's are what they are.
+    let (write, open) = match order {
+        KeyOrder::Bytewise => (
+            write.comparator(Arc::new(BytewiseComparator)),
+            OpenOptions::new().comparator(Arc::new(BytewiseComparator)),
+        ),
+        other => (write, OpenOptions::new().comparator(other)),
+    };
+    let sound = tables::build(&write, &entries);
+    let mut file = sound.clone();
+    for &damage in &input.damage {
+        damage.apply(&mut file);
+    }
+    let report = open.verify_source(file.clone()).unwrap();
+    assert!(!report.to_string().is_empty());
+    if file == sound {
+        assert!(report.is_sound(), "{report}");
+        assert_eq!(report.entries, entries.len() as u64);
+    }
+    let salvaged = salvaged(&file, &write, &open);
+    let invented = salvaged.iter().find(|entry| !entries.contains(entry));
+    assert_eq!(
+        invented, None,
+        "an entry that was not in the table, of {file:02x?}"
+    );
+    if file.len() == sound.len() {
+        check_untouched(&sound, &file, &salvaged, report.is_sound());
+    }
+});
+
+/// Any bytes at all: it ends, and what comes out is a table.
+fn salvage_any(file: &[u8]) {
+    let _ = OpenOptions::new().verify_source(file.to_vec()).unwrap();
+    let mut rescued = Vec::new();
+    let mut builder = WriteOptions::new().build(&mut rescued);
+    if salvage(file.to_vec(), &mut builder).is_ok() {
+        builder.finish().unwrap();
+        naive::table(&rescued, |a, b| a.cmp(b), usize::MAX).expect("a sound table");
+    }
+}
+
+/// The entries that can be had back, from memory and through `ReadAt` alike.
+fn salvaged(file: &[u8], write: &WriteOptions, open: &OpenOptions) -> Vec<Entry> {
+    let file = Bytes::copy_from_slice(file);
+    let mut tables = [ask::disk(&file), file.into()].map(|source| {
+        let mut rescued = Vec::new();
+        let mut builder = write.build(&mut rescued);
+        let report = salvage(source, &mut builder).unwrap();
+        let summary = builder.finish().unwrap();
+        assert_eq!(report.entries, summary.entries);
+        assert!(!report.to_string().is_empty());
+        rescued
+    });
+    assert_eq!(tables[0], tables[1]);
+    let table = open.open_source(std::mem::take(&mut tables[0])).unwrap();
+    assert!(table.verify().unwrap().is_sound());
+    let owned = |entry: leveltable::Result<(Bytes, Bytes)>| {
+        let (key, value) = entry.unwrap();
+        (key.to_vec(), value.to_vec())
+    };
+    table.iter().map(owned).collect()
+}
+
+/// Where footer and index are as they were, damage to a data block costs that block only, and is seen.
+fn check_untouched(sound: &[u8], file: &[u8], salvaged: &[Entry], is_sound: bool) {
+    let Some((_, index)) = naive::footer(sound) else {
+        return;
+    };
+    let is_whole = |handle: Handle| {
+        let range = handle.range(sound.len() - FOOTER_LEN).unwrap();
+        let range = range.start..range.end + TRAILER_LEN;
+        sound[range.clone()] == file[range]
+    };
+    let footer = sound.len() - FOOTER_LEN;
+    if sound[footer..] != file[footer..] || !is_whole(index) {
+        return;
+    }
+    let mut lost = false;
+    for (_, handle) in naive::entries_at(sound, index).unwrap() {
+        let handle = Handle::decode(&mut &handle[..]).unwrap();
+        match is_whole(handle) {
+            true => {
+                let mut entries = naive::entries_at(sound, handle).unwrap().into_iter();
+                assert!(entries.all(|entry| salvaged.contains(&entry)));
+            }
+            false => lost = true,
+        }
+    }
+    assert!(!(lost && is_sound), "damage that is not seen");
+}
+
+impl Damage {
+    fn apply(self, file: &mut Vec<u8>) {
+        let len = file.len();
+        let place = |at: u16| usize::from(at) % len.max(1);
+        match self {
+            _ if len == 0 => {}
+            Damage::Set(at, byte) => file[place(at)] = byte,
+            Damage::Fill(at, n, byte) => {
+                let end = len.min(place(at) + usize::from(n));
+                file[place(at)..end].fill(byte);
+            }
+            Damage::FillFromEnd(at, n, byte) => {
+                let start = len.saturating_sub(1 + usize::from(at));
+                let end = len.min(start + usize::from(n));
+                file[start..end].fill(byte);
+            }
+            Damage::Truncate(at) => file.truncate(place(at)),
+            Damage::CutFront(at) => drop(file.drain(..place(at))),
+            Damage::Remove(at, n) => {
+                let end = len.min(place(at) + usize::from(n));
+                file.drain(place(at)..end);
+            }
+            Damage::Insert(at, byte) => file.insert(place(at), byte),
+        }
+    }
+}

@@ -1,0 +1,530 @@
+//! All questions that a table can be asked, and what must hold between the answers.
+
+use std::ops::Bound;
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use leveltable::{
+    BlockCache, BytewiseComparator, DbEntry, DbTable, Error, ErrorKind, InternalKeyComparator,
+    MAX_SEQUENCE, OpenOptions, ReadAt, ReadOptions, Result, Source, Table, Version,
+};
+
+use crate::naive::{self, Compare, Entry};
+use crate::tables::KeyOrder;
+
+/// Most entries that a walk visits. A block can hold millions of empty ones.
+pub const MOST_ENTRIES: usize = 600;
+
+/// An answer, in a form that can be compared with that of another table. An error is its kind: the words
+/// differ with the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Of a lookup.
+    Value(Result<Option<Vec<u8>>, ErrorKind>),
+    /// Of a seek or a step.
+    Entry(Result<Option<Entry>, ErrorKind>),
+    /// Of a walk: the entries, and why it ended if not at the end.
+    Walk(Vec<Entry>, Option<ErrorKind>),
+    /// Of an estimate.
+    Offset(u64),
+}
+
+impl Answer {
+    fn failed(&self) -> bool {
+        match self {
+            Answer::Value(answer) => answer.is_err(),
+            Answer::Entry(answer) => answer.is_err(),
+            Answer::Walk(_, end) => end.is_some(),
+            Answer::Offset(_) => false,
+        }
+    }
+}
+
+/// The kind of an error, whose words are made as well: they must not panic either.
+fn kind(error: Error) -> ErrorKind {
+    assert!(!error.to_string().is_empty());
+    if let Some(corruption) = error.corruption() {
+        assert!(!corruption.expected().is_empty());
+    }
+    error.kind()
+}
+
+fn entry(entry: (Bytes, Bytes)) -> Entry {
+    (entry.0.to_vec(), entry.1.to_vec())
+}
+
+/// Bytes that are read through [`ReadAt`], not as memory.
+struct Disk(Bytes);
+
+impl ReadAt for Disk {
+    fn size(&self) -> std::io::Result<u64> {
+        self.0.size()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> std::io::Result<Bytes> {
+        self.0.read_at(offset, len)
+    }
+}
+
+/// Opens `file` read through [`ReadAt`].
+pub fn disk(file: &Bytes) -> Source {
+    Source::from(Arc::new(Disk(file.clone())))
+}
+
+/// Asks `file` everything, as a plain table, as the stored keys of a database's table, and as a database's
+/// table, from memory and through [`ReadAt`], in the ways that must agree. What it holds is checked
+/// where the naive decoder understands it.
+pub fn as_everything(file: &Bytes) {
+    let more = probes_of(file);
+    as_stored(file, KeyOrder::Bytewise, &more);
+    as_stored(file, KeyOrder::Reverse, &more);
+    as_internal(file, &more);
+    // Recognising a database's table.
+    let _ = OpenOptions::new().open_source(file.clone()).map_err(kind);
+}
+
+/// A few keys out of the file's own bytes.
+fn probes_of(file: &[u8]) -> Vec<Vec<u8>> {
+    let piece = |at: usize, len: usize| file.iter().skip(at).take(len).copied().collect();
+    vec![piece(3, 2), piece(file.len() / 2, 9)]
+}
+
+/// How a table is asked once more. Which way an input goes depends on its bytes: all ways every time would be slow.
+#[derive(Clone, Copy)]
+enum Again {
+    /// Through [`ReadAt`], with a cache.
+    Disk,
+    /// Through [`ReadAt`], without.
+    DiskUncached,
+    /// In an order of the same meaning that the crate does not know by type.
+    Renamed,
+    /// Without looking at checksums.
+    Unchecked,
+}
+
+impl Again {
+    fn of(file: &[u8]) -> Again {
+        match crc32c::crc32c(file) % 4 {
+            0 => Again::Disk,
+            1 => Again::DiskUncached,
+            2 => Again::Renamed,
+            _ => Again::Unchecked,
+        }
+    }
+
+    fn open(self, file: &Bytes, options: &OpenOptions, order: KeyOrder) -> Table {
+        let table = match (self, order) {
+            (Again::Disk, _) => options.open_source(disk(file)),
+            (Again::Renamed, KeyOrder::Bytewise) => {
+                let options = options.clone().comparator(KeyOrder::Renamed);
+                options.open_source(file.clone())
+            }
+            (Again::DiskUncached | Again::Renamed, _) => {
+                options.clone().no_cache().open_source(disk(file))
+            }
+            (Again::Unchecked, _) => {
+                let options = options
+                    .clone()
+                    .read(ReadOptions::new().verify_checksums(false));
+                options.open_source(file.clone())
+            }
+        };
+        table.expect("what opens in one way opens in all")
+    }
+}
+
+/// A small cache that all executions share: making one takes longer than asking a table.
+fn cache() -> BlockCache {
+    static CACHE: LazyLock<BlockCache> = LazyLock::new(|| BlockCache::new(1 << 18));
+    CACHE.clone()
+}
+
+/// Asks a plain table in this order; checks that memory and [`ReadAt`], the order known by type and by
+/// name, and answers with and without filters agree.
+pub fn as_stored(file: &Bytes, order: KeyOrder, more: &[Vec<u8>]) {
+    let all = OpenOptions::new().cache(cache());
+    let all = match order {
+        KeyOrder::Bytewise => all.comparator(BytewiseComparator),
+        other => all.comparator(other),
+    };
+    let options = all.clone().no_filters();
+    let model = naive::table(file, order.compare(), MOST_ENTRIES - 1);
+    let opened = options.open_source(file.clone()).map_err(kind);
+    let Ok(table) = opened else {
+        assert!(model.is_none(), "a sound table is opened: {opened:?}");
+        assert!(options.open_source(disk(file)).is_err());
+        return;
+    };
+    let probes = probes(&table, more);
+    let answers = ask(&table, &probes, order);
+    if let Some(model) = &model {
+        check(&table, model, order.compare(), &probes);
+    }
+    if naive::has_damaged_data(file) {
+        // Nothing is skipped in silence: the walk ends where the damage is, if it does not end before.
+        let walked = walk(table.iter());
+        let ends_early =
+            matches!(&walked, Answer::Walk(entries, None) if entries.len() == MOST_ENTRIES);
+        assert!(walked.failed() || ends_early, "damage that is not noticed");
+    }
+    let again = Again::of(file);
+    let others = ask(&again.open(file, &options, order), &probes, order);
+    // Without checksums more can be read, and what could be read before reads the same.
+    let is_comparable = !matches!(again, Again::Unchecked) || !answers.iter().any(Answer::failed);
+    if is_comparable {
+        assert_eq!(others, answers);
+    }
+    if let Ok(filtered) = all.open_source(file.clone()).map_err(kind) {
+        check_filtered(&filtered, &table, &probes);
+    }
+}
+
+/// Answers with a filter are those without, or "absent" where the filter says so: it may lie.
+fn check_filtered(filtered: &Table, table: &Table, probes: &[Vec<u8>]) {
+    let _ = filtered.filter();
+    for key in probes {
+        let answer = value(filtered.get(key));
+        match filtered.may_contain(key) {
+            true => assert_eq!(answer, value(table.get(key))),
+            false => assert_eq!(answer, Answer::Value(Ok(None))),
+        }
+    }
+}
+
+/// Keys to ask for: some of the table's own, their neighbours, and `more`.
+fn probes(table: &Table, more: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut probes = more.to_vec();
+    let mut walk = table.iter().map_while(Result::ok);
+    if let Some((key, _)) = walk.next() {
+        probes.push(key.to_vec());
+    }
+    if let Some((key, _)) = walk.nth(2) {
+        probes.push([&key, &[0][..]].concat());
+    }
+    if let Some(Ok((key, _))) = table.iter().next_back() {
+        probes.push(key.to_vec());
+        probes.push([&key, &[0xff][..]].concat());
+    }
+    probes.push(Vec::new());
+    probes.sort();
+    probes.dedup();
+    probes
+}
+
+fn value(answer: Result<Option<Bytes>>) -> Answer {
+    Answer::Value(answer.map(|value| value.map(Vec::from)).map_err(kind))
+}
+
+fn next(answer: Option<Result<(Bytes, Bytes)>>) -> Answer {
+    Answer::Entry(answer.transpose().map(|e| e.map(entry)).map_err(kind))
+}
+
+fn walk(walk: impl Iterator<Item = Result<(Bytes, Bytes)>>) -> Answer {
+    let (mut entries, mut end) = (Vec::new(), None);
+    for answer in walk.take(MOST_ENTRIES) {
+        match answer {
+            Ok(e) => entries.push(entry(e)),
+            Err(error) => end = Some(kind(error)),
+        }
+    }
+    Answer::Walk(entries, end)
+}
+
+/// A walk with a cursor.
+fn cursor_walk(table: &Table, forward: bool) -> Answer {
+    let mut cursor = table.cursor();
+    let (mut entries, mut end) = (Vec::new(), None);
+    let mut moved = match forward {
+        true => cursor.seek_to_first(),
+        false => cursor.seek_to_last(),
+    };
+    while entries.len() < MOST_ENTRIES {
+        match moved {
+            Ok(true) => entries.push((cursor.key().to_vec(), cursor.value().to_vec())),
+            Ok(false) => {
+                assert!(!cursor.is_valid() && cursor.key().is_empty());
+                break;
+            }
+            Err(error) => {
+                end = Some(kind(error));
+                assert_eq!(cursor.next().map_err(kind), Err(ErrorKind::InvalidState));
+                assert_eq!(cursor.prev().map_err(kind), Err(ErrorKind::InvalidState));
+                break;
+            }
+        }
+        moved = match forward {
+            true => cursor.next(),
+            false => cursor.prev(),
+        };
+    }
+    Answer::Walk(entries, end)
+}
+
+/// Every operation of a table; asserts what must hold of any file.
+fn ask(table: &Table, probes: &[Vec<u8>], order: KeyOrder) -> Vec<Answer> {
+    let forward = walk(table.iter());
+    let backward = walk(table.iter().rev());
+    assert_eq!(cursor_walk(table, true), forward);
+    assert_eq!(cursor_walk(table, false), backward);
+    let mut answers = vec![
+        next(table.first().transpose()),
+        next(table.last().transpose()),
+        forward,
+        backward,
+        walk(both_ends(table)),
+    ];
+    let mut cursor = table.cursor();
+    let mut previous_offset = 0;
+    for key in probes {
+        let found = value(table.get(key));
+        let with = table.get_with(key, <[u8]>::to_vec);
+        assert_eq!(Answer::Value(with.map_err(kind)), found);
+        let contains = table.contains_key(key).map_err(kind);
+        if let Answer::Value(found) = &found {
+            assert_eq!(contains, found.clone().map(|value| value.is_some()));
+        }
+        // Where a lookup finds a key, a cursor lands; where the lookup fails, so does the cursor.
+        let sought = cursor.seek(key).map_err(kind);
+        match &found {
+            Answer::Value(Ok(Some(value))) => {
+                assert_eq!(sought, Ok(true));
+                assert_eq!((cursor.key(), cursor.value()), (&key[..], &value[..]));
+                assert_eq!(cursor.value_bytes(), *value);
+            }
+            Answer::Value(Err(_)) => assert!(sought.is_err()),
+            _ => {}
+        }
+        assert!(table.may_contain(key) || found == Answer::Value(Ok(None)));
+        let here = sought.map(|on| on.then(|| (cursor.key().to_vec(), cursor.value().to_vec())));
+        let behind = next(table.range(&key[..]..).next());
+        assert_eq!(Answer::Entry(here), behind);
+        let before = next(table.range(..&key[..]).next_back());
+        if sought.is_ok() {
+            let moved = cursor.prev().map_err(kind);
+            let here = moved.map(|on| on.then(|| (cursor.key().to_vec(), cursor.value().to_vec())));
+            assert_eq!(Answer::Entry(here), before);
+        }
+        let offset = table.approximate_offset_of(key);
+        assert!(offset <= table.file_bytes());
+        if order == KeyOrder::Bytewise {
+            assert!(
+                offset >= previous_offset,
+                "probes ascend, and so do their blocks"
+            );
+            previous_offset = offset;
+            // (In the order by another name a prefix is refused: not part of the answers.)
+            let _ = walk(table.prefix(key).take(3));
+            let _ = walk(table.prefix(key).rev().take(3));
+        }
+        answers.extend([found, behind, before, Answer::Offset(offset)]);
+    }
+    // Many lookups at once answer as one by one, in whatever order, and fail where one of them does.
+    let keys: Vec<&Vec<u8>> = probes.iter().rev().chain(probes).collect();
+    let one_by_one: Result<Vec<_>> = keys.iter().map(|key| table.get(key)).collect();
+    let at_once = table.get_many(&keys);
+    match one_by_one {
+        Ok(values) => assert_eq!(at_once.unwrap(), values),
+        Err(_) => assert!(at_once.is_err()),
+    }
+    for pair in probes.chunks_exact(2) {
+        let [a, b] = [&pair[0][..], &pair[1][..]];
+        let inner = (Bound::Excluded(a), Bound::Excluded(b));
+        answers.push(walk(table.range(a..=b).take(5)));
+        answers.push(walk(table.range(a..=b).rev().take(5)));
+        answers.push(walk(table.range(inner).take(5)));
+        answers.push(walk(table.range(inner).rev().take(5)));
+        answers.push(walk(table.range(b..a)));
+    }
+    let _ = (table.stats(), table.data_blocks());
+    answers
+}
+
+/// The entries from both ends in turn, a few from each.
+fn both_ends(table: &Table) -> impl Iterator<Item = Result<(Bytes, Bytes)>> {
+    let mut range = table.iter();
+    (0..12).map_while(move |i| match i % 3 {
+        0 => range.next_back(),
+        _ => range.next(),
+    })
+}
+
+/// Checks every answer of `table` against the entries that it holds.
+pub fn check(table: &Table, model: &[Entry], compare: Compare, probes: &[Vec<u8>]) {
+    assert_eq!(walk(table.iter()), Answer::Walk(model.to_vec(), None));
+    let backward = model.iter().rev().cloned().collect();
+    assert_eq!(walk(table.iter().rev()), Answer::Walk(backward, None));
+    let mut ends: std::collections::VecDeque<&Entry> = model.iter().collect();
+    for (i, answer) in both_ends(table).enumerate() {
+        let expected = match i % 3 {
+            0 => ends.pop_back(),
+            _ => ends.pop_front(),
+        };
+        assert_eq!(Some(&entry(answer.unwrap())), expected);
+    }
+    let keys: Vec<&[u8]> = model.iter().map(|(key, _)| &key[..]).collect();
+    let at_once = table.get_many(&keys).unwrap();
+    for ((key, value), at_once) in model.iter().zip(at_once) {
+        assert_eq!(table.get(key).unwrap().unwrap(), value[..]);
+        assert_eq!(at_once.unwrap(), value[..]);
+    }
+    let mut cursor = table.cursor();
+    for key in probes {
+        let at = model.partition_point(|(k, _)| compare(k, key).is_lt());
+        let here = model.get(at);
+        let exact = here.filter(|(k, _)| k == key);
+        let expected = exact.map(|(_, value)| value.clone());
+        assert_eq!(value(table.get(key)), Answer::Value(Ok(expected)));
+        assert_eq!(cursor.seek(key).unwrap(), here.is_some());
+        let ends = |bounds: (Bound<&[u8]>, Bound<&[u8]>), expected: &[Entry]| {
+            let mut range = table.range(bounds);
+            let first = expected.first().cloned();
+            assert_eq!(next(range.next()), Answer::Entry(Ok(first)));
+            let last = expected.last().cloned().filter(|_| expected.len() > 1);
+            assert_eq!(next(range.next_back()), Answer::Entry(Ok(last)));
+        };
+        let behind = at + usize::from(exact.is_some());
+        ends((Bound::Included(key), Bound::Unbounded), &model[at..]);
+        ends((Bound::Excluded(key), Bound::Unbounded), &model[behind..]);
+        ends((Bound::Unbounded, Bound::Included(key)), &model[..behind]);
+        ends((Bound::Unbounded, Bound::Excluded(key)), &model[..at]);
+        let bytewise = compare(b"a", b"b").is_lt();
+        if bytewise && table.prefix("").next().is_none_or(|e| e.is_ok()) {
+            let prefix = &key[..key.len().min(2)];
+            let with_prefix = model.iter().filter(|(k, _)| k.starts_with(prefix));
+            let expected = Answer::Walk(with_prefix.cloned().collect(), None);
+            assert_eq!(walk(table.prefix(prefix)), expected);
+        }
+    }
+}
+
+/// The order of a database's stored keys, from its description. Keys without a tag are not compared by it.
+pub fn compare_internal(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+    let split = |key: &[u8]| {
+        let (user, tag) = key.split_last_chunk::<8>()?;
+        Some((user.to_vec(), u64::from_le_bytes(*tag)))
+    };
+    match (split(a), split(b)) {
+        (Some((a, a_tag)), Some((b, b_tag))) => a.cmp(&b).then(b_tag.cmp(&a_tag)),
+        _ => std::cmp::Ordering::Equal, // does not ascend: refused
+    }
+}
+
+/// Asks a database's table, by its stored keys and by user keys.
+pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
+    let all = OpenOptions::new().cache(cache());
+    let options = all.clone().no_filters();
+    let stored_options = options
+        .clone()
+        .comparator(InternalKeyComparator::new(BytewiseComparator));
+    let model = naive::table(file, compare_internal, MOST_ENTRIES - 1);
+    let all_tagged = |model: &Vec<Entry>| model.iter().all(|(key, _)| key.len() >= 8);
+    let model = model.filter(all_tagged);
+    let opened = stored_options.open_source(file.clone()).map_err(kind);
+    let Ok(stored) = opened else {
+        assert!(model.is_none(), "a sound table is opened: {opened:?}");
+        assert!(options.open_db_source(file.clone()).is_err());
+        return;
+    };
+    let probes = probes(&stored, more);
+    ask(&stored, &probes, KeyOrder::Renamed);
+
+    let Ok(table) = options.open_db_source(file.clone()).map_err(kind) else {
+        return;
+    };
+    let user_keys: Vec<Vec<u8>> = probes
+        .iter()
+        .map(|key| key[..key.len().saturating_sub(8)].to_vec())
+        .chain(more.iter().cloned())
+        .collect();
+    let answers = ask_db(&table, &user_keys);
+    let on_disk = options.open_db_source(disk(file)).unwrap();
+    assert_eq!(ask_db(&on_disk, &user_keys), answers);
+    if let Some(model) = model {
+        check_db(&table, &model, &user_keys);
+    }
+    if let Ok(filtered) = all.open_db_source(file.clone()).map_err(kind) {
+        for key in &user_keys {
+            // The filter may lie, but only hide.
+            let answer = filtered.get(key).map_err(kind);
+            assert!(answer == Ok(None) || answer == table.get(key).map_err(kind));
+        }
+    }
+}
+
+/// What a database's table answered to a seek or a step.
+pub type DbAnswer = Result<Option<DbEntry>, ErrorKind>;
+
+/// What it answered to a lookup.
+pub type DbLookup = Result<Option<Version>, ErrorKind>;
+
+fn db_next(answer: Option<Result<DbEntry>>) -> DbAnswer {
+    answer.transpose().map_err(kind)
+}
+
+const SEQUENCES: [u64; 3] = [0, 100, MAX_SEQUENCE];
+
+/// Every operation of a database's table.
+pub fn ask_db(table: &DbTable, user_keys: &[Vec<u8>]) -> (Vec<DbAnswer>, Vec<DbLookup>) {
+    let mut entries: Vec<DbAnswer> = Vec::new();
+    let mut versions = Vec::new();
+    let forward = table.iter().take(MOST_ENTRIES);
+    entries.extend(forward.map(|e| db_next(Some(e))));
+    let backward = table.iter().rev().take(MOST_ENTRIES);
+    entries.extend(backward.map(|e| db_next(Some(e))));
+    for key in user_keys {
+        let newest = table.get(key).map_err(kind);
+        assert_eq!(table.get_at(key, MAX_SEQUENCE).map_err(kind), newest);
+        for sequence in SEQUENCES {
+            versions.push(table.get_at(key, sequence).map_err(kind));
+        }
+        let key = &key[..];
+        entries.push(db_next(table.range(key..).next()));
+        entries.push(db_next(table.range(..key).next_back()));
+        entries.push(db_next(table.range(key..=key).next()));
+        entries.push(db_next(table.range(key..=key).next_back()));
+        let behind = (Bound::Excluded(key), Bound::Unbounded);
+        entries.push(db_next(table.range(behind).next()));
+    }
+    (entries, versions)
+}
+
+/// Checks the answers of `table` against its stored entries.
+pub fn check_db(table: &DbTable, model: &[Entry], user_keys: &[Vec<u8>]) {
+    let parse = |(key, value): &Entry| {
+        let (user_key, tag) = key.split_last_chunk::<8>().unwrap();
+        let tag = u64::from_le_bytes(*tag);
+        let version = match tag & 0xff {
+            0 => Version::Deleted,
+            1 => Version::Value(Bytes::copy_from_slice(value)),
+            _ => return None,
+        };
+        let user_key = Bytes::copy_from_slice(user_key);
+        Some(DbEntry {
+            user_key,
+            sequence: tag >> 8,
+            version,
+        })
+    };
+    let Some(model) = model.iter().map(parse).collect::<Option<Vec<_>>>() else {
+        return;
+    };
+    let forward: Vec<_> = table.iter().collect::<Result<_>>().unwrap();
+    assert_eq!(forward, model);
+    let backward: Vec<_> = table.iter().rev().collect::<Result<_>>().unwrap();
+    assert!(backward.iter().eq(model.iter().rev()));
+    for key in user_keys {
+        for sequence in SEQUENCES {
+            let newest = model
+                .iter()
+                .find(|e| e.user_key == *key && e.sequence <= sequence);
+            let expected = newest.map(|e| e.version.clone());
+            assert_eq!(table.get_at(key, sequence).unwrap(), expected);
+        }
+        let same: Vec<_> = model.iter().filter(|e| e.user_key == *key).collect();
+        let all: Vec<_> = table
+            .range(&key[..]..=&key[..])
+            .collect::<Result<_>>()
+            .unwrap();
+        assert!(all.iter().eq(same));
+    }
+}

@@ -1,0 +1,8 @@
+//! What the fuzz targets share: tables made of arbitrary data, all questions that a table can be asked,
+//! and a second decoder to check the answers by.
+
+pub mod ask;
+pub mod naive;
+pub mod parts;
+pub mod seeds;
+pub mod tables;
