@@ -31,6 +31,8 @@
 //!   [`FilterPolicy`] and [`FilterBuilder`] for one's own.
 //! - **Other orders**: [`Comparator`].
 //! - **Other places than files**: [`Source`] and [`ReadAt`].
+//! - **Damage**: [`Table::verify`] lists it, [`OpenOptions::verify`] also in a file that does not open;
+//!   [`salvage`] copies the rest into a new table.
 //! - **What a file is made of**: [`Table::layout`] and [`Table::blocks`].
 //! - **What went wrong**: [`Error`], with [`Corruption`] for where.
 //!
@@ -64,8 +66,8 @@
 //!
 //! # Threads and memory
 //!
-//! [`Table`], its cursors and ranges can be sent and, but for the latter two, shared between threads. No lock is
-//! held while a block is read or decompressed. An open table holds its index block (and 20 bytes a data
+//! Any number of threads may use a [`Table`] at once; cursors and ranges own what they need and can be sent to
+//! another. No lock is held while a block is read or decompressed. An open table holds its index block (and 20 bytes a data
 //! block) and its filter; blocks live in a [`BlockCache`] of 8 MiB that all tables share, unless
 //! [`OpenOptions`] says otherwise. A value from [`Table::get`] is a slice of its block and keeps that
 //! block alive.
