@@ -68,7 +68,10 @@ impl<W: Write> sealed::Destination for W {
 #[derive(Debug)]
 pub struct NewFile {
     temporary: NamedTempFile,
+    /// As the caller named it, for messages.
     path: PathBuf,
+    /// The same, resolved when the file was begun: the table ends up there wherever the process goes meanwhile.
+    target: PathBuf,
 }
 
 impl NewFile {
@@ -77,8 +80,7 @@ impl NewFile {
             let what = "not the path of a file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        // Resolved now, so that the table ends up there wherever the process goes meanwhile.
-        let path = &std::path::absolute(path)?;
+        let target = std::path::absolute(path)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(".leveltable-").suffix(".tmp");
         #[cfg(unix)]
@@ -88,8 +90,9 @@ impl NewFile {
             builder.permissions(std::fs::Permissions::from_mode(0o666));
         }
         Ok(NewFile {
-            temporary: builder.tempfile_in(directory(path))?,
+            temporary: builder.tempfile_in(directory(&target))?,
             path: path.to_owned(),
+            target,
         })
     }
 }
@@ -101,16 +104,20 @@ impl sealed::Destination for NewFile {
 
     /// The file's bytes reach the disk before its name does, and the name before this returns.
     fn publish(self) -> Result<()> {
-        let NewFile { temporary, path } = self;
+        let NewFile {
+            temporary,
+            path,
+            target,
+        } = self;
         let failed = |doing, e| Error::io(doing, e).at_path(&path);
         temporary
             .as_file()
             .sync_all()
             .map_err(|e| failed("syncing a finished table", e))?;
         temporary
-            .persist(&path)
+            .persist(&target)
             .map_err(|e| failed("renaming a finished table to its path", e.error))?;
-        sync_directory(directory(&path)).map_err(|e| {
+        sync_directory(directory(&target)).map_err(|e| {
             let doing = "syncing the directory of a finished table, which is there whole but may not \
                          survive a power cut";
             failed(doing, e)

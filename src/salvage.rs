@@ -621,11 +621,11 @@ impl<'a> Survey<'a> {
             let Some(end) = filter.end() else {
                 return false;
             };
-            let here = end <= start
-                && self
-                    .map
-                    .overlapping(filter.offset..end)
-                    .all(|found| matches!(found.content, Content::Filter));
+            // It leads to a filter, or to nothing sound: in a file that lost bytes perhaps up to the block itself.
+            let here = filter.offset < start
+                && self.map.overlapping(filter.offset..end).all(|other| {
+                    other.range == found.range || matches!(other.content, Content::Filter)
+                });
             // In a file that lost or gained bytes, the filter is the block right before.
             let len = end - filter.offset;
             let right_before = start.checked_sub(len).and_then(|at| self.map.0.get(&at));

@@ -930,3 +930,18 @@ fn take_varint(src: &mut &[u8]) -> usize {
         .rev()
         .fold(0, |n, byte| n << 7 | usize::from(byte & 0x7f))
 }
+
+/// Found by fuzzing. With a byte missing in front, no handle in the metaindex leads to a block any more, and its
+/// entry was copied as data.
+#[test]
+fn a_metaindex_whose_handles_lead_nowhere_is_not_taken_for_data() {
+    for options in [WriteOptions::leveldb(), WriteOptions::new()] {
+        let file = common::build(&options, &[]);
+        for missing in 1..4 {
+            let mut rescued = Vec::new();
+            let mut builder = options.build(&mut rescued);
+            let report = salvage(file[missing..].to_vec(), &mut builder).unwrap();
+            assert_eq!(report.entries, 0, "{missing} bytes missing: {report}");
+        }
+    }
+}
