@@ -86,6 +86,7 @@ fn filters(c: &mut Criterion) {
             let absent = shuffled((0..n).map(|i| 2 * i + 1));
             let mut filter = Vec::new();
             create_filter(policy, &present, &mut filter);
+            group.throughput(Throughput::Elements(1));
             for (which, keys) in [("present", &present), ("absent", &absent)] {
                 let mut keys = keys.iter().cycle();
                 group.bench_function(format!("probe {which} of {n}"), |b| {
@@ -93,7 +94,6 @@ fn filters(c: &mut Criterion) {
                 });
             }
             group.throughput(Throughput::Elements(n));
-            group.sample_size(10);
             group.bench_function(format!("make {n}"), |b| {
                 b.iter(|| {
                     let mut filter = Vec::new();

@@ -13,41 +13,35 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::internal_key;
 
-/// The index block, checked once: searching it cannot fail.
+/// The index block, decoded and checked once: searching it cannot fail.
 ///
 /// For each data block it holds a key at or after all of the block's keys and before all of the next
-/// block's, and the block's handle. Takes the index block and 20 bytes a data block.
+/// block's, and the block's handle. Takes the index block and 25 bytes a data block.
+///
+/// A search in bytewise order compares eight bytes of each key: first those of every span's last key, in one
+/// small array, then those of the few entries of one span, which lie beside the handle that is looked for.
+/// Whole keys are read only to settle ties.
 #[derive(Debug)]
 pub(crate) struct Index {
     /// The index block. Every key in it is stored whole, so that its restarts find its entries.
     block: Block<Bytes>,
-    handles: Vec<PackedHandle>,
-    prefixes: Prefixes,
-}
-
-/// A handle in 12 bytes, so that a lookup finds it with one cache miss.
-#[derive(Debug, Clone, Copy)]
-struct PackedHandle {
-    /// Low and high half of the offset.
-    offset: [u32; 2],
-    size: u32,
-}
-
-/// Eight bytes of each key in one compact array, so that a search in bytewise order runs within a few
-/// cache lines and reads whole keys only to settle ties.
-///
-/// The last key is left out: it is the successor of the table's last key, often a single byte, and
-/// would end the prefix that all others share.
-#[derive(Debug, Default)]
-struct Prefixes {
-    /// Number of leading bytes that all keys but the last share.
+    entries: Vec<IndexEntry>,
+    /// Number of leading bytes that all keys but the last share. The last is the successor of the table's
+    /// last key, often a single byte, and would end what all others share: a search leaves it out.
     shared: usize,
-    /// The next eight bytes of each, as a big-endian number, zeros behind the key's end. Empty in an
-    /// order that is not bytewise.
-    after_shared: Vec<u64>,
-    /// Every [`STRIDE`](Prefixes::STRIDE)th of them: a search begins here, in the fastest cache.
-    sparse: Vec<u64>,
+    /// The prefix of the last entry of each whole span.
+    spans: Vec<u64>,
 }
+
+#[derive(Debug, Clone, Copy)]
+struct IndexEntry {
+    /// The eight bytes of the key behind the shared ones, as a big-endian number; zeros behind its end.
+    prefix: u64,
+    handle: BlockHandle,
+}
+
+/// Number of entries in a span, which take three lines of cache.
+const SPAN: usize = 8;
 
 /// Most memory that keys may unfold to, in multiples of the file's size.
 ///
@@ -81,21 +75,24 @@ impl Index {
             block = unfold(&block, place).map_err(corrupt)?;
         }
         let mut index = Index {
-            handles: Vec::with_capacity(block.restart_count()),
+            entries: Vec::with_capacity(block.restart_count()),
+            shared: shared_by_all_but_last(&block),
+            spans: Vec::new(),
             block,
-            prefixes: Prefixes::default(),
         };
-        index.decode_handles(place, order)?;
-        if let Order::Bytewise = order {
-            index.prefixes = Prefixes::of(&index);
-        }
+        index.decode_entries(place, order)?;
+        let spans = index.all_but_last().chunks_exact(SPAN);
+        index.spans = spans
+            .filter_map(|span| span.last())
+            .map(|entry| entry.prefix)
+            .collect();
         Ok(index)
     }
 
-    /// Checks all entries, and takes their handles down.
-    fn decode_handles(&mut self, place: IndexPlace, order: &Order) -> Result<(), Error> {
+    /// Checks all entries, and takes down what a search needs of them.
+    fn decode_entries(&mut self, place: IndexPlace, order: &Order) -> Result<(), Error> {
         let corrupt = |defect: Defect| defect.locate(Section::Index, place.offset);
-        let Index { block, handles, .. } = self;
+        let Index { block, entries, .. } = self;
         let count = if block.is_empty() {
             0
         } else {
@@ -119,7 +116,10 @@ impl Index {
                 );
                 corrupt(Defect::new(place, found))
             })?;
-            handles.push(handle);
+            entries.push(IndexEntry {
+                prefix: prefix_at(key, self.shared),
+                handle,
+            });
             previous_end = end;
         }
         Ok(())
@@ -128,17 +128,19 @@ impl Index {
     /// Number of data blocks.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.handles.len()
+        self.entries.len()
+    }
+
+    #[inline]
+    fn all_but_last(&self) -> &[IndexEntry] {
+        self.entries.split_last().map_or(&[], |(_, others)| others)
     }
 
     /// The handle of data block `i`, one of `0..len()`.
     #[inline]
     pub(crate) fn handle(&self, i: usize) -> BlockHandle {
-        let packed = self.handles.get(i);
-        packed.map_or(BlockHandle::default(), |packed| BlockHandle {
-            offset: u64::from(packed.offset[1]) << 32 | u64::from(packed.offset[0]),
-            size: packed.size.into(),
-        })
+        let entry = self.entries.get(i);
+        entry.map_or(BlockHandle::default(), |entry| entry.handle)
     }
 
     /// A key at or after the last of data block `i` and before the first of the next.
@@ -167,24 +169,26 @@ impl Index {
     /// The first of all keys but the last that is at or after `key`, in bytewise order.
     #[inline]
     fn seek_by_prefix(&self, key: &[u8]) -> usize {
-        let Prefixes {
-            shared,
-            after_shared,
-            ..
-        } = &self.prefixes;
-        let common = self.key(0).get(..*shared).unwrap_or_default();
-        let (head, rest) = key.split_at_checked(*shared).unwrap_or((key, &[]));
+        let entries = self.all_but_last();
+        let common = self.key(0).get(..self.shared).unwrap_or_default();
+        let head = key.get(..self.shared).unwrap_or(key);
         match head.cmp(common) {
             Ordering::Less => 0,
-            Ordering::Greater => after_shared.len(),
+            Ordering::Greater => entries.len(),
             Ordering::Equal => {
-                let prefix = big_endian_prefix(rest);
-                let low = self.prefixes.first_at_or_after(prefix);
-                let ties = after_shared.get(low..).unwrap_or_default();
-                match ties.partition_point(|&p| p == prefix) {
-                    0 => low,
-                    ties => self.first_at_or_after(key, low, low + ties, &Order::Bytewise),
+                let prefix = prefix_at(key, self.shared);
+                let start = SPAN * self.spans.partition_point(|&last| last < prefix);
+                let rest = entries.get(start..).unwrap_or_default();
+                let span = rest.get(..SPAN).unwrap_or(rest);
+                // Counted rather than searched: nothing to predict, and all lines read at once.
+                let below = span.iter().filter(|entry| entry.prefix < prefix).count();
+                let rest = rest.get(below..).unwrap_or_default();
+                let low = start + below;
+                if rest.first().is_none_or(|entry| entry.prefix != prefix) {
+                    return low;
                 }
+                let ties = rest.partition_point(|entry| entry.prefix == prefix);
+                self.first_at_or_after(key, low, low + ties, &Order::Bytewise)
             }
         }
     }
@@ -209,65 +213,45 @@ impl Index {
     }
 }
 
-impl Prefixes {
-    const STRIDE: usize = 64;
-
-    /// The first that is at or after `prefix`, or their number.
-    #[inline]
-    fn first_at_or_after(&self, prefix: u64) -> usize {
-        // Before the sparse one found all are smaller, up to a stride; from it on, none is.
-        let end = self.sparse.partition_point(|&p| p < prefix) * Self::STRIDE;
-        let start = end.saturating_sub(Self::STRIDE);
-        let end = end.min(self.after_shared.len());
-        let dense = self.after_shared.get(start..end).unwrap_or_default();
-        start + dense.partition_point(|&p| p < prefix)
-    }
-
-    fn of(index: &Index) -> Prefixes {
-        let count = index.len().saturating_sub(1);
-        // Keys ascend, so what the first and the last of them share, all share.
-        let shared = match count {
-            0 => 0,
-            _ => common_prefix(index.key(0), index.key(count - 1)),
-        };
-        let after = |i| big_endian_prefix(index.key(i).get(shared..).unwrap_or_default());
-        let after_shared: Vec<u64> = (0..count).map(after).collect();
-        let sparse = after_shared.iter().copied().step_by(Self::STRIDE);
-        Prefixes {
-            shared,
-            sparse: sparse.collect(),
-            after_shared,
-        }
+/// Keys ascend (which is checked afterwards), so what the first and the last but one share, all share.
+fn shared_by_all_but_last(block: &Block<Bytes>) -> usize {
+    let key = |i| Some(block.restart_entry(i)?.0);
+    let last_but_one = block.restart_count().checked_sub(2);
+    match (key(0), last_but_one.and_then(key)) {
+        (Some(first), Some(last_but_one)) => common_prefix(first, last_but_one),
+        _ => 0,
     }
 }
 
-/// The first eight bytes of `key` as a number that orders as they do; zeros where it is shorter.
+/// The eight bytes of `key` from byte `start` on as a number that orders as they do; zeros behind its end.
 #[inline]
-fn big_endian_prefix(key: &[u8]) -> u64 {
-    match key.first_chunk() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
+fn prefix_at(key: &[u8], start: usize) -> u64 {
+    let rest = key.get(start..).unwrap_or_default();
+    if let Some(bytes) = rest.first_chunk() {
+        return u64::from_be_bytes(*bytes);
+    }
+    let missing = 8 * (8 - rest.len() as u32);
+    match key.last_chunk() {
+        // The key's last eight bytes, those before `start` shifted out.
+        Some(bytes) => u64::from_be_bytes(*bytes).unbounded_shl(missing),
         None => {
-            let mut bytes = [0; 8];
-            bytes.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
-            u64::from_be_bytes(bytes)
+            let join = |n, &byte| n << 8 | u64::from(byte);
+            rest.iter().fold(0u64, join).unbounded_shl(missing)
         }
     }
 }
 
 /// Decodes and checks a data block's handle, which lies within `bounds`; answers where its frame ends, too.
 /// The error says what was found.
-fn decode_handle(value: &[u8], bounds: Range<u64>) -> Result<(PackedHandle, u64), String> {
+fn decode_handle(value: &[u8], bounds: Range<u64>) -> Result<(BlockHandle, u64), String> {
     // Bytes behind the handle are let be, as by LevelDB.
     let Some((handle, _)) = BlockHandle::decode(value) else {
         let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
         return Err(format!("no handle: {value:02x?}"));
     };
     let end = handle.end().filter(|&end| end <= bounds.end);
-    match (end, u32::try_from(handle.size)) {
-        (Some(end), Ok(size)) if handle.offset >= bounds.start => {
-            let offset = [handle.offset as u32, (handle.offset >> 32) as u32];
-            Ok((PackedHandle { offset, size }, end))
-        }
+    match end {
+        Some(end) if handle.offset >= bounds.start => Ok((handle, end)),
         _ => Err(format!(
             "{} bytes and a trailer at {}",
             handle.size, handle.offset
