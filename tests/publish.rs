@@ -529,6 +529,7 @@ mod system_calls {
 
     impl Call {
         fn step(&self, directory: &Path) -> Option<Step> {
+            let opened = format!("\"{}\"", directory.display());
             let directory = format!("<{}>", directory.display());
             let on_temporary = self.text.contains(".leveltable-");
             let step = match &*self.name {
@@ -538,7 +539,7 @@ mod system_calls {
                 "write" if on_temporary => Step::Write,
                 "fsync" if on_temporary => Step::SyncFile,
                 "rename" | "renameat" | "renameat2" if on_temporary => Step::Rename,
-                "open" | "openat" if self.text.contains("\".\"") => Step::OpenDirectory,
+                "open" | "openat" if self.text.contains(&opened) => Step::OpenDirectory,
                 "fsync" if self.text.contains(&directory) => Step::SyncDirectory,
                 _ if on_temporary || self.text.contains("\"table\"") => Step::Other,
                 _ => return None,
