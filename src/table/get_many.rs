@@ -38,8 +38,9 @@ fn touch_each<'b>(bytes: impl Iterator<Item = Option<&'b u8>>) {
 impl Table {
     /// The values of many keys, in the order of `keys`; `None` for each that the table does not hold.
     ///
-    /// Faster than so many [`get`](Table::get)s: in memory the waits for different keys overlap, and a block
-    /// that several keys are in is read from a disk once. Takes some 30 bytes a key while it runs.
+    /// A block that several keys are in is read from a disk once. In memory the waits for different keys overlap,
+    /// which pays where memory is slow, and not always (`docs/performance.md`). Takes some 30 bytes a key while it
+    /// runs.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
