@@ -252,12 +252,12 @@ impl<D: Destination> TableBuilder<D> {
         self.file.offset()
     }
 
-    /// Checks that `key` comes after the last; answers how many leading bytes the two share.
-    #[inline]
     pub(crate) fn order(&self) -> &Order {
         &self.order
     }
 
+    /// Checks that `key` comes after the last; answers how many leading bytes the two share.
+    #[inline]
     fn check_order(&self, key: &[u8]) -> Result<usize> {
         let previous = self.data.last_key();
         let shared = common_prefix(previous, key);

@@ -391,15 +391,6 @@ impl Table {
         self.inner.file.size
     }
 
-    pub(crate) fn source(&self) -> &Source {
-        &self.inner.file.source
-    }
-
-    /// The policy of the filter in use.
-    pub(crate) fn filter_policy(&self) -> Option<&Arc<dyn FilterPolicy>> {
-        self.inner.filter.as_ref().map(|filter| &filter.policy)
-    }
-
     pub(crate) fn file(&self) -> &TableFile {
         &self.inner.file
     }

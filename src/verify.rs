@@ -302,9 +302,9 @@ impl Table {
     ) -> Result<VerifyReport> {
         let mut options = OpenOptions::new();
         options.order = Some(self.order().clone());
-        let policy = self.filter_policy().cloned();
+        let policy = self.filter_in_use().map(|filter| filter.policy.clone());
         options.policies = policy.map(ChosenPolicy::fitted).into_iter().collect();
-        options.verify_with(self.source().clone(), progress)
+        options.verify_with(self.file().source.clone(), progress)
     }
 }
 
