@@ -379,12 +379,14 @@ impl<'a> Survey<'a> {
         let handle = displaced(footer.index);
         if by != 0
             && let Some(index) = self.sound_index(handle, u64::MAX)
-            && index.len() > 0
         {
             self.set_aside(Section::Index, handle);
             self.take_metaindex(displaced(footer.metaindex));
-            self.index = Some(index);
-            self.index_state = IndexState::Found;
+            // One of an empty table says nothing about blocks that are here.
+            if index.len() > 0 {
+                self.index = Some(index);
+                self.index_state = IndexState::Found;
+            }
         }
     }
 
@@ -617,27 +619,43 @@ impl<'a> Survey<'a> {
             return false;
         }
         let start = found.range.start;
+        let name = summary.first.strip_prefix(FILTER_PREFIX);
+        let is_stock = summary.entries == 1 && name.is_some_and(|name| STOCK.contains(&name));
+        let is_filter = |found: &Found| matches!(found.content, Content::Filter);
+        let is_free = |place: Range<u64>| {
+            let mut others = self.map.overlapping(place);
+            others.all(|other| other.range == found.range || is_filter(other))
+        };
         self.handles_in(found.handle()).iter().all(|filter| {
             let Some(end) = filter.end() else {
                 return false;
             };
-            // It leads to a filter, or to nothing sound: in a file that lost bytes perhaps up to the block itself.
-            let here = filter.offset < start
-                && self.map.overlapping(filter.offset..end).all(|other| {
-                    other.range == found.range || matches!(other.content, Content::Filter)
-                });
-            // In a file that lost or gained bytes, the filter is the block right before.
+            // It leads to a filter, or to nothing sound: in a file that lost bytes perhaps up to the block
+            // itself, and under a name that no data has by chance, wherever that is.
+            let here = (is_stock || filter.offset < start) && is_free(filter.offset..end);
+            // In a file that lost or gained bytes, the filter is the block right before, or was.
             let len = end - filter.offset;
-            let right_before = start.checked_sub(len).and_then(|at| self.map.0.get(&at));
-            here || right_before.is_some_and(|found| {
-                found.range.end == start && matches!(found.content, Content::Filter)
-            })
+            let right_before = || match is_stock {
+                true => is_free(start.saturating_sub(len)..start),
+                false => start
+                    .checked_sub(len)
+                    .and_then(|at| self.map.0.get(&at))
+                    .is_some_and(|found| found.range.end == start && is_filter(found)),
+            };
+            here || right_before()
         })
     }
 }
 
 /// What the metaindex's names of filters begin with.
 const FILTER_PREFIX: &[u8] = b"filter.";
+
+/// The policies that most tables have a filter of.
+const STOCK: [&[u8]; 3] = [
+    b"leveldb.BuiltinBloomFilter2",
+    b"leveldb.BuiltinBloomFilter",
+    b"leveltable.Ribbon1",
+];
 
 /// Length of the shortest metaindex's frame: a block of no entry and no restart.
 const LEAST_METAINDEX: u64 = 4 + TRAILER_LEN as u64;
