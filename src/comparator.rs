@@ -80,6 +80,13 @@ impl Comparator for BytewiseComparator {
     }
 }
 
+/// Compares bytewise, without the call of a library that a comparison of slices is.
+#[inline]
+fn compare_bytes(a: &[u8], b: &[u8]) -> Ordering {
+    let at = common_prefix(a, b);
+    a.get(at).cmp(&b.get(at))
+}
+
 /// Number of leading bytes that `a` and `b` share.
 #[inline]
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
@@ -130,7 +137,7 @@ impl Order {
     #[inline]
     pub(crate) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self {
-            Order::Bytewise => a.cmp(b),
+            Order::Bytewise => compare_bytes(a, b),
             Order::Custom(comparator) => comparator.compare(a, b),
         }
     }

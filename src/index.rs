@@ -26,9 +26,9 @@ pub(crate) struct Index {
     /// The index block. Every key in it is stored whole, so that its restarts find its entries.
     block: Block<Bytes>,
     entries: Vec<IndexEntry>,
-    /// Number of leading bytes that all keys but the last share. The last is the successor of the table's
+    /// The leading bytes that all keys but the last share. The last is the successor of the table's
     /// last key, often a single byte, and would end what all others share: a search leaves it out.
-    shared: usize,
+    shared: Bytes,
     /// The prefix of the last entry of each whole span.
     spans: Vec<u64>,
 }
@@ -92,7 +92,12 @@ impl Index {
     /// Checks all entries, and takes down what a search needs of them.
     fn decode_entries(&mut self, place: IndexPlace, order: &Order) -> Result<(), Error> {
         let corrupt = |defect: Defect| defect.locate(Section::Index, place.offset);
-        let Index { block, entries, .. } = self;
+        let Index {
+            block,
+            entries,
+            shared,
+            ..
+        } = self;
         let count = if block.is_empty() {
             0
         } else {
@@ -117,7 +122,7 @@ impl Index {
                 corrupt(Defect::new(place, found))
             })?;
             entries.push(IndexEntry {
-                prefix: prefix_at(key, self.shared),
+                prefix: prefix_at(key, shared.len()),
                 handle,
             });
             previous_end = end;
@@ -170,13 +175,12 @@ impl Index {
     #[inline]
     fn seek_by_prefix(&self, key: &[u8]) -> usize {
         let entries = self.all_but_last();
-        let common = self.key(0).get(..self.shared).unwrap_or_default();
-        let head = key.get(..self.shared).unwrap_or(key);
-        match head.cmp(common) {
+        let head = key.get(..self.shared.len()).unwrap_or(key);
+        match head.cmp(&self.shared) {
             Ordering::Less => 0,
             Ordering::Greater => entries.len(),
             Ordering::Equal => {
-                let prefix = prefix_at(key, self.shared);
+                let prefix = prefix_at(key, self.shared.len());
                 let start = SPAN * self.spans.partition_point(|&last| last < prefix);
                 let rest = entries.get(start..).unwrap_or_default();
                 let span = rest.get(..SPAN).unwrap_or(rest);
@@ -214,12 +218,15 @@ impl Index {
 }
 
 /// Keys ascend (which is checked afterwards), so what the first and the last but one share, all share.
-fn shared_by_all_but_last(block: &Block<Bytes>) -> usize {
+fn shared_by_all_but_last(block: &Block<Bytes>) -> Bytes {
     let key = |i| Some(block.restart_entry(i)?.0);
     let last_but_one = block.restart_count().checked_sub(2);
     match (key(0), last_but_one.and_then(key)) {
-        (Some(first), Some(last_but_one)) => common_prefix(first, last_but_one),
-        _ => 0,
+        (Some(first), Some(last_but_one)) => {
+            let shared = first.get(..common_prefix(first, last_but_one));
+            block.data().slice_ref(shared.unwrap_or_default())
+        }
+        _ => Bytes::new(),
     }
 }
 

@@ -1,6 +1,9 @@
 //! What a table did: reads, filter verdicts, cache hits.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// What a table has done since it was opened, for all its clones and threads together.
 ///
@@ -33,31 +36,46 @@ pub(crate) enum Counter {
     CacheMisses,
 }
 
-/// Number of shards: more than two threads seldom land on one, up to about this many threads.
-const SHARDS: usize = 16;
+/// Counters that threads do not fight over: each thread adds to a shard of its own cache lines.
+///
+/// The first few threads alive have theirs to themselves, and can add without a locked instruction, which would
+/// hold up the memory reads behind it; the rest share.
+#[derive(Debug)]
+pub(crate) struct Counters([Shard; OWNED + SHARED]);
 
-/// Counters that threads do not fight over: each thread adds to a shard of its own cache line.
-#[derive(Debug, Default)]
-pub(crate) struct Counters([Shard; SHARDS]);
+/// Number of shards with one thread each, and of those that any number of threads share.
+const OWNED: usize = 32;
+const SHARED: usize = 8;
 
 #[derive(Debug, Default)]
 #[repr(align(128))] // two lines: processors fetch them in pairs
 struct Shard([AtomicU64; 6]);
 
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters(std::array::from_fn(|_| Shard::default()))
+    }
+}
+
 impl Counters {
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
-        if let Some(Shard(values)) = self.0.get(shard()) {
+        let seat = Seat::of_this_thread();
+        if let Some(Shard(values)) = self.0.get(seat) {
             let [reads, bytes, rejected, passed, hits, misses] = values;
-            match counter {
+            let value = match counter {
                 Counter::SourceReads => reads,
                 Counter::SourceBytes => bytes,
                 Counter::FilterRejected => rejected,
                 Counter::FilterPassed => passed,
                 Counter::CacheHits => hits,
                 Counter::CacheMisses => misses,
+            };
+            if seat < OWNED {
+                value.store(value.load(Relaxed).wrapping_add(n), Relaxed);
+            } else {
+                value.fetch_add(n, Relaxed);
             }
-            .fetch_add(n, Relaxed);
         }
     }
 
@@ -87,26 +105,58 @@ impl Counters {
     }
 }
 
-/// The calling thread's shard, dealt out in turn.
-#[inline]
-fn shard() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static SHARD: usize = NEXT.fetch_add(1, Relaxed) % SHARDS;
+/// A thread's shard, the same in all tables; given back when the thread ends.
+struct Seat(usize);
+
+/// A bit for each owned shard that a thread has.
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+const _: () = assert!(OWNED == u32::BITS as usize);
+
+impl Seat {
+    #[inline]
+    fn of_this_thread() -> usize {
+        thread_local! {
+            static SEAT: Seat = Seat::take();
+        }
+        // A thread that is ending, and has given its seat back, may still drop a table.
+        SEAT.try_with(|seat| seat.0).unwrap_or(OWNED)
     }
-    SHARD.with(|&shard| shard)
+
+    fn take() -> Seat {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        // Acquire: what the thread before has counted here is seen, and so added to.
+        let took = TAKEN.fetch_update(Acquire, Relaxed, |taken| {
+            (taken != u32::MAX).then_some(taken | (taken + 1))
+        });
+        match took {
+            Ok(taken) => Seat(taken.trailing_ones() as usize),
+            Err(_) => Seat(OWNED + NEXT.fetch_add(1, Relaxed) % SHARED),
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.0 < OWNED {
+            TAKEN.fetch_and(!(1 << self.0), Release);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
 
+    /// More threads than have a shard of their own, at once and one after another.
     #[test]
     fn all_threads_are_counted() {
         let counters = Counters::default();
+        let started = Barrier::new(80);
         std::thread::scope(|scope| {
-            for _ in 0..40 {
+            for _ in 0..80 {
                 scope.spawn(|| {
+                    started.wait();
                     for _ in 0..100 {
                         counters.add(Counter::FilterPassed, 1);
                         counters.add(Counter::SourceBytes, 5);
@@ -114,9 +164,15 @@ mod tests {
                 });
             }
         });
+        for _ in 0..80 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| counters.add(Counter::CacheHits, 1));
+            });
+        }
         let expected = Stats {
-            filter_passed: 4000,
-            source_bytes: 20_000,
+            cache_hits: 80,
+            filter_passed: 80 * 100,
+            source_bytes: 80 * 500,
             ..Stats::default()
         };
         assert_eq!(counters.snapshot(), expected);

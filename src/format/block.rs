@@ -8,14 +8,12 @@
 //! A key is stored without the bytes that it shares with the key before. Every so many entries one is
 //! stored whole (`shared` is 0); such a *restart* is where a binary search can land.
 
-use std::cmp::Ordering;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use bytes::Bytes;
 
 use super::Defect;
 use crate::coding::{fixed32_at, get_varint32, put_fixed32, put_varint};
-use crate::comparator::{Order, common_prefix};
 
 /// Bytes of a block's tail that do not grow with it: the number of restarts.
 const COUNT_LEN: usize = 4;
@@ -133,29 +131,6 @@ pub(crate) struct Entry {
     pub(super) end: usize,
 }
 
-/// The first entry at or after a target, and whether its key equals the target.
-pub(crate) struct Landing {
-    pub(super) offset: usize,
-    pub(super) entry: Entry,
-    exact: bool,
-}
-
-/// A walk from entry to entry to the first at or after a target in bytewise order, without putting keys
-/// together.
-///
-/// Between entries only the length `matched` of the prefix that the entry before shares with the
-/// target is kept. That entry was below the target, so one that shares more than `matched` bytes
-/// with it is below too, for the same byte; any other begins with `shared` bytes of the target
-/// and is compared from there on. Nothing is assumed of how much a writer chose to share.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Walk {
-    /// Where the next entry begins.
-    offset: usize,
-    matched: usize,
-    /// Length of the key before.
-    key_len: usize,
-}
-
 impl Block<Bytes> {
     /// A block without entries.
     pub(crate) fn empty() -> Block<Bytes> {
@@ -261,6 +236,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         &self.data
     }
 
+    #[inline]
     pub(super) fn entries(&self) -> &[u8] {
         self.data
             .as_ref()
@@ -276,51 +252,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// Decodes the entry at `offset`. It lies inside the entries, whatever it claims.
     #[inline]
     pub(super) fn entry(&self, offset: usize) -> Result<Entry, Defect> {
-        let entries = self.entries();
-        // Nearly always the three lengths take a byte each.
-        if let Some(&[shared, unshared, value_len, ..]) = entries.get(offset..)
-            && (shared | unshared | value_len) < 0x80
-        {
-            let key_start = offset + 3;
-            let value_start = key_start + usize::from(unshared);
-            let end = value_start + usize::from(value_len);
-            if end <= entries.len() {
-                return Ok(Entry {
-                    shared: usize::from(shared),
-                    key_start,
-                    value_start,
-                    end,
-                });
-            }
-        }
-        self.entry_of_any_length(offset)
-    }
-
-    #[inline(never)]
-    fn entry_of_any_length(&self, offset: usize) -> Result<Entry, Defect> {
-        let entries = self.entries();
-        let header = entries.get(offset..).unwrap_or_default();
-        let decode = || {
-            let (shared, a) = get_varint32(header)?;
-            let (unshared, b) = get_varint32(header.get(a..)?)?;
-            let (value_len, c) = get_varint32(header.get(a + b..)?)?;
-            let key_start = offset + a + b + c;
-            let value_start = key_start.checked_add(unshared as usize)?;
-            let end = value_start.checked_add(value_len as usize)?;
-            (end <= entries.len()).then_some(Entry {
-                shared: shared as usize,
-                key_start,
-                value_start,
-                end,
-            })
-        };
-        decode().ok_or_else(|| {
-            let (len, header) = (entries.len(), header.get(..15).unwrap_or(header));
-            Defect::new(
-                format!("an entry at byte {offset} of the block's {len} of entries"),
-                format!("lengths that do not fit: {header:02x?}"),
-            )
-        })
+        entry_at(self.entries(), offset)
     }
 
     #[inline]
@@ -359,15 +291,6 @@ impl<B: AsRef<[u8]>> Block<B> {
         ))
     }
 
-    /// Offset of restart `i`'s entry, and its key, which must be stored whole.
-    #[inline]
-    fn restart_key(&self, i: usize) -> Result<(usize, &[u8]), Defect> {
-        let offset = self.restart(i);
-        let entry = self.entry(offset)?;
-        check_shared(offset, entry.shared, 0)?;
-        Ok((offset, self.unshared(&entry)))
-    }
-
     /// Offset of the last restart before byte `end` of the entries.
     pub(super) fn restart_before(&self, end: usize) -> usize {
         let (mut low, mut high) = (0, self.restart_count);
@@ -381,205 +304,78 @@ impl<B: AsRef<[u8]>> Block<B> {
         }
         low.checked_sub(1).map_or(0, |i| self.restart(i))
     }
-
-    /// The restart interval where a search begins to walk: that of the last restart whose key is below
-    /// `target`, or the first.
-    #[inline]
-    fn interval(&self, target: &[u8], order: &Order) -> Result<Range<usize>, Defect> {
-        // Restart 0 is where the walk begins if no other is below the target: never looked at.
-        let (mut low, mut high) = (1, self.restart_count);
-        let mut interval = 0..self.entries_len;
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let (offset, key) = self.restart_key(middle)?;
-            if order.compare(key, target) == Ordering::Less {
-                interval.start = offset;
-                low = middle + 1;
-            } else {
-                interval.end = offset;
-                high = middle;
-            }
-        }
-        Ok(interval)
-    }
-
-    /// Where the walk to `target` begins. In a block too large to be touched as a whole, the restart interval is
-    /// touched here.
-    #[inline]
-    pub(super) fn walk_from(&self, target: &[u8], order: &Order) -> Result<usize, Defect> {
-        let interval = self.interval(target, order)?;
-        if self.entries_len > TOUCH_WHOLE {
-            let end = interval.end.min(interval.start.saturating_add(TOUCH_WHOLE));
-            touch(self.bytes(interval.start..end));
-        }
-        Ok(interval.start)
-    }
-
-    /// A byte of each of the first few restarts, for early touching.
-    #[inline]
-    pub(crate) fn first_restarts(&self) -> impl Iterator<Item = Option<&u8>> {
-        const MOST: usize = 8;
-        (1..self.restart_count.min(MOST)).map(|i| self.entries().get(self.restart(i)))
-    }
-
-    /// The first byte of the entry that `walk` comes to next, likewise.
-    #[inline]
-    pub(crate) fn next_of(&self, walk: &Walk) -> Option<&u8> {
-        self.entries().get(walk.offset)
-    }
-
-    /// Begins a walk to `target` in bytewise order.
-    #[inline]
-    pub(crate) fn begin_walk(&self, target: &[u8]) -> Result<Walk, Defect> {
-        let interval = self.interval(target, &Order::Bytewise)?;
-        Ok(Walk::from(interval.start))
-    }
-
-    /// Takes a walk to `target` past one entry, or ends it: at the first entry at or after `target`, or with
-    /// none behind the last.
-    #[inline]
-    pub(crate) fn step(
-        &self,
-        walk: &mut Walk,
-        target: &[u8],
-    ) -> Result<ControlFlow<Option<Landing>>, Defect> {
-        let offset = walk.offset;
-        if offset >= self.entries_len {
-            return Ok(ControlFlow::Break(None));
-        }
-        let entry = self.entry(offset)?;
-        check_shared(offset, entry.shared, walk.key_len)?;
-        if entry.shared <= walk.matched {
-            let unshared = self.unshared(&entry);
-            let rest = target.get(entry.shared..).unwrap_or_default();
-            let common = common_prefix(unshared, rest);
-            walk.matched = entry.shared + common;
-            let at_or_after = match (unshared.get(common), rest.get(common)) {
-                (_, None) => true,
-                (None, Some(_)) => false,
-                (Some(a), Some(b)) => a > b,
-            };
-            if at_or_after {
-                let exact = common == unshared.len() && common == rest.len();
-                let landing = Landing {
-                    offset,
-                    entry,
-                    exact,
-                };
-                return Ok(ControlFlow::Break(Some(landing)));
-            }
-        }
-        walk.key_len = entry.shared + (entry.value_start - entry.key_start);
-        walk.offset = entry.end;
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Walks from the restart at `from` to the first entry at or after `target` in bytewise order.
-    #[inline]
-    pub(super) fn walk_bytewise(
-        &self,
-        from: usize,
-        target: &[u8],
-    ) -> Result<Option<Landing>, Defect> {
-        let mut walk = Walk::from(from);
-        loop {
-            if let ControlFlow::Break(landing) = self.step(&mut walk, target)? {
-                return Ok(landing);
-            }
-        }
-    }
-
-    /// The same in any order, which takes whole keys: `key` ends as that of the entry landed on.
-    pub(super) fn walk_custom(
-        &self,
-        from: usize,
-        target: &[u8],
-        order: &Order,
-        key: &mut Vec<u8>,
-    ) -> Result<Option<Landing>, Defect> {
-        let mut offset = from;
-        key.clear();
-        while offset < self.entries_len {
-            let entry = self.entry(offset)?;
-            check_shared(offset, entry.shared, key.len())?;
-            key.truncate(entry.shared);
-            key.extend_from_slice(self.unshared(&entry));
-            match order.compare(key, target) {
-                Ordering::Less => offset = entry.end,
-                ordering => {
-                    let exact = ordering == Ordering::Equal;
-                    return Ok(Some(Landing {
-                        offset,
-                        entry,
-                        exact,
-                    }));
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// Where the value of `key` lies in the block; `None` if the block does not hold the key.
-    #[inline]
-    pub(crate) fn find(&self, key: &[u8], order: &Order) -> Result<Option<Range<usize>>, Defect> {
-        let from = self.walk_from(key, order)?;
-        let landing = match order {
-            Order::Bytewise => self.walk_bytewise(from, key)?,
-            Order::Custom(_) => self.walk_custom(from, key, order, &mut Vec::new())?,
-        };
-        Ok(landing.and_then(Landing::exact_value))
-    }
 }
 
-impl Landing {
-    /// Where the entry's value lies, if its key is the target.
-    #[inline]
-    pub(crate) fn exact_value(self) -> Option<Range<usize>> {
-        self.exact.then_some(self.entry.value_start..self.entry.end)
-    }
-}
-
-impl Walk {
-    /// A walk that begins at the restart at `offset`, whose key shares nothing with one before.
-    #[inline]
-    fn from(offset: usize) -> Walk {
-        Walk {
-            offset,
-            matched: 0,
-            key_len: 0,
-        }
-    }
-}
-
-/// Up to this length, a block is touched as a whole when it is fetched; in a larger one, only the restart
-/// interval that a search ends in.
-pub(crate) const TOUCH_WHOLE: usize = 8 << 10;
-
-/// Reads a byte of every cache line of `bytes`.
-///
-/// A search goes from the block's end to its restarts to an entry to the next, each to be waited for before the
-/// next is known. Read beforehand, the lines that are not in the processor's caches arrive together.
+/// Decodes the entry at `offset` of a block's `entries`. It lies inside them, whatever it claims.
 #[inline]
-pub(crate) fn touch(bytes: &[u8]) {
-    const LINE: usize = 64;
-    let lines = bytes.iter().step_by(LINE).chain(bytes.last());
-    std::hint::black_box(lines.fold(0, |all, byte| all | byte));
+pub(super) fn entry_at(entries: &[u8], offset: usize) -> Result<Entry, Defect> {
+    // Nearly always the three lengths take a byte each.
+    if let Some(&[shared, unshared, value_len, ..]) = entries.get(offset..)
+        && (shared | unshared | value_len) < 0x80
+    {
+        let key_start = offset + 3;
+        let value_start = key_start + usize::from(unshared);
+        let end = value_start + usize::from(value_len);
+        if end <= entries.len() {
+            return Ok(Entry {
+                shared: usize::from(shared),
+                key_start,
+                value_start,
+                end,
+            });
+        }
+    }
+    entry_of_any_length(entries, offset)
 }
 
+#[inline(never)]
+fn entry_of_any_length(entries: &[u8], offset: usize) -> Result<Entry, Defect> {
+    let header = entries.get(offset..).unwrap_or_default();
+    let decode = || {
+        let (shared, a) = get_varint32(header)?;
+        let (unshared, b) = get_varint32(header.get(a..)?)?;
+        let (value_len, c) = get_varint32(header.get(a + b..)?)?;
+        let key_start = offset + a + b + c;
+        let value_start = key_start.checked_add(unshared as usize)?;
+        let end = value_start.checked_add(value_len as usize)?;
+        (end <= entries.len()).then_some(Entry {
+            shared: shared as usize,
+            key_start,
+            value_start,
+            end,
+        })
+    };
+    decode().ok_or_else(|| {
+        let (len, header) = (entries.len(), header.get(..15).unwrap_or(header));
+        Defect::new(
+            format!("an entry at byte {offset} of the block's {len} of entries"),
+            format!("lengths that do not fit: {header:02x?}"),
+        )
+    })
+}
+
+/// Checks that an entry shares no more than there is: `key_len` bytes.
 #[inline]
 pub(super) fn check_shared(offset: usize, shared: usize, key_len: usize) -> Result<(), Defect> {
-    if shared <= key_len {
-        return Ok(());
+    match shared <= key_len {
+        true => Ok(()),
+        false => Err(shares_too_much(offset, shared, key_len)),
     }
-    Err(Defect::new(
+}
+
+#[cold]
+#[inline(never)]
+fn shares_too_much(offset: usize, shared: usize, key_len: usize) -> Defect {
+    Defect::new(
         format!("an entry at byte {offset} of the block that shares at most {key_len} bytes"),
         format!("{shared}"),
-    ))
+    )
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::comparator::common_prefix;
 
     pub(crate) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 

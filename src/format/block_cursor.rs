@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::Defect;
-use super::block::{Block, Entry, Landing, check_shared};
+use super::block::{Block, Entry, check_shared};
+use super::block_search::Landing;
 use crate::comparator::Order;
 
 /// Walks the entries of a block in both directions.
@@ -207,13 +208,12 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     /// Moves to the first entry whose key is at or after `target`; `false`, behind the last, if none.
     pub(crate) fn seek(&mut self, target: &[u8], order: &Order) -> Result<bool, Defect> {
         self.undo.clear();
-        let from = self.block.walk_from(target, order)?;
         let mut whole_key = None;
         let landing = match order {
-            Order::Bytewise => self.block.walk_bytewise(from, target)?,
+            Order::Bytewise => self.block.seek_bytewise(target)?,
             Order::Custom(_) => {
                 let key = whole_key.insert(Vec::new());
-                self.block.walk_custom(from, target, order, key)?
+                self.block.seek_custom(target, order, key)?
             }
         };
         let Some(Landing { offset, entry, .. }) = landing else {

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use super::{Fetched, Table};
 use crate::comparator::Order;
 use crate::error::Result;
-use crate::format::block::{Block, Walk};
+use crate::format::block::Block;
+use crate::format::block_search::{Match, Walk};
 
 /// How many keys are under way at a time: enough to keep the processor's memory reads overlapping, few enough
 /// that what came in is still there when it is used.
@@ -21,12 +22,11 @@ struct Wanted<'k> {
     key: &'k [u8],
 }
 
-/// The same with the block fetched, and a walk through it.
+/// A walk through the block of a key of a batch.
 struct Walking<'b> {
-    wanted: &'b Wanted<'b>,
-    fetched: &'b Fetched<'b>,
-    block: Block<&'b [u8]>,
-    walk: Walk,
+    /// The key's place in the batch.
+    at: usize,
+    walk: Walk<'b>,
 }
 
 /// Reads these bytes and does nothing else, so that the processor waits for all of them at once.
@@ -110,55 +110,38 @@ impl Table {
         values: &mut [Option<Bytes>],
     ) -> Result<()> {
         touch_each(fetched.iter().map(|fetched| fetched.payload().last()));
-        let mut walking = Vec::with_capacity(batch.len());
+        let mut blocks = Vec::with_capacity(batch.len());
         for (wanted, fetched) in batch.iter().zip(fetched) {
             let block = Block::parse(fetched.payload());
-            let block = block.map_err(|defect| self.locate(wanted.block, defect))?;
-            walking.push(Walking {
-                wanted,
-                fetched,
-                block,
-                walk: Walk::default(),
-            });
+            blocks.push(block.map_err(|defect| self.locate(wanted.block, defect))?);
         }
-        touch_each(
-            walking
-                .iter()
-                .flat_map(|walking| walking.block.first_restarts()),
-        );
-        for Walking {
-            wanted,
-            block,
-            walk,
-            ..
-        } in &mut walking
-        {
-            let begun = block.begin_walk(wanted.key);
-            *walk = begun.map_err(|defect| self.locate(wanted.block, defect))?;
+        touch_each(blocks.iter().flat_map(Block::first_restarts));
+        let mut walking = Vec::with_capacity(batch.len());
+        for (at, (wanted, block)) in batch.iter().zip(&blocks).enumerate() {
+            let walk = block.walk(wanted.key);
+            let walk = walk.map_err(|defect| self.locate(wanted.block, defect))?;
+            walking.push(Walking { at, walk });
         }
         while !walking.is_empty() {
-            touch_each(
-                walking
-                    .iter()
-                    .map(|walking| walking.block.next_of(&walking.walk)),
-            );
+            touch_each(walking.iter().map(|walking| walking.walk.next_byte()));
             let mut i = 0;
-            while let Some(Walking {
-                wanted,
-                fetched,
-                block,
-                walk,
-            }) = walking.get_mut(i)
-            {
-                let step = block.step(walk, wanted.key);
-                match step.map_err(|defect| self.locate(wanted.block, defect))? {
-                    ControlFlow::Continue(()) => i += 1,
-                    ControlFlow::Break(landing) => {
-                        let value = landing.and_then(|landing| landing.exact_value());
-                        if let (Some(range), Some(slot)) = (value, values.get_mut(wanted.at)) {
+            while let Some(Walking { at, walk }) = walking.get_mut(i) {
+                match walk.step() {
+                    Ok(ControlFlow::Continue(())) => i += 1,
+                    Ok(ControlFlow::Break(found)) => {
+                        if found == Some(Match::Exact)
+                            && let Some(range) = walk.next_value()
+                            && let (Some(wanted), Some(fetched)) =
+                                (batch.get(*at), fetched.get(*at))
+                            && let Some(slot) = values.get_mut(wanted.at)
+                        {
                             *slot = Some(fetched.bytes_at(range));
                         }
                         walking.swap_remove(i);
+                    }
+                    Err(defect) => {
+                        let block = batch.get(*at).map_or(0, |wanted| wanted.block);
+                        return Err(self.locate(block, defect));
                     }
                 }
             }

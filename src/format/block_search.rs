@@ -1,0 +1,264 @@
+//! Finding a key in a block: a binary search over the restarts, then a walk from entry to entry.
+
+use std::cmp::Ordering;
+use std::ops::{ControlFlow, Range};
+
+use super::Defect;
+use super::block::{Block, Entry, check_shared, entry_at};
+use crate::comparator::{Order, common_prefix};
+
+/// The first entry at or after a target, and whether its key equals the target.
+pub(crate) struct Landing {
+    pub(super) offset: usize,
+    pub(super) entry: Entry,
+    exact: bool,
+}
+
+impl Landing {
+    /// Where the entry's value lies, if its key is the target.
+    #[inline]
+    pub(crate) fn exact_value(self) -> Option<Range<usize>> {
+        self.exact.then_some(self.entry.value_start..self.entry.end)
+    }
+}
+
+/// What a walk ends at: an entry with the target for its key, or one after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Match {
+    Exact,
+    After,
+}
+
+/// A walk from entry to entry to the first at or after a target in bytewise order, without putting keys
+/// together.
+///
+/// Between entries only the length `matched` of the prefix that the entry before shares with the
+/// target is kept. That entry was below the target, so one that shares more than `matched` bytes
+/// with it is below too, for the same byte; any other begins with `shared` bytes of the target
+/// and is compared from there on. Nothing is assumed of how much a writer chose to share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Walk<'a> {
+    /// The block's.
+    entries: &'a [u8],
+    target: &'a [u8],
+    /// Where the next entry begins.
+    offset: usize,
+    matched: usize,
+    /// Length of the key before.
+    key_len: usize,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk that begins at the restart at `offset`, whose key shares nothing with one before.
+    #[inline]
+    fn new(entries: &'a [u8], target: &'a [u8], offset: usize) -> Walk<'a> {
+        Walk {
+            entries,
+            target,
+            offset,
+            matched: 0,
+            key_len: 0,
+        }
+    }
+
+    /// Goes past one entry, or ends: before the first entry at or after the target, telling whether that has the
+    /// target for its key, or with none behind the last.
+    #[inline(always)] // a loop of these must keep the walk in registers
+    pub(crate) fn step(&mut self) -> Result<ControlFlow<Option<Match>>, Defect> {
+        if self.offset >= self.entries.len() {
+            return Ok(ControlFlow::Break(None));
+        }
+        let entry = entry_at(self.entries, self.offset)?;
+        check_shared(self.offset, entry.shared, self.key_len)?;
+        if entry.shared <= self.matched {
+            let (ordering, common) = self.compare(&entry);
+            match ordering {
+                Ordering::Less => self.matched = entry.shared + common,
+                Ordering::Equal => return Ok(ControlFlow::Break(Some(Match::Exact))),
+                Ordering::Greater => return Ok(ControlFlow::Break(Some(Match::After))),
+            }
+        }
+        self.key_len = entry.shared + (entry.value_start - entry.key_start);
+        self.offset = entry.end;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The entry that comes next, which was looked at.
+    #[inline]
+    fn land(&self, found: Match) -> Result<Landing, Defect> {
+        let offset = self.offset;
+        let entry = entry_at(self.entries, offset)?;
+        let exact = found == Match::Exact;
+        Ok(Landing {
+            offset,
+            entry,
+            exact,
+        })
+    }
+
+    /// Goes on to the first entry at or after the target; `None` if there is none.
+    #[inline]
+    fn finish(mut self) -> Result<Option<Landing>, Defect> {
+        loop {
+            if let ControlFlow::Break(found) = self.step()? {
+                return found.map(|found| self.land(found)).transpose();
+            }
+        }
+    }
+
+    /// Compares the key of `entry`, which begins with `shared` bytes of the target, with the target: the
+    /// order, and how many more bytes they have in common.
+    #[inline]
+    fn compare(&self, entry: &Entry) -> (Ordering, usize) {
+        let unshared = self.entries.get(entry.key_start..entry.value_start);
+        let unshared = unshared.unwrap_or_default();
+        let rest = self.target.get(entry.shared..).unwrap_or_default();
+        match (unshared.first(), rest.first()) {
+            // Nearly always one byte decides.
+            (Some(a), Some(b)) if a != b => (a.cmp(b), 0),
+            _ => {
+                let common = common_prefix(unshared, rest);
+                (unshared.get(common).cmp(&rest.get(common)), common)
+            }
+        }
+    }
+
+    /// Where the value of the entry that comes next lies in the block.
+    #[inline]
+    pub(crate) fn next_value(&self) -> Option<Range<usize>> {
+        let entry = entry_at(self.entries, self.offset).ok()?;
+        Some(entry.value_start..entry.end)
+    }
+
+    /// The first byte of the entry that comes next, for early touching.
+    #[inline]
+    pub(crate) fn next_byte(&self) -> Option<&'a u8> {
+        self.entries.get(self.offset)
+    }
+}
+
+impl<B: AsRef<[u8]>> Block<B> {
+    /// Where the value of `key` lies in the block; `None` if the block does not hold the key.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8], order: &Order) -> Result<Option<Range<usize>>, Defect> {
+        let landing = match order {
+            Order::Bytewise => self.seek_bytewise(key)?,
+            Order::Custom(_) => self.seek_custom(key, order, &mut Vec::new())?,
+        };
+        Ok(landing.and_then(Landing::exact_value))
+    }
+
+    /// Finds the first entry at or after `target` in bytewise order. Its key begins with as many bytes of
+    /// the target as it shares with the one before.
+    #[inline]
+    pub(super) fn seek_bytewise(&self, target: &[u8]) -> Result<Option<Landing>, Defect> {
+        let interval = self.interval(target, &Order::Bytewise)?;
+        self.touch_interval(&interval);
+        Walk::new(self.entries(), target, interval.start).finish()
+    }
+
+    /// The same in any order, which takes whole keys: `key` ends as that of the entry landed on.
+    pub(super) fn seek_custom(
+        &self,
+        target: &[u8],
+        order: &Order,
+        key: &mut Vec<u8>,
+    ) -> Result<Option<Landing>, Defect> {
+        let interval = self.interval(target, order)?;
+        self.touch_interval(&interval);
+        let entries = self.entries();
+        let mut offset = interval.start;
+        key.clear();
+        while offset < entries.len() {
+            let entry = entry_at(entries, offset)?;
+            check_shared(offset, entry.shared, key.len())?;
+            key.truncate(entry.shared);
+            key.extend_from_slice(self.unshared(&entry));
+            match order.compare(key, target) {
+                Ordering::Less => offset = entry.end,
+                ordering => {
+                    let exact = ordering == Ordering::Equal;
+                    return Ok(Some(Landing {
+                        offset,
+                        entry,
+                        exact,
+                    }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Begins a walk to `target` in bytewise order.
+    #[inline]
+    pub(crate) fn walk<'a>(&'a self, target: &'a [u8]) -> Result<Walk<'a>, Defect> {
+        let interval = self.interval(target, &Order::Bytewise)?;
+        Ok(Walk::new(self.entries(), target, interval.start))
+    }
+
+    /// The restart interval where a search begins to walk: that of the last restart whose key is below
+    /// `target`, or the first.
+    #[inline]
+    fn interval(&self, target: &[u8], order: &Order) -> Result<Range<usize>, Defect> {
+        // Restart 0 is where the walk begins if no other is below the target: never looked at.
+        let (mut low, mut high) = (1, self.restart_count());
+        let mut interval = 0..self.entries().len();
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let (offset, key) = self.restart_key(middle)?;
+            if order.compare(key, target) == Ordering::Less {
+                interval.start = offset;
+                low = middle + 1;
+            } else {
+                interval.end = offset;
+                high = middle;
+            }
+        }
+        Ok(interval)
+    }
+
+    /// Offset of restart `i`'s entry, and its key, which must be stored whole.
+    #[inline]
+    fn restart_key(&self, i: usize) -> Result<(usize, &[u8]), Defect> {
+        let offset = self.restart(i);
+        let entry = self.entry(offset)?;
+        check_shared(offset, entry.shared, 0)?;
+        Ok((offset, self.unshared(&entry)))
+    }
+
+    /// Touches the restart interval of a block too large to be touched as a whole.
+    #[inline]
+    fn touch_interval(&self, interval: &Range<usize>) {
+        if self.entries().len() > TOUCH_WHOLE {
+            let end = interval.end.min(interval.start.saturating_add(TOUCH_WHOLE));
+            touch(self.bytes(interval.start..end));
+        }
+    }
+
+    /// A byte of each of the first few restarts, for early touching.
+    #[inline]
+    pub(crate) fn first_restarts(&self) -> impl Iterator<Item = Option<&u8>> {
+        const MOST: usize = 8;
+        (1..self.restart_count().min(MOST)).map(|i| self.entries().get(self.restart(i)))
+    }
+}
+
+/// Up to this length, a block is touched as a whole when it is fetched; in a larger one, only the restart
+/// interval that a search ends in.
+pub(crate) const TOUCH_WHOLE: usize = 8 << 10;
+
+/// Reads a byte of every cache line of `bytes`.
+///
+/// A search goes from the block's end to its restarts to an entry to the next, each to be waited for before the
+/// next is known. Read beforehand, the lines that are not in the processor's caches arrive together.
+#[inline]
+pub(crate) fn touch(bytes: &[u8]) {
+    const LINE: usize = 64;
+    // Four at a time: the loop takes longer than the reads, where they hit.
+    let (groups, rest) = bytes.as_chunks::<{ 4 * LINE }>();
+    let all = groups.iter().fold(0, |all, group| {
+        all | group[0] | group[LINE] | group[2 * LINE] | group[3 * LINE]
+    });
+    let rest = rest.iter().step_by(LINE).chain(bytes.last());
+    std::hint::black_box(rest.fold(all, |all, byte| all | byte));
+}
