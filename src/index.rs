@@ -1,5 +1,7 @@
 //! A table's index in memory: which data block may hold a key, without touching the file.
 
+mod seen;
+
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -13,10 +15,13 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::internal_key;
 
+pub(crate) use seen::Part;
+use seen::Seen;
+
 /// The index block, decoded and checked once: searching it cannot fail.
 ///
 /// For each data block it holds a key at or after all of the block's keys and before all of the next
-/// block's, and the block's handle. Takes the index block and 25 bytes a data block.
+/// block's, and the block's handle. Takes the index block and 24 bytes a data block.
 ///
 /// A search in bytewise order compares eight bytes of each key: first those of every span's last key, in one
 /// small array, then those of the few entries of one span, which lie beside the handle that is looked for.
@@ -33,11 +38,15 @@ pub(crate) struct Index {
     spans: Vec<u64>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct IndexEntry {
     /// The eight bytes of the key behind the shared ones, as a big-endian number; zeros behind its end.
     prefix: u64,
-    handle: BlockHandle,
+    /// The data block's handle.
+    offset: u64,
+    size: u32,
+    /// What is known of the data block since it was read.
+    seen: Seen,
 }
 
 /// Number of entries in a span, which take three lines of cache.
@@ -123,7 +132,9 @@ impl Index {
             })?;
             entries.push(IndexEntry {
                 prefix: prefix_at(key, shared.len()),
-                handle,
+                offset: handle.offset,
+                size: handle.size as u32,
+                seen: Seen::default(),
             });
             previous_end = end;
         }
@@ -145,7 +156,55 @@ impl Index {
     #[inline]
     pub(crate) fn handle(&self, i: usize) -> BlockHandle {
         let entry = self.entries.get(i);
-        entry.map_or(BlockHandle::default(), |entry| entry.handle)
+        entry.map_or(BlockHandle::default(), |entry| BlockHandle {
+            offset: entry.offset,
+            size: entry.size.into(),
+        })
+    }
+
+    /// Whether data block `i` was found sound.
+    #[inline]
+    pub(crate) fn is_sound(&self, i: usize) -> bool {
+        self.entries
+            .get(i)
+            .is_some_and(|entry| entry.seen.is_sound())
+    }
+
+    pub(crate) fn set_sound(&self, i: usize) {
+        if let Some(entry) = self.entries.get(i) {
+            entry.seen.set_sound();
+        }
+    }
+
+    /// Takes down where the middle of `block` is: data block `i` of a table in bytewise order.
+    pub(crate) fn see_middle<B: AsRef<[u8]>>(&self, i: usize, block: &Block<B>) {
+        let middle = block.middle_restart();
+        if let Some((key, _)) = block.restart_entry(middle)
+            && let Some(bits) = self.bits_in_block(i, key)
+            && let Some(entry) = self.entries.get(i)
+        {
+            entry.seen.set_middle(block.restart(middle), bits);
+        }
+    }
+
+    /// Which part of data block `i` a search for `key` will look at, as far as is known from a time before.
+    #[inline]
+    pub(crate) fn part_of(&self, i: usize, key: &[u8]) -> Part {
+        match (self.entries.get(i), self.bits_in_block(i, key)) {
+            (Some(entry), Some(bits)) => entry.seen.part(bits),
+            _ => Part::Whole,
+        }
+    }
+
+    /// The first bits of `key` behind those that all keys of data block `i` share, if they can be told from
+    /// the index keys on both sides of the block.
+    #[inline]
+    fn bits_in_block(&self, i: usize, key: &[u8]) -> Option<u16> {
+        let low = self.entries.get(i.checked_sub(1)?)?.prefix;
+        let high = self.all_but_last().get(i)?.prefix;
+        let width = u64::BITS - high.checked_sub(low)?.leading_zeros();
+        let from_low = prefix_at(key, self.shared.len()).checked_sub(low)?;
+        u16::try_from(from_low >> width.saturating_sub(Seen::KEY_BITS)).ok()
     }
 
     /// A key at or after the last of data block `i` and before the first of the next.
@@ -258,7 +317,9 @@ fn decode_handle(value: &[u8], bounds: Range<u64>) -> Result<(BlockHandle, u64),
     };
     let end = handle.end().filter(|&end| end <= bounds.end);
     match end {
-        Some(end) if handle.offset >= bounds.start => Ok((handle, end)),
+        Some(end) if handle.offset >= bounds.start && u32::try_from(handle.size).is_ok() => {
+            Ok((handle, end))
+        }
         _ => Err(format!(
             "{} bytes and a trailer at {}",
             handle.size, handle.offset
@@ -359,6 +420,63 @@ mod tests {
                 prop_assert_eq!(index.key(i), &key[..]);
                 prop_assert_eq!(index.handle(i).offset, 20 * i as u64);
             }
+        }
+    }
+
+    proptest! {
+        /// A block's keys are on the side of the middle that is told for them, by their bits alone.
+        #[test]
+        fn parts_hold_what_is_looked_for(
+            keys in prop::collection::btree_set(
+                prop::collection::vec(prop::sample::select(vec![0u8, b'1', b'2', 0xff]), 0..20), 20..300),
+            head in prop::collection::vec(0u8..2, 0..12),
+            block_len in 4usize..20,
+            interval in 1usize..4,
+        ) {
+            let keys: Vec<Vec<u8>> = keys.iter().map(|key| [&head[..], key].concat()).collect();
+            let blocks: Vec<&[Vec<u8>]> = keys.chunks(block_len).collect();
+            let last_keys: Vec<Vec<u8>> = blocks.iter().map(|keys| keys[keys.len() - 1].clone()).collect();
+            let index = decode(&encode(&last_keys, 1)).unwrap();
+            for (i, keys) in blocks.iter().enumerate() {
+                let mut builder = BlockBuilder::new(interval);
+                for key in *keys {
+                    builder.add(key, common_prefix(builder.last_key(), key), &[7; 50]);
+                }
+                let block = Block::parse(builder.finish(<[u8]>::to_vec)).unwrap();
+                prop_assert_eq!(index.part_of(i, &keys[0]), Part::Whole);
+                index.see_middle(i, &block);
+                index.set_sound(i);
+                prop_assert!(index.is_sound(i));
+                let start = block.restart(block.middle_restart());
+                let middle = block.restart_entry(block.middle_restart()).unwrap().0;
+                for key in *keys {
+                    match index.part_of(i, key) {
+                        Part::Lower { end } => prop_assert!(&key[..] < middle && end > start),
+                        Part::Upper { start: at } => prop_assert!(&key[..] > middle && at <= start),
+                        Part::Whole => {}
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_told_for_ordinary_keys() {
+        let keys: Vec<Vec<u8>> = (0..1000).map(|i| format!("{i:016}").into_bytes()).collect();
+        let blocks: Vec<&[Vec<u8>]> = keys.chunks(40).collect();
+        let last_keys: Vec<Vec<u8>> = blocks.iter().map(|keys| keys[39].clone()).collect();
+        let index = decode(&encode(&last_keys, 1)).unwrap();
+        // For the first and the last block an index key on one side is missing.
+        for (i, keys) in blocks.iter().enumerate().take(24).skip(1) {
+            let mut builder = BlockBuilder::new(16);
+            for key in *keys {
+                builder.add(key, common_prefix(builder.last_key(), key), &[7; 100]);
+            }
+            index.see_middle(i, &Block::parse(builder.finish(<[u8]>::to_vec)).unwrap());
+            let part = |j: usize| index.part_of(i, &keys[j]);
+            assert!((0..16).all(|j| matches!(part(j), Part::Lower { .. })));
+            assert_eq!(part(16), Part::Whole);
+            assert!((17..40).all(|j| matches!(part(j), Part::Upper { .. })));
         }
     }
 

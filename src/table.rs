@@ -8,7 +8,6 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::{Buf, Bytes};
 
@@ -24,7 +23,7 @@ use crate::format::block_search::{TOUCH_WHOLE, touch};
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
-use crate::index::{Index, IndexPlace};
+use crate::index::{Index, IndexPlace, Part};
 use crate::internal_key::{self, InternalKeyComparator, is_internal};
 use crate::options::{OpenOptions, ReadOptions};
 use crate::source::Source;
@@ -32,7 +31,7 @@ use crate::stats::{Counter, Stats};
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
-/// Clones are cheap and share everything. Memory: the index block and 25 bytes for each data block, the
+/// Clones are cheap and share everything. Memory: the index block and 24 bytes for each data block, the
 /// filter block, and a few kilobytes. Blocks live in the [`BlockCache`].
 ///
 /// The file must not change while it is open. One that is *replaced* (by
@@ -72,8 +71,6 @@ struct Inner {
     data_end: u64,
     cache: Option<BlockCache>,
     id: TableId,
-    /// A bit for each data block of a table in memory: set once the block was found sound.
-    verified: Vec<AtomicU64>,
 }
 
 /// The filter in use, with the policy that understands it.
@@ -149,12 +146,6 @@ impl OpenOptions {
             true => self.read_filter(&file, &footer, &order, &index)?,
             false => None,
         };
-        let in_memory = matches!(file.source, Source::Memory(_));
-        let verified = if in_memory {
-            index.len().div_ceil(64)
-        } else {
-            0
-        };
         let table = Table {
             inner: Arc::new(Inner {
                 file,
@@ -164,7 +155,6 @@ impl OpenOptions {
                 data_end: footer.data_end(),
                 cache: self.cache.clone(),
                 id: TableId::next(),
-                verified: (0..verified).map(|_| AtomicU64::new(0)).collect(),
             }),
             read: self.read,
         };
@@ -345,7 +335,8 @@ impl Table {
         let Some(i) = self.inner.candidate(key) else {
             return Ok(None);
         };
-        let fetched = self.inner.fetch_block(i, self.read)?.touched();
+        let fetched = self.inner.fetch_block(i, self.read)?;
+        fetched.touch(self.inner.index.part_of(i, key));
         let found =
             Block::parse(fetched.payload()).and_then(|block| block.find(key, &self.inner.order));
         match found {
@@ -416,7 +407,8 @@ impl Table {
     /// Data block `i`, for a cursor to keep.
     pub(crate) fn block(&self, i: usize) -> Result<Block<Bytes>> {
         let fetched = self.inner.fetch_block(i, self.read)?;
-        let payload = fetched.touched().into_payload();
+        fetched.touch(Part::Whole);
+        let payload = fetched.into_payload();
         Block::parse(payload).map_err(|defect| self.locate(i, defect))
     }
 
@@ -511,7 +503,7 @@ impl Inner {
     /// Data block `i`, from memory, the cache or the source: checked when it comes in.
     #[inline]
     fn fetch_block(&self, i: usize, read: ReadOptions) -> Result<Fetched<'_>> {
-        if self.is_verified(i)
+        if self.index.is_sound(i)
             && let Some(block) = self.borrow_block(i)
         {
             return Ok(block);
@@ -532,11 +524,11 @@ impl Inner {
         let frame = self.file.read_frame(self.index.handle(i))?;
         let block = check_frame(&frame, read)
             .and_then(|()| frame::open(&frame))
-            .and_then(|block| check_block(&block).map(|()| block))
+            .and_then(|block| self.check_block(i, &block).map(|()| block))
             .map_err(|defect| self.locate(i, defect))?;
         if self.file.is_memory() && frame::is_raw(&frame) {
             if read.verify_checksums {
-                self.set_verified(i);
+                self.index.set_sound(i);
             }
         } else if let Some(cache) = &self.cache {
             self.file.counters.add(Counter::CacheMisses, 1);
@@ -547,24 +539,20 @@ impl Inner {
         Ok(block)
     }
 
+    fn check_block(&self, i: usize, payload: &[u8]) -> Result<(), Defect> {
+        let block = Block::parse(payload)?;
+        block.check_restarts()?;
+        if let Order::Bytewise = self.order {
+            self.index.see_middle(i, &block);
+        }
+        Ok(())
+    }
+
     /// The name of data block `i` in the cache.
     fn key(&self, i: usize) -> BlockKey {
         BlockKey {
             table: self.id,
             offset: self.index.handle(i).offset,
-        }
-    }
-
-    /// Whether data block `i` lies raw in the memory of the file, and was found sound there.
-    #[inline]
-    fn is_verified(&self, i: usize) -> bool {
-        let bits = self.verified.get(i / 64);
-        bits.is_some_and(|bits| bits.load(Relaxed) & (1 << (i % 64)) != 0)
-    }
-
-    fn set_verified(&self, i: usize) {
-        if let Some(bits) = self.verified.get(i / 64) {
-            bits.fetch_or(1 << (i % 64), Relaxed);
         }
     }
 
@@ -591,10 +579,6 @@ fn check_frame(frame: &[u8], read: ReadOptions) -> Result<(), Defect> {
     }
 }
 
-fn check_block(payload: &[u8]) -> Result<(), Defect> {
-    Block::parse(payload)?.check_restarts()
-}
-
 /// A data block where it lies: in the memory of the whole file, or in bytes of its own.
 #[derive(Clone)]
 struct Fetched<'a> {
@@ -610,13 +594,18 @@ impl Fetched<'_> {
         }
     }
 
-    /// The same, a block of ordinary size brought into the processor's caches all at once.
+    /// Brings part of a block of ordinary size, and its restarts, into the processor's caches all at once.
     #[inline]
-    fn touched(self) -> Self {
-        if self.range.len() <= TOUCH_WHOLE {
-            touch(self.payload());
+    fn touch(&self, part: Part) {
+        let payload = self.payload();
+        if payload.len() <= TOUCH_WHOLE {
+            let (part, rest) = match part {
+                Part::Lower { end } => payload.split_at_checked(end).unwrap_or((payload, &[])),
+                Part::Upper { start } => (payload.get(start..).unwrap_or(payload), &[][..]),
+                Part::Whole => (payload, &[][..]),
+            };
+            touch(part, rest.last());
         }
-        self
     }
 
     #[inline]

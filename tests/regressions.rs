@@ -240,13 +240,15 @@ fn many_index_keys_of_one_prefix_are_searched_by_halves() {
     builder.add(b"zzz", b"").unwrap();
     builder.finish().unwrap();
     let table = OpenOptions::new().no_filters().open_source(file).unwrap();
+    // The best of several times: the first one brings blocks in, and others may be interrupted.
     let lookups = |keys: &[String]| {
-        let start = Instant::now();
-        assert!(
-            keys.iter()
-                .all(|key| table.contains_key(key.as_bytes()).unwrap())
-        );
-        start.elapsed()
+        let once = || {
+            let start = Instant::now();
+            let found = |key: &String| table.contains_key(key.as_bytes()).unwrap();
+            assert!(keys.iter().all(found));
+            start.elapsed()
+        };
+        (0..5).map(|_| once()).min().unwrap()
     };
     let tied: Vec<String> = (0..2000)
         .map(|i| format!("index:documents/{:08}", i * 149))

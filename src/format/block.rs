@@ -245,7 +245,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 
     #[inline]
-    pub(super) fn restart(&self, i: usize) -> usize {
+    pub(crate) fn restart(&self, i: usize) -> usize {
         fixed32_at(self.data.as_ref(), self.entries_len + 4 * i).unwrap_or_default() as usize
     }
 

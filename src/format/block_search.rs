@@ -204,7 +204,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         let (mut low, mut high) = (1, self.restart_count());
         let mut interval = 0..self.entries().len();
         while low < high {
-            let middle = low + (high - low) / 2;
+            let middle = low + (high - low - 1) / 2;
             let (offset, key) = self.restart_key(middle)?;
             if order.compare(key, target) == Ordering::Less {
                 interval.start = offset;
@@ -215,6 +215,12 @@ impl<B: AsRef<[u8]>> Block<B> {
             }
         }
         Ok(interval)
+    }
+
+    /// The restart that a search looks at first; 0 if there is no other.
+    #[inline]
+    pub(crate) fn middle_restart(&self) -> usize {
+        self.restart_count() / 2
     }
 
     /// Offset of restart `i`'s entry, and its key, which must be stored whole.
@@ -231,7 +237,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     fn touch_interval(&self, interval: &Range<usize>) {
         if self.entries().len() > TOUCH_WHOLE {
             let end = interval.end.min(interval.start.saturating_add(TOUCH_WHOLE));
-            touch(self.bytes(interval.start..end));
+            touch(self.bytes(interval.start..end), None);
         }
     }
 
@@ -247,18 +253,22 @@ impl<B: AsRef<[u8]>> Block<B> {
 /// interval that a search ends in.
 pub(crate) const TOUCH_WHOLE: usize = 8 << 10;
 
-/// Reads a byte of every cache line of `bytes`.
+/// Bytes that processors fetch at once.
+pub(crate) const LINE: usize = 64;
+
+/// Reads a byte of every cache line of `bytes`, and `other`.
 ///
 /// A search goes from the block's end to its restarts to an entry to the next, each to be waited for before the
 /// next is known. Read beforehand, the lines that are not in the processor's caches arrive together.
 #[inline]
-pub(crate) fn touch(bytes: &[u8]) {
-    const LINE: usize = 64;
+pub(crate) fn touch(bytes: &[u8], other: Option<&u8>) {
+    let last = bytes.last().into_iter().chain(other);
+    let all = last.fold(0, |all, byte| all | byte);
     // Four at a time: the loop takes longer than the reads, where they hit.
     let (groups, rest) = bytes.as_chunks::<{ 4 * LINE }>();
-    let all = groups.iter().fold(0, |all, group| {
+    let all = groups.iter().fold(all, |all, group| {
         all | group[0] | group[LINE] | group[2 * LINE] | group[3 * LINE]
     });
-    let rest = rest.iter().step_by(LINE).chain(bytes.last());
+    let rest = rest.iter().step_by(LINE);
     std::hint::black_box(rest.fold(all, |all, byte| all | byte));
 }
