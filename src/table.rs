@@ -337,12 +337,17 @@ impl Table {
         };
         let fetched = self.inner.fetch_block(i, self.read)?;
         fetched.touch(self.inner.index.part_of(i, key));
-        let found =
-            Block::parse(fetched.payload()).and_then(|block| block.find(key, &self.inner.order));
-        match found {
-            Ok(value) => Ok(value.map(|value| take(fetched, value))),
-            Err(defect) => Err(self.locate(i, defect)),
-        }
+        let value = self.find(i, &fetched, key)?;
+        Ok(value.map(|value| take(fetched, value)))
+    }
+
+    /// Where the value of `key` lies in data block `i`, which was fetched.
+    #[inline]
+    fn find(&self, i: usize, fetched: &Fetched<'_>, key: &[u8]) -> Result<Option<Range<usize>>> {
+        let block = Block::parse(fetched.payload());
+        block
+            .and_then(|block| block.find(key, &self.inner.order))
+            .map_err(|defect| self.locate(i, defect))
     }
 
     /// About where in the file `key` is or would be, in bytes: the offset of its data block, or, as in

@@ -1,7 +1,7 @@
 //! Finding a key in a block: a binary search over the restarts, then a walk from entry to entry.
 
 use std::cmp::Ordering;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use super::Defect;
 use super::block::{Block, Entry, check_shared, entry_at};
@@ -22,118 +22,54 @@ impl Landing {
     }
 }
 
-/// What a walk ends at: an entry with the target for its key, or one after it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Match {
-    Exact,
-    After,
-}
-
-/// A walk from entry to entry to the first at or after a target in bytewise order, without putting keys
-/// together.
+/// Walks from the restart at `offset` of a block's `entries` to the first entry at or after `target` in bytewise
+/// order, without putting keys together.
 ///
 /// Between entries only the length `matched` of the prefix that the entry before shares with the
 /// target is kept. That entry was below the target, so one that shares more than `matched` bytes
 /// with it is below too, for the same byte; any other begins with `shared` bytes of the target
 /// and is compared from there on. Nothing is assumed of how much a writer chose to share.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Walk<'a> {
-    /// The block's.
-    entries: &'a [u8],
-    target: &'a [u8],
-    /// Where the next entry begins.
-    offset: usize,
-    matched: usize,
-    /// Length of the key before.
-    key_len: usize,
+#[inline]
+fn walk_bytewise(
+    entries: &[u8],
+    target: &[u8],
+    mut offset: usize,
+) -> Result<Option<Landing>, Defect> {
+    let (mut matched, mut key_len) = (0, 0);
+    while offset < entries.len() {
+        let entry = entry_at(entries, offset)?;
+        check_shared(offset, entry.shared, key_len)?;
+        if entry.shared <= matched {
+            let unshared = entries.get(entry.key_start..entry.value_start);
+            let rest = target.get(entry.shared..);
+            match compare(unshared.unwrap_or_default(), rest.unwrap_or_default()) {
+                (Ordering::Less, common) => matched = entry.shared + common,
+                (ordering, _) => {
+                    let exact = ordering.is_eq();
+                    return Ok(Some(Landing {
+                        offset,
+                        entry,
+                        exact,
+                    }));
+                }
+            }
+        }
+        key_len = entry.shared + (entry.value_start - entry.key_start);
+        offset = entry.end;
+    }
+    Ok(None)
 }
 
-impl<'a> Walk<'a> {
-    /// A walk that begins at the restart at `offset`, whose key shares nothing with one before.
-    #[inline]
-    fn new(entries: &'a [u8], target: &'a [u8], offset: usize) -> Walk<'a> {
-        Walk {
-            entries,
-            target,
-            offset,
-            matched: 0,
-            key_len: 0,
+/// The order of two keys' ends, and how many leading bytes they share.
+#[inline]
+fn compare(a: &[u8], b: &[u8]) -> (Ordering, usize) {
+    match (a.first(), b.first()) {
+        // Nearly always one byte decides.
+        (Some(x), Some(y)) if x != y => (x.cmp(y), 0),
+        _ => {
+            let common = common_prefix(a, b);
+            (a.get(common).cmp(&b.get(common)), common)
         }
-    }
-
-    /// Goes past one entry, or ends: before the first entry at or after the target, telling whether that has the
-    /// target for its key, or with none behind the last.
-    #[inline(always)] // a loop of these must keep the walk in registers
-    pub(crate) fn step(&mut self) -> Result<ControlFlow<Option<Match>>, Defect> {
-        if self.offset >= self.entries.len() {
-            return Ok(ControlFlow::Break(None));
-        }
-        let entry = entry_at(self.entries, self.offset)?;
-        check_shared(self.offset, entry.shared, self.key_len)?;
-        if entry.shared <= self.matched {
-            let (ordering, common) = self.compare(&entry);
-            match ordering {
-                Ordering::Less => self.matched = entry.shared + common,
-                Ordering::Equal => return Ok(ControlFlow::Break(Some(Match::Exact))),
-                Ordering::Greater => return Ok(ControlFlow::Break(Some(Match::After))),
-            }
-        }
-        self.key_len = entry.shared + (entry.value_start - entry.key_start);
-        self.offset = entry.end;
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// The entry that comes next, which was looked at.
-    #[inline]
-    fn land(&self, found: Match) -> Result<Landing, Defect> {
-        let offset = self.offset;
-        let entry = entry_at(self.entries, offset)?;
-        let exact = found == Match::Exact;
-        Ok(Landing {
-            offset,
-            entry,
-            exact,
-        })
-    }
-
-    /// Goes on to the first entry at or after the target; `None` if there is none.
-    #[inline]
-    fn finish(mut self) -> Result<Option<Landing>, Defect> {
-        loop {
-            if let ControlFlow::Break(found) = self.step()? {
-                return found.map(|found| self.land(found)).transpose();
-            }
-        }
-    }
-
-    /// Compares the key of `entry`, which begins with `shared` bytes of the target, with the target: the
-    /// order, and how many more bytes they have in common.
-    #[inline]
-    fn compare(&self, entry: &Entry) -> (Ordering, usize) {
-        let unshared = self.entries.get(entry.key_start..entry.value_start);
-        let unshared = unshared.unwrap_or_default();
-        let rest = self.target.get(entry.shared..).unwrap_or_default();
-        match (unshared.first(), rest.first()) {
-            // Nearly always one byte decides.
-            (Some(a), Some(b)) if a != b => (a.cmp(b), 0),
-            _ => {
-                let common = common_prefix(unshared, rest);
-                (unshared.get(common).cmp(&rest.get(common)), common)
-            }
-        }
-    }
-
-    /// Where the value of the entry that comes next lies in the block.
-    #[inline]
-    pub(crate) fn next_value(&self) -> Option<Range<usize>> {
-        let entry = entry_at(self.entries, self.offset).ok()?;
-        Some(entry.value_start..entry.end)
-    }
-
-    /// The first byte of the entry that comes next, for early touching.
-    #[inline]
-    pub(crate) fn next_byte(&self) -> Option<&'a u8> {
-        self.entries.get(self.offset)
     }
 }
 
@@ -154,7 +90,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     pub(super) fn seek_bytewise(&self, target: &[u8]) -> Result<Option<Landing>, Defect> {
         let interval = self.interval(target, &Order::Bytewise)?;
         self.touch_interval(&interval);
-        Walk::new(self.entries(), target, interval.start).finish()
+        walk_bytewise(self.entries(), target, interval.start)
     }
 
     /// The same in any order, which takes whole keys: `key` ends as that of the entry landed on.
@@ -187,13 +123,6 @@ impl<B: AsRef<[u8]>> Block<B> {
             }
         }
         Ok(None)
-    }
-
-    /// Begins a walk to `target` in bytewise order.
-    #[inline]
-    pub(crate) fn walk<'a>(&'a self, target: &'a [u8]) -> Result<Walk<'a>, Defect> {
-        let interval = self.interval(target, &Order::Bytewise)?;
-        Ok(Walk::new(self.entries(), target, interval.start))
     }
 
     /// The restart interval where a search begins to walk: that of the last restart whose key is below
@@ -239,13 +168,6 @@ impl<B: AsRef<[u8]>> Block<B> {
             let end = interval.end.min(interval.start.saturating_add(TOUCH_WHOLE));
             touch(self.bytes(interval.start..end), None);
         }
-    }
-
-    /// A byte of each of the first few restarts, for early touching.
-    #[inline]
-    pub(crate) fn first_restarts(&self) -> impl Iterator<Item = Option<&u8>> {
-        const MOST: usize = 8;
-        (1..self.restart_count().min(MOST)).map(|i| self.entries().get(self.restart(i)))
     }
 }
 

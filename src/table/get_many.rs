@@ -1,18 +1,13 @@
 //! Many lookups at once: what one waits for is on its way for all.
 
-use std::ops::ControlFlow;
-
 use bytes::Bytes;
 
 use super::{Fetched, Table};
-use crate::comparator::Order;
 use crate::error::Result;
-use crate::format::block::Block;
-use crate::format::block_search::{Match, Walk};
 
 /// How many keys are under way at a time: enough to keep the processor's memory reads overlapping, few enough
 /// that what came in is still there when it is used.
-const OVERLAPPED: usize = 32;
+const OVERLAPPED: usize = 16;
 
 /// A key that is looked for, and the block to look in.
 struct Wanted<'k> {
@@ -20,19 +15,6 @@ struct Wanted<'k> {
     /// Its place among the keys.
     at: usize,
     key: &'k [u8],
-}
-
-/// A walk through the block of a key of a batch.
-struct Walking<'b> {
-    /// The key's place in the batch.
-    at: usize,
-    walk: Walk<'b>,
-}
-
-/// Reads these bytes and does nothing else, so that the processor waits for all of them at once.
-#[inline]
-fn touch_each<'b>(bytes: impl Iterator<Item = Option<&'b u8>>) {
-    std::hint::black_box(bytes.flatten().fold(0, |all, byte| all | byte));
 }
 
 impl Table {
@@ -71,9 +53,14 @@ impl Table {
         let mut last = None;
         for batch in wanted.chunks(OVERLAPPED) {
             let fetched = self.fetch_all(batch, last)?;
-            match self.order() {
-                Order::Bytewise => self.walk_all(batch, &fetched, &mut values)?,
-                Order::Custom(_) => self.find_all(batch, &fetched, &mut values)?,
+            for (wanted, fetched) in batch.iter().zip(&fetched) {
+                fetched.touch(self.inner.index.part_of(wanted.block, wanted.key));
+            }
+            for (wanted, fetched) in batch.iter().zip(&fetched) {
+                let value = self.find(wanted.block, fetched, wanted.key)?;
+                if let (Some(range), Some(slot)) = (value, values.get_mut(wanted.at)) {
+                    *slot = Some(fetched.bytes_at(range));
+                }
             }
             last = batch
                 .last()
@@ -99,72 +86,5 @@ impl Table {
             Ok(block)
         };
         batch.iter().map(fetch).collect()
-    }
-
-    /// Finds all keys of `batch`, stage by stage: the ends of all blocks, the restarts of all, and then all walks
-    /// an entry at a time.
-    fn walk_all(
-        &self,
-        batch: &[Wanted<'_>],
-        fetched: &[Fetched<'_>],
-        values: &mut [Option<Bytes>],
-    ) -> Result<()> {
-        touch_each(fetched.iter().map(|fetched| fetched.payload().last()));
-        let mut blocks = Vec::with_capacity(batch.len());
-        for (wanted, fetched) in batch.iter().zip(fetched) {
-            let block = Block::parse(fetched.payload());
-            blocks.push(block.map_err(|defect| self.locate(wanted.block, defect))?);
-        }
-        touch_each(blocks.iter().flat_map(Block::first_restarts));
-        let mut walking = Vec::with_capacity(batch.len());
-        for (at, (wanted, block)) in batch.iter().zip(&blocks).enumerate() {
-            let walk = block.walk(wanted.key);
-            let walk = walk.map_err(|defect| self.locate(wanted.block, defect))?;
-            walking.push(Walking { at, walk });
-        }
-        while !walking.is_empty() {
-            touch_each(walking.iter().map(|walking| walking.walk.next_byte()));
-            let mut i = 0;
-            while let Some(Walking { at, walk }) = walking.get_mut(i) {
-                match walk.step() {
-                    Ok(ControlFlow::Continue(())) => i += 1,
-                    Ok(ControlFlow::Break(found)) => {
-                        if found == Some(Match::Exact)
-                            && let Some(range) = walk.next_value()
-                            && let (Some(wanted), Some(fetched)) =
-                                (batch.get(*at), fetched.get(*at))
-                            && let Some(slot) = values.get_mut(wanted.at)
-                        {
-                            *slot = Some(fetched.bytes_at(range));
-                        }
-                        walking.swap_remove(i);
-                    }
-                    Err(defect) => {
-                        let block = batch.get(*at).map_or(0, |wanted| wanted.block);
-                        return Err(self.locate(block, defect));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Finds all keys of `batch` one after another, in any order.
-    fn find_all(
-        &self,
-        batch: &[Wanted<'_>],
-        fetched: &[Fetched<'_>],
-        values: &mut [Option<Bytes>],
-    ) -> Result<()> {
-        for (wanted, fetched) in batch.iter().zip(fetched) {
-            let block = Block::parse(fetched.payload());
-            let value = block
-                .and_then(|block| block.find(wanted.key, self.order()))
-                .map_err(|defect| self.locate(wanted.block, defect))?;
-            if let (Some(range), Some(slot)) = (value, values.get_mut(wanted.at)) {
-                *slot = Some(fetched.bytes_at(range));
-            }
-        }
-        Ok(())
     }
 }
