@@ -21,7 +21,7 @@ use seen::Seen;
 /// The index block, decoded and checked once: searching it cannot fail.
 ///
 /// For each data block it holds a key at or after all of the block's keys and before all of the next
-/// block's, and the block's handle. Takes the index block and 24 bytes a data block.
+/// block's, and the block's handle. Takes the index block and 25 bytes a data block.
 ///
 /// A search in bytewise order compares eight bytes of each key: first those of every span's last key, in one
 /// small array, then those of the few entries of one span, which lie beside the handle that is looked for.
