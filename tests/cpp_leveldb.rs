@@ -7,6 +7,9 @@
 //!
 //! A failing case names its directory; the files in it stay there for a closer look.
 
+#[path = "cpp/repair.rs"]
+mod repair;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;

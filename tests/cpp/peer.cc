@@ -14,13 +14,21 @@
 //   scan TABLE FORWARD BACKWARD SETTINGS    writes the entries of TABLE, from both ends
 //   lookup TABLE KEYS ANSWERS SETTINGS      writes an answer for each of KEYS (see Lookup)
 //
+// A database's commands take the SETTINGS of user keys. DB is a directory:
+//
+//   repair DB SETTINGS                      makes a database of the tables in DB, by RepairDB
+//   read-db DB FORWARD BACKWARD KEYS ANSWERS SETTINGS    scan and lookup in one
+//   compact-db DB SETTINGS                  has LevelDB rewrite the tables
+//
 // Anything that LevelDB reports as an error ends the process with a message that names the line.
 
+#include <leveldb/db.h>
 #include <leveldb/iterator.h>
 #include <leveldb/options.h>
 #include <leveldb/table.h>
 #include <leveldb/table_builder.h>
 
+#include <future>
 #include <sstream>
 
 #include "../../testdata/leveldb_internals.h"
@@ -139,20 +147,20 @@ void Write(const std::string& entries_path, const std::string& table_path,
   WriteFile(table_path, sink.contents);
 }
 
-void Scan(const std::string& table_path, const std::string& forward_path,
-          const std::string& backward_path, const Settings& settings) {
-  const OpenTable table(table_path, settings);
-  const std::unique_ptr<leveldb::Iterator> it(table->NewIterator(table.verified));
+// `source` is a table or a database.
+template <typename Open>
+void Scan(const Open& source, const std::string& forward_path, const std::string& backward_path) {
+  const std::unique_ptr<leveldb::Iterator> it(source->NewIterator(source.verified));
   Entries entries;
   const auto take = [&] { entries.emplace_back(it->key().ToString(), it->value().ToString()); };
 
   for (it->SeekToFirst(); it->Valid(); it->Next()) take();
-  Check(it->status(), "forward through " + table_path);
+  Check(it->status(), "forward");
   WriteFile(forward_path, EncodeEntries(entries));
 
   entries.clear();
   for (it->SeekToLast(); it->Valid(); it->Prev()) take();
-  Check(it->status(), "backward through " + table_path);
+  Check(it->status(), "backward");
   WriteFile(backward_path, EncodeEntries(entries));
 }
 
@@ -187,18 +195,107 @@ void Lookup(const std::string& table_path, const std::string& keys_path,
   WriteFile(answers_path, answers);
 }
 
+// Lets no compaction begin before it is told to, so that what is read until then are the tables that
+// were repaired, not what LevelDB has since made of them.
+class PatientEnv : public leveldb::EnvWrapper {
+ public:
+  PatientEnv() : EnvWrapper(leveldb::Env::Default()), begun_(begin_.get_future()) {}
+
+  void Schedule(void (*function)(void*), void* arg) override {
+    const auto run_later = [](void* work) {
+      const std::unique_ptr<const Work> w(static_cast<const Work*>(work));
+      w->begun.wait();
+      w->function(w->arg);
+    };
+    target()->Schedule(run_later, new Work{function, arg, begun_});
+  }
+
+  void Begin() { begin_.set_value(); }
+
+ private:
+  struct Work {
+    void (*function)(void*);
+    void* arg;
+    std::shared_future<void> begun;
+  };
+
+  std::promise<void> begin_;
+  const std::shared_future<void> begun_;
+};
+
+enum Compactions { kWait, kBegin };
+
+class OpenDatabase {
+ public:
+  OpenDatabase(const std::string& path, const Settings& settings, Compactions compactions) {
+    leveldb::Options options = settings.options;
+    options.env = &env_;
+    leveldb::DB* db = nullptr;
+    Check(leveldb::DB::Open(options, path, &db), "open " + path);
+    db_.reset(db);
+    verified.verify_checksums = true;
+    if (compactions == kBegin) Begin();
+  }
+
+  // A database waits for its compactions before it closes.
+  ~OpenDatabase() { Begin(); }
+
+  leveldb::DB* operator->() const { return db_.get(); }
+
+  leveldb::ReadOptions verified;
+
+ private:
+  void Begin() {
+    if (!std::exchange(begun_, true)) env_.Begin();
+  }
+
+  PatientEnv env_;
+  bool begun_ = false;
+  std::unique_ptr<leveldb::DB> db_;
+};
+
+// Answers as those of Lookup; the verdict is that of the table asked last.
+void LookupInDatabase(const OpenDatabase& db, const std::string& keys_path,
+                      const std::string& answers_path, const Settings& settings) {
+  std::string answers;
+  for (const std::string& key : DecodeSized(ReadFile(keys_path))) {
+    std::string value;
+    const leveldb::Status status = db->Get(db.verified, key, &value);
+    if (!status.IsNotFound()) Check(status, "get");
+    answers.push_back(settings.policy ? settings.policy->TakeVerdict()
+                                      : ObservedPolicy::kNotAsked);
+    answers.push_back(status.ok() ? '1' : '0');
+    PutSized(&answers, status.ok() ? key : "");
+    PutSized(&answers, value);
+  }
+  WriteFile(answers_path, answers);
+}
+
 void Run(const std::string& line) {
   std::istringstream words(line);
-  std::string command, a, b, c;
-  words >> command >> a >> b;
+  std::string command, a, b, c, d, e;
+  words >> command >> a;
   if (command == "write") {
+    words >> b;
     Write(a, b, Settings(words));
   } else if (command == "scan") {
-    words >> c;
-    Scan(a, b, c, Settings(words));
+    words >> b >> c;
+    const Settings settings(words);
+    Scan(OpenTable(a, settings), b, c);
   } else if (command == "lookup") {
-    words >> c;
+    words >> b >> c;
     Lookup(a, b, c, Settings(words));
+  } else if (command == "repair") {
+    Check(leveldb::RepairDB(a, Settings(words).options), "repair " + a);
+  } else if (command == "read-db") {
+    words >> b >> c >> d >> e;
+    const Settings settings(words);
+    const OpenDatabase db(a, settings, kWait);
+    Scan(db, b, c);
+    LookupInDatabase(db, d, e, settings);
+  } else if (command == "compact-db") {
+    const Settings settings(words);
+    OpenDatabase(a, settings, kBegin)->CompactRange(nullptr, nullptr);
   } else {
     Die("unknown command");
   }
