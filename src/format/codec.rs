@@ -138,9 +138,7 @@ fn unsnap(payload: &[u8]) -> Result<Vec<u8>, Defect> {
         (payload.len() as u64).saturating_mul(64) / 3,
         payload,
     )?;
-    let mut block = Vec::new();
-    let reserved = block.try_reserve_exact(claimed);
-    reserved.map_err(|e| Defect::unsupported(format!("takes {claimed} bytes of memory: {e}")))?;
+    let mut block = reserve(claimed as u64)?;
     block.resize(claimed, 0);
     let len = snap::raw::Decoder::new()
         .decompress(payload, &mut block)
@@ -161,6 +159,16 @@ fn check_claim(claimed: u64, most: u64, payload: &[u8]) -> Result<(), Defect> {
             format!("a claim of {claimed}"),
         )),
     }
+}
+
+/// Memory for a block of `len` bytes. A bounded length can still be more than this machine gives, or can
+/// count: an error then, not the end of the process.
+fn reserve(len: u64) -> Result<Vec<u8>, Defect> {
+    let mut block = Vec::new();
+    block
+        .try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX))
+        .map_err(|e| Defect::unsupported(format!("takes {len} bytes of memory: {e}")))?;
+    Ok(block)
 }
 
 /// Names the codecs that are seen in the wild. Type bytes were reused: RocksDB has its own.
@@ -217,9 +225,10 @@ mod optional {
         let most = ZSTD_FREE.saturating_add((payload.len() as u64).saturating_mul(MOST_DEFLATED));
         super::check_claim(claimed, most, payload)?;
         // All in one, into memory of that length: no window of its own, whatever size the frame asks for.
-        let len = usize::try_from(claimed).unwrap_or(usize::MAX);
-        let block = zstd::bulk::decompress(payload, len);
-        let block = block.map_err(|e| Defect::new("Zstandard data", e.to_string()))?;
+        let mut block = super::reserve(claimed)?;
+        zstd::bulk::Decompressor::new()
+            .and_then(|mut decoder| decoder.decompress_to_buffer(payload, &mut block))
+            .map_err(|e| Defect::new("Zstandard data", e.to_string()))?;
         match block.len() as u64 == claimed {
             true => Ok(block),
             false => Err(Defect::new(
@@ -357,6 +366,20 @@ mod tests {
             let empty = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 0, 1, 0, 0];
             assert!(decompress(ZSTD_OR_ZLIB, &empty).is_err());
         }
+    }
+
+    /// A claim that the payload's size allows, but that no vector of a 32-bit machine holds.
+    #[test]
+    #[cfg(all(feature = "zstd", target_pointer_width = "32"))]
+    fn a_block_beyond_the_address_space_is_an_error() {
+        // A frame header with an 8-byte content size of 3 GiB; the rest is never looked at.
+        let mut payload = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0, 0, 0, 0xc0, 0, 0, 0, 0];
+        payload.resize(4 << 20, 0);
+        let error = decompress(ZSTD_OR_ZLIB, &payload).unwrap_err();
+        assert!(
+            format!("{error:?}").contains("takes 3221225472 bytes of memory"),
+            "{error:?}"
+        );
     }
 
     /// A zlib stream made by Python's `zlib.compress(b"leveltable" * 30, 9)`, and its raw form.
