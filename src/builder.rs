@@ -132,10 +132,11 @@ impl WriteOptions {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] where no temporary file can be made in the directory of `path`.
+    /// [`ErrorKind::Io`] where no temporary file can be made in the directory of `path`, or where something is
+    /// at `path` that is not to be [replaced](WriteOptions::replace_existing).
     pub fn create(&self, path: impl AsRef<Path>) -> Result<TableBuilder<NewFile>> {
         let path = path.as_ref();
-        let file = NewFile::create(path)
+        let file = NewFile::create(path, self.replace)
             .map_err(|e| Error::io(format!("creating a table at {}", path.display()), e))?;
         Ok(self.build(file))
     }

@@ -34,6 +34,7 @@ pub struct WriteOptions {
     pub(crate) filter: Option<ChosenPolicy>,
     pub(crate) span: FilterSpan,
     pub(crate) order: Order,
+    pub(crate) replace: bool,
 }
 
 impl Default for WriteOptions {
@@ -67,6 +68,7 @@ impl WriteOptions {
             filter: Some(ChosenPolicy::of(BloomFilterPolicy::new(10))),
             span: FilterSpan::Window,
             order: Order::Bytewise,
+            replace: true,
         }
     }
 
@@ -126,6 +128,18 @@ impl WriteOptions {
     /// Orders keys by `comparator` instead of by their bytes. Readers must use the same.
     pub fn comparator(mut self, comparator: impl Comparator + 'static) -> WriteOptions {
         self.order = Order::of(comparator);
+        self
+    }
+
+    /// Whether a table that is [created](WriteOptions::create) at a path takes the place of a file that is
+    /// there. It does, unless told otherwise.
+    ///
+    /// With `false`, `create` refuses a path where something is, and `finish` one where something has
+    /// appeared since: with an error whose [`source`](std::error::Error::source) is of the kind
+    /// [`AlreadyExists`](std::io::ErrorKind::AlreadyExists). Nothing is ever replaced, whoever makes a file there
+    /// at the same moment.
+    pub fn replace_existing(mut self, yes: bool) -> WriteOptions {
+        self.replace = yes;
         self
     }
 }

@@ -72,15 +72,21 @@ pub struct NewFile {
     path: PathBuf,
     /// The same, resolved when the file was begun: the table ends up there wherever the process goes meanwhile.
     target: PathBuf,
+    /// Whether a file that is there may be replaced.
+    replace: bool,
 }
 
 impl NewFile {
-    pub(crate) fn create(path: &Path) -> io::Result<NewFile> {
+    pub(crate) fn create(path: &Path, replace: bool) -> io::Result<NewFile> {
         if path.file_name().is_none() || path.is_dir() {
             let what = "not the path of a file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let target = std::path::absolute(path)?;
+        // Asked again when the table is published; here only to save the work of building it.
+        if !replace && target.symlink_metadata().is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         let mut builder = tempfile::Builder::new();
         builder.prefix(".leveltable-").suffix(".tmp");
         #[cfg(unix)]
@@ -93,6 +99,7 @@ impl NewFile {
             temporary: builder.tempfile_in(directory(&target))?,
             path: path.to_owned(),
             target,
+            replace,
         })
     }
 }
@@ -108,15 +115,18 @@ impl sealed::Destination for NewFile {
             temporary,
             path,
             target,
+            replace,
         } = self;
         let failed = |doing, e| Error::io(doing, e).at_path(&path);
         temporary
             .as_file()
             .sync_all()
             .map_err(|e| failed("syncing a finished table", e))?;
-        temporary
-            .persist(&target)
-            .map_err(|e| failed("renaming a finished table to its path", e.error))?;
+        let renamed = match replace {
+            true => temporary.persist(&target),
+            false => temporary.persist_noclobber(&target),
+        };
+        renamed.map_err(|e| failed("renaming a finished table to its path", e.error))?;
         sync_directory(directory(&target)).map_err(|e| {
             let doing = "syncing the directory of a finished table, which is there whole but may not \
                          survive a power cut";

@@ -1023,6 +1023,25 @@ fn nothing_is_overwritten_unless_asked_for() {
     assert_eq!(stdout(run(["scan", out.to_str().unwrap()])), b"a\t1\n");
     assert_eq!(names_in(directory.path()).len(), 1);
 
+    // Nor is what somebody else puts there meanwhile.
+    let late = directory.path().join("late.ldb");
+    let mut building = process()
+        .arg("build")
+        .arg(&late)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while names_in(directory.path()).len() == 1 {
+        std::thread::yield_now(); // until there is its temporary file
+    }
+    fs::write(&late, "theirs").unwrap();
+    drop(building.stdin.take());
+    let refused = complaint(building.wait_with_output().unwrap(), 2);
+    assert!(refused.contains("exists already"), "{refused}");
+    assert_eq!(fs::read(&late).unwrap(), b"theirs");
+    assert_eq!(names_in(directory.path()).len(), 2);
+
     let below = directory.path().join("no/such/directory/new.ldb");
     let output = tool()
         .arg("build")

@@ -212,6 +212,73 @@ fn a_builder_that_fails_to_finish_leaves_no_trace() {
     }
 }
 
+fn is_taken(error: &leveltable::Error) -> bool {
+    use std::error::Error as _;
+    let source = error.source().unwrap().downcast_ref::<std::io::Error>();
+    error.kind() == ErrorKind::Io && source.unwrap().kind() == std::io::ErrorKind::AlreadyExists
+}
+
+#[test]
+fn a_file_that_is_not_to_be_replaced_stays() {
+    let options = WriteOptions::new().replace_existing(false);
+
+    let directory = Before::OldFile.directory();
+    let created = options.create(directory.path().join("table"));
+    let error = created.err().unwrap();
+    assert!(is_taken(&error), "{error}");
+    Before::OldFile.assert_untouched(directory.path(), 0);
+
+    // One that appeared while the table was built.
+    let directory = Before::Nothing.directory();
+    let path = directory.path().join("table");
+    let mut builder = options.create(&path).unwrap();
+    builder.add(b"key", b"value").unwrap();
+    fs::write(&path, b"theirs").unwrap();
+    let error = builder.finish().unwrap_err();
+    assert!(is_taken(&error), "{error}");
+    assert_names_path(&error, &path);
+    assert_eq!(fs::read(&path).unwrap(), b"theirs");
+    assert_eq!(names(directory.path()), ["table"]);
+
+    fs::remove_file(&path).unwrap();
+    options.create(&path).unwrap().finish().unwrap();
+    assert_eq!(Table::open(&path).unwrap().iter().count(), 0);
+    assert_eq!(names(directory.path()), ["table"]);
+}
+
+/// Of several that finish at the same moment one is published, and the others know that theirs is not.
+#[test]
+fn one_of_many_tables_for_a_path_wins() {
+    const TABLES: usize = 4;
+    for _ in 0..50 {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("table");
+        let start = std::sync::Barrier::new(TABLES);
+        let publish = |i: usize| {
+            let options = WriteOptions::new().replace_existing(false);
+            let mut builder = options.create(&path).unwrap();
+            builder.add(b"number", &[i as u8]).unwrap();
+            start.wait();
+            builder.finish()
+        };
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let publish = &publish;
+            let threads: Vec<_> = (0..TABLES)
+                .map(|i| scope.spawn(move || publish(i)))
+                .collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        let winner = results.iter().position(Result::is_ok).unwrap();
+        for (i, result) in results.iter().enumerate() {
+            assert_eq!(result.is_ok(), i == winner);
+            assert!(result.as_ref().err().is_none_or(is_taken), "{result:?}");
+        }
+        let number = Table::open(&path).unwrap().get(b"number").unwrap();
+        assert_eq!(number.as_deref(), Some(&[winner as u8][..]));
+        assert_eq!(names(directory.path()), ["table"]);
+    }
+}
+
 #[test]
 fn a_table_that_is_replaced_while_open_is_read_to_its_end() {
     let directory = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use crate::input::{Entries, Format};
 use crate::notation::Notation;
 use crate::progress::Progress;
 use crate::sort::{KeyOrder, Sorter};
-use crate::write::{TableOptions, check_free, parse_size, report};
+use crate::write::{TableOptions, check_free, not_written, parse_size, report};
 
 /// Build a table from lines of text.
 ///
@@ -71,11 +71,11 @@ impl Args {
         self.out.as_os_str() == "-"
     }
 
-    /// Writing the table failed. The library names a path by itself.
+    /// Writing the table failed.
     fn failure(&self, error: leveltable::Error) -> Failure {
         match self.is_to_stdout() {
             true => Failure::from(error).at("standard output"),
-            false => error.into(),
+            false => not_written(error, &self.out),
         }
     }
 }
@@ -104,12 +104,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
                 .and_then(|()| builder.finish().map_err(|e| args.failure(e)))
         }
         false => {
-            let mut builder = options.create(&args.out)?;
-            fill(&mut builder, entries, args).and_then(|()| {
-                // Whoever made it meanwhile wants to keep it, too.
-                check_free(&args.out, args.force)?;
-                builder.finish().map_err(|e| args.failure(e))
-            })
+            let options = options.replace_existing(args.force);
+            let mut builder = options.create(&args.out).map_err(|e| args.failure(e))?;
+            fill(&mut builder, entries, args)
+                .and_then(|()| builder.finish().map_err(|e| args.failure(e)))
         }
     }?;
     report(&args.out, &summary);

@@ -15,7 +15,7 @@ use crate::open::{check_is_file, own_order};
 use crate::output::{Rows, count, entries};
 use crate::progress::Progress;
 use crate::sort::KeyOrder;
-use crate::write::{TableOptions, check_free};
+use crate::write::{TableOptions, check_free, not_written};
 
 /// Copy what can be read of a damaged table into a new one.
 ///
@@ -64,7 +64,9 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 fn salvage_as(order: KeyOrder, args: &Args) -> Result<Option<Answer>, Failure> {
     let named_in = |e: &dyn Display| Failure::new(e.to_string()).at(args.input.display());
     let file = File::open(&args.input).map_err(|e| named_in(&e))?;
-    let mut builder = args.table.write(order)?.create(&args.out)?;
+    let options = args.table.write(order)?.replace_existing(args.force);
+    let not_written = |e| not_written(e, &args.out);
+    let mut builder = options.create(&args.out).map_err(not_written)?;
     let report = match salvage(Arc::new(Watched::new(file)), &mut builder) {
         Ok(report) => report,
         Err(e) if e.kind() == ErrorKind::DatabaseTable => return Ok(None),
@@ -76,8 +78,7 @@ fn salvage_as(order: KeyOrder, args: &Args) -> Result<Option<Answer>, Failure> {
             &"nothing in it can be salvaged: it holds no whole block of a table",
         ));
     }
-    check_free(&args.out, args.force)?;
-    builder.finish()?;
+    builder.finish().map_err(not_written)?;
 
     let mut rows = Rows::new();
     rows.write(|out| out.write_all(describe(order, args, &report).as_bytes()))?;

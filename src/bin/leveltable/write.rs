@@ -1,5 +1,6 @@
 //! How tables are written: the options that commands share, and where the table may go.
 
+use std::error::Error as _;
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -133,8 +134,23 @@ pub(crate) fn check_free(path: &Path, force: bool) -> Result<(), Failure> {
         // A device, say: the rename would put a file in its place.
         Ok(metadata) if !metadata.is_file() => fail("not a file, so a table cannot take its place"),
         Ok(_) if force => Ok(()),
-        Ok(_) => fail("exists already: give --force to replace it, or name another"),
+        Ok(_) => Err(taken(path)),
     }
+}
+
+/// What came of a table that could not be written to `out`. The library names the path by itself.
+pub(crate) fn not_written(error: leveltable::Error, out: &Path) -> Failure {
+    let cause = error.source().and_then(|e| e.downcast_ref::<io::Error>());
+    match cause.map(io::Error::kind) {
+        // Whoever made it since `check_free` wants to keep it, too.
+        Some(io::ErrorKind::AlreadyExists) => taken(out),
+        _ => error.into(),
+    }
+}
+
+fn taken(path: &Path) -> Failure {
+    let what = "exists already: give --force to replace it, or name another";
+    Failure::new(what).at(path.display())
 }
 
 /// Says on a terminal what was written.
