@@ -175,6 +175,12 @@ impl TableBuilder<NewFile> {
     pub fn create(path: impl AsRef<Path>) -> Result<TableBuilder<NewFile>> {
         WriteOptions::new().create(path)
     }
+
+    /// Where the table's bytes are until [`finish`](TableBuilder::finish): for a program that wants to remove
+    /// them when a signal ends it, since nothing is dropped then.
+    pub fn temporary_path(&self) -> &Path {
+        self.file.destination.temporary_path()
+    }
 }
 
 impl<D: Destination> TableBuilder<D> {

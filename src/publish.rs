@@ -63,8 +63,9 @@ impl<W: Write> sealed::Destination for W {
 
 /// A file that appears at its path when the table is finished, and otherwise leaves no trace.
 ///
-/// Until then it is a temporary file `.leveltable-XXXXXX.tmp` in the same directory. It is
-/// removed when the builder is dropped; one that a killed process left behind can be deleted.
+/// Until then it is a temporary file `.leveltable-XXXXXX.tmp` in the same directory, at
+/// [`TableBuilder::temporary_path`](crate::TableBuilder::temporary_path). It is removed when the builder is
+/// dropped; one that a killed process left behind can be deleted.
 #[derive(Debug)]
 pub struct NewFile {
     temporary: NamedTempFile,
@@ -101,6 +102,10 @@ impl NewFile {
             target,
             replace,
         })
+    }
+
+    pub(crate) fn temporary_path(&self) -> &Path {
+        self.temporary.path()
     }
 }
 

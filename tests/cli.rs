@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
@@ -1055,6 +1055,36 @@ fn nothing_is_overwritten_unless_asked_for() {
         .write_stdin("a\t1\n")
         .output();
     assert!(complaint(output.unwrap(), 2).contains("not a file"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_interrupted_build_leaves_no_trace() {
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let directory = TempDir::new().unwrap();
+        // Signals that whoever runs the tests ignores, the tool would leave ignored.
+        let mut building = std::process::Command::new("env")
+            .arg("--default-signal=INT,TERM,HUP")
+            .arg(env!("CARGO_BIN_EXE_leveltable"))
+            .arg("build")
+            .arg(directory.path().join("new.ldb"))
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = building.stdin.take().unwrap();
+        lines.write_all(b"a\t1\n").unwrap();
+        while names_in(directory.path()).is_empty() {
+            std::thread::yield_now();
+        }
+        let id = building.id().to_string();
+        let kill = std::process::Command::new("kill")
+            .args([signal, &id])
+            .status();
+        assert!(kill.unwrap().success());
+        let status = building.wait().unwrap();
+        assert_eq!(status.code(), Some(130), "{signal}: {status}");
+        assert!(names_in(directory.path()).is_empty(), "{signal}");
+    }
 }
 
 // ---- Sessions -------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ use leveltable::{Destination, ErrorKind, TableBuilder};
 use crate::Answer;
 use crate::failure::Failure;
 use crate::input::{Entries, Format};
+use crate::interrupt;
 use crate::notation::Notation;
 use crate::progress::Progress;
 use crate::sort::{KeyOrder, Sorter};
@@ -29,8 +30,8 @@ Examples:
 Keys must ascend, byte by byte, as `LC_ALL=C sort` has them; --sort brings them in order, in \
 temporary files where they are more than memory takes. Empty lines are skipped.
 
-A build that is killed leaves OUT as it was, and perhaps a file .leveltable-*.tmp beside it, \
-which can be deleted.")]
+A build that is interrupted leaves OUT as it was; one that is killed perhaps also a file \
+.leveltable-*.tmp beside it, which can be deleted.")]
 pub(crate) struct Args {
     /// Where the table is to be; - for standard output
     out: PathBuf,
@@ -105,7 +106,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         }
         false => {
             let options = options.replace_existing(args.force);
-            let mut builder = options.create(&args.out).map_err(|e| args.failure(e))?;
+            let mut builder =
+                interrupt::create(&options, &args.out).map_err(|e| args.failure(e))?;
             fill(&mut builder, entries, args)
                 .and_then(|()| builder.finish().map_err(|e| args.failure(e)))
         }

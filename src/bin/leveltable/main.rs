@@ -18,6 +18,7 @@ mod failure;
 mod get;
 mod info;
 mod input;
+mod interrupt;
 mod notation;
 mod open;
 mod output;
@@ -55,9 +56,10 @@ Examples:
 Keys are given and shown as text with escapes: \\t \\n \\r \\\\ and \\xNN for any byte.
 
 Exit status:
-  0  it was done: the key is there, the table is sound
-  1  it is not so: no such key, the table is damaged
-  2  it could not be done: bad arguments, not a table, a failed read or write";
+  0    it was done: the key is there, the table is sound
+  1    it is not so: no such key, the table is damaged
+  2    it could not be done: bad arguments, not a table, a failed read or write
+  130  it was interrupted: nothing was written";
 
 #[derive(Subcommand)]
 enum Command {

@@ -11,6 +11,7 @@ use leveltable::{ErrorKind, IndexState, ReadAt, SalvageReport, salvage};
 
 use crate::Answer;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::open::{check_is_file, own_order};
 use crate::output::{Rows, count, entries};
 use crate::progress::Progress;
@@ -66,7 +67,7 @@ fn salvage_as(order: KeyOrder, args: &Args) -> Result<Option<Answer>, Failure> {
     let file = File::open(&args.input).map_err(|e| named_in(&e))?;
     let options = args.table.write(order)?.replace_existing(args.force);
     let not_written = |e| not_written(e, &args.out);
-    let mut builder = options.create(&args.out).map_err(not_written)?;
+    let mut builder = interrupt::create(&options, &args.out).map_err(not_written)?;
     let report = match salvage(Arc::new(Watched::new(file)), &mut builder) {
         Ok(report) => report,
         Err(e) if e.kind() == ErrorKind::DatabaseTable => return Ok(None),
