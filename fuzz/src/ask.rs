@@ -134,7 +134,7 @@ impl Again {
 }
 
 /// A small cache that all executions share: making one takes longer than asking a table.
-fn cache() -> BlockCache {
+pub fn cache() -> BlockCache {
     static CACHE: LazyLock<BlockCache> = LazyLock::new(|| BlockCache::new(1 << 18));
     CACHE.clone()
 }
