@@ -100,6 +100,7 @@ mod index;
 mod internal_key;
 mod layout;
 mod options;
+mod progress;
 mod publish;
 mod salvage;
 mod sample;
@@ -123,12 +124,15 @@ pub use internal_key::{
 };
 pub use layout::{BlockInfo, Blocks, Layout, NamedBlock};
 pub use options::{OpenOptions, ReadOptions, WriteOptions};
+pub use progress::Progress;
 pub use publish::{Destination, NewFile};
-pub use salvage::{IndexState, LostRange, SalvageReport, salvage, salvage_db};
+pub use salvage::{
+    IndexState, LostRange, SalvageReport, salvage, salvage_db, salvage_db_with, salvage_with,
+};
 pub use source::{CountingReadAt, ReadAt, Source};
 pub use stats::Stats;
 pub use table::{FilterInfo, Table};
-pub use verify::{Finding, Progress, Severity, VerifyReport};
+pub use verify::{Finding, Severity, VerifyReport};
 
 /// The README's code is compiled and run with the tests.
 #[cfg(doctest)]

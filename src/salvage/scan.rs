@@ -8,136 +8,16 @@
 //! Behind damage neither end is known. There, all frames of a window of the file are found at once by what
 //! [`frames_by_checksum`] knows about CRCs, whatever their codec and content, at a fixed cost for each byte.
 
-use std::collections::HashMap;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
+use super::checksums::frames_by_checksum;
+use super::found::{Content, Found, inspect};
 use crate::coding::{fixed32_at, get_varint32};
 use crate::comparator::Order;
-use crate::error::Section;
 use crate::file::TableFile;
-use crate::format::Defect;
-use crate::format::block::Block;
-use crate::format::block_cursor::BlockCursor;
-use crate::format::filter_block::FilterBlockReader;
-use crate::format::footer::BlockHandle;
-use crate::format::frame::{self, TRAILER_LEN};
-
-/// A frame whose checksum is right, and what is in it.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(super) range: Range<u64>,
-    pub(super) content: Content,
-}
-
-#[derive(Debug)]
-pub(super) enum Content {
-    Entries(Summary),
-    Filter,
-    /// Its codec is not in this build.
-    Unreadable(String),
-}
-
-/// A block of entries in brief.
-#[derive(Debug)]
-pub(super) struct Summary {
-    /// Entries that ascend, greedily from the first on, and entries that do not fit between those.
-    pub(super) entries: u64,
-    pub(super) out_of_order: u64,
-    /// Of the entries that ascend.
-    pub(super) first: Box<[u8]>,
-    pub(super) last: Box<[u8]>,
-    /// Whether every value is a block handle and nothing else, and there is one.
-    pub(super) all_handles: bool,
-}
-
-impl Found {
-    /// Number of entries, of which some may be out of order; 0 for what is not a block of entries.
-    pub(crate) fn entries(&self) -> u64 {
-        match &self.content {
-            Content::Entries(summary) => summary.entries + summary.out_of_order,
-            _ => 0,
-        }
-    }
-
-    pub(super) fn summary(&self) -> Option<&Summary> {
-        match &self.content {
-            Content::Entries(summary) if summary.entries > 0 => Some(summary),
-            _ => None,
-        }
-    }
-
-    /// Length of the frame.
-    pub(super) fn len(&self) -> u64 {
-        self.range.end - self.range.start
-    }
-
-    pub(super) fn handle(&self) -> BlockHandle {
-        BlockHandle {
-            offset: self.range.start,
-            size: self.len() - TRAILER_LEN as u64,
-        }
-    }
-}
-
-/// Opens the frame and sees what is in it.
-pub(super) fn inspect(frame: &Bytes, order: &Order) -> Result<Content, Defect> {
-    frame::verify(frame)?;
-    let payload = match frame::open(frame) {
-        Ok(payload) => payload,
-        Err(defect) => return unreadable(defect),
-    };
-    summarise(payload.clone(), order)
-        .map(Content::Entries)
-        .or_else(|defect| {
-            let is_filter = frame::is_raw(frame)
-                && FilterBlockReader::new(payload)
-                    .is_ok_and(|reader| reader.check_offsets().is_ok());
-            is_filter.then_some(Content::Filter).ok_or(defect)
-        })
-}
-
-/// Tells a codec that this build lacks from a payload that does not decompress.
-fn unreadable(defect: Defect) -> Result<Content, Defect> {
-    let error = defect.locate(Section::Data, 0);
-    match error.corruption() {
-        Some(corruption) => Err(Defect::new(corruption.expected(), corruption.found())),
-        None => Ok(Content::Unreadable(error.to_string())),
-    }
-}
-
-fn summarise(payload: Bytes, order: &Order) -> Result<Summary, Defect> {
-    let block = Block::parse(payload)?;
-    block.check_restarts()?;
-    block.check_entries()?;
-    let mut cursor = BlockCursor::new(block);
-    let (mut first, mut last) = (Vec::new(), Vec::new());
-    let (mut entries, mut out_of_order, mut all_handles) = (0, 0, true);
-    while cursor.next()? {
-        let key = cursor.key();
-        let value = cursor.value();
-        all_handles &= BlockHandle::decode(value).is_some_and(|(_, len)| len == value.len());
-        if entries == 0 {
-            first = key.to_vec();
-        } else if order.compare(&last, key).is_ge() {
-            out_of_order += 1;
-            continue;
-        }
-        entries += 1;
-        last.clear();
-        last.extend_from_slice(key);
-    }
-    Ok(Summary {
-        entries,
-        out_of_order,
-        first: first.into(),
-        last: last.into(),
-        all_handles: all_handles && entries > 0,
-    })
-}
-
-// ---- Scanning ------------------------------------------------------------------------------------
+use crate::format::frame::TRAILER_LEN;
 
 /// Windows in which frames are searched by their checksums: where a search begins, and the largest.
 const SMALLEST_WINDOW: u64 = 256 << 10;
@@ -184,17 +64,25 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// All frames of `range` that can be found, in order and without overlaps.
-    pub(crate) fn scan(&mut self, range: Range<u64>) -> Vec<Found> {
+    /// All frames of `range` that can be found, in order and without overlaps. `reached` is told the offsets
+    /// up to which nothing is left to be found, and may end the scan there.
+    pub(crate) fn scan(
+        &mut self,
+        range: Range<u64>,
+        mut reached: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Vec<Found> {
         let mut frames = Vec::new();
         let mut search = Search::default();
         let mut at = range.start;
         while let Some(found) = self
             .walk(at, range.end)
-            .or_else(|| self.search(&mut search, at, range.end))
+            .or_else(|| self.search(&mut search, at, range.end, &mut reached))
         {
             at = found.range.end;
             frames.push(found);
+            if reached(at).is_break() {
+                break;
+            }
         }
         frames
     }
@@ -326,10 +214,17 @@ impl<'a> Scanner<'a> {
 
     // -- From anywhere.
 
-    /// The first frame at or after `at` that ends at or before `end`.
+    /// The first frame at or after `at` that ends at or before `end`; `None`, too, where `reached` ends the
+    /// search.
     ///
     /// A frame of up to half the largest window is found wherever it begins.
-    fn search(&mut self, search: &mut Search, at: u64, end: u64) -> Option<Found> {
+    fn search(
+        &mut self,
+        search: &mut Search,
+        at: u64,
+        end: u64,
+        reached: &mut impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Option<Found> {
         loop {
             while let Some(range) = search.pending.pop() {
                 if range.start < at {
@@ -358,6 +253,9 @@ impl<'a> Scanner<'a> {
                 search.size *= 4;
             } else {
                 search.from += search.size / 2;
+            }
+            if reached(search.from).is_break() {
+                return None;
             }
             let window = search.from..end.min(search.from + search.size);
             if window.is_empty() {
@@ -421,150 +319,4 @@ fn read_what_can_be(file: &TableFile, range: Range<u64>) -> Bytes {
         }
         bytes.into()
     })
-}
-
-// ---- Frames by their checksums -------------------------------------------------------------------
-
-/// The types of blocks that are searched for: none, Snappy, Zstandard or zlib, deflate.
-const CODECS: [u8; 4] = [0, 1, 2, 4];
-
-/// All pairs of a beginning and an end in `bytes`, up to 4 GiB, between which there is a frame with a valid
-/// checksum: for each beginning the nearest end, the first beginning last.
-///
-/// It takes one pass from right to left and a hash table, where trying all pairs would take the
-/// square of the length.
-///
-/// A CRC is a remainder of polynomials over GF(2), and as such linear. Write `x` for the polynomial of one
-/// bit, `n` for the length of `bytes`, and `raw(a, b)` for the CRC register after the bytes `a..b`, begun
-/// with 0. Then, with `k = n - c` bytes behind `c`,
-///
-/// ```text
-/// raw(s, n) = raw(s, c) * x^8k + raw(c, n)                                            (+ is XOR)
-/// ```
-///
-/// and a register that began with all ones adds `ones * x^8(c - s)` to `raw(s, c)`. The frame
-/// `s..c` is valid if that sum is the `register` which the checksum stored at `c` stands for. Multiplied
-/// by `x^8k`:
-///
-/// ```text
-/// raw(s, n) + ones * x^8(n - s)  =  raw(c, n) + register * x^8(n - c)
-/// ```
-///
-/// The left side depends on the beginning alone, the right side on the end alone.
-fn frames_by_checksum(bytes: &[u8]) -> Vec<(u32, u32)> {
-    /// How a register stands for the polynomial 1: bits are reflected, the highest power is the lowest bit.
-    const ONE: u32 = 1 << 31;
-    let mut frames = Vec::new();
-    let mut ends: HashMap<u32, u32> = HashMap::new();
-    let mut raw = 0u32; // raw(at, n)
-    let mut power = ONE; // x^8(n - at)
-    let mut ones = u32::MAX; // ones * x^8(n - at)
-    let mut bit = times_x8(1 << 7); // what the top bit of the byte before `at` will add to `raw`
-    for (at, &byte) in bytes.iter().enumerate().rev() {
-        (power, ones) = (times_x8(power), times_x8(ones));
-        for i in (0..8).rev() {
-            raw ^= bit & u32::from(byte >> i & 1).wrapping_neg();
-            bit = times_x(bit);
-        }
-        let at = at as u32;
-        if let Some(end) = ends.get(&(raw ^ ones)) {
-            frames.push((at, end + 4));
-        }
-        // Zeros are no checksum, but there are many of them.
-        let stored = fixed32_at(bytes, at as usize).unwrap_or_default();
-        let codec = at.checked_sub(1).and_then(|i| bytes.get(i as usize));
-        if stored != 0 && codec.is_some_and(|codec| CODECS.contains(codec)) {
-            let register = !frame::unmask(stored);
-            ends.insert(raw ^ multiply(register, power), at);
-        }
-    }
-    frames
-}
-
-/// `a * x` modulo the polynomial of CRC-32C, reflected.
-const fn times_x(a: u32) -> u32 {
-    const CRC32C: u32 = 0x82f6_3b78;
-    (a >> 1) ^ (CRC32C & (a & 1).wrapping_neg())
-}
-
-/// `a * x^8`.
-fn times_x8(a: u32) -> u32 {
-    #[expect(clippy::indexing_slicing, reason = "the compiler evaluates it")]
-    const TABLE: [u32; 256] = {
-        let mut table = [0; 256];
-        let mut i = 0;
-        while i < 256 {
-            let (mut entry, mut bit) = (i as u32, 0);
-            while bit < 8 {
-                entry = times_x(entry);
-                bit += 1;
-            }
-            table[i] = entry;
-            i += 1;
-        }
-        table
-    };
-    let low = TABLE.get((a & 0xff) as usize);
-    (a >> 8) ^ low.copied().unwrap_or_default()
-}
-
-/// `a * b` modulo the polynomial of CRC-32C.
-fn multiply(a: u32, mut b: u32) -> u32 {
-    let mut product = 0;
-    for i in (0..32).rev() {
-        product ^= b & (a >> i & 1).wrapping_neg();
-        b = times_x(b);
-    }
-    product
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::format::frame::seal_raw;
-    use proptest::prelude::*;
-
-    /// Every pair tried, with the CRC of the crate that everybody uses: the nearest end for each beginning.
-    fn by_trying(bytes: &[u8]) -> Vec<(u32, u32)> {
-        let mut frames = Vec::new();
-        for start in (0..bytes.len()).rev() {
-            let end = (start + 5..=bytes.len()).find(|&end| {
-                let stored = u32::from_le_bytes(bytes[end - 4..end].try_into().unwrap());
-                let crc = crc32c::crc32c(&bytes[start..end - 4]);
-                stored != 0 && CODECS.contains(&bytes[end - 5]) && frame::mask(crc) == stored
-            });
-            frames.extend(end.map(|end| (start as u32, end as u32)));
-        }
-        frames
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(100))]
-
-        /// Frames among rubbish, side by side, and within each other.
-        #[test]
-        fn frames_are_found_wherever_they_are(
-            parts in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..40), 0..3), 0..8),
-        ) {
-            let mut bytes = Vec::new();
-            let mut frames = 0;
-            for (part, what) in parts {
-                match what {
-                    0 => bytes.extend(part),
-                    1 => {
-                        seal_raw(&part, &mut bytes);
-                        frames += 1;
-                    }
-                    _ => {
-                        let inner = std::mem::take(&mut bytes);
-                        seal_raw(&inner, &mut bytes);
-                        frames += 1;
-                    }
-                }
-            }
-            let found = frames_by_checksum(&bytes);
-            prop_assert_eq!(&found, &by_trying(&bytes));
-            prop_assert!(found.len() <= frames);
-        }
-    }
 }

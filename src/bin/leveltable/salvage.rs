@@ -2,12 +2,11 @@
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
-use leveltable::{ErrorKind, IndexState, ReadAt, SalvageReport, salvage};
+use leveltable::{ErrorKind, IndexState, SalvageReport, salvage_with};
 
 use crate::Answer;
 use crate::failure::Failure;
@@ -68,7 +67,14 @@ fn salvage_as(order: KeyOrder, args: &Args) -> Result<Option<Answer>, Failure> {
     let options = args.table.write(order)?.replace_existing(args.force);
     let not_written = |e| not_written(e, &args.out);
     let mut builder = interrupt::create(&options, &args.out).map_err(not_written)?;
-    let report = match salvage(Arc::new(Watched::new(file)), &mut builder) {
+    let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
+    let salvaged = salvage_with(file, &mut builder, |progress| {
+        // Each byte is dealt with twice; the bar has it once.
+        bar.set(progress.done / 2);
+        ControlFlow::Continue(())
+    });
+    drop(bar);
+    let report = match salvaged {
         Ok(report) => report,
         Err(e) if e.kind() == ErrorKind::DatabaseTable => return Ok(None),
         Err(e) if e.kind() == ErrorKind::Comparator => return Err(own_order(&args.input)),
@@ -150,35 +156,4 @@ fn describe(order: KeyOrder, args: &Args, report: &SalvageReport) -> String {
         text += &format!(": {}\n", lost.reason);
     }
     text
-}
-
-/// A file that shows how much of it was read: more than once over, where blocks are searched for.
-struct Watched {
-    file: File,
-    bar: Mutex<(Progress, u64)>,
-}
-
-impl Watched {
-    fn new(file: File) -> Watched {
-        Watched {
-            file,
-            bar: Mutex::new((Progress::bytes(None), 0)),
-        }
-    }
-}
-
-impl ReadAt for Watched {
-    fn size(&self) -> io::Result<u64> {
-        ReadAt::size(&self.file)
-    }
-
-    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        let bytes = ReadAt::read_at(&self.file, offset, len)?;
-        if let Ok(mut bar) = self.bar.lock() {
-            let (progress, read) = &mut *bar;
-            *read += len as u64;
-            progress.set(*read);
-        }
-        Ok(bytes)
-    }
 }

@@ -1,0 +1,127 @@
+//! What a salvage makes of a frame by itself: entries in brief, a filter, or a codec that this build lacks.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::comparator::Order;
+use crate::error::Section;
+use crate::format::Defect;
+use crate::format::block::Block;
+use crate::format::block_cursor::BlockCursor;
+use crate::format::filter_block::FilterBlockReader;
+use crate::format::footer::BlockHandle;
+use crate::format::frame::{self, TRAILER_LEN};
+
+/// A frame whose checksum is right, and what is in it.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(super) range: Range<u64>,
+    pub(super) content: Content,
+}
+
+#[derive(Debug)]
+pub(super) enum Content {
+    Entries(Summary),
+    Filter,
+    /// Its codec is not in this build.
+    Unreadable(String),
+}
+
+/// A block of entries in brief.
+#[derive(Debug)]
+pub(super) struct Summary {
+    /// Entries that ascend, greedily from the first on, and entries that do not fit between those.
+    pub(super) entries: u64,
+    pub(super) out_of_order: u64,
+    /// Of the entries that ascend.
+    pub(super) first: Box<[u8]>,
+    pub(super) last: Box<[u8]>,
+    /// Whether every value is a block handle and nothing else, and there is one.
+    pub(super) all_handles: bool,
+}
+
+impl Found {
+    /// Number of entries, of which some may be out of order; 0 for what is not a block of entries.
+    pub(crate) fn entries(&self) -> u64 {
+        match &self.content {
+            Content::Entries(summary) => summary.entries + summary.out_of_order,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn summary(&self) -> Option<&Summary> {
+        match &self.content {
+            Content::Entries(summary) if summary.entries > 0 => Some(summary),
+            _ => None,
+        }
+    }
+
+    /// Length of the frame.
+    pub(super) fn len(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    pub(super) fn handle(&self) -> BlockHandle {
+        BlockHandle {
+            offset: self.range.start,
+            size: self.len() - TRAILER_LEN as u64,
+        }
+    }
+}
+
+/// Opens the frame and sees what is in it.
+pub(super) fn inspect(frame: &Bytes, order: &Order) -> Result<Content, Defect> {
+    frame::verify(frame)?;
+    let payload = match frame::open(frame) {
+        Ok(payload) => payload,
+        Err(defect) => return unreadable(defect),
+    };
+    summarise(payload.clone(), order)
+        .map(Content::Entries)
+        .or_else(|defect| {
+            let is_filter = frame::is_raw(frame)
+                && FilterBlockReader::new(payload)
+                    .is_ok_and(|reader| reader.check_offsets().is_ok());
+            is_filter.then_some(Content::Filter).ok_or(defect)
+        })
+}
+
+/// Tells a codec that this build lacks from a payload that does not decompress.
+fn unreadable(defect: Defect) -> Result<Content, Defect> {
+    let error = defect.locate(Section::Data, 0);
+    match error.corruption() {
+        Some(corruption) => Err(Defect::new(corruption.expected(), corruption.found())),
+        None => Ok(Content::Unreadable(error.to_string())),
+    }
+}
+
+fn summarise(payload: Bytes, order: &Order) -> Result<Summary, Defect> {
+    let block = Block::parse(payload)?;
+    block.check_restarts()?;
+    block.check_entries()?;
+    let mut cursor = BlockCursor::new(block);
+    let (mut first, mut last) = (Vec::new(), Vec::new());
+    let (mut entries, mut out_of_order, mut all_handles) = (0, 0, true);
+    while cursor.next()? {
+        let key = cursor.key();
+        let value = cursor.value();
+        all_handles &= BlockHandle::decode(value).is_some_and(|(_, len)| len == value.len());
+        if entries == 0 {
+            first = key.to_vec();
+        } else if order.compare(&last, key).is_ge() {
+            out_of_order += 1;
+            continue;
+        }
+        entries += 1;
+        last.clear();
+        last.extend_from_slice(key);
+    }
+    Ok(Summary {
+        entries,
+        out_of_order,
+        first: first.into(),
+        last: last.into(),
+        all_handles: all_handles && entries > 0,
+    })
+}

@@ -1,0 +1,202 @@
+//! Recognises index and metaindex among blocks that a scan found, and tells them from data.
+
+use std::ops::Range;
+
+use super::IndexState;
+use super::found::{Content, Found};
+use super::survey::Survey;
+use crate::comparator::Order;
+use crate::error::Section;
+use crate::format::footer::BlockHandle;
+use crate::format::frame::TRAILER_LEN;
+use crate::index::Index;
+
+/// What the metaindex's names of filters begin with.
+pub(super) const FILTER_PREFIX: &[u8] = b"filter.";
+
+/// The policies that most tables have a filter of.
+const STOCK: [&[u8]; 3] = [
+    b"leveldb.BuiltinBloomFilter2",
+    b"leveldb.BuiltinBloomFilter",
+    b"leveltable.Ribbon1",
+];
+
+/// Length of the shortest metaindex's frame: a block of no entry and no restart.
+const LEAST_METAINDEX: u64 = 4 + TRAILER_LEN as u64;
+
+/// A block that may be the index.
+#[derive(Debug)]
+struct Candidate {
+    index: Index,
+    metaindex: Option<BlockHandle>,
+    /// Bytes of the blocks before it that it knows.
+    known_bytes: u64,
+}
+
+impl Survey<'_> {
+    /// Looks among the blocks found for one that is the index of those before it. Of several the one that
+    /// knows most, as there may be that of an older table; but none that lies within a block of another,
+    /// where it is part of a value.
+    pub(super) fn look_for_index(&mut self) {
+        /// How many candidates are looked at closely. Only data that consists of handles makes more, and
+        /// the true index comes behind it.
+        const MOST: usize = 64;
+        let candidates = self.data().filter(|(_, summary)| summary.all_handles);
+        let candidates: Vec<BlockHandle> = candidates.map(|(found, _)| found.handle()).collect();
+        let indexes = candidates.into_iter().rev().filter_map(|handle| {
+            // In a file that lost or gained bytes in front, handles may lead anywhere.
+            let index = self.sound_index(handle, u64::MAX)?;
+            Some((handle, index))
+        });
+        let likely = indexes.take(MOST).filter_map(|(handle, index)| {
+            let candidate = self.index_at(handle, index)?;
+            Some((handle, candidate))
+        });
+        let likely: Vec<(BlockHandle, Candidate)> = likely.collect();
+        let is_inside = |inner: BlockHandle| {
+            let mut indexes = likely.iter().map(|(_, candidate)| &candidate.index);
+            indexes.any(|index| lies_within_a_block(index, inner))
+        };
+        let inside: Vec<bool> = likely
+            .iter()
+            .map(|(handle, _)| is_inside(*handle))
+            .collect();
+        let best = likely
+            .into_iter()
+            .zip(inside)
+            .filter_map(|(candidate, inside)| (!inside).then_some(candidate))
+            .max_by_key(|(_, candidate)| candidate.known_bytes);
+        if let Some((handle, candidate)) = best {
+            self.set_aside(Section::Index, handle);
+            if let Some(metaindex) = candidate.metaindex {
+                self.set_aside(Section::Metaindex, metaindex);
+            }
+            self.index = Some(candidate.index);
+            self.index_state = IndexState::Found;
+        }
+    }
+
+    /// `index`, which is the block at `handle`, if it can be one to the blocks before it.
+    ///
+    /// A data block could pass for one only if each of its values were the handle of a block, in the file's
+    /// order, and the blocks before it had those sizes, and its keys separated theirs. With two
+    /// blocks or more, its keys would then be out of order as data. One that has a single block before it is
+    /// told by its place: a metaindex lies between the last data block and the index, and no data behind.
+    fn index_at(&self, handle: BlockHandle, index: Index) -> Option<Candidate> {
+        let end = handle.end()?;
+        let known = |found: &Found| belongs(&index, found, self.order);
+        let in_place =
+            |found: &Found| known(found).is_some_and(|i| index.handle(i) == found.handle());
+        let mut before = self.data_before(handle.offset).peekable();
+        let metaindex = before.next_if(|found| !in_place(found) && self.is_metaindex(found));
+        let metaindex = metaindex.map(Found::handle);
+        let behind_metaindex = |data_end: u64| {
+            let before = self.map.frames.range(..handle.offset).next_back();
+            let is_empty = before.is_some_and(|(_, before)| {
+                before.range.end == handle.offset && before.entries() == 0
+            });
+            let has_room = data_end.checked_add(LEAST_METAINDEX)? <= handle.offset;
+            (metaindex.is_some() || is_empty || has_room).then_some(())
+        };
+        if let Some(last) = before.peek() {
+            known(last)?;
+            behind_metaindex(last.range.end)?;
+        } else {
+            // No data block survived. The handles must at least fit the place.
+            behind_metaindex(index.handle(index.len().checked_sub(1)?).end()?)?;
+        }
+        let (mut blocks, mut known_bytes, mut unknown_bytes) = (0, 0, 0);
+        for found in before {
+            if known(found).is_some() {
+                blocks += 1;
+                known_bytes += found.len();
+            } else if !lies_within_a_block(&index, found.handle()) {
+                unknown_bytes += found.len();
+            } // else it was part of a value there, in a block that is damaged
+        }
+        let is_last = || {
+            self.map
+                .frames
+                .range(end..)
+                .all(|(_, found)| found.summary().is_none())
+        };
+        (known_bytes >= unknown_bytes && (blocks != 1 || is_last())).then_some(Candidate {
+            index,
+            metaindex,
+            known_bytes,
+        })
+    }
+
+    /// Looks for a metaindex at the end of what was found: without an index, nothing else tells it from
+    /// data whose keys come before `filter.`.
+    pub(super) fn look_for_metaindex(&mut self) {
+        let last = self.data_before(self.file.size).next();
+        let metaindex = last
+            .filter(|last| self.is_metaindex(last))
+            .map(Found::handle);
+        if let Some(handle) = metaindex {
+            self.set_aside(Section::Metaindex, handle);
+        }
+    }
+
+    /// Whether `found` names filters that lie before it and are not data.
+    fn is_metaindex(&self, found: &Found) -> bool {
+        let Some(summary) = found.summary().filter(|summary| summary.all_handles) else {
+            return false;
+        };
+        if !summary.first.starts_with(FILTER_PREFIX) && !summary.last.starts_with(FILTER_PREFIX) {
+            return false;
+        }
+        let start = found.range.start;
+        let name = summary.first.strip_prefix(FILTER_PREFIX);
+        let is_stock = summary.entries == 1 && name.is_some_and(|name| STOCK.contains(&name));
+        let is_filter = |found: &Found| matches!(found.content, Content::Filter);
+        let is_free = |place: Range<u64>| {
+            let mut others = self.map.overlapping(place);
+            others.all(|other| other.range == found.range || is_filter(other))
+        };
+        self.handles_in(found.handle()).iter().all(|filter| {
+            let Some(end) = filter.end() else {
+                return false;
+            };
+            // It leads to a filter, or to nothing sound: in a file that lost bytes perhaps up to the block
+            // itself, and under a name that no data has by chance, wherever that is.
+            let here = (is_stock || filter.offset < start) && is_free(filter.offset..end);
+            // In a file that lost or gained bytes, the filter is the block right before, or was.
+            let len = end - filter.offset;
+            let right_before = || match is_stock {
+                true => is_free(start.saturating_sub(len)..start),
+                false => start
+                    .checked_sub(len)
+                    .and_then(|at| self.map.frames.get(&at))
+                    .is_some_and(|found| found.range.end == start && is_filter(found)),
+            };
+            here || right_before()
+        })
+    }
+}
+
+/// Which data block of `index` the block `found` is, wherever in the file it lies: by its size, and by the
+/// index keys, between which its keys must lie.
+pub(super) fn belongs(index: &Index, found: &Found, order: &Order) -> Option<usize> {
+    let summary = found.summary()?;
+    let i = index.seek(&summary.last, order)?;
+    let behind_previous = i
+        .checked_sub(1)
+        .is_none_or(|before| order.compare(index.key(before), &summary.first).is_lt());
+    (behind_previous && index.handle(i).size == found.handle().size).then_some(i)
+}
+
+/// Whether the block `inner` lies where `index` has a larger one.
+fn lies_within_a_block(index: &Index, inner: BlockHandle) -> bool {
+    let (mut low, mut high) = (0, index.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match index.handle(middle).offset <= inner.offset {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    let outer = low.checked_sub(1).and_then(|i| index.handle(i).end());
+    outer.is_some_and(|outer| inner.end().is_some_and(|inner| inner <= outer))
+}

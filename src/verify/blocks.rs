@@ -1,0 +1,162 @@
+//! Reads blocks by their handles and checks frame and structure, whatever they hold.
+
+use bytes::Bytes;
+
+use super::Verifier;
+use super::report::Severity;
+use crate::error::{ErrorKind, Section};
+use crate::format::block::Block;
+use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
+use crate::format::frame;
+
+/// A block's place in the file, trailer included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Extent {
+    pub(super) offset: u64,
+    pub(super) end: u64,
+    pub(super) section: Section,
+}
+
+/// The content of a block, and whether its checksum vouches for it.
+pub(super) struct Loaded {
+    pub(super) payload: Bytes,
+    pub(super) trusted: bool,
+}
+
+/// A block whose entries can be walked.
+pub(super) struct Parsed {
+    pub(super) block: Block<Bytes>,
+    pub(super) trusted: bool,
+    /// Whether restarts and entries are as they must be: if not, that was found, and what comes of it is
+    /// no news.
+    pub(super) well_formed: bool,
+}
+
+impl Verifier<'_> {
+    pub(super) fn check_footer(&mut self) -> Option<Footer> {
+        let place = (Section::Footer, self.file.footer_offset());
+        match self.file.footer() {
+            Ok(footer) => {
+                self.account(place, FOOTER_LEN as u64);
+                Some(footer)
+            }
+            Err(error) if error.kind() == ErrorKind::NotATable => {
+                let expected = format!("{FOOTER_LEN} bytes that end in LevelDB's magic number");
+                self.report
+                    .find(Severity::Damage, place, expected, error.to_string());
+                None
+            }
+            Err(error) => {
+                self.report.find_error(place, &error);
+                None
+            }
+        }
+    }
+
+    /// Notes that `len` bytes are the block at this place, trailer included.
+    pub(super) fn account(&mut self, (section, offset): (Section, u64), len: u64) {
+        self.report.checked_bytes += len;
+        self.extents.push(Extent {
+            offset,
+            end: offset + len,
+            section,
+        });
+    }
+
+    /// The block at `handle`, which stands in the footer, if its entries can be walked.
+    pub(super) fn load_block(&mut self, handle: BlockHandle, section: Section) -> Option<Parsed> {
+        let footer = (Section::Footer, self.file.footer_offset());
+        let loaded = self.load(handle, section, footer)?;
+        self.parse(handle.offset, loaded, section)
+    }
+
+    /// Reads the block at `handle`, which stands in `named_by`, and checks its frame. Answers the content
+    /// even where the checksum is wrong: some of it may be right.
+    pub(super) fn load(
+        &mut self,
+        handle: BlockHandle,
+        section: Section,
+        named_by: (Section, u64),
+    ) -> Option<Loaded> {
+        let most = self.file.footer_offset();
+        let Some(end) = handle.end().filter(|&end| end <= most) else {
+            self.report.find(
+                Severity::Damage,
+                named_by,
+                format!("a handle to the {section}, which ends at or before the footer at {most}"),
+                format!(
+                    "one to {} bytes and a trailer at {}",
+                    handle.size, handle.offset
+                ),
+            );
+            return None;
+        };
+        let place = (section, handle.offset);
+        let Some(budget) = self.budget.checked_sub(end - handle.offset) else {
+            self.report.find(
+                Severity::Unchecked,
+                place,
+                "handles that lead to each byte of the file once",
+                "that they ask for twice the file so far: this block was not read",
+            );
+            return None;
+        };
+        self.budget = budget;
+        let frame = self.file.read_frame(handle);
+        let frame = frame.map_err(|e| self.report.find_error(place, &e)).ok()?;
+        self.account(place, frame.len() as u64);
+        let verified = frame::verify(&frame);
+        let trusted = verified.is_ok();
+        if let Err(defect) = verified {
+            self.report.find_defect(place, defect);
+        }
+        match frame::open(&frame) {
+            Ok(payload) => Some(Loaded { payload, trusted }),
+            // One finding a block says enough: what comes of a wrong checksum is no news.
+            Err(_) if !trusted => None,
+            Err(defect) => {
+                self.report.find_defect(place, defect);
+                None
+            }
+        }
+    }
+
+    /// Checks the structure of a block. Answers it if its entries can be walked, be it not to the end.
+    pub(super) fn parse(
+        &mut self,
+        offset: u64,
+        loaded: Loaded,
+        section: Section,
+    ) -> Option<Parsed> {
+        let Loaded { payload, trusted } = loaded;
+        let parsed = Block::parse(payload).map_err(|defect| {
+            if trusted {
+                self.report.find_defect((section, offset), defect);
+            }
+        });
+        let block = parsed.ok()?;
+        let checked = block.check_restarts().and_then(|()| block.check_entries());
+        let well_formed = checked.is_ok();
+        if let Err(defect) = checked
+            && trusted
+        {
+            self.report.find_defect((section, offset), defect);
+        }
+        Some(Parsed {
+            block,
+            trusted,
+            well_formed,
+        })
+    }
+
+    /// The frame at `handle`, if it lies in the file and its checksum is right.
+    pub(super) fn sound_frame(&self, handle: BlockHandle, budget: &mut u64) -> Option<Bytes> {
+        let end = handle
+            .end()
+            .filter(|&end| end <= self.file.footer_offset())?;
+        *budget = budget.checked_sub(end - handle.offset)?;
+        let place = (Section::Data, handle.offset);
+        let frame = self.file.read_sound_frame(handle, Section::Data, place);
+        frame.ok()
+    }
+}

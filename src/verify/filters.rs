@@ -1,0 +1,112 @@
+//! Checks the metaindex, and loads the filters that it names.
+
+use std::sync::Arc;
+
+use super::Verifier;
+use super::blocks::{Loaded, Parsed};
+use super::report::{Severity, Tally, not_ascending};
+use crate::error::{Section, show_key};
+use crate::filter::FilterPolicy;
+use crate::format::block_cursor::BlockCursor;
+use crate::format::filter_block::FilterBlockReader;
+use crate::format::footer::BlockHandle;
+
+/// A filter block whose policy is known.
+pub(super) struct Filter {
+    pub(super) policy: Arc<dyn FilterPolicy>,
+    pub(super) reader: FilterBlockReader,
+    offset: u64,
+    pub(super) trusted: bool,
+    /// Keys that it hides, and data blocks that it leaves out.
+    pub(super) hidden: Tally,
+    pub(super) unfiltered: Tally,
+}
+
+impl Verifier<'_> {
+    /// Checks the metaindex and loads what it leads to. Answers the filters that can be asked.
+    pub(super) fn check_metaindex(&mut self, offset: u64, metaindex: &Parsed) -> Vec<Filter> {
+        let place = (Section::Metaindex, offset);
+        let policies = self.options.policies_for(&self.order);
+        let mut filters: Vec<Filter> = Vec::new();
+        let mut budget_of_others = self.file.size;
+        let mut order = Tally::default();
+        let mut previous: Option<Vec<u8>> = None;
+        let mut cursor = BlockCursor::new(metaindex.block.clone());
+        while let Ok(true) = cursor.next() {
+            let name = cursor.key();
+            if let Some(previous) = previous.filter(|previous| name <= &previous[..]) {
+                order.note(|| not_ascending(&previous, name));
+            }
+            previous = Some(name.to_vec());
+            let handle = BlockHandle::decode(cursor.value()).map(|(handle, _)| handle);
+            match (name.strip_prefix(b"filter."), handle) {
+                (Some(_), None) if metaindex.trusted => self.report.find(
+                    Severity::Damage,
+                    place,
+                    format!("the handle of {}", show_key(name)),
+                    show_key(cursor.value()),
+                ),
+                (Some(policy), Some(handle)) => {
+                    let known = policies.iter().find(|p| p.name().as_bytes() == policy);
+                    let filter = self.load_filter(handle, known, place, metaindex.trusted);
+                    filters.extend(filter);
+                }
+                // Other entries may hold anything; if it is the handle of a block, that block is no gap.
+                (None, Some(handle)) => self.account_if_sound(handle, &mut budget_of_others),
+                (_, None) => {}
+            }
+        }
+        if metaindex.trusted {
+            self.report.find_tally(Severity::Damage, place, order);
+        }
+        filters
+    }
+
+    fn load_filter(
+        &mut self,
+        handle: BlockHandle,
+        policy: Option<&Arc<dyn FilterPolicy>>,
+        named_by: (Section, u64),
+        named_surely: bool,
+    ) -> Option<Filter> {
+        if !named_surely {
+            let mut budget = self.budget;
+            // The handle may be rubbish: only a sound block shows that it is not.
+            self.sound_frame(handle, &mut budget)?;
+        }
+        let Loaded { payload, trusted } = self.load(handle, Section::Filter, named_by)?;
+        let policy = policy?.clone();
+        let place = (Section::Filter, handle.offset);
+        let reader = FilterBlockReader::new(payload)
+            .and_then(|reader| reader.check_offsets().map(|()| reader))
+            .map_err(|defect| {
+                if trusted {
+                    self.report.find_defect(place, defect);
+                }
+            });
+        Some(Filter {
+            policy,
+            reader: reader.ok()?,
+            offset: handle.offset,
+            trusted,
+            hidden: Tally::default(),
+            unfiltered: Tally::default(),
+        })
+    }
+
+    fn account_if_sound(&mut self, handle: BlockHandle, budget: &mut u64) {
+        if let Some(frame) = self.sound_frame(handle, budget) {
+            self.account((Section::Metaindex, handle.offset), frame.len() as u64);
+        }
+    }
+
+    pub(super) fn report_filters(&mut self, filters: Vec<Filter>) {
+        for filter in filters {
+            let place = (Section::Filter, filter.offset);
+            self.report
+                .find_tally(Severity::Damage, place, filter.hidden);
+            self.report
+                .find_tally(Severity::Warning, place, filter.unfiltered);
+        }
+    }
+}
