@@ -168,8 +168,8 @@ impl fmt::Display for LostRange {
 /// [`salvage_db`]. (To treat a plain table whose keys look like a database's as what it is,
 /// give its builder the comparator `Arc::new(BytewiseComparator)`.)
 ///
-/// A part of the source that cannot be read is lost like a damaged one. A read that fails is tried in smaller
-/// parts, down to 4 KiB.
+/// A part of the source that cannot be read is lost like a damaged one, and the [reason](LostRange::reason) quotes
+/// the source's error. Where blocks are searched for, a read that fails is tried in smaller parts, down to 4 KiB.
 ///
 /// # Cost
 ///

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::IndexState;
 use super::found::{Content, Found, Summary, inspect};
 use super::recognise::belongs;
-use super::scan::SECTOR;
+use super::scan::{PAGE, SECTOR};
 use super::survey::{Survey, gaps};
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
@@ -184,14 +184,26 @@ impl Survey<'_> {
                     }
                     plan.leave_out(found);
                 }
-                Part::Gap(range) => plan.lose(range, || {
-                    "no sound block begins here: lost data, or a part that holds none (filter, metaindex, \
-                     index, footer)"
-                        .into()
+                Part::Gap(range) => plan.lose(range.clone(), || match self.read_error(range) {
+                    Some(error) => format!("not all of it can be read: {error}"),
+                    None => {
+                        "no sound block begins here: lost data, or a part that holds none (filter, \
+                             metaindex, index, footer)"
+                            .into()
+                    }
                 }),
             }
         }
         plan
+    }
+
+    /// What the source says of the first part of `range` that it cannot read.
+    fn read_error(&self, range: Range<u64>) -> Option<Error> {
+        let end = range.end;
+        range.step_by(PAGE).find_map(|at| {
+            let len = (end - at).min(PAGE as u64) as usize;
+            self.file.read(at, len).err()
+        })
     }
 
     /// All of the file in order: what was found, and gaps that are not known to be without data.

@@ -24,7 +24,7 @@ const SMALLEST_WINDOW: u64 = 256 << 10;
 const LARGEST_WINDOW: u64 = 4 << 20;
 
 /// What is read at once where few bytes are looked at.
-const PAGE: usize = 64 << 10;
+pub(super) const PAGE: usize = 64 << 10;
 
 /// The smallest part that is read by itself where reading fails: a disk's sector, these days.
 pub(super) const SECTOR: u64 = 4 << 10;
