@@ -1,6 +1,7 @@
 //! The write path, in the file's order: `add -> flush_block -> seal -> append`, then `finish`.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,6 +57,16 @@ pub struct TableBuilder<D: Destination> {
     block_size: usize,
     restart_interval: usize,
     summary: Summary,
+}
+
+/// In a line: how far it has come.
+impl<D: Destination> fmt::Debug for TableBuilder<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableBuilder")
+            .field("entries", &self.entries())
+            .field("file_bytes", &self.file_bytes())
+            .finish_non_exhaustive()
+    }
 }
 
 /// The filter under way, its policy, and what to measure it on.

@@ -300,6 +300,7 @@ impl std::iter::FusedIterator for DbRange {}
 /// Writes a table of a LevelDB database; made by [`WriteOptions::create_db`].
 ///
 /// Entries come in the table's order: user keys ascending, the versions of each newest first.
+#[derive(Debug)]
 pub struct DbTableBuilder<D: Destination> {
     table: TableBuilder<D>,
     stored_key: Vec<u8>,
