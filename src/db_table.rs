@@ -1,5 +1,6 @@
 //! Tables of a LevelDB database: internal keys over a [`Table`].
 
+use std::fmt;
 use std::ops::Bound;
 use std::path::Path;
 
@@ -300,10 +301,17 @@ impl std::iter::FusedIterator for DbRange {}
 /// Writes a table of a LevelDB database; made by [`WriteOptions::create_db`].
 ///
 /// Entries come in the table's order: user keys ascending, the versions of each newest first.
-#[derive(Debug)]
 pub struct DbTableBuilder<D: Destination> {
     table: TableBuilder<D>,
     stored_key: Vec<u8>,
+}
+
+impl<D: Destination> fmt::Debug for DbTableBuilder<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DbTableBuilder")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
+    }
 }
 
 impl WriteOptions {
