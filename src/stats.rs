@@ -118,7 +118,7 @@ impl Seat {
         thread_local! {
             static SEAT: Seat = Seat::take();
         }
-        // A thread that is ending, and has given its seat back, may still drop a table.
+        // A thread that is ending, and has given its seat back, may still read a table as it drops its own.
         SEAT.try_with(|seat| seat.0).unwrap_or(OWNED)
     }
 
