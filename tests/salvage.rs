@@ -399,6 +399,7 @@ fn data_that_looks_like_an_index_or_a_metaindex_is_not_lost() {
                 first.clone(),
                 vec![entry("c", &handle(&one)), entry("d", &handle(&two))],
             ],
+            vec![vec![entry("a", &handle(&one))], second.clone()],
             vec![
                 first.clone(),
                 second.clone(),
@@ -1059,4 +1060,28 @@ fn a_salvage_can_be_ended_early() {
     assert_eq!(report.data_blocks, 3);
     let first_three = by_block(&file, &Layout::of(&file))[..3].concat();
     assert_eq!(report.entries, first_three.len() as u64);
+}
+
+/// Found by fuzzing. Where footer, data and a part of the metaindex were gone, so that the index had come nearer
+/// to the front than the data reached, its entries were copied as data.
+#[test]
+fn an_index_without_the_blocks_before_it_is_not_taken_for_data() {
+    let tables = [
+        vec![(Vec::new(), Vec::new())],
+        vec![entry("key", b"value")],
+        entries(30),
+    ];
+    let unfiltered = WriteOptions::leveldb().no_filter();
+    for options in [WriteOptions::leveldb(), WriteOptions::new(), unfiltered] {
+        for entries in &tables {
+            let mut file = build(&options, entries);
+            let layout = Layout::of(&file);
+            destroy(&mut file, layout.footer.clone());
+            for missing in 1..=layout.index.start {
+                let (report, rescued) = rescue(file[missing..].to_vec());
+                let invented = rescued.iter().find(|entry| !entries.contains(entry));
+                assert_eq!(invented, None, "{missing} bytes missing: {report}");
+            }
+        }
+    }
 }

@@ -41,7 +41,9 @@ impl Survey<'_> {
         /// How many candidates are looked at closely. Only data that consists of handles makes more, and
         /// the true index comes behind it.
         const MOST: usize = 64;
-        let candidates = self.data().filter(|(_, summary)| summary.all_handles);
+        let candidates = self
+            .data()
+            .filter(|(found, summary)| summary.all_handles && !self.is_metaindex(found));
         let candidates: Vec<BlockHandle> = candidates.map(|(found, _)| found.handle()).collect();
         let indexes = candidates.into_iter().rev().filter_map(|handle| {
             // In a file that lost or gained bytes in front, handles may lead anywhere.
@@ -54,8 +56,8 @@ impl Survey<'_> {
         });
         let likely: Vec<(BlockHandle, Candidate)> = likely.collect();
         let is_inside = |inner: BlockHandle| {
-            let mut indexes = likely.iter().map(|(_, candidate)| &candidate.index);
-            indexes.any(|index| lies_within_a_block(index, inner))
+            let mut others = likely.iter().filter(|(handle, _)| *handle != inner);
+            others.any(|(_, other)| lies_within_a_block(&other.index, inner))
         };
         let inside: Vec<bool> = likely
             .iter()
@@ -98,11 +100,19 @@ impl Survey<'_> {
             let has_room = data_end.checked_add(LEAST_METAINDEX)? <= handle.offset;
             (metaindex.is_some() || is_empty || has_room).then_some(())
         };
+        let is_last = || {
+            self.map
+                .frames
+                .range(end..)
+                .all(|(_, found)| found.summary().is_none())
+        };
         if let Some(last) = before.peek() {
             known(last)?;
             behind_metaindex(last.range.end)?;
-        } else {
-            // No data block survived. The handles must at least fit the place.
+        } else if !(is_last() && fills_the_front(&index)) {
+            // No data block survived. The handles must at least fit the place, or, where bytes are missing in
+            // front, be those of blocks that fill a file from its front: values have no reason to be, unless
+            // there is but one.
             behind_metaindex(index.handle(index.len().checked_sub(1)?).end()?)?;
         }
         let (mut blocks, mut known_bytes, mut unknown_bytes) = (0, 0, 0);
@@ -114,12 +124,6 @@ impl Survey<'_> {
                 unknown_bytes += found.len();
             } // else it was part of a value there, in a block that is damaged
         }
-        let is_last = || {
-            self.map
-                .frames
-                .range(end..)
-                .all(|(_, found)| found.summary().is_none())
-        };
         (known_bytes >= unknown_bytes && (blocks != 1 || is_last())).then_some(Candidate {
             index,
             metaindex,
@@ -185,6 +189,18 @@ pub(super) fn belongs(index: &Index, found: &Found, order: &Order) -> Option<usi
         .checked_sub(1)
         .is_none_or(|before| order.compare(index.key(before), &summary.first).is_lt());
     (behind_previous && index.handle(i).size == found.handle().size).then_some(i)
+}
+
+/// Whether the blocks of `index` follow each other without gaps from the front of a file.
+fn fills_the_front(index: &Index) -> bool {
+    let handles = (0..index.len()).map(|i| index.handle(i));
+    handles
+        .scan(Some(0), |end, handle| {
+            let follows = *end == Some(handle.offset);
+            *end = handle.end();
+            Some(follows)
+        })
+        .all(|follows| follows)
 }
 
 /// Whether the block `inner` lies where `index` has a larger one.
