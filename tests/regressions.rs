@@ -1,9 +1,12 @@
 //! Mistakes that were made once, each with what it would cost.
 
+mod common;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use common::Reverse;
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
     FilterPolicy, InternalFilterPolicy, InternalKey, InternalKeyComparator, OpenOptions,
@@ -138,19 +141,6 @@ fn unverified_blocks_are_not_cached() {
     assert_eq!(careless.get(b"key").unwrap().unwrap(), "` value");
     assert_eq!(cache.size(), 0);
     assert_eq!(table.get(b"key").unwrap_err().kind(), ErrorKind::Corruption);
-}
-
-#[derive(Debug)]
-struct Reverse;
-
-impl Comparator for Reverse {
-    fn name(&self) -> &str {
-        "test.Reverse"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        b.cmp(a)
-    }
 }
 
 /// One block, so that the index shows nothing: it opened as a plain table, and no key was found.

@@ -11,7 +11,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Entry, Layout, Random, build};
+use common::{Entry, Layout, Random, Reverse, build, handle_of, seal, take_varint};
 use leveltable::{
     BytewiseComparator, Comparator, Compression, ErrorKind, IndexState, InternalKeyComparator,
     LostRange, OpenOptions, ReadAt, SalvageReport, Section, Source, ValueType, WriteOptions,
@@ -366,19 +366,6 @@ fn entry(key: &str, value: &[u8]) -> Entry {
     (key.as_bytes().to_vec(), value.to_vec())
 }
 
-/// The handle of the frame at `range`, encoded as the specification says.
-fn handle(range: &Range<usize>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for mut n in [range.start, range.len() - 5] {
-        while n >= 0x80 {
-            bytes.push(n as u8 | 0x80);
-            n >>= 7;
-        }
-        bytes.push(n as u8);
-    }
-    bytes
-}
-
 /// Data whose values are the very handles of the blocks before it, or whose keys are those of a
 /// metaindex, is data.
 #[test]
@@ -390,33 +377,36 @@ fn data_that_looks_like_an_index_or_a_metaindex_is_not_lost() {
         }
         let first = vec![entry("a", b"1"), entry("b", b"2")];
         let one = Layout::of(&build_blocks(&options, std::slice::from_ref(&first))).data[0].clone();
-        let second = vec![entry("c", &handle(&one))];
+        let second = vec![entry("c", &handle_of(&one))];
         let pair = [first.clone(), second.clone()];
         let two = Layout::of(&build_blocks(&options, &pair)).data[1].clone();
         let tables = [
             pair.to_vec(),
             vec![
                 first.clone(),
-                vec![entry("c", &handle(&one)), entry("d", &handle(&two))],
+                vec![entry("c", &handle_of(&one)), entry("d", &handle_of(&two))],
             ],
             vec![vec![entry("a", &handle(&one))], second.clone()],
             vec![
                 first.clone(),
                 second.clone(),
-                vec![entry("d", &handle(&one)), entry("e", &handle(&two))],
+                vec![entry("d", &handle_of(&one)), entry("e", &handle_of(&two))],
             ],
             vec![
                 first.clone(),
-                vec![entry("filter.leveldb.BuiltinBloomFilter2", &handle(&one))],
+                vec![entry(
+                    "filter.leveldb.BuiltinBloomFilter2",
+                    &handle_of(&one),
+                )],
             ],
             vec![
                 first.clone(),
                 second.clone(),
-                vec![entry("filter.x", &handle(&two))],
+                vec![entry("filter.x", &handle_of(&two))],
             ],
             vec![
-                vec![entry("filter.x", &handle(&one))],
-                vec![entry("filter.y", &handle(&one))],
+                vec![entry("filter.x", &handle_of(&one))],
+                vec![entry("filter.y", &handle_of(&one))],
             ],
         ];
         for (i, blocks) in tables.iter().enumerate() {
@@ -580,19 +570,6 @@ fn files_that_are_no_tables_give_nothing() {
 }
 
 // ---- Orders ---------------------------------------------------------------------------------
-
-#[derive(Debug, Clone, Copy)]
-struct Reverse;
-
-impl Comparator for Reverse {
-    fn name(&self) -> &str {
-        "test.Reverse"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        b.cmp(a)
-    }
-}
 
 #[test]
 fn any_comparator_will_do_but_it_must_be_the_right_one() {
@@ -775,15 +752,6 @@ fn blocks_of_a_codec_that_is_not_built_in_are_named() {
     }
 }
 
-/// Gives the frame at `range` its right checksum.
-fn seal(file: &mut [u8], range: &Range<usize>) {
-    let (covered, crc) = file[range.clone()].split_at_mut(range.len() - 4);
-    let masked = crc32c::crc32c(covered)
-        .rotate_right(15)
-        .wrapping_add(0xa282_ead8);
-    crc.copy_from_slice(&masked.to_le_bytes());
-}
-
 /// Entries out of order inside of a block whose checksum is right: a writer's fault.
 #[test]
 fn entries_out_of_order_are_counted_and_left_out() {
@@ -924,16 +892,6 @@ fn real_tables_are_salvaged_without_index_and_footer() {
     }
     assert!(tables > 10);
     println!("{tables} tables");
-}
-
-fn take_varint(src: &mut &[u8]) -> usize {
-    let len = src.iter().position(|byte| *byte < 0x80).unwrap() + 1;
-    let (varint, rest) = src.split_at(len);
-    *src = rest;
-    varint
-        .iter()
-        .rev()
-        .fold(0, |n, byte| n << 7 | usize::from(byte & 0x7f))
 }
 
 /// Found by fuzzing. With bytes missing or added in front, no handle in the metaindex leads to a block any more,

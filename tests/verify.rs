@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Entry, Layout, build};
+use common::{Entry, Layout, Reverse, build, handle_of, seal, varint};
 use leveltable::{
     BytewiseComparator, Comparator, Compression, FilterPolicy, InternalKeyComparator, OpenOptions,
     ReadAt, RibbonFilterPolicy, Section, Severity, Table, TableBuilder, VerifyReport, WriteOptions,
@@ -52,36 +52,20 @@ fn assert_finds(file: &[u8], severity: Severity, section: Section, offset: usize
     assert_eq!(report.is_sound(), severity == Severity::Warning);
 }
 
-/// Gives the frame at `range` its right checksum.
-fn seal(file: &mut [u8], range: &Range<usize>) {
-    let (covered, crc) = file[range.clone()].split_at_mut(range.len() - 4);
-    let masked = crc32c::crc32c(covered)
-        .rotate_right(15)
-        .wrapping_add(0xa282_ead8);
-    crc.copy_from_slice(&masked.to_le_bytes());
-}
-
-fn varint(mut n: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while n >= 0x80 {
-        bytes.push(n as u8 | 0x80);
-        n >>= 7;
-    }
-    bytes.push(n as u8);
-    bytes
-}
-
-fn handle(range: &Range<usize>) -> Vec<u8> {
-    [varint(range.start), varint(range.len() - 5)].concat()
-}
-
 /// A block in which each key is stored whole.
 fn block(entries: &[Entry]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut restarts = Vec::new();
     for (key, value) in entries {
         restarts.push(bytes.len() as u32);
-        bytes.extend([vec![0], varint(key.len()), varint(value.len())].concat());
+        bytes.extend(
+            [
+                vec![0],
+                varint(key.len() as u64),
+                varint(value.len() as u64),
+            ]
+            .concat(),
+        );
         bytes.extend(key);
         bytes.extend(value);
     }
@@ -109,7 +93,7 @@ impl Forge {
     }
 
     fn finish(mut self, metaindex: &Range<usize>, index: &Range<usize>) -> Vec<u8> {
-        let mut footer = [handle(metaindex), handle(index)].concat();
+        let mut footer = [handle_of(metaindex), handle_of(index)].concat();
         footer.resize(40, 0);
         footer.extend(0xdb47_7524_8b80_fb57u64.to_le_bytes());
         self.0.extend(footer);
@@ -126,7 +110,7 @@ impl Forge {
                 .map(|key| (key.as_bytes().to_vec(), b"value".to_vec()))
                 .collect();
             let range = forge.frame(&block(&entries));
-            index.push((separator.as_bytes().to_vec(), handle(&range)));
+            index.push((separator.as_bytes().to_vec(), handle_of(&range)));
         }
         let metaindex = forge.frame(&block(&[]));
         let index = forge.frame(&block(&index));
@@ -186,19 +170,6 @@ fn count_entries(mut list: &[u8]) -> u64 {
         strings += 1;
     }
     strings / 2
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Reverse;
-
-impl Comparator for Reverse {
-    fn name(&self) -> &str {
-        "test.Reverse"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        b.cmp(a)
-    }
 }
 
 #[test]
@@ -265,7 +236,7 @@ fn every_flipped_bit_is_found_where_it_is() {
     for compression in [Compression::None, Compression::Snappy] {
         let file = build(&options().compression(compression), &all);
         let layout = Layout::of(&file);
-        let handles = [handle(&layout.metaindex), handle(&layout.index)].concat();
+        let handles = [handle_of(&layout.metaindex), handle_of(&layout.index)].concat();
         let padding = layout.footer.start + handles.len()..file.len() - 8;
         for bit in 0..file.len() * 8 {
             let mut damaged = file.clone();
@@ -515,7 +486,7 @@ fn handles_that_leave_the_file_or_make_no_sense_are_found() {
     let forge = |second: Vec<u8>| {
         let mut forge = Forge(sound[..layout.index.start].to_vec());
         let index = [
-            (b"a".to_vec(), handle(&layout.data[0])),
+            (b"a".to_vec(), handle_of(&layout.data[0])),
             (b"b".to_vec(), second),
         ];
         let index = forge.frame(&block(&index));
@@ -525,7 +496,7 @@ fn handles_that_leave_the_file_or_make_no_sense_are_found() {
     let beyond = sound.len()..sound.len() + 100;
     let max = vec![0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
     for (second, words) in [
-        (handle(&beyond), "a handle to the data block"),
+        (handle_of(&beyond), "a handle to the data block"),
         (
             [max.clone(), max.clone()].concat(),
             "a handle to the data block",
@@ -551,7 +522,7 @@ fn handles_that_leave_the_file_or_make_no_sense_are_found() {
             "{report}"
         );
     }
-    let trailing = [handle(&layout.data[1]), vec![7, 7]].concat();
+    let trailing = [handle_of(&layout.data[1]), vec![7, 7]].concat();
     assert_finds(
         &forge(trailing),
         Severity::Warning,
@@ -561,14 +532,14 @@ fn handles_that_leave_the_file_or_make_no_sense_are_found() {
     );
 
     // The same block twice: it overlaps itself, and the second is a gap.
-    let report = verify(&forge(handle(&layout.data[0])));
+    let report = verify(&forge(handle_of(&layout.data[0])));
     let words = report.to_string();
     assert!(words.contains("blocks that do not overlap"), "{report}");
     assert!(words.contains("no handle leads to"), "{report}");
     // One that begins within another.
     let inside = layout.data[0].start + 4..layout.data[1].end;
     assert!(
-        verify(&forge(handle(&inside)))
+        verify(&forge(handle_of(&inside)))
             .to_string()
             .contains("blocks that do not overlap")
     );
@@ -585,9 +556,9 @@ fn gaps_are_a_warning_unless_there_is_data_in_them() {
     let metaindex = forge.frame(&block(&[]));
     let mut full = Forge(forge.0.clone());
     let mut index = vec![
-        (b"a".to_vec(), handle(&first)),
-        (b"b".to_vec(), handle(&hidden)),
-        (b"c".to_vec(), handle(&last)),
+        (b"a".to_vec(), handle_of(&first)),
+        (b"b".to_vec(), handle_of(&hidden)),
+        (b"c".to_vec(), handle_of(&last)),
     ];
     let all = full.frame(&block(&index));
     let file = full.finish(&metaindex, &all);
@@ -672,7 +643,7 @@ fn the_metaindex_may_hold_more_but_in_order() {
             .map(|(name, value)| (name.as_bytes().to_vec(), value.clone()))
             .collect();
         let metaindex = forge.frame(&block(&entries));
-        let index = forge.frame(&block(&[(b"a".to_vec(), handle(&layout.data[0]))]));
+        let index = forge.frame(&block(&[(b"a".to_vec(), handle_of(&layout.data[0]))]));
         forge.finish(&metaindex, &index)
     };
     let at = layout.metaindex.start;
@@ -769,7 +740,7 @@ fn what_is_sound_opens() {
     let mut forge = Forge::default();
     let metaindex = forge.frame(&block(&[]));
     let data = forge.frame(&block(&[(b"a".to_vec(), vec![])]));
-    let index = forge.frame(&block(&[(b"a".to_vec(), handle(&data))]));
+    let index = forge.frame(&block(&[(b"a".to_vec(), handle_of(&data))]));
     let file = forge.finish(&metaindex, &index);
     let opened = OpenOptions::new().open_source(file.clone());
     assert_eq!(verify(&file).is_sound(), opened.is_ok());
@@ -820,7 +791,7 @@ fn a_hostile_file_does_not_make_the_report_or_the_work_grow() {
         .collect();
     let data = forge.frame(&block(&big));
     let index: Vec<Entry> = (0..20_000u32)
-        .map(|i| (i.to_be_bytes().to_vec(), handle(&data)))
+        .map(|i| (i.to_be_bytes().to_vec(), handle_of(&data)))
         .collect();
     let metaindex = forge.frame(&block(&[]));
     let index = forge.frame(&block(&index));
@@ -837,7 +808,7 @@ fn a_hostile_file_does_not_make_the_report_or_the_work_grow() {
     let mut forge = Forge::default();
     let data = forge.frame(&block(&[(long(2), long(2)), (long(1), vec![])]));
     let metaindex = forge.frame(&block(&[(long(9), long(9)), (long(8), vec![])]));
-    let index = forge.frame(&block(&[(long(0), handle(&data)), (long(0), long(0))]));
+    let index = forge.frame(&block(&[(long(0), handle_of(&data)), (long(0), long(0))]));
     let report = verify(&forge.finish(&metaindex, &index));
     assert!(report.damage >= 4, "{report}");
     let longest = report

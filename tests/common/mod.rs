@@ -1,11 +1,11 @@
-//! What several tests share: building tables, and finding a table's parts without the crate's help.
+//! What several tests share: building tables, and finding and forging a table's parts without the crate's help.
 
 // Each test binary compiles this module for itself and uses its own share of it.
 #![allow(dead_code)]
 
 use std::ops::Range;
 
-use leveltable::{Section, Table, WriteOptions};
+use leveltable::{Comparator, Section, Table, WriteOptions};
 
 pub(crate) type Entry = (Vec<u8>, Vec<u8>);
 
@@ -51,15 +51,15 @@ impl Layout {
     pub(crate) fn of(file: &[u8]) -> Layout {
         let footer = file.len() - 48..file.len();
         let mut handles = &file[footer.clone()];
-        let metaindex = handle(&mut handles);
-        let index = handle(&mut handles);
+        let metaindex = take_handle(&mut handles);
+        let index = take_handle(&mut handles);
         let filter = entries(&payload(file, &metaindex))
             .into_iter()
             .find(|(name, _)| name.starts_with(b"filter."))
-            .map(|(_, value)| handle(&mut &value[..]));
+            .map(|(_, value)| take_handle(&mut &value[..]));
         let data = entries(&payload(file, &index))
             .into_iter()
-            .map(|(_, value)| handle(&mut &value[..]));
+            .map(|(_, value)| take_handle(&mut &value[..]));
         Layout {
             data: data.collect(),
             filter,
@@ -93,7 +93,7 @@ pub(crate) fn entries(block: &[u8]) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut key = Vec::new();
     while !rest.is_empty() {
-        let [shared, unshared, value_len] = [(); 3].map(|()| varint(&mut rest));
+        let [shared, unshared, value_len] = [(); 3].map(|()| take_varint(&mut rest));
         key.truncate(shared);
         key.extend_from_slice(&rest[..unshared]);
         entries.push((key.clone(), rest[unshared..unshared + value_len].to_vec()));
@@ -113,12 +113,13 @@ pub(crate) fn payload(file: &[u8], range: &Range<usize>) -> Vec<u8> {
 }
 
 /// Takes a block handle off the front of `src`; answers the range of the frame.
-fn handle(src: &mut &[u8]) -> Range<usize> {
-    let (offset, size) = (varint(src), varint(src));
+fn take_handle(src: &mut &[u8]) -> Range<usize> {
+    let (offset, size) = (take_varint(src), take_varint(src));
     offset..offset + size + 5
 }
 
-fn varint(src: &mut &[u8]) -> usize {
+/// Takes a varint off the front of `src`.
+pub(crate) fn take_varint(src: &mut &[u8]) -> usize {
     let (mut value, mut shift) = (0, 0);
     loop {
         let (&byte, rest) = src.split_first().unwrap();
@@ -128,6 +129,45 @@ fn varint(src: &mut &[u8]) -> usize {
         if byte < 0x80 {
             return value;
         }
+    }
+}
+
+/// `n` as a varint.
+pub(crate) fn varint(mut n: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while n >= 0x80 {
+        bytes.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    bytes.push(n as u8);
+    bytes
+}
+
+/// The handle of the frame at `range`, encoded.
+pub(crate) fn handle_of(range: &Range<usize>) -> Vec<u8> {
+    [varint(range.start as u64), varint(range.len() as u64 - 5)].concat()
+}
+
+/// Gives the frame at `range` its right checksum.
+pub(crate) fn seal(file: &mut [u8], range: &Range<usize>) {
+    let (covered, crc) = file[range.clone()].split_at_mut(range.len() - 4);
+    let masked = crc32c::crc32c(covered)
+        .rotate_right(15)
+        .wrapping_add(0xa282_ead8);
+    crc.copy_from_slice(&masked.to_le_bytes());
+}
+
+/// An order that is not the bytewise one: descending.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reverse;
+
+impl Comparator for Reverse {
+    fn name(&self) -> &str {
+        "test.Reverse"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        b.cmp(a)
     }
 }
 
