@@ -2,7 +2,7 @@
 //!
 //! # The bounds, and where they come from
 //!
-//! They are for the codecs of the default build. Let `s` be the size of the file.
+//! Let `s` be the size of the file. First, for the codecs of the default build.
 //!
 //! A **block** decompresses to `64/3 s` at most, since no Snappy element makes more than 64 bytes from its three,
 //! and a claim of more is refused before anything is allocated. With its frame beside it that is
@@ -28,21 +28,37 @@
 //! table is the builder's business. (It keeps a key of each new block, and keys unfold there that shared
 //! prefixes.)
 //!
-//! The tests measure each with a counting allocator on files made to be as bad as can be, and do all of it
-//! once more in a child process whose address space is limited.
+//! # With the features `zlib` and `zstd`
+//!
+//! Let `d` be the most that a block decompresses to. Deflate, with or without zlib around it, makes 258 bytes from two
+//! bits at best: `d = 1032 s`. It does not say how much, so memory grows by doubling: `3 d` while it does.
+//! Zstandard repeats 128 KiB by four bytes, so that blocks of a few megabytes are honest in whatever size: up to
+//! 16 MiB are let pass, and beyond that as much as for deflate: `d = 1032 s + 16 MiB`.
+//!
+//! Above, `d` is `64/3 s` with the same factors: a lookup takes `3 d` and the frame; opening an index of `d`, its entries
+//! at 24 bytes for 7 of it, and `96 s`; walking backward 20 `d` and the block; verifying the six blocks at
+//! once (index, metaindex, data, a filter for each of three policies), of which one grows, and six keys. Salvaging may
+//! hold keys of `64 s + 16 MiB` each of the blocks that the index leads to, of those that a scan found, and of those that
+//! may be an index; Snappy never has as many. See [`Bounds`].
+//!
+//! The tests measure each with a counting allocator on files made to be as bad as can be, and do all of it, but for the
+//! bombs of features' codecs, once more in a child process whose address space is limited.
+
+mod common;
 
 use std::io::Write;
 use std::ops::Range;
 use std::process::Command;
 use std::sync::Mutex;
 
+use common::{handle_of, varint};
 use leveltable::{OpenOptions, Table, WriteOptions, salvage};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// The bounds, in multiples of the file's size.
+/// The bounds of the default build, in multiples of the file's size.
 const OPENING: usize = 128;
 const OPEN: usize = 64;
 const LOOKUP: usize = 32;
@@ -50,28 +66,101 @@ const WALKING: usize = 512;
 const VERIFYING: usize = 192;
 const SALVAGING: usize = 256;
 
+/// Of a feature's codec: what a block may decompress to in any case, and in multiples of its payload.
+const ZSTD_FREE: usize = 16 << 20;
+const DEFLATE: usize = 1032;
+
+/// The bounds for one file, in bytes.
+struct Bounds {
+    opening: usize,
+    open: usize,
+    lookup: usize,
+    walking: usize,
+    verifying: usize,
+    /// Beside [`WINDOWS`].
+    salvaging: usize,
+}
+
+impl Bounds {
+    /// For a file of `size` bytes whose blocks are of type `codec`.
+    fn of(codec: Codec, size: usize) -> Bounds {
+        let d = match codec {
+            Codec::Default => {
+                return Bounds {
+                    opening: OPENING * size + CONSTANT,
+                    open: OPEN * size + CONSTANT,
+                    lookup: LOOKUP * size + CONSTANT,
+                    walking: WALKING * size + CONSTANT,
+                    verifying: VERIFYING * size + CONSTANT,
+                    salvaging: SALVAGING * size + CONSTANT,
+                };
+            }
+            Codec::Deflate | Codec::Zlib => DEFLATE * size,
+            Codec::Zstd => DEFLATE * size + ZSTD_FREE,
+        };
+        Bounds {
+            opening: 5 * d + 100 * size + CONSTANT,
+            open: 2 * d + 40 * size + CONSTANT,
+            lookup: 4 * d + CONSTANT,
+            walking: 24 * d + CONSTANT,
+            verifying: 14 * d + CONSTANT,
+            salvaging: 14 * d + 3 * (64 * size + (16 << 20)) + CONSTANT,
+        }
+    }
+}
+
+/// What a file's blocks are compressed with: nothing or Snappy, or a feature's codec.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(not(all(feature = "zlib", feature = "zstd")), allow(dead_code))]
+enum Codec {
+    Default,
+    Zlib,
+    Deflate,
+    Zstd,
+}
+
+impl Codec {
+    /// The type byte of its frames.
+    fn type_byte(self) -> u8 {
+        match self {
+            Codec::Default => SNAPPY,
+            Codec::Zlib | Codec::Zstd => 2,
+            Codec::Deflate => 4,
+        }
+    }
+
+    /// `block` as dense as it gets.
+    fn compress(self, block: &[u8]) -> Vec<u8> {
+        match self {
+            #[cfg(feature = "zlib")]
+            Codec::Zlib => {
+                let level = flate2::Compression::best();
+                let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);
+                encoder.write_all(block).unwrap();
+                encoder.finish().unwrap()
+            }
+            #[cfg(feature = "zlib")]
+            Codec::Deflate => {
+                let level = flate2::Compression::best();
+                let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), level);
+                encoder.write_all(block).unwrap();
+                encoder.finish().unwrap()
+            }
+            #[cfg(feature = "zstd")]
+            Codec::Zstd => zstd::bulk::compress(block, 1).unwrap(),
+            _ => unreachable!("{self:?} is not in this build"),
+        }
+    }
+}
+
 /// What does not depend on the file.
 const CONSTANT: usize = 1 << 20;
 const WINDOWS: usize = 128 << 20;
 
 // ---- Files made to be bad -------------------------------------------------------------------
 
-fn varint(mut n: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while n >= 0x80 {
-        bytes.push(n as u8 | 0x80);
-        n >>= 7;
-    }
-    bytes.push(n as u8);
-    bytes
-}
-
 fn handle(offset: u64, size: u64) -> Vec<u8> {
     [varint(offset), varint(size)].concat()
-}
-
-fn handle_of(frame: &Range<usize>) -> Vec<u8> {
-    handle(frame.start as u64, frame.len() as u64 - 5)
 }
 
 const RAW: u8 = 0;
@@ -345,6 +434,135 @@ fn hostile_files(kib: usize) -> Vec<(&'static str, Vec<u8>)> {
     files
 }
 
+/// The codecs of this build that need a feature.
+fn codecs() -> Vec<Codec> {
+    vec![
+        #[cfg(feature = "zlib")]
+        Codec::Zlib,
+        #[cfg(feature = "zlib")]
+        Codec::Deflate,
+        #[cfg(feature = "zstd")]
+        Codec::Zstd,
+    ]
+}
+
+/// Files whose blocks make `most` bytes of a thousandth of it, or less.
+fn bombs(codec: Codec) -> Vec<(&'static str, Vec<u8>)> {
+    // All that Zstandard has for free: so a few hundred bytes make it. What deflate makes goes by the payload.
+    let most = match codec {
+        Codec::Zstd if !cfg!(debug_assertions) => ZSTD_FREE,
+        _ => 2 << 20,
+    };
+    let byte = codec.type_byte();
+    let dense = |head: &[u8], fill: u8, tail: &[u8]| {
+        let filling = vec![fill; most - head.len() - tail.len()];
+        codec.compress(&[head, &filling, tail].concat())
+    };
+    let end = restarts(&[0], 1);
+    let key_of = |len: usize, value: &[u8]| {
+        let lengths = [vec![0], varint(len as u64), varint(value.len() as u64)].concat();
+        dense(&lengths, b'k', &[value, &end].concat())
+    };
+    let key_len = most - 40;
+    // What the lengths say and what fills the block must agree, to the byte.
+    let exact = |value: &[u8]| {
+        let lengths = |len: usize| {
+            let lengths = [vec![0], varint(len as u64), varint(value.len() as u64)].concat();
+            lengths.len() + len + value.len() + end.len()
+        };
+        (key_len..most).find(|&len| lengths(len) == most).unwrap()
+    };
+    let mut files = Vec::new();
+
+    // Whole entries of three bytes.
+    let zeros = vec![0; (most - end.len()) / 3 * 3];
+    let empty_entries = codec.compress(&[zeros, end.clone()].concat());
+    files.push(("millions of empty entries", around(&empty_entries, byte)));
+    files.push((
+        "an index of empty entries",
+        indexed_by(100, &empty_entries, byte),
+    ));
+    files.push((
+        "a block of nothing but zeros",
+        around(&dense(&[], 0, &[]), byte),
+    ));
+    files.push(("a long key", around(&key_of(exact(b""), b""), byte)));
+    let value = handle(0, 0);
+    files.push((
+        "an index of one long key",
+        indexed_by(100, &key_of(exact(&value), &value), byte),
+    ));
+
+    // A payload that is cut: all of it was decompressed when that shows.
+    let cut = &empty_entries[..empty_entries.len() - 3];
+    files.push(("a payload that ends early", around(cut, byte)));
+
+    // A filter, under the names of all policies and time and again under one.
+    let filter_len = most as u32 - 9;
+    let tail = [vec![0; 4], filter_len.to_le_bytes().to_vec(), vec![63]].concat();
+    let filter = dense(&[], 0xff, &tail);
+    let mut forge = Forge::default();
+    let data = forge.frame(&block(&[entry(0, b"k", b"v")]), RAW);
+    let mut names = Vec::new();
+    let policies = ["BuiltinBloomFilter", "BuiltinBloomFilter2"];
+    for policy in policies.iter().chain(&["BuiltinBloomFilter2"; 60]) {
+        let filter = forge.frame(&filter, byte);
+        let name = format!("filter.leveldb.{policy}");
+        names.push(entry(0, name.as_bytes(), &handle_of(&filter)));
+    }
+    let metaindex = forge.frame(&block(&names), RAW);
+    let index = forge.frame(&block(&[entry(0, b"l", &handle_of(&data))]), RAW);
+    files.push((
+        "filters under one name",
+        forge.finish(&handle_of(&metaindex), &handle_of(&index)),
+    ));
+
+    // Blocks of one key each, and of an index each, with and without an index that leads to them.
+    for (name, value) in [
+        ("blocks of one long key", Vec::new()),
+        ("blocks that could be an index", handle(0, 0)),
+    ] {
+        let len = exact(&value);
+        for with_index in [true, false] {
+            let mut forge = Forge::default();
+            let mut entries = Vec::new();
+            for i in 0..20u8 {
+                let lengths = [vec![0], varint(len as u64), varint(value.len() as u64)].concat();
+                let head = [lengths, vec![b'a' + i % 26, b'a' + i / 26]].concat();
+                let payload = dense(&head, b'k', &[&value[..], &end].concat());
+                let frame = forge.frame(&payload, byte);
+                entries.push(entry(0, &[i], &handle_of(&frame)));
+            }
+            if with_index {
+                let metaindex = forge.frame(&block(&[]), RAW);
+                let index = forge.frame(&block(&entries), RAW);
+                files.push((
+                    name,
+                    forge.finish(&handle_of(&metaindex), &handle_of(&index)),
+                ));
+            } else {
+                files.push((name, forge.0));
+            }
+        }
+    }
+
+    // Lengths that are claimed and not there, of Zstandard: 4 GiB - 1, and 2^40.
+    if codec == Codec::Zstd {
+        for claim in [
+            &[0xa0, 0xff, 0xff, 0xff, 0xff][..],
+            &[0xe0, 0, 0, 0, 0, 0, 1, 0, 0],
+        ] {
+            let bomb = [&[0x28, 0xb5, 0x2f, 0xfd], claim, &[1, 0, 0]].concat();
+            files.push(("a data block that claims gigabytes", around(&bomb, byte)));
+            files.push((
+                "an index that claims gigabytes",
+                indexed_by(100, &bomb, byte),
+            ));
+        }
+    }
+    files
+}
+
 // ---- Measuring ------------------------------------------------------------------------------
 
 /// One at a time: the allocator counts for the whole process.
@@ -360,12 +578,13 @@ fn measure<R>(run: impl FnOnce() -> R) -> (usize, usize, R) {
     (peak, kept, result)
 }
 
+/// Answers the multiple of the file's size, if it is worth telling.
 #[track_caller]
 fn assert_within(used: usize, bound: usize, file: &[u8], what: &str) -> usize {
     let times = used / file.len().max(1);
     assert!(
-        used <= bound * file.len() + CONSTANT,
-        "{what} took {used} bytes, {times} times the file's {}",
+        used <= bound,
+        "{what} took {used} bytes, {times} times the file's {}; the bound is {bound}",
         file.len()
     );
     if used > CONSTANT { times } else { 0 }
@@ -378,24 +597,10 @@ fn options() -> OpenOptions {
 #[test]
 fn memory_is_bounded_by_the_size_of_the_file() {
     let _alone = MEASURING.lock().unwrap();
-    println!("multiples of the file's size: opening, open, lookup, forward, backward, verify");
+    println!("{FIGURES}");
     let larger = if cfg!(debug_assertions) { 100 } else { 300 };
     for kib in [20, larger] {
         for (name, file) in hostile_files(kib) {
-            let source: bytes::Bytes = file.clone().into();
-            let (peak, kept, table) = measure(|| options().open_source(source.clone()));
-            let mut figures = vec![assert_within(
-                peak,
-                OPENING,
-                &file,
-                &format!("opening {name}"),
-            )];
-            figures.push(assert_within(
-                kept,
-                OPEN,
-                &file,
-                &format!("having open {name}"),
-            ));
             let must_open = [
                 "honest",
                 "millions",
@@ -403,32 +608,58 @@ fn memory_is_bounded_by_the_size_of_the_file() {
                 "as far as they may",
                 "many names",
             ];
-            if !name.contains("index of") && must_open.iter().any(|words| name.contains(words)) {
-                assert!(
-                    table.is_ok(),
-                    "{name} shows nothing if it does not open: {table:?}"
-                );
-            }
-            if let Ok(table) = table {
-                for (what, bound, read) in [
-                    ("a lookup in", LOOKUP, lookup as fn(&Table)),
-                    ("walking forward", WALKING, walk_forward),
-                    ("walking backward", WALKING, walk_backward),
-                ] {
-                    let (peak, _, ()) = measure(|| read(&table));
-                    figures.push(assert_within(peak, bound, &file, &format!("{what} {name}")));
-                }
-            }
-            let (peak, _, _) = measure(|| options().verify_source(source.clone()));
-            figures.push(assert_within(
-                peak,
-                VERIFYING,
-                &file,
-                &format!("verifying {name}"),
-            ));
-            println!("{figures:?} {name}, {} bytes", file.len());
+            let must_open =
+                !name.contains("index of") && must_open.iter().any(|words| name.contains(words));
+            assert_bounded(Codec::Default, name, &file, must_open);
         }
     }
+}
+
+/// The same with blocks of the codecs that need a feature: run with `--all-features`.
+#[test]
+fn memory_is_bounded_with_every_codec() {
+    let _alone = MEASURING.lock().unwrap();
+    println!("{FIGURES}");
+    for codec in codecs() {
+        for (name, file) in bombs(codec) {
+            println!("{codec:?}");
+            let must_open = ["millions", "a long key", "under one name"];
+            assert_bounded(codec, name, &file, must_open.contains(&name));
+        }
+    }
+}
+
+const FIGURES: &str =
+    "multiples of the file's size: opening, open, lookup, forward, backward, verify";
+
+fn assert_bounded(codec: Codec, name: &str, file: &[u8], must_open: bool) {
+    let bounds = Bounds::of(codec, file.len());
+    let source: bytes::Bytes = file.to_vec().into();
+    let within = |used, bound, what: &str| {
+        assert_within(used, bound, file, &format!("{codec:?}: {what} {name}"))
+    };
+    let (peak, kept, table) = measure(|| options().open_source(source.clone()));
+    let mut figures = vec![
+        within(peak, bounds.opening, "opening"),
+        within(kept, bounds.open, "having open"),
+    ];
+    assert!(
+        !must_open || table.is_ok(),
+        "{name} shows nothing if it does not open: {table:?}"
+    );
+    if let Ok(table) = table {
+        for (what, bound, read) in [
+            ("a lookup in", bounds.lookup, lookup as fn(&Table)),
+            ("walking forward", bounds.walking, walk_forward),
+            ("walking backward", bounds.walking, walk_backward),
+        ] {
+            let (peak, _, ()) = measure(|| read(&table));
+            figures.push(within(peak, bound, what));
+        }
+    }
+    let (peak, _, _) = measure(|| options().verify_source(source.clone()));
+    figures.push(within(peak, bounds.verifying, "verifying"));
+    println!("{figures:?} {name}, {} bytes", file.len());
 }
 
 #[test]
@@ -445,11 +676,21 @@ fn salvage_is_bounded_too() {
         "codecs and nothing else",
         (0..5 << 20).map(|_| codec()).collect(),
     ));
-    for (name, file) in files {
+    let mut files: Vec<_> = files
+        .into_iter()
+        .map(|(name, file)| (Codec::Default, name, file))
+        .collect();
+    for codec in codecs() {
+        let bombs = bombs(codec).into_iter();
+        files.extend(bombs.map(|(name, file)| (codec, name, file)));
+    }
+    for (codec, name, file) in files {
         let (peak, _, ()) = measure(|| salvage_all(file.clone()));
         let windows = peak.saturating_sub(WINDOWS);
-        let times = assert_within(windows, SALVAGING, &file, &format!("salvaging {name}"));
-        println!("{} MiB, {times} {name}", peak >> 20);
+        let bound = Bounds::of(codec, file.len()).salvaging;
+        let what = format!("{codec:?}: salvaging {name}");
+        let times = assert_within(windows, bound, &file, &what);
+        println!("{} MiB, {times} {what}, {} bytes", peak >> 20, file.len());
     }
 }
 
@@ -534,7 +775,9 @@ fn child() {
         .unwrap();
     let gigabyte = Vec::<u8>::new().try_reserve_exact(1 << 30);
     assert!(gigabyte.is_err(), "there is no limit");
-    for (name, file) in hostile_files(kib) {
+    let claims = codecs().into_iter().flat_map(bombs);
+    let claims = claims.filter(|(name, _)| name.contains("claims"));
+    for (name, file) in hostile_files(kib).into_iter().chain(claims) {
         println!("{name}");
         std::io::stdout().flush().unwrap();
         if let Ok(table) = options().open_source(file.clone()) {

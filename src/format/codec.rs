@@ -102,8 +102,9 @@ impl Compressor {
 
 /// Decompresses a payload of type `codec`, which is not [`RAW`].
 ///
-/// Allocates at most 64 / 3 of the payload for Snappy, 1032 of it for deflate, and for Zstandard, which
-/// knows no such bound, 1032 of it and 16 MiB.
+/// The block is at most 64 / 3 of the payload for Snappy, 1032 of it for deflate, and for Zstandard, which
+/// knows no such bound, 1032 of it and 16 MiB. Snappy and Zstandard say how long it is, and that is allocated at
+/// once; for deflate memory grows, so that up to three times the block is in use for a moment.
 pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
     match (codec, payload) {
         (SNAPPY, _) => unsnap(payload),
@@ -269,7 +270,14 @@ mod optional {
                     .read_to_end(&mut block),
             ),
         };
-        read.map_err(|e| Defect::new(format!("{name} data"), e.to_string()))?;
+        read.map_err(|e| match e.kind() {
+            std::io::ErrorKind::OutOfMemory => {
+                Defect::unsupported(format!("takes up to {most} bytes of memory: {e}"))
+            }
+            _ => Defect::new(format!("{name} data"), e.to_string()),
+        })?;
+        // While it grew, it took room for up to twice as much; a block stays in memory for long.
+        block.shrink_to_fit();
         Ok(block)
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Found {
 pub(super) enum Content {
     Entries(Summary),
     Filter,
-    /// Its codec is not in this build.
+    /// Its codec is not in this build, or its keys are too large.
     Unreadable(String),
 }
 
@@ -67,6 +67,31 @@ impl Found {
             offset: self.range.start,
             size: self.len() - TRAILER_LEN as u64,
         }
+    }
+}
+
+/// What may be held in memory of the keys of a file's blocks.
+///
+/// Raw and Snappy blocks cannot come near it: no block is more than 64 / 3 of what is stored of it, and two of
+/// its keys are held at most. Other codecs make a key of megabytes from a few bytes.
+pub(super) fn key_room(file_size: u64) -> u64 {
+    file_size.saturating_mul(64).saturating_add(16 << 20)
+}
+
+impl Found {
+    /// The same, but unreadable if its keys are more than `room`; else they are taken from that.
+    pub(super) fn within(mut self, room: &mut u64) -> Found {
+        if let Content::Entries(summary) = &self.content {
+            let keys = (summary.first.len() + summary.last.len()) as u64;
+            match room.checked_sub(keys) {
+                Some(rest) => *room = rest,
+                None => {
+                    let reason = "its keys take more memory than a sound table's would";
+                    self.content = Content::Unreadable(reason.into());
+                }
+            }
+        }
+        self
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::IndexState;
-use super::found::{Content, Found};
+use super::found::{Content, Found, key_room};
 use super::survey::Survey;
 use crate::comparator::Order;
 use crate::error::Section;
@@ -38,8 +38,8 @@ impl Survey<'_> {
     /// knows most, as there may be that of an older table; but none that lies within a block of another,
     /// where it is part of a value.
     pub(super) fn look_for_index(&mut self) {
-        /// How many candidates are looked at closely. Only data that consists of handles makes more, and
-        /// the true index comes behind it.
+        /// How many candidates are looked at closely. Only data that consists of handles makes more, or so
+        /// large ones that there is no room for the next, and the true index comes behind it.
         const MOST: usize = 64;
         let candidates = self
             .data()
@@ -50,7 +50,14 @@ impl Survey<'_> {
             let index = self.sound_index(handle, u64::MAX)?;
             Some((handle, index))
         });
-        let likely = indexes.take(MOST).filter_map(|(handle, index)| {
+        let mut room = key_room(self.file.size);
+        let few = indexes.take(MOST).take_while(|(_, index)| {
+            let fits = room > 0;
+            let keys = (0..index.len()).map(|i| index.key(i).len() as u64);
+            room = room.saturating_sub(keys.sum());
+            fits
+        });
+        let likely = few.filter_map(|(handle, index)| {
             let candidate = self.index_at(handle, index)?;
             Some((handle, candidate))
         });

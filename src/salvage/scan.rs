@@ -13,7 +13,7 @@ use std::ops::{ControlFlow, Range};
 use bytes::Bytes;
 
 use super::checksums::frames_by_checksum;
-use super::found::{Content, Found, inspect};
+use super::found::{Content, Found, inspect, key_room};
 use crate::coding::{fixed32_at, get_varint32};
 use crate::comparator::Order;
 use crate::file::TableFile;
@@ -37,6 +37,8 @@ pub(crate) struct Scanner<'a> {
     /// Steps that walks may still take: more than any honest file needs. When they run out, walks get no
     /// further than a page each.
     steps: u64,
+    /// Bytes of keys that may still be held.
+    room: u64,
 }
 
 /// The search by checksums, which goes from window to window.
@@ -61,6 +63,7 @@ impl<'a> Scanner<'a> {
                 bytes: Bytes::new(),
             },
             steps: file.size.saturating_mul(4).saturating_add(1 << 20),
+            room: key_room(file.size),
         }
     }
 
@@ -79,7 +82,7 @@ impl<'a> Scanner<'a> {
             .or_else(|| self.search(&mut search, at, range.end, &mut reached))
         {
             at = found.range.end;
-            frames.push(found);
+            frames.push(found.within(&mut self.room));
             if reached(at).is_break() {
                 break;
             }

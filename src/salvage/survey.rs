@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
-use super::found::{Content, Found, Summary, inspect};
+use super::found::{Content, Found, Summary, inspect, key_room};
 use super::recognise::FILTER_PREFIX;
 use super::scan::Scanner;
 use super::{IndexState, SalvageReport};
@@ -77,6 +77,8 @@ pub(super) struct Survey<'a> {
     pub(super) map: Map,
     pub(super) index: Option<Index>,
     pub(super) index_state: IndexState,
+    /// Bytes of keys that may still be held of blocks that handles lead to.
+    room: u64,
     /// Parts that are known to be no data.
     pub(super) set_aside: Vec<(Section, Range<u64>)>,
 }
@@ -89,6 +91,7 @@ impl<'a> Survey<'a> {
             map: Map::default(),
             index: None,
             index_state: IndexState::Lost,
+            room: key_room(file.size),
             set_aside: Vec::new(),
         }
     }
@@ -266,7 +269,8 @@ impl<'a> Survey<'a> {
             && let Ok(content) = inspect(&frame, self.order)
         {
             let range = handle.offset..end;
-            self.map.insert(Found { range, content });
+            let found = Found { range, content };
+            self.map.insert(found.within(&mut self.room));
         }
     }
 

@@ -48,6 +48,12 @@ impl Verifier<'_> {
                 ),
                 (Some(policy), Some(handle)) => {
                     let known = policies.iter().find(|p| p.name().as_bytes() == policy);
+                    // Readers use the first of a name. More are out of order, and as many as there are
+                    // would be held in memory.
+                    let known = known.filter(|known| {
+                        let mut names = filters.iter().map(|filter| filter.policy.name());
+                        names.all(|name| name != known.name())
+                    });
                     let filter = self.load_filter(handle, known, place, metaindex.trusted);
                     filters.extend(filter);
                 }
