@@ -224,7 +224,7 @@ fn a_file_that_is_not_to_be_replaced_stays() {
 
     let directory = Before::OldFile.directory();
     let created = options.create(directory.path().join("table"));
-    let error = created.err().unwrap();
+    let error = created.unwrap_err();
     assert!(is_taken(&error), "{error}");
     Before::OldFile.assert_untouched(directory.path(), 0);
 
@@ -325,7 +325,7 @@ fn a_path_that_cannot_be_is_an_error_that_names_it() {
         directory.path().join(".."),
     ];
     for path in refused {
-        let error = TableBuilder::create(&path).err().expect("refused");
+        let error = TableBuilder::create(&path).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
         assert_names_path(&error, &path);
         assert!(std::error::Error::source(&error).is_some());
