@@ -386,7 +386,7 @@ fn data_that_looks_like_an_index_or_a_metaindex_is_not_lost() {
                 first.clone(),
                 vec![entry("c", &handle_of(&one)), entry("d", &handle_of(&two))],
             ],
-            vec![vec![entry("a", &handle(&one))], second.clone()],
+            vec![vec![entry("a", &handle_of(&one))], second.clone()],
             vec![
                 first.clone(),
                 second.clone(),
