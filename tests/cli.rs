@@ -650,6 +650,33 @@ fn a_full_disk_is_an_error_and_no_silent_loss() {
     drop(full());
 }
 
+/// A file that may not grow stands for a disk that is full.
+#[test]
+#[cfg(unix)]
+fn a_table_that_has_no_room_is_an_error_and_leaves_no_trace() {
+    let large = testdata("large-b4096-r16-bloom10.ldb");
+    let lines = stdout(run([Path::new("scan"), &large]));
+    for command in ["salvage IN OUT --codec none", "build OUT --codec none"] {
+        let directory = TempDir::new().unwrap();
+        let out = directory.path().join("new.ldb");
+        let words = command.split(' ').map(|word| match word {
+            "IN" => large.as_os_str(),
+            "OUT" => out.as_os_str(),
+            word => word.as_ref(),
+        });
+        let mut limited = Command::new("sh");
+        limited
+            .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"])
+            .arg(env!("CARGO_BIN_EXE_leveltable"))
+            .args(words)
+            .write_stdin(lines.clone());
+        let complaint = complaint(limited.output().unwrap(), 2);
+        let expected = format!("error: {}: writing", out.display());
+        assert!(complaint.starts_with(&expected), "{complaint}");
+        assert!(names_in(directory.path()).is_empty(), "{command}");
+    }
+}
+
 // ---- Damage ---------------------------------------------------------------------------------
 
 /// LevelDB's tables are sound; those in another order are said to be out of reach where it shows.

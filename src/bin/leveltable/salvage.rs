@@ -78,6 +78,10 @@ fn salvage_as(order: KeyOrder, args: &Args) -> Result<Option<Answer>, Failure> {
         Ok(report) => report,
         Err(e) if e.kind() == ErrorKind::DatabaseTable => return Ok(None),
         Err(e) if e.kind() == ErrorKind::Comparator => return Err(own_order(&args.input)),
+        // The library names OUT where it cannot be written, and has no name for what it reads.
+        Err(e) if e.to_string().starts_with(&*args.out.to_string_lossy()) => {
+            return Err(not_written(e));
+        }
         Err(e) => return Err(named_in(&e)),
     };
     if report.entries == 0 && !is_all(&report) {
