@@ -1021,9 +1021,10 @@ fn a_salvage_can_be_ended_early() {
 }
 
 /// Found by fuzzing. Where footer, data and a part of the metaindex were gone, so that the index had come nearer
-/// to the front than the data reached, its entries were copied as data.
+/// to the front than the data reached, its entries were copied as data; and also with the data there, where too
+/// little of the metaindex was left between.
 #[test]
-fn an_index_without_the_blocks_before_it_is_not_taken_for_data() {
+fn an_index_without_what_was_before_it_is_not_taken_for_data() {
     let tables = [
         vec![(Vec::new(), Vec::new())],
         vec![entry("key", b"value")],
@@ -1035,8 +1036,14 @@ fn an_index_without_the_blocks_before_it_is_not_taken_for_data() {
             let mut file = build(&options, entries);
             let layout = Layout::of(&file);
             destroy(&mut file, layout.footer.clone());
-            for missing in 1..=layout.index.start {
-                let (report, rescued) = rescue(file[missing..].to_vec());
+            let in_front = (1..=layout.index.start).map(|missing| file[missing..].to_vec());
+            let metaindex = layout.metaindex.clone();
+            let between = (1..metaindex.len()).map(|missing| {
+                [&file[..metaindex.start], &file[metaindex.start + missing..]].concat()
+            });
+            for damaged in in_front.chain(between) {
+                let missing = file.len() - damaged.len();
+                let (report, rescued) = rescue(damaged);
                 let invented = rescued.iter().find(|entry| !entries.contains(entry));
                 assert_eq!(invented, None, "{missing} bytes missing: {report}");
             }

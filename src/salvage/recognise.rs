@@ -8,7 +8,6 @@ use super::survey::Survey;
 use crate::comparator::Order;
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
-use crate::format::frame::TRAILER_LEN;
 use crate::index::Index;
 
 /// What the metaindex's names of filters begin with.
@@ -20,9 +19,6 @@ const STOCK: [&[u8]; 3] = [
     b"leveldb.BuiltinBloomFilter",
     b"leveltable.Ribbon1",
 ];
-
-/// Length of the shortest metaindex's frame: a block of no entry and no restart.
-const LEAST_METAINDEX: u64 = 4 + TRAILER_LEN as u64;
 
 /// A block that may be the index.
 #[derive(Debug)]
@@ -104,7 +100,8 @@ impl Survey<'_> {
             let is_empty = before.is_some_and(|(_, before)| {
                 before.range.end == handle.offset && before.entries() == 0
             });
-            let has_room = data_end.checked_add(LEAST_METAINDEX)? <= handle.offset;
+            // Any gap will do: the metaindex may have lost bytes.
+            let has_room = data_end < handle.offset;
             (metaindex.is_some() || is_empty || has_room).then_some(())
         };
         let is_last = || {
