@@ -155,8 +155,30 @@ pub fn footer(file: &[u8]) -> Option<(Handle, Handle)> {
 
 /// The masked checksum of a block: of payload and codec.
 pub fn checksum(covered: &[u8]) -> [u8; 4] {
-    let crc = crc32c::crc32c(covered);
+    masked(crc32c::crc32c(covered))
+}
+
+/// A checksum as it is stored.
+fn masked(crc: u32) -> [u8; 4] {
     crc.rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+}
+
+/// The sound blocks that lie within the block at `outer`: in a value, as when a table is stored in a table.
+/// Takes the square of the block's size.
+pub fn blocks_within(file: &[u8], outer: Handle) -> Vec<Handle> {
+    let mut blocks = Vec::new();
+    let outer_range = outer.range(file.len()).unwrap_or_default();
+    for start in outer_range.clone() {
+        let mut crc = 0;
+        for codec_at in start..outer_range.end {
+            crc = crc32c::crc32c_append(crc, &file[codec_at..=codec_at]);
+            if file[codec_at + 1..].starts_with(&masked(crc)) {
+                let (offset, size) = (start as u64, (codec_at - start) as u64);
+                blocks.push(Handle { offset, size });
+            }
+        }
+    }
+    blocks
 }
 
 /// The block at `handle`, decompressed if it is a Snappy one; other codecs are refused.
