@@ -1050,3 +1050,18 @@ fn an_index_without_what_was_before_it_is_not_taken_for_data() {
         }
     }
 }
+
+/// Found by fuzzing. An index is found by its distance from the footer; a metaindex that the same
+/// distance did not lead to was taken for a data block that had its length, and whose keys would be as high.
+#[test]
+fn a_metaindex_as_long_as_the_data_block_is_not_taken_for_it() {
+    let options = options(Compression::None);
+    let mut file = build(&options, &[entry("z", &[b'v'; 35])]);
+    let layout = Layout::of(&file);
+    assert_eq!(layout.metaindex.len(), layout.data[0].len());
+    destroy(&mut file, layout.data[0].clone());
+    let (in_front, index) = file.split_at(layout.index.start);
+    // The metaindex is a byte nearer to the front than it was, the index a byte farther.
+    let (report, rescued) = rescue([&in_front[1..], &[0xee; 2], index].concat());
+    assert_eq!(rescued, [], "{report}");
+}

@@ -135,12 +135,18 @@ impl Survey<'_> {
         })
     }
 
-    /// Looks for a metaindex at the end of what was found: without an index, nothing else tells it from
-    /// data whose keys come before `filter.`.
+    /// Looks for a metaindex at the end of what was found: but for an index that has a data block in its place,
+    /// nothing else tells it from data whose keys come before `filter.`.
     pub(super) fn look_for_metaindex(&mut self) {
+        let is_data = |found: &Found| {
+            let index = self.index.as_ref();
+            let place =
+                index.and_then(|index| Some(index.handle(belongs(index, found, self.order)?)));
+            place == Some(found.handle())
+        };
         let last = self.data_before(self.file.size).next();
         let metaindex = last
-            .filter(|last| self.is_metaindex(last))
+            .filter(|last| !is_data(last) && self.is_metaindex(last))
             .map(Found::handle);
         if let Some(handle) = metaindex {
             self.set_aside(Section::Metaindex, handle);

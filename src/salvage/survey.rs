@@ -120,7 +120,8 @@ impl<'a> Survey<'a> {
         if self.index.is_none() {
             self.look_for_index();
         }
-        if self.index.is_none() {
+        let is_metaindex = |(section, _): &(Section, Range<u64>)| *section == Section::Metaindex;
+        if !self.set_aside.iter().any(is_metaindex) {
             self.look_for_metaindex();
         }
         progress.reach(self.file.size)
