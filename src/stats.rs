@@ -126,7 +126,7 @@ impl Seat {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         // Acquire: what the thread before has counted here is seen, and so added to.
         let took = TAKEN.fetch_update(Acquire, Relaxed, |taken| {
-            (taken != u32::MAX).then_some(taken | (taken + 1))
+            taken.checked_add(1).map(|next| taken | next)
         });
         match took {
             Ok(taken) => Seat(taken.trailing_ones() as usize),
@@ -152,11 +152,12 @@ mod tests {
     #[test]
     fn all_threads_are_counted() {
         let counters = Counters::default();
-        let started = Barrier::new(80);
+        let seated = Barrier::new(80);
         std::thread::scope(|scope| {
             for _ in 0..80 {
                 scope.spawn(|| {
-                    started.wait();
+                    Seat::of_this_thread();
+                    seated.wait();
                     for _ in 0..100 {
                         counters.add(Counter::FilterPassed, 1);
                         counters.add(Counter::SourceBytes, 5);
