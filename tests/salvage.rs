@@ -1065,3 +1065,15 @@ fn a_metaindex_as_long_as_the_data_block_is_not_taken_for_it() {
     let (report, rescued) = rescue([&in_front[1..], &[0xee; 2], index].concat());
     assert_eq!(rescued, [], "{report}");
 }
+
+/// Found by fuzzing. Where bytes inserted into the footer made it name the empty index as the metaindex, the true one
+/// was copied as data.
+#[test]
+fn a_metaindex_is_told_where_the_footer_names_an_empty_block_instead() {
+    let file = build(&WriteOptions::leveldb(), &[]);
+    let (to_handles, padding) = file.split_at(Layout::of(&file).footer.start + 4);
+    for inserted in 1..=4 {
+        let (report, rescued) = rescue([to_handles, &vec![0; inserted], padding].concat());
+        assert_eq!(rescued, [], "{inserted} bytes inserted: {report}");
+    }
+}

@@ -120,8 +120,10 @@ impl<'a> Survey<'a> {
         if self.index.is_none() {
             self.look_for_index();
         }
-        let is_metaindex = |(section, _): &(Section, Range<u64>)| *section == Section::Metaindex;
-        if !self.set_aside.iter().any(is_metaindex) {
+        let mut set_aside = self.set_aside.iter();
+        let has_metaindex = set_aside.any(|(section, _)| *section == Section::Metaindex);
+        // Without the index, an empty block may have been taken for it.
+        if self.index.is_none() || !has_metaindex {
             self.look_for_metaindex();
         }
         progress.reach(self.file.size)
