@@ -515,7 +515,11 @@ fn a_directory_that_cannot_be_written_is_an_error_that_names_the_path() {
             let open = tempfile::tempdir().unwrap();
             fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
             let binary = open.path().join("publish");
-            fs::copy(env::current_exe().unwrap(), &binary).unwrap();
+            // Copied by another process: a file that this one has open for writing cannot be run, and a child that
+            // another test is starting right then would have it open, too.
+            let mut copy = Command::new("cp");
+            let copied = copy.arg(env::current_exe().unwrap()).arg(&binary).status();
+            assert!(copied.unwrap().success());
             let mut command = Command::new(binary);
             as_child(&mut command, "write once", directory.path());
             let output = command.uid(65534).gid(65534).output().unwrap();
