@@ -80,11 +80,12 @@ impl Comparator for BytewiseComparator {
     }
 }
 
-/// Compares bytewise, without the call of a library that a comparison of slices is.
+/// The bytewise order, without the call of a library that a comparison of slices is, and the number of leading
+/// bytes that `a` and `b` share.
 #[inline]
-fn compare_bytes(a: &[u8], b: &[u8]) -> Ordering {
-    let at = common_prefix(a, b);
-    a.get(at).cmp(&b.get(at))
+pub(crate) fn compare_bytes(a: &[u8], b: &[u8]) -> (Ordering, usize) {
+    let common = common_prefix(a, b);
+    (a.get(common).cmp(&b.get(common)), common)
 }
 
 /// Number of leading bytes that `a` and `b` share.
@@ -137,7 +138,7 @@ impl Order {
     #[inline]
     pub(crate) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self {
-            Order::Bytewise => compare_bytes(a, b),
+            Order::Bytewise => compare_bytes(a, b).0,
             Order::Custom(comparator) => comparator.compare(a, b),
         }
     }

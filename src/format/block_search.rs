@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Defect;
 use super::block::{Block, Entry, check_shared, entry_at};
-use crate::comparator::{Order, common_prefix};
+use crate::comparator::{Order, compare_bytes};
 
 /// The first entry at or after a target, and whether its key equals the target.
 pub(crate) struct Landing {
@@ -66,10 +66,7 @@ fn compare(a: &[u8], b: &[u8]) -> (Ordering, usize) {
     match (a.first(), b.first()) {
         // Nearly always one byte decides.
         (Some(x), Some(y)) if x != y => (x.cmp(y), 0),
-        _ => {
-            let common = common_prefix(a, b);
-            (a.get(common).cmp(&b.get(common)), common)
-        }
+        _ => compare_bytes(a, b),
     }
 }
 
@@ -88,9 +85,8 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// the target as it shares with the one before.
     #[inline]
     pub(super) fn seek_bytewise(&self, target: &[u8]) -> Result<Option<Landing>, Defect> {
-        let interval = self.interval(target, &Order::Bytewise)?;
-        self.touch_interval(&interval);
-        walk_bytewise(self.entries(), target, interval.start)
+        let from = self.walk_from(target, &Order::Bytewise)?;
+        walk_bytewise(self.entries(), target, from)
     }
 
     /// The same in any order, which takes whole keys: `key` ends as that of the entry landed on.
@@ -100,10 +96,8 @@ impl<B: AsRef<[u8]>> Block<B> {
         order: &Order,
         key: &mut Vec<u8>,
     ) -> Result<Option<Landing>, Defect> {
-        let interval = self.interval(target, order)?;
-        self.touch_interval(&interval);
+        let mut offset = self.walk_from(target, order)?;
         let entries = self.entries();
-        let mut offset = interval.start;
         key.clear();
         while offset < entries.len() {
             let entry = entry_at(entries, offset)?;
@@ -125,10 +119,10 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(None)
     }
 
-    /// The restart interval where a search begins to walk: that of the last restart whose key is below
-    /// `target`, or the first.
+    /// Where the walk to `target` begins: at the last restart whose key is below it, or the first. In a block too
+    /// large to be touched as a whole, the restart interval is touched here.
     #[inline]
-    fn interval(&self, target: &[u8], order: &Order) -> Result<Range<usize>, Defect> {
+    fn walk_from(&self, target: &[u8], order: &Order) -> Result<usize, Defect> {
         // Restart 0 is where the walk begins if no other is below the target: never looked at.
         let (mut low, mut high) = (1, self.restart_count());
         let mut interval = 0..self.entries().len();
@@ -143,7 +137,11 @@ impl<B: AsRef<[u8]>> Block<B> {
                 high = middle;
             }
         }
-        Ok(interval)
+        if self.entries().len() > TOUCH_WHOLE {
+            let end = interval.end.min(interval.start.saturating_add(TOUCH_WHOLE));
+            touch(self.bytes(interval.start..end), None);
+        }
+        Ok(interval.start)
     }
 
     /// The restart that a search looks at first; 0 if there is no other.
@@ -159,15 +157,6 @@ impl<B: AsRef<[u8]>> Block<B> {
         let entry = self.entry(offset)?;
         check_shared(offset, entry.shared, 0)?;
         Ok((offset, self.unshared(&entry)))
-    }
-
-    /// Touches the restart interval of a block too large to be touched as a whole.
-    #[inline]
-    fn touch_interval(&self, interval: &Range<usize>) {
-        if self.entries().len() > TOUCH_WHOLE {
-            let end = interval.end.min(interval.start.saturating_add(TOUCH_WHOLE));
-            touch(self.bytes(interval.start..end), None);
-        }
     }
 }
 
