@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::filter::FilterPolicy;
 use crate::format::block::BlockBuilder;
 use crate::format::codec::{Compression, Compressor};
-use crate::format::filter_block::{FilterBlockBuilder, FilterBlockReader};
+use crate::format::filter_block::{FILTER_PREFIX, FilterBlockBuilder, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::{TRAILER_LEN, seal, seal_raw};
 use crate::options::WriteOptions;
@@ -358,7 +358,7 @@ impl<D: Destination> TableBuilder<D> {
     }
 
     /// Writes the filter block; answers the metaindex entry that finds it.
-    fn write_filter(&mut self) -> Result<Option<(String, BlockHandle)>> {
+    fn write_filter(&mut self) -> Result<Option<(Vec<u8>, BlockHandle)>> {
         let Some(TableFilter {
             policy,
             block,
@@ -379,15 +379,15 @@ impl<D: Destination> TableBuilder<D> {
         self.summary.filter = FilterBlockReader::new(contents).ok().map(|filters| {
             FilterSummary::measure(&*policy, &filters, bytes, self.summary.entries, &absent)
         });
-        Ok(Some((format!("filter.{name}"), handle)))
+        Ok(Some(([FILTER_PREFIX, name.as_bytes()].concat(), handle)))
     }
 
-    fn write_metaindex(&mut self, entry: Option<(String, BlockHandle)>) -> Result<BlockHandle> {
+    fn write_metaindex(&mut self, entry: Option<(Vec<u8>, BlockHandle)>) -> Result<BlockHandle> {
         let mut metaindex = BlockBuilder::new(self.restart_interval);
         if let Some((name, handle)) = entry {
             let mut value = Vec::new();
             handle.encode(&mut value);
-            metaindex.add(name.as_bytes(), 0, &value);
+            metaindex.add(&name, 0, &value);
         }
         metaindex.finish(|block| self.file.seal(block))
     }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::comparator::{Comparator, Order};
-use crate::filter::{BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, RibbonFilterPolicy};
+use crate::filter::FilterPolicy;
 use crate::format::{Defect, block, block_cursor, filter_block};
+use crate::options::OpenOptions;
 
 /// Why some bytes were refused.
 pub type Refused = String;
@@ -19,13 +20,8 @@ fn refused(defect: Defect) -> Refused {
 }
 
 /// The policies that every reader knows.
-pub fn built_in_policies() -> [Arc<dyn FilterPolicy>; 3] {
-    [
-        // Bits a key matter to builders only.
-        Arc::new(RibbonFilterPolicy::new(10)),
-        Arc::new(BloomFilterPolicy::new(10)),
-        Arc::new(OldBloomFilterPolicy),
-    ]
+pub fn built_in_policies() -> Vec<Arc<dyn FilterPolicy>> {
+    OpenOptions::new().policies_for(&Order::Bytewise)
 }
 
 /// A cursor over a block that passed the checks of a block when it is first read.

@@ -20,7 +20,7 @@ use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::{TOUCH_WHOLE, touch};
-use crate::format::filter_block::FilterBlockReader;
+use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
 use crate::index::{Index, IndexPlace, Part};
@@ -225,7 +225,7 @@ fn find_filter(
     let mut cursor = BlockCursor::new(Block::parse(metaindex)?);
     let mut best: Option<(usize, BlockHandle)> = None;
     while cursor.next()? {
-        let name = cursor.key().strip_prefix(b"filter.");
+        let name = cursor.key().strip_prefix(FILTER_PREFIX);
         let known = policies
             .iter()
             .position(|p| Some(p.name().as_bytes()) == name);

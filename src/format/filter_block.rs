@@ -12,6 +12,9 @@ use super::Defect;
 use crate::coding::{fixed32_at, put_fixed32};
 use crate::filter::{FilterBuilder, FilterPolicy};
 
+/// What the metaindex's name of a filter block begins with; the policy's name follows.
+pub(crate) const FILTER_PREFIX: &[u8] = b"filter.";
+
 /// LevelDB's lg(base): a filter for every 2 KiB of file.
 const LEVELDB_BASE_LG: u8 = 11;
 

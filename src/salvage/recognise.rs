@@ -7,18 +7,10 @@ use super::found::{Content, Found, key_room};
 use super::survey::Survey;
 use crate::comparator::Order;
 use crate::error::Section;
+use crate::format::filter_block::FILTER_PREFIX;
 use crate::format::footer::BlockHandle;
 use crate::index::Index;
-
-/// What the metaindex's names of filters begin with.
-pub(super) const FILTER_PREFIX: &[u8] = b"filter.";
-
-/// The policies that most tables have a filter of.
-const STOCK: [&[u8]; 3] = [
-    b"leveldb.BuiltinBloomFilter2",
-    b"leveldb.BuiltinBloomFilter",
-    b"leveltable.Ribbon1",
-];
+use crate::options::OpenOptions;
 
 /// A block that may be the index.
 #[derive(Debug)]
@@ -163,7 +155,12 @@ impl Survey<'_> {
         }
         let start = found.range.start;
         let name = summary.first.strip_prefix(FILTER_PREFIX);
-        let is_stock = summary.entries == 1 && name.is_some_and(|name| STOCK.contains(&name));
+        // The policies that most tables have a filter of.
+        let stock = OpenOptions::new().policies_for(self.order);
+        let is_stock = summary.entries == 1
+            && stock
+                .iter()
+                .any(|policy| Some(policy.name().as_bytes()) == name);
         let is_filter = |found: &Found| matches!(found.content, Content::Filter);
         let is_free = |place: Range<u64>| {
             let mut others = self.map.overlapping(place);

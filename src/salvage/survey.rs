@@ -9,7 +9,6 @@ use std::ops::{ControlFlow, Range};
 use bytes::Bytes;
 
 use super::found::{Content, Found, Summary, inspect, key_room};
-use super::recognise::FILTER_PREFIX;
 use super::scan::Scanner;
 use super::{IndexState, SalvageReport};
 use crate::comparator::Order;
@@ -17,6 +16,7 @@ use crate::error::Section;
 use crate::file::TableFile;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
+use crate::format::filter_block::FILTER_PREFIX;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
 use crate::index::{Index, IndexPlace};

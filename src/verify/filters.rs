@@ -8,7 +8,7 @@ use super::report::{Severity, Tally, not_ascending};
 use crate::error::{Section, show_key};
 use crate::filter::FilterPolicy;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::filter_block::FilterBlockReader;
+use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::BlockHandle;
 
 /// A filter block whose policy is known.
@@ -39,7 +39,7 @@ impl Verifier<'_> {
             }
             previous = Some(name.to_vec());
             let handle = BlockHandle::decode(cursor.value()).map(|(handle, _)| handle);
-            match (name.strip_prefix(b"filter."), handle) {
+            match (name.strip_prefix(FILTER_PREFIX), handle) {
                 (Some(_), None) if metaindex.trusted => self.report.find(
                     Severity::Damage,
                     place,
