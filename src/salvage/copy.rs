@@ -81,25 +81,17 @@ impl<'a, D: Destination> Copier<'a, D> {
 
     fn copy(&mut self, handle: BlockHandle, by_index: bool) -> Result<()> {
         let range = handle.offset..handle.end().unwrap_or(u64::MAX);
-        let frame = match self.file.read_frame(handle) {
-            Ok(frame) => frame,
-            Err(error) => {
-                self.lose(range, error.to_string(), None);
-                return Ok(());
-            }
-        };
-        let block = frame::verify(&frame)
-            .and_then(|()| frame::open(&frame))
-            .and_then(Block::parse);
+        let block = self.file.read_frame(handle).and_then(|frame| {
+            frame::verify(&frame)
+                .and_then(|()| frame::open(&frame))
+                .and_then(Block::parse)
+                .map_err(|defect| defect.locate(Section::Data, handle.offset))
+        });
         let block = match block {
             Ok(block) => block,
-            Err(defect) => {
+            Err(error) => {
                 // It was sound a moment ago: the medium gives out, or somebody writes to the file.
-                self.lose(
-                    range,
-                    defect.locate(Section::Data, handle.offset).to_string(),
-                    None,
-                );
+                self.lose(range, error.to_string(), None);
                 return Ok(());
             }
         };

@@ -168,31 +168,23 @@ impl Verifier<'_> {
                 show_key(&ends.last),
             );
         }
-        if let Some(before) = separator_before
-            && self.order.compare(before, &ends.first) != Ordering::Less
-        {
-            self.report.find(
-                Severity::Damage,
-                place,
-                format!(
-                    "the first key of data block {i} behind the index key before, {}",
-                    show_key(before)
-                ),
-                show_key(&ends.first),
-            );
-        }
-        if let Some(before) = last_before
-            && self.order.compare(before, &ends.first) != Ordering::Less
-        {
-            self.report.find(
-                Severity::Damage,
-                place,
-                format!(
-                    "the first key of data block {i} behind the last of the block before, {}",
-                    show_key(before)
-                ),
-                show_key(&ends.first),
-            );
+        for (before, what) in [
+            (separator_before, "the index key before"),
+            (last_before, "the last of the block before"),
+        ] {
+            if let Some(before) = before
+                && self.order.compare(before, &ends.first) != Ordering::Less
+            {
+                self.report.find(
+                    Severity::Damage,
+                    place,
+                    format!(
+                        "the first key of data block {i} behind {what}, {}",
+                        show_key(before)
+                    ),
+                    show_key(&ends.first),
+                );
+            }
         }
     }
 
