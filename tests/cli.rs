@@ -5,6 +5,8 @@
 //! output; so does the README.
 #![cfg(feature = "cli")]
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use assert_cmd::Command;
+use common::{Entry, read_entries, testdata};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -64,8 +67,6 @@ fn names_in(directory: &Path) -> BTreeSet<String> {
 
 // ---- LevelDB's own tables -------------------------------------------------------------------
 
-type Entry = (Vec<u8>, Vec<u8>);
-
 /// A line of `testdata/manifest.tsv`.
 struct Golden {
     path: PathBuf,
@@ -74,12 +75,6 @@ struct Golden {
     is_database: bool,
     is_reverse: bool,
     columns: Vec<String>,
-}
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("testdata")
-        .join(name)
 }
 
 fn golden_tables() -> Vec<Golden> {
@@ -100,22 +95,6 @@ fn golden_tables() -> Vec<Golden> {
         .collect();
     assert!(tables.len() > 60, "{} tables", tables.len());
     tables
-}
-
-fn read_entries(name: &str) -> Vec<Entry> {
-    let bytes = fs::read(testdata(name)).unwrap();
-    let mut rest = bytes.as_slice();
-    let mut sized = || {
-        let (size, after) = rest.split_first_chunk()?;
-        let (string, after) = after.split_at(u32::from_le_bytes(*size) as usize);
-        rest = after;
-        Some(string.to_vec())
-    };
-    let mut entries = Vec::new();
-    while let Some(key) = sized() {
-        entries.push((key, sized().unwrap()));
-    }
-    entries
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -5,13 +5,15 @@
 //! visible at a sequence number and the walk over a file's blocks are all written out once more, as
 //! plainly as they can be.
 
+mod common;
+
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use common::{Entry, read_entries, testdata};
 use leveltable::{
     BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbEntry, DbTable, FilterPolicy,
     InternalFilterPolicy, InternalKeyComparator, MAX_SEQUENCE, OpenOptions, Table, Version,
@@ -19,8 +21,6 @@ use leveltable::{
 };
 
 // ---- The golden files -----------------------------------------------------------------------
-
-type Entry = (Vec<u8>, Vec<u8>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filter {
@@ -46,12 +46,6 @@ struct Golden {
     flush_every: usize,
 }
 
-fn testdata(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "testdata", name]
-        .iter()
-        .collect()
-}
-
 fn tsv(name: &str) -> Vec<Vec<String>> {
     let text = fs::read_to_string(testdata(name)).unwrap();
     let rows = text.lines().skip(1); // the heading
@@ -64,22 +58,6 @@ fn unhex(digits: &str) -> Vec<u8> {
     pairs
         .map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap())
         .collect()
-}
-
-fn read_entries(name: &str) -> Vec<Entry> {
-    let bytes = fs::read(testdata(name)).unwrap();
-    let mut rest = bytes.as_slice();
-    let mut sized = || {
-        let (size, after) = rest.split_first_chunk()?;
-        let (string, after) = after.split_at(u32::from_le_bytes(*size) as usize);
-        rest = after;
-        Some(string.to_vec())
-    };
-    let mut entries = Vec::new();
-    while let Some(key) = sized() {
-        entries.push((key, sized().expect("a key without a value")));
-    }
-    entries
 }
 
 fn golden_tables() -> Vec<Golden> {

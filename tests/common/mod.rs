@@ -1,13 +1,40 @@
-//! What several tests share: building tables, and finding and forging a table's parts without the crate's help.
+//! What several tests share: reading `testdata/`, building tables, and finding and forging a table's parts without the crate's help.
 
 // Each test binary compiles this module for itself and uses its own share of it.
 #![allow(dead_code)]
 
+use std::fs;
 use std::ops::Range;
+use std::path::PathBuf;
 
 use leveltable::{Comparator, Section, Table, WriteOptions};
 
 pub(crate) type Entry = (Vec<u8>, Vec<u8>);
+
+/// A file of `testdata/`.
+pub(crate) fn testdata(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "testdata", name]
+        .iter()
+        .collect()
+}
+
+/// The entries of a table there, as C++ LevelDB's generator wrote them beside it: each string behind its length in
+/// four little-endian bytes.
+pub(crate) fn read_entries(name: &str) -> Vec<Entry> {
+    let bytes = fs::read(testdata(name)).unwrap();
+    let mut rest = bytes.as_slice();
+    let mut sized = || {
+        let (size, after) = rest.split_first_chunk()?;
+        let (string, after) = after.split_at(u32::from_le_bytes(*size) as usize);
+        rest = after;
+        Some(string.to_vec())
+    };
+    let mut entries = Vec::new();
+    while let Some(key) = sized() {
+        entries.push((key, sized().expect("a key without a value")));
+    }
+    entries
+}
 
 /// The table of `entries`, which are in order, in memory.
 pub(crate) fn build(options: &WriteOptions, entries: &[Entry]) -> Vec<u8> {
