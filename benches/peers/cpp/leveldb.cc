@@ -131,30 +131,15 @@ Answers Get(leveldb::Table* table, const Keys& probes, size_t first) {
 }
 
 Answers Scan(leveldb::Table* table, bool forward) {
-  Answers answers;
   const std::unique_ptr<leveldb::Iterator> it(table->NewIterator(leveldb::ReadOptions()));
-  if (forward) {
-    for (it->SeekToFirst(); it->Valid(); it->Next()) {
-      answers.Entry(it->key().data(), it->value().data());
-    }
-  } else {
-    for (it->SeekToLast(); it->Valid(); it->Prev()) {
-      answers.Entry(it->key().data(), it->value().data());
-    }
-  }
+  const Answers answers = ScanAll(it.get(), forward);
   Check(it->status());
   return answers;
 }
 
 Answers Seek(leveldb::Table* table, const Keys& starts) {
-  Answers answers;
   const std::unique_ptr<leveldb::Iterator> it(table->NewIterator(leveldb::ReadOptions()));
-  for (size_t i = 0; i < starts.size(); i++) {
-    it->Seek(leveldb::Slice(starts[i], kKeyLen));
-    for (size_t step = 0; step < kSeekSteps && it->Valid(); step++, it->Next()) {
-      answers.Entry(it->key().data(), it->value().data());
-    }
-  }
+  const Answers answers = SeekEach<leveldb::Slice>(it.get(), starts);
   Check(it->status());
   return answers;
 }

@@ -89,30 +89,15 @@ Answers MultiGet(rocksdb::DB* db, const Keys& probes) {
 }
 
 Answers Scan(rocksdb::SstFileReader* table, bool forward) {
-  Answers answers;
   const std::unique_ptr<rocksdb::Iterator> it(table->NewIterator(rocksdb::ReadOptions()));
-  if (forward) {
-    for (it->SeekToFirst(); it->Valid(); it->Next()) {
-      answers.Entry(it->key().data(), it->value().data());
-    }
-  } else {
-    for (it->SeekToLast(); it->Valid(); it->Prev()) {
-      answers.Entry(it->key().data(), it->value().data());
-    }
-  }
+  const Answers answers = ScanAll(it.get(), forward);
   Check(it->status());
   return answers;
 }
 
 Answers Seek(rocksdb::SstFileReader* table, const Keys& starts) {
-  Answers answers;
   const std::unique_ptr<rocksdb::Iterator> it(table->NewIterator(rocksdb::ReadOptions()));
-  for (size_t i = 0; i < starts.size(); i++) {
-    it->Seek(rocksdb::Slice(starts[i], kKeyLen));
-    for (size_t step = 0; step < kSeekSteps && it->Valid(); step++, it->Next()) {
-      answers.Entry(it->key().data(), it->value().data());
-    }
-  }
+  const Answers answers = SeekEach<rocksdb::Slice>(it.get(), starts);
   Check(it->status());
   return answers;
 }

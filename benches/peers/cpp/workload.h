@@ -86,6 +86,35 @@ struct Answers {
   }
 };
 
+// All entries, from either end. RocksDB's iterators have LevelDB's functions.
+template <typename Iterator>
+Answers ScanAll(Iterator* it, bool forward) {
+  Answers answers;
+  if (forward) {
+    for (it->SeekToFirst(); it->Valid(); it->Next()) {
+      answers.Entry(it->key().data(), it->value().data());
+    }
+  } else {
+    for (it->SeekToLast(); it->Valid(); it->Prev()) {
+      answers.Entry(it->key().data(), it->value().data());
+    }
+  }
+  return answers;
+}
+
+// A few entries from each of `starts` on.
+template <typename Slice, typename Iterator>
+Answers SeekEach(Iterator* it, const Keys& starts) {
+  Answers answers;
+  for (size_t i = 0; i < starts.size(); i++) {
+    it->Seek(Slice(starts[i], kKeyLen));
+    for (size_t step = 0; step < kSeekSteps && it->Valid(); step++, it->Next()) {
+      answers.Entry(it->key().data(), it->value().data());
+    }
+  }
+  return answers;
+}
+
 // Nanoseconds of processor time of the calling thread. Nothing here waits for anything, so on an idle
 // machine it is the time that passes; on a busy one, other programs' time stays out.
 inline double ProcessorTime() {
