@@ -212,6 +212,14 @@ impl Cursor {
         reason = "a cursor lends its entries, an Iterator cannot"
     )]
     pub fn next(&mut self) -> Result<bool> {
+        match self.entries.step() {
+            true => Ok(true),
+            false => self.next_slowly(),
+        }
+    }
+
+    #[inline(never)]
+    fn next_slowly(&mut self) -> Result<bool> {
         if !self.entries.is_on_entry() {
             return match self.off {
                 Off::BeforeFirst => self.first_from(0),
@@ -233,6 +241,14 @@ impl Cursor {
     /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
+        match self.entries.step_back() {
+            true => Ok(true),
+            false => self.prev_slowly(),
+        }
+    }
+
+    #[inline(never)]
+    fn prev_slowly(&mut self) -> Result<bool> {
         if !self.entries.is_on_entry() {
             return match self.off {
                 Off::BeforeFirst => Ok(false),
@@ -251,6 +267,7 @@ impl Cursor {
     fn first_from(&mut self, block: usize) -> Result<bool> {
         for block in block..self.table.data_blocks() {
             self.load(block)?;
+            self.entries.move_before_first();
             let moved = self.entries.next();
             if self.check(moved)? {
                 return Ok(true);
@@ -274,7 +291,8 @@ impl Cursor {
 
     /// Leaves the entries; answers that the cursor is on none.
     fn leave(&mut self, off: Off) -> bool {
-        self.entries.move_before_first();
+        // Where no step leads on from.
+        self.entries.move_behind_last();
         self.off = off;
         false
     }

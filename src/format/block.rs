@@ -252,7 +252,16 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// Decodes the entry at `offset`. It lies inside the entries, whatever it claims.
     #[inline]
     pub(super) fn entry(&self, offset: usize) -> Result<Entry, Defect> {
-        entry_at(self.entries(), offset)
+        match self.short_entry(offset) {
+            Some(entry) => Ok(entry),
+            None => entry_of_any_length(self.entries(), offset),
+        }
+    }
+
+    /// The same if each of its lengths takes a byte; `None` for others and damaged ones.
+    #[inline]
+    pub(super) fn short_entry(&self, offset: usize) -> Option<Entry> {
+        short_entry_at(self.data.as_ref(), self.entries_len, offset)
     }
 
     #[inline]
@@ -309,23 +318,32 @@ impl<B: AsRef<[u8]>> Block<B> {
 /// Decodes the entry at `offset` of a block's `entries`. It lies inside them, whatever it claims.
 #[inline]
 pub(super) fn entry_at(entries: &[u8], offset: usize) -> Result<Entry, Defect> {
-    // Nearly always the three lengths take a byte each.
-    if let Some(&[shared, unshared, value_len, ..]) = entries.get(offset..)
-        && (shared | unshared | value_len) < 0x80
-    {
-        let key_start = offset + 3;
-        let value_start = key_start + usize::from(unshared);
-        let end = value_start + usize::from(value_len);
-        if end <= entries.len() {
-            return Ok(Entry {
-                shared: usize::from(shared),
-                key_start,
-                value_start,
-                end,
-            });
-        }
+    match short_entry_at(entries, entries.len(), offset) {
+        Some(entry) => Ok(entry),
+        None => entry_of_any_length(entries, offset),
     }
-    entry_of_any_length(entries, offset)
+}
+
+/// The same of a block, `data`, whose entries are its first `entries_len` bytes, if the lengths are ordinary ones: a
+/// byte for each of the key's parts, two at most for the value.
+#[inline]
+fn short_entry_at(data: &[u8], entries_len: usize, offset: usize) -> Option<Entry> {
+    let &[shared, unshared, low, high] = data.get(offset..offset + 4)? else {
+        return None;
+    };
+    let (value_len, key_start) = match (low, high) {
+        (..0x80, _) => (usize::from(low), offset + 3),
+        (_, ..0x80) => (usize::from(low & 0x7f) | usize::from(high) << 7, offset + 4),
+        _ => return None,
+    };
+    let value_start = key_start + usize::from(unshared);
+    let end = value_start + value_len;
+    ((shared | unshared) < 0x80 && end <= entries_len).then_some(Entry {
+        shared: usize::from(shared),
+        key_start,
+        value_start,
+        end,
+    })
 }
 
 #[inline(never)]

@@ -11,31 +11,52 @@ use crate::comparator::Order;
 ///
 /// An entry knows what it shares with the one before, so backward steps need the keys before it. The
 /// first step back decodes the restart interval once and keeps, for each entry, the bytes that it cut
-/// off the key before: an undo log, no longer than the interval itself.
+/// off the key before: an undo log.
 #[derive(Debug)]
 pub(crate) struct BlockCursor<B> {
     block: Block<B>,
-    /// Whether there is a current entry. Where not, its key and value are empty, and `next` is 0 before the
-    /// first entry, the entries' length behind the last.
-    on_entry: bool,
     key: Buffer,
-    offset: usize,
-    value_start: usize,
-    /// Where the value ends, and the next entry begins.
-    next: usize,
+    at: Place,
+    /// The way back to the restart from the entry that the last of these ends at. A step forward leaves it be: it
+    /// leads away from there.
     undo: Vec<Undo>,
-    /// The cut-off key bytes of all of `undo`, end to end.
+    /// The key bytes of all of `undo`, end to end.
     tails: Buffer,
 }
 
-/// What takes the cursor from an entry back to the one before it. Blocks are smaller than 4 GiB.
-#[derive(Debug, Clone, Copy)]
-struct Undo {
+/// Where an entry begins, and its value. Behind the value the next entry begins. Blocks are smaller than 4 GiB.
+///
+/// Before the first entry all is 0; behind the last, both begin where the entries end.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
     offset: u32,
     value_start: u32,
-    value_end: u32,
-    shared: u32,
-    tail_start: u32,
+    value_len: u32,
+}
+
+impl Place {
+    #[inline]
+    fn of(offset: usize, entry: &Entry) -> Place {
+        Place {
+            offset: offset as u32,
+            value_start: entry.value_start as u32,
+            value_len: (entry.end - entry.value_start) as u32,
+        }
+    }
+
+    #[inline]
+    fn end(self) -> usize {
+        self.value_start as usize + self.value_len as usize
+    }
+}
+
+/// What takes the cursor from an entry back to the one before it.
+#[derive(Debug, Clone, Copy)]
+struct Undo {
+    before: Place,
+    key_len: u32,
+    /// The key up to here is the same; the rest is in `tails`.
+    same: u32,
 }
 
 impl<B: AsRef<[u8]>> BlockCursor<B> {
@@ -43,11 +64,8 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     pub(crate) fn new(block: Block<B>) -> BlockCursor<B> {
         BlockCursor {
             block,
-            on_entry: false,
             key: Buffer::default(),
-            offset: 0,
-            value_start: 0,
-            next: 0,
+            at: Place::default(),
             undo: Vec::new(),
             tails: Buffer::default(),
         }
@@ -69,18 +87,21 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         self.leave(self.block.entries().len());
     }
 
-    /// Leaves the entries for the end that begins or ends at `next`.
-    fn leave(&mut self, next: usize) {
-        self.on_entry = false;
+    /// Leaves the entries for `end`, where they begin or end.
+    fn leave(&mut self, end: usize) {
+        self.undo.clear();
         self.key.len = 0;
-        self.value_start = next;
-        self.next = next;
+        self.at = Place {
+            offset: end as u32,
+            value_start: end as u32,
+            value_len: 0,
+        };
     }
 
     /// Whether the cursor stands on an entry.
     #[inline]
     pub(crate) fn is_on_entry(&self) -> bool {
-        self.on_entry
+        self.at.value_start > self.at.offset
     }
 
     /// The current key; empty off the entries.
@@ -98,7 +119,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     /// Where the current value lies in the block's bytes.
     #[inline]
     pub(crate) fn value_range(&self) -> Range<usize> {
-        self.value_start..self.next
+        self.at.value_start as usize..self.at.end()
     }
 
     /// The block that the cursor walks.
@@ -111,14 +132,40 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     /// After an error of this or any other move, the cursor must be positioned anew.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<bool, Defect> {
-        if self.next >= self.block.entries().len() {
+        match self.step() {
+            true => Ok(true),
+            false => self.next_slowly(),
+        }
+    }
+
+    /// Steps to the next entry if it is an ordinary one; if not, or if there is none, answers `false` and stays.
+    #[inline]
+    pub(crate) fn step(&mut self) -> bool {
+        let offset = self.at.end();
+        if let Some(entry) = self.block.short_entry(offset)
+            && entry.shared <= self.key.len
+            && self.key.splice_short(
+                entry.shared,
+                self.block.data().as_ref(),
+                entry.key_start,
+                entry.value_start - entry.key_start,
+            )
+        {
+            self.at = Place::of(offset, &entry);
+            return true;
+        }
+        false
+    }
+
+    #[inline(never)]
+    fn next_slowly(&mut self) -> Result<bool, Defect> {
+        let offset = self.at.end();
+        if offset >= self.block.entries().len() {
             self.move_behind_last();
             return Ok(false);
         }
-        let offset = self.next;
         let entry = self.block.entry(offset)?;
         check_shared(offset, entry.shared, self.key.len)?;
-        self.undo.clear();
         self.take(offset, entry);
         Ok(true)
     }
@@ -126,14 +173,11 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     /// Makes `entry` the current one; its shared bytes are the first of `self.key`.
     #[inline]
     fn take(&mut self, offset: usize, entry: Entry) {
-        self.key.len = entry.shared;
+        let data = self.block.data().as_ref();
         let unshared = entry.value_start - entry.key_start;
         self.key
-            .append(self.block.data().as_ref(), entry.key_start, unshared);
-        self.offset = offset;
-        self.value_start = entry.value_start;
-        self.next = entry.end;
-        self.on_entry = true;
+            .splice(entry.shared, data, entry.key_start, unshared);
+        self.at = Place::of(offset, &entry);
     }
 
     /// Steps to the previous entry, from behind the last to the last. `false` before the first.
@@ -141,35 +185,36 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     /// Amortised constant time in a walk backward.
     #[inline]
     pub(crate) fn prev(&mut self) -> Result<bool, Defect> {
-        if self.on_entry
-            && let Some(undo) = self.undo.pop()
-        {
-            self.step_back(undo);
-            return Ok(true);
+        match self.step_back() {
+            true => Ok(true),
+            false => self.prev_slowly(),
         }
-        let here = if self.on_entry {
-            self.offset
-        } else {
-            self.next
+    }
+
+    /// Steps to the previous entry if the way is known; if not, answers `false` and stays.
+    #[inline]
+    pub(crate) fn step_back(&mut self) -> bool {
+        let here = self.at.offset as usize;
+        let Some(undo) = self.undo.pop_if(|undo| undo.before.end() == here) else {
+            return false;
         };
-        if here == 0 {
+        let same = undo.same as usize;
+        let tail_len = undo.key_len as usize - same;
+        self.tails.len -= tail_len;
+        self.key.len = same;
+        self.key.append(&self.tails.bytes, self.tails.len, tail_len);
+        self.at = undo.before;
+        true
+    }
+
+    #[inline(never)]
+    fn prev_slowly(&mut self) -> Result<bool, Defect> {
+        if self.at.offset == 0 {
             self.move_before_first();
             return Ok(false);
         }
-        self.walk_up_to(here)?;
+        self.walk_up_to(self.at.offset as usize)?;
         Ok(true)
-    }
-
-    #[inline]
-    fn step_back(&mut self, undo: Undo) {
-        let tail_start = undo.tail_start as usize;
-        let tail_len = self.tails.len - tail_start;
-        self.key.len = undo.shared as usize;
-        self.key.append(&self.tails.bytes, tail_start, tail_len);
-        self.tails.len = tail_start;
-        self.offset = undo.offset as usize;
-        self.value_start = undo.value_start as usize;
-        self.next = undo.value_end as usize;
     }
 
     /// Makes the entry that ends at `end` current, and logs the way back to its restart.
@@ -177,29 +222,34 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         self.undo.clear();
         self.tails.len = 0;
         self.key.len = 0;
-        let mut offset = self.block.restart_before(end);
+        let offset = self.block.restart_before(end);
         let first = self.block.entry(offset)?;
         check_shared(offset, first.shared, 0)?;
         self.take(offset, first);
-        while self.next < end {
-            offset = self.next;
-            let entry = self.block.entry(offset)?;
-            check_shared(offset, entry.shared, self.key.len)?;
+        let (mut at, mut next) = (self.at, first.end);
+        while next < end {
+            let entry = self.block.entry(next)?;
+            check_shared(next, entry.shared, self.key.len)?;
+            let same = entry.shared - entry.shared % LANE;
             self.undo.push(Undo {
-                offset: self.offset as u32,
-                value_start: self.value_start as u32,
-                value_end: self.next as u32,
-                shared: entry.shared as u32,
-                tail_start: self.tails.len as u32,
+                before: at,
+                key_len: self.key.len as u32,
+                same: same as u32,
             });
             self.tails
-                .append(&self.key.bytes, entry.shared, self.key.len - entry.shared);
-            self.take(offset, entry);
+                .append(&self.key.bytes, same, self.key.len - same);
+            let unshared = entry.value_start - entry.key_start;
+            let data = self.block.data().as_ref();
+            self.key
+                .splice(entry.shared, data, entry.key_start, unshared);
+            at = Place::of(next, &entry);
+            next = entry.end;
         }
-        if self.next > end {
+        self.at = at;
+        if self.at.end() > end {
             return Err(Defect::new(
                 format!("an entry that ends at byte {end} of the block"),
-                format!("one from {} to {}", self.offset, self.next),
+                format!("one from {} to {}", self.at.offset, self.at.end()),
             ));
         }
         Ok(())
@@ -229,8 +279,11 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     }
 }
 
-/// A byte string that short pieces are appended to by copies of a fixed size: a few instructions, where a
+/// A byte string that short pieces are put together to by copies of a fixed size: a few instructions, where a
 /// copy of any length is a call.
+///
+/// Processors pass on what was just stored only to a load of bytes that were stored together; any other waits
+/// until they have reached the cache. So keys are stored in whole lanes, and loaded likewise.
 #[derive(Debug, Default)]
 struct Buffer {
     /// The string and, behind it, room that holds anything.
@@ -238,24 +291,71 @@ struct Buffer {
     len: usize,
 }
 
-impl Buffer {
-    /// What one copy takes.
-    const CHUNK: usize = 16;
+/// What is loaded and stored at once.
+const LANE: usize = 16;
 
+/// What one copy takes.
+const CHUNK: usize = 2 * LANE;
+
+/// Read from `LANE - n` on: a mask of the first `n` bytes of a lane.
+static MASKS: [u8; CHUNK] = {
+    let mut masks = [0; CHUNK];
+    let mut i = 0;
+    while i < LANE {
+        masks[i] = 0xff;
+        i += 1;
+    }
+    masks
+};
+
+impl Buffer {
     #[inline]
     fn as_slice(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    /// Replaces all behind the first `kept` bytes by the `len` bytes at `start` of `from`, which lie inside it.
+    #[inline]
+    fn splice(&mut self, kept: usize, from: &[u8], start: usize, len: usize) {
+        if !self.splice_short(kept, from, start, len) {
+            self.len = kept;
+            self.append(from, start, len);
+        }
+    }
+
+    /// The same for few bytes, not near the ends of `from` and of the room; `false`, nothing changed, for others.
+    #[inline]
+    fn splice_short(&mut self, kept: usize, from: &[u8], start: usize, len: usize) -> bool {
+        let in_lane = kept % LANE;
+        let mask = MASKS[LANE - in_lane..].first_chunk::<LANE>();
+        if in_lane + len <= CHUNK
+            && let Some(start) = start.checked_sub(in_lane)
+            && let Some(new) = chunk(from, start)
+            && let Some(old) = self.bytes.get_mut(kept - in_lane..kept - in_lane + CHUNK)
+            && let Some(old) = old.first_chunk_mut::<CHUNK>()
+            && let Some(mask) = mask
+        {
+            let mut merged = *new;
+            for i in 0..LANE {
+                merged[i] ^= (merged[i] ^ old[i]) & mask[i];
+            }
+            *old = merged;
+            self.len = kept + len;
+            return true;
+        }
+        false
     }
 
     /// Appends the `len` bytes at `start` of `from`, which lie inside it. What follows there is copied along,
     /// into the room behind.
     #[inline]
     fn append(&mut self, from: &[u8], start: usize, len: usize) {
-        if len <= Self::CHUNK
-            && let Some(piece) = from.get(start..start + Self::CHUNK)
-            && let Some(room) = self.bytes.get_mut(self.len..self.len + Self::CHUNK)
+        if len <= CHUNK
+            && let Some(new) = chunk(from, start)
+            && let Some(room) = self.bytes.get_mut(self.len..self.len + CHUNK)
+            && let Some(room) = room.first_chunk_mut()
         {
-            room.copy_from_slice(piece);
+            *room = *new;
             self.len += len;
         } else {
             self.append_slowly(from.get(start..start + len).unwrap_or_default());
@@ -268,8 +368,13 @@ impl Buffer {
         self.bytes.truncate(self.len);
         self.bytes.extend_from_slice(piece);
         self.len = self.bytes.len();
-        self.bytes.resize(self.len + 4 * Self::CHUNK, 0);
+        self.bytes.resize(self.len + 2 * CHUNK, 0);
     }
+}
+
+#[inline]
+fn chunk(from: &[u8], start: usize) -> Option<&[u8; CHUNK]> {
+    from.get(start..start + CHUNK)?.first_chunk()
 }
 
 #[cfg(test)]
