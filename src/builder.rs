@@ -11,6 +11,7 @@ use crate::comparator::{Order, common_prefix};
 use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::filter::FilterPolicy;
 use crate::format::block::BlockBuilder;
+use crate::format::buffer::Buffer;
 use crate::format::codec::{Compression, Compressor};
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockBuilder, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
@@ -423,7 +424,7 @@ fn separator(order: &Order, last: &[u8], next: Option<&[u8]>) -> Result<Vec<u8>>
 struct Output<D> {
     destination: D,
     compressor: Compressor,
-    buffer: Vec<u8>,
+    buffer: Buffer,
     /// Bytes that went to the destination: the file offset of `buffer`.
     written: u64,
     /// A write failed, so that the destination holds who knows what.
@@ -435,7 +436,7 @@ impl<D: Destination> Output<D> {
         Output {
             destination,
             compressor: Compressor::new(compression),
-            buffer: Vec::new(),
+            buffer: Buffer::default(),
             written: 0,
             failed: false,
         }
@@ -476,21 +477,25 @@ impl<D: Destination> Output<D> {
     }
 
     fn append_footer(&mut self, footer: Footer) {
-        footer.encode(&mut self.buffer);
+        let mut bytes = Vec::new();
+        footer.encode(&mut bytes);
+        self.buffer.extend(&bytes);
     }
 
     fn write_out(&mut self) -> Result<()> {
-        self.destination.append(&self.buffer).map_err(|e| {
-            self.failed = true;
-            let (len, at) = (self.buffer.len(), self.written);
-            let error = Error::io(format!("writing {len} bytes of a table at offset {at}"), e);
-            match self.destination.path() {
-                Some(path) => error.at_path(path),
-                None => error,
-            }
-        })?;
+        self.destination
+            .append(self.buffer.as_slice())
+            .map_err(|e| {
+                self.failed = true;
+                let (len, at) = (self.buffer.len(), self.written);
+                let error = Error::io(format!("writing {len} bytes of a table at offset {at}"), e);
+                match self.destination.path() {
+                    Some(path) => error.at_path(path),
+                    None => error,
+                }
+            })?;
         self.written += self.buffer.len() as u64;
-        self.buffer.clear();
+        self.buffer.truncate(0);
         Ok(())
     }
 

@@ -11,6 +11,7 @@
 //! No decoder trusts a length that the payload claims, and each is bounded by what its format can say.
 
 use super::Defect;
+use super::buffer::Buffer;
 
 /// The type byte of a block that is stored as it is.
 pub(crate) const RAW: u8 = 0;
@@ -43,23 +44,24 @@ pub enum Compression {
     Deflate(u32),
 }
 
-/// Compresses blocks. Holds the compressor's tables, so that they are set up once.
+/// Compresses blocks. Holds the compressor's tables, so that they are set up once; 2 KiB of them, which would move
+/// with every owner, in a box.
 pub(crate) struct Compressor {
     compression: Compression,
-    snappy: snap::raw::Encoder,
+    snappy: Box<snap::raw::Encoder>,
 }
 
 impl Compressor {
     pub(crate) fn new(compression: Compression) -> Compressor {
         Compressor {
             compression,
-            snappy: snap::raw::Encoder::new(),
+            snappy: Box::new(snap::raw::Encoder::new()),
         }
     }
 
     /// Appends `block` compressed to `out` and answers the type byte, if that pays: where it does not
     /// shrink by an eighth, `out` is left as it was.
-    pub(crate) fn append(&mut self, block: &[u8], out: &mut Vec<u8>) -> Option<u8> {
+    pub(crate) fn append(&mut self, block: &[u8], out: &mut Buffer) -> Option<u8> {
         let start = out.len();
         let codec = match self.compression {
             Compression::None => None,
@@ -85,18 +87,14 @@ impl Compressor {
         codec
     }
 
-    fn append_snappy(&mut self, block: &[u8], out: &mut Vec<u8>) -> bool {
-        let start = out.len();
-        // Compresses in place at the end of `out`; the length bound is 0 for what Snappy cannot take.
-        out.resize(start + snap::raw::max_compress_len(block.len()), 0);
-        let dst = out.get_mut(start..).unwrap_or_default();
-        match self.snappy.compress(block, dst) {
-            Ok(len) => {
-                out.truncate(start + len);
-                true
-            }
-            Err(_) => false,
-        }
+    fn append_snappy(&mut self, block: &[u8], out: &mut Buffer) -> bool {
+        // The bound is 0 for what Snappy cannot take.
+        let room = out.room(snap::raw::max_compress_len(block.len()));
+        let compressed = self.snappy.compress(block, room);
+        compressed.is_ok_and(|len| {
+            out.take_up(len);
+            true
+        })
     }
 }
 
@@ -194,7 +192,7 @@ fn unknown(codec: u8, payload: &[u8]) -> Defect {
 /// The codecs behind features.
 #[cfg(any(feature = "zstd", feature = "zlib"))]
 mod optional {
-    use super::Defect;
+    use super::{Buffer, Defect};
 
     /// What deflate reaches at most: 258 bytes from two bits.
     const MOST_DEFLATED: u64 = 1032;
@@ -204,9 +202,9 @@ mod optional {
     const ZSTD_FREE: u64 = 16 << 20;
 
     #[cfg(feature = "zstd")]
-    pub(super) fn append_zstd(block: &[u8], level: i32, out: &mut Vec<u8>) -> bool {
+    pub(super) fn append_zstd(block: &[u8], level: i32, out: &mut Buffer) -> bool {
         zstd::bulk::compress(block, level).is_ok_and(|compressed| {
-            out.extend_from_slice(&compressed);
+            out.extend(&compressed);
             true
         })
     }
@@ -240,14 +238,18 @@ mod optional {
     }
 
     #[cfg(feature = "zlib")]
-    pub(super) fn append_deflated(block: &[u8], level: u32, zlib: bool, out: &mut Vec<u8>) -> bool {
+    pub(super) fn append_deflated(block: &[u8], level: u32, zlib: bool, out: &mut Buffer) -> bool {
         use std::io::Read;
         let level = flate2::Compression::new(level.min(9));
-        let appended = match zlib {
-            true => flate2::bufread::ZlibEncoder::new(block, level).read_to_end(out),
-            false => flate2::bufread::DeflateEncoder::new(block, level).read_to_end(out),
+        let mut compressed = Vec::new();
+        let done = match zlib {
+            true => flate2::bufread::ZlibEncoder::new(block, level).read_to_end(&mut compressed),
+            false => {
+                flate2::bufread::DeflateEncoder::new(block, level).read_to_end(&mut compressed)
+            }
         };
-        appended.is_ok()
+        out.extend(&compressed);
+        done.is_ok()
     }
 
     #[cfg(feature = "zlib")]
@@ -313,16 +315,17 @@ mod tests {
             for tail in 0..400 {
                 let mut block = noise(1000);
                 block.resize(1000 + tail, 0);
-                let mut out = b"before".to_vec();
+                let mut out = Buffer::default();
+                out.extend(b"before");
                 let stored = Compressor::new(compression).append(&block, &mut out);
-                let payload = out.split_off(6);
-                assert_eq!(out, b"before");
+                let (before, payload) = out.as_slice().split_at(6);
+                assert_eq!(before, b"before");
                 match stored {
                     None => assert!(payload.is_empty()),
                     Some(stored) => {
                         assert_eq!(stored, codec);
                         assert!(payload.len() < block.len() - block.len() / 8);
-                        assert_eq!(decompress(codec, &payload).unwrap(), block);
+                        assert_eq!(decompress(codec, payload).unwrap(), block);
                     }
                 }
                 kept.push(stored.is_some());
@@ -335,10 +338,11 @@ mod tests {
     fn dense_blocks_pass_and_damaged_ones_do_not_panic() {
         for (compression, codec) in codecs() {
             let block = vec![b'x'; 1 << 20];
-            let mut payload = Vec::new();
+            let mut out = Buffer::default();
             Compressor::new(compression)
-                .append(&block, &mut payload)
+                .append(&block, &mut out)
                 .unwrap();
+            let mut payload = out.as_slice().to_vec();
             assert_eq!(decompress(codec, &payload).unwrap(), block);
             payload.truncate(200);
             for bit in 0..payload.len() * 8 {

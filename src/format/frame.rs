@@ -7,8 +7,9 @@
 use bytes::Bytes;
 
 use super::Defect;
+use super::buffer::Buffer;
 use super::codec::{self, Compressor, RAW};
-use crate::coding::{fixed32_at, put_fixed32};
+use crate::coding::fixed32_at;
 
 /// Bytes behind each payload: the codec and the checksum.
 pub(crate) const TRAILER_LEN: usize = 5;
@@ -29,7 +30,7 @@ fn masked_crc(bytes: &[u8]) -> u32 {
 }
 
 /// Appends the frame of `block` to `out`, compressed if that pays.
-pub(crate) fn seal(block: &[u8], compressor: &mut Compressor, out: &mut Vec<u8>) {
+pub(crate) fn seal(block: &[u8], compressor: &mut Compressor, out: &mut Buffer) {
     let start = out.len();
     match compressor.append(block, out) {
         Some(codec) => finish(out, start, codec),
@@ -38,17 +39,17 @@ pub(crate) fn seal(block: &[u8], compressor: &mut Compressor, out: &mut Vec<u8>)
 }
 
 /// Appends the frame of `block` to `out`, uncompressed: what the filter block always gets.
-pub(crate) fn seal_raw(block: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn seal_raw(block: &[u8], out: &mut Buffer) {
     let start = out.len();
-    out.extend_from_slice(block);
+    out.extend(block);
     finish(out, start, RAW);
 }
 
 /// Closes the frame whose payload began at `start` of `out`.
-fn finish(out: &mut Vec<u8>, start: usize, codec: u8) {
-    out.push(codec);
-    let crc = masked_crc(out.get(start..).unwrap_or_default());
-    put_fixed32(out, crc);
+fn finish(out: &mut Buffer, start: usize, codec: u8) {
+    out.extend(&[codec]);
+    let crc = masked_crc(out.as_slice().get(start..).unwrap_or_default());
+    out.extend(&crc.to_le_bytes());
 }
 
 /// Checks a frame's checksum, which covers payload and codec.
@@ -112,10 +113,11 @@ mod tests {
     use crate::format::codec::Compression;
 
     fn sealed(block: &[u8], compression: Compression) -> Vec<u8> {
-        let mut out = b"before".to_vec();
+        let mut out = Buffer::default();
+        out.extend(b"before");
         seal(block, &mut Compressor::new(compression), &mut out);
-        assert_eq!(&out[..6], b"before");
-        out.split_off(6)
+        assert_eq!(&out.as_slice()[..6], b"before");
+        out.as_slice()[6..].to_vec()
     }
 
     /// Trailer of an empty block as C++ LevelDB writes it (metaindex of `format/mod.rs`'s example).

@@ -38,6 +38,7 @@
 pub(crate) mod block;
 pub(crate) mod block_cursor;
 pub(crate) mod block_search;
+pub(crate) mod buffer;
 pub(crate) mod codec;
 pub(crate) mod filter_block;
 pub(crate) mod footer;

@@ -101,6 +101,7 @@ fn multiply(a: u32, mut b: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::buffer::Buffer;
     use crate::format::frame::seal_raw;
     use proptest::prelude::*;
 
@@ -126,24 +127,24 @@ mod tests {
         fn frames_are_found_wherever_they_are(
             parts in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..40), 0..3), 0..8),
         ) {
-            let mut bytes = Vec::new();
+            let mut bytes = Buffer::default();
             let mut frames = 0;
             for (part, what) in parts {
                 match what {
-                    0 => bytes.extend(part),
+                    0 => bytes.extend(&part),
                     1 => {
                         seal_raw(&part, &mut bytes);
                         frames += 1;
                     }
                     _ => {
                         let inner = std::mem::take(&mut bytes);
-                        seal_raw(&inner, &mut bytes);
+                        seal_raw(inner.as_slice(), &mut bytes);
                         frames += 1;
                     }
                 }
             }
-            let found = frames_by_checksum(&bytes);
-            prop_assert_eq!(&found, &by_trying(&bytes));
+            let found = frames_by_checksum(bytes.as_slice());
+            prop_assert_eq!(&found, &by_trying(bytes.as_slice()));
             prop_assert!(found.len() <= frames);
         }
     }
