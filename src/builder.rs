@@ -210,7 +210,9 @@ impl<D: Destination> TableBuilder<D> {
         self.file.check()?;
         let shared = self.check_order(key)?;
         self.make_room(key, value)?;
-        self.add_pending_index_entry(Some(key))?;
+        if let Some(handle) = self.pending {
+            self.add_index_entry(handle, Some(key))?;
+        }
         if let Some(filter) = &mut self.filter {
             filter.block.add_key(key);
             let n = self.summary.entries;
@@ -251,7 +253,9 @@ impl<D: Destination> TableBuilder<D> {
     /// may not survive a power cut.
     pub fn finish(mut self) -> Result<Summary> {
         self.flush()?;
-        self.add_pending_index_entry(None)?;
+        if let Some(handle) = self.pending {
+            self.add_index_entry(handle, None)?;
+        }
         let filter = self.write_filter()?;
         let metaindex = self.write_metaindex(filter)?;
         let index = self.index.finish(|block| self.file.seal(block))?;
@@ -280,20 +284,20 @@ impl<D: Destination> TableBuilder<D> {
     fn check_order(&self, key: &[u8]) -> Result<usize> {
         let previous = self.data.last_key();
         let shared = common_prefix(previous, key);
-        let ordering = match &self.order {
+        let ascends = match &self.order {
             // The next byte decides, none coming before any.
-            Order::Bytewise => previous.get(shared).cmp(&key.get(shared)),
-            Order::Custom(comparator) => comparator.compare(previous, key),
+            Order::Bytewise => previous.get(shared) < key.get(shared),
+            Order::Custom(comparator) => comparator.compare(previous, key) == Ordering::Less,
         };
-        match ordering == Ordering::Less || self.summary.entries == 0 {
+        match ascends || self.summary.entries == 0 {
             true => Ok(shared),
-            false => Err(self.out_of_order(key, ordering)),
+            false => Err(self.out_of_order(key)),
         }
     }
 
     #[cold]
-    fn out_of_order(&self, key: &[u8], ordering: Ordering) -> Error {
-        let how = match ordering {
+    fn out_of_order(&self, key: &[u8]) -> Error {
+        let how = match self.order.compare(self.data.last_key(), key) {
             Ordering::Equal => "repeats",
             _ => "comes before",
         };
@@ -307,10 +311,16 @@ impl<D: Destination> TableBuilder<D> {
     }
 
     /// Sees to it that the block under way can take the entry: ends one that is too full for it.
+    #[inline]
     fn make_room(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        if self.data.has_room(key.len(), value.len()) {
-            return Ok(());
+        match self.data.has_room(key.len(), value.len()) {
+            true => Ok(()),
+            false => self.end_full_block(key, value),
         }
+    }
+
+    #[cold]
+    fn end_full_block(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if !BlockBuilder::new(1).has_room(key.len(), value.len()) {
             let (key_len, value_len) = (key.len(), value.len());
             return Err(Error::new(
@@ -323,12 +333,10 @@ impl<D: Destination> TableBuilder<D> {
         self.flush_block()
     }
 
-    /// Gives the last data block its index entry, now that the key after it is known (or that there
+    /// Gives the last data block, at `handle`, its index entry, now that the key after it is known (or that there
     /// is none).
-    fn add_pending_index_entry(&mut self, next: Option<&[u8]>) -> Result<()> {
-        let Some(handle) = self.pending else {
-            return Ok(());
-        };
+    #[inline(never)]
+    fn add_index_entry(&mut self, handle: BlockHandle, next: Option<&[u8]>) -> Result<()> {
         let separator = separator(&self.order, self.data.last_key(), next)?;
         if !self.index.has_room(separator.len(), BlockHandle::MAX_LEN) {
             return Err(Error::new(
@@ -344,6 +352,7 @@ impl<D: Destination> TableBuilder<D> {
         Ok(())
     }
 
+    #[inline(never)]
     fn flush_block(&mut self) -> Result<()> {
         if self.data.is_empty() {
             return Ok(());

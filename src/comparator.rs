@@ -91,23 +91,17 @@ pub(crate) fn compare_bytes(a: &[u8], b: &[u8]) -> (Ordering, usize) {
 /// Number of leading bytes that `a` and `b` share.
 #[inline]
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let words = |s| <[u8]>::as_chunks::<8>(s).0;
     let mut at = 0;
-    while let (Some(x), Some(y)) = (chunk(a, at), chunk(b, at)) {
-        let differing = x ^ y;
+    for (x, y) in words(a).iter().zip(words(b)) {
+        let differing = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
         if differing != 0 {
             return at + differing.trailing_zeros() as usize / 8;
         }
         at += 8;
     }
-    let tail = |s: &[u8]| s.len().saturating_sub(at);
-    let rest = tail(a).min(tail(b));
-    let same = a.iter().skip(at).zip(b.iter().skip(at)).take(rest);
-    at + same.take_while(|(x, y)| x == y).count()
-}
-
-#[inline]
-fn chunk(s: &[u8], at: usize) -> Option<u64> {
-    crate::coding::fixed64_at(s, at)
+    let rest = a.iter().skip(at).zip(b.iter().skip(at));
+    at + rest.take_while(|(x, y)| x == y).count()
 }
 
 /// A table's order: the bytewise one is known by type, so that hot loops can do without a virtual

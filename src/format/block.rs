@@ -13,7 +13,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::Defect;
-use crate::coding::{fixed32_at, get_varint32, put_fixed32, put_varint};
+use crate::coding::{fixed32_at, get_varint32, put_fixed32, put_fixed64, put_varint};
 
 /// Bytes of a block's tail that do not grow with it: the number of restarts.
 const COUNT_LEN: usize = 4;
@@ -24,7 +24,8 @@ pub(crate) struct BlockBuilder {
     buffer: Vec<u8>,
     restarts: Vec<u32>,
     restart_interval: usize,
-    entries_since_restart: usize,
+    /// Number of entries before the next one that is stored whole.
+    until_restart: usize,
     last_key: Vec<u8>,
 }
 
@@ -35,7 +36,7 @@ impl BlockBuilder {
             buffer: Vec::new(),
             restarts: vec![0],
             restart_interval: restart_interval.max(1),
-            entries_since_restart: 0,
+            until_restart: 0,
             last_key: Vec::new(),
         }
     }
@@ -43,6 +44,7 @@ impl BlockBuilder {
     /// Whether an entry of these lengths still fits the format, whose offsets have 32 bits.
     ///
     /// Counts generously: three varints of five bytes, and a restart for the entry.
+    #[inline]
     pub(crate) fn has_room(&self, key_len: usize, value_len: usize) -> bool {
         let more = key_len as u64 + value_len as u64 + 15 + 4;
         self.len() as u64 + more <= u64::from(u32::MAX)
@@ -50,27 +52,50 @@ impl BlockBuilder {
 
     /// Appends an entry. The caller vouches for the order, that there [is room](Self::has_room), and that
     /// `key` shares its first `shared` bytes, and no more, with [the one before](Self::last_key).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&mut self, key: &[u8], shared: usize, value: &[u8]) {
-        let unshared = key.get(shared..).unwrap_or_default();
-        self.last_key.truncate(shared);
-        self.last_key.extend_from_slice(unshared);
-        if self.buffer.is_empty() {
-            self.append(0, key, value);
-        } else if self.entries_since_restart == self.restart_interval {
-            self.restarts.push(self.buffer.len() as u32);
-            self.entries_since_restart = 0;
-            self.append(0, key, value);
-        } else {
-            self.append(shared, unshared, value);
-        }
-        self.entries_since_restart += 1;
+        let shared = match self.until_restart {
+            0 => self.start_interval(),
+            _ => shared,
+        };
+        self.until_restart -= 1;
+        self.append(key, shared, value);
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
     }
 
-    #[inline]
-    fn append(&mut self, shared: usize, unshared: &[u8], value: &[u8]) {
-        self.buffer.reserve(15 + unshared.len() + value.len());
-        let lengths = [shared, unshared.len(), value.len()];
+    /// The next key is stored whole: it shares this many bytes.
+    #[inline(never)]
+    fn start_interval(&mut self) -> usize {
+        if !self.buffer.is_empty() {
+            self.restarts.push(self.buffer.len() as u32);
+        }
+        self.until_restart = self.restart_interval;
+        0
+    }
+
+    #[inline(always)]
+    fn append(&mut self, key: &[u8], shared: usize, value: &[u8]) {
+        let unshared = key.len().saturating_sub(shared);
+        match (unshared, key.last_chunk()) {
+            // Three lengths of a byte each and a few bytes of the key, as ascending keys have it, make a word; what else
+            // is in it is cut off.
+            (1..=5, Some(last)) if shared < 0x80 && value.len() < 0x80 => {
+                let lengths = shared | unshared << 8 | value.len() << 16;
+                let tail = u64::from_le_bytes(*last) >> (64 - 8 * unshared);
+                let end = self.buffer.len() + 3 + unshared;
+                put_fixed64(&mut self.buffer, lengths as u64 | tail << 24);
+                self.buffer.truncate(end);
+            }
+            _ => self.append_key(key, shared, value.len()),
+        }
+        self.buffer.extend_from_slice(value);
+    }
+
+    #[inline(never)]
+    fn append_key(&mut self, key: &[u8], shared: usize, value_len: usize) {
+        let unshared = key.get(shared..).unwrap_or_default();
+        let lengths = [shared, unshared.len(), value_len];
         if lengths.iter().all(|&len| len < 0x80) {
             self.buffer.extend_from_slice(&lengths.map(|len| len as u8));
         } else {
@@ -79,10 +104,10 @@ impl BlockBuilder {
                 .for_each(|&len| put_varint(&mut self.buffer, len as u64));
         }
         self.buffer.extend_from_slice(unshared);
-        self.buffer.extend_from_slice(value);
     }
 
     /// The key added last, be it to this block or the one before.
+    #[inline]
     pub(crate) fn last_key(&self) -> &[u8] {
         &self.last_key
     }
@@ -93,6 +118,7 @@ impl BlockBuilder {
     }
 
     /// Length of the block in bytes if it were finished now.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.buffer.len() + 4 * self.restarts.len() + COUNT_LEN
     }
@@ -106,7 +132,7 @@ impl BlockBuilder {
         let taken = take(&self.buffer);
         self.buffer.clear();
         self.restarts.truncate(1);
-        self.entries_since_restart = 0;
+        self.until_restart = 0;
         taken
     }
 }

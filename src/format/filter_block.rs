@@ -73,6 +73,7 @@ impl FilterBlockBuilder {
     }
 
     /// Adds a key of the block under way.
+    #[inline]
     pub(crate) fn add_key(&mut self, key: &[u8]) {
         self.policy.add_key(key);
         self.has_keys = true;
