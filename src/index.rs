@@ -10,9 +10,10 @@ use bytes::Bytes;
 use crate::comparator::{Order, common_prefix};
 use crate::error::{Error, ErrorKind, Section, show_key};
 use crate::format::Defect;
-use crate::format::block::{Block, BlockBuilder};
+use crate::format::block::{Block, BlockBuilder, whole_entry};
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
+use crate::format::frame::TRAILER_LEN;
 use crate::internal_key;
 
 pub(crate) use seen::Part;
@@ -21,7 +22,7 @@ use seen::Seen;
 /// The index block, decoded and checked once: searching it cannot fail.
 ///
 /// For each data block it holds a key at or after all of the block's keys and before all of the next
-/// block's, and the block's handle. Takes the index block and 25 bytes a data block.
+/// block's, and the block's handle. Takes the index block and 21 bytes a data block.
 ///
 /// A search in bytewise order compares eight bytes of each key: first those of every span's last key, in one
 /// small array, then those of the few entries of one span, which lie beside the handle that is looked for.
@@ -40,13 +41,45 @@ pub(crate) struct Index {
 
 #[derive(Debug)]
 struct IndexEntry {
-    /// The eight bytes of the key behind the shared ones, as a big-endian number; zeros behind its end.
-    prefix: u64,
+    prefix: Prefix,
     /// The data block's handle.
-    offset: u64,
-    size: u32,
+    place: Place,
     /// What is known of the data block since it was read.
     seen: Seen,
+}
+
+/// The eight bytes of the key behind the shared ones, as a big-endian number; zeros behind its end.
+///
+/// Packed, as its neighbour is: aligned, an entry would take 24 bytes.
+#[derive(Debug, Clone, Copy)]
+#[repr(Rust, packed(2))]
+struct Prefix(u64);
+
+/// A handle in eight bytes, if it fits: 40 bits of offset, 24 of size.
+#[derive(Debug, Clone, Copy)]
+#[repr(Rust, packed(2))]
+struct Place(u64);
+
+impl Place {
+    const OFFSET_BITS: u32 = 40;
+    /// Of a handle that does not fit: to be decoded anew.
+    const ELSEWHERE: Place = Place(u64::MAX);
+
+    fn of(handle: BlockHandle) -> Place {
+        let BlockHandle { offset, size } = handle;
+        match offset >> Self::OFFSET_BITS == 0 && size >> (u64::BITS - Self::OFFSET_BITS) == 0 {
+            true => Place(size << Self::OFFSET_BITS | offset),
+            false => Place::ELSEWHERE,
+        }
+    }
+
+    #[inline]
+    fn handle(self) -> Option<BlockHandle> {
+        (self.0 != Self::ELSEWHERE.0).then_some(BlockHandle {
+            offset: self.0 & ((1 << Self::OFFSET_BITS) - 1),
+            size: self.0 >> Self::OFFSET_BITS,
+        })
+    }
 }
 
 /// Number of entries in a span, which take three lines of cache.
@@ -79,66 +112,66 @@ impl Index {
         order: &Order,
     ) -> Result<Index, Error> {
         let corrupt = |defect: Defect| defect.locate(Section::Index, place.offset);
-        let mut block = Block::parse(contents).map_err(corrupt)?;
-        if !block.stores_keys_whole().map_err(corrupt)? {
-            block = unfold(&block, place).map_err(corrupt)?;
+        let mut index = Index::of(Block::parse(contents).map_err(corrupt)?);
+        if !index.decode_entries(place, order)? {
+            index = Index::of(unfold(&index.block, place).map_err(corrupt)?);
+            index.decode_entries(place, order)?;
         }
-        let mut index = Index {
-            entries: Vec::with_capacity(block.restart_count()),
-            shared: shared_by_all_but_last(&block),
-            spans: Vec::new(),
-            block,
-        };
-        index.decode_entries(place, order)?;
         let spans = index.all_but_last().chunks_exact(SPAN);
+        // The number of spans is known, so that no more is allocated.
         index.spans = spans
-            .filter_map(|span| span.last())
-            .map(|entry| entry.prefix)
+            .map(|span| span.last().map_or(u64::MAX, |entry| entry.prefix.0))
             .collect();
         Ok(index)
     }
 
-    /// Checks all entries, and takes down what a search needs of them.
-    fn decode_entries(&mut self, place: IndexPlace, order: &Order) -> Result<(), Error> {
-        let corrupt = |defect: Defect| defect.locate(Section::Index, place.offset);
-        let Index {
+    /// An index of `block`, of which no entry has been decoded.
+    fn of(block: Block<Bytes>) -> Index {
+        Index {
+            entries: Vec::new(),
+            shared: shared_by_all_but_last(&block),
+            spans: Vec::new(),
             block,
-            entries,
-            shared,
-            ..
-        } = self;
-        let count = if block.is_empty() {
-            0
-        } else {
-            block.restart_count()
-        };
+        }
+    }
+
+    /// Checks all entries, and takes down what a search needs of them. `false` if some key is not stored whole.
+    fn decode_entries(&mut self, place: IndexPlace, order: &Order) -> Result<bool, Error> {
+        let corrupt = |defect: Defect| defect.locate(Section::Index, place.offset);
+        let Index { block, shared, .. } = &*self;
+        let block_entries = block.entries();
+        // A file has no room for more, whatever the block claims.
+        let most = usize::try_from(place.data_end / TRAILER_LEN as u64).unwrap_or(usize::MAX);
+        let mut entries = Vec::with_capacity(block.restart_count().min(most));
         let mut previous: Option<&[u8]> = None;
         let mut previous_end = 0;
-        for i in 0..count {
-            let (key, value) = block.restart_entry(i).unwrap_or_default();
+        let mut at = 0;
+        for (i, restart) in block.restarts().enumerate() {
+            if restart != at || at == block_entries.len() {
+                return Ok(false);
+            }
+            let Some((key, value, end)) = whole_entry(block_entries, at).map_err(corrupt)? else {
+                return Ok(false);
+            };
             if let Some(previous) = previous
                 && order.compare(previous, key) != Ordering::Less
             {
                 return Err(not_ascending(i, previous, key, order));
             }
-            previous = Some(key);
             let bounds = previous_end..place.data_end;
-            let (handle, end) = decode_handle(value, bounds).map_err(|found| {
-                let place = format!(
-                    "data block {i} between {previous_end} and {}",
-                    place.data_end
-                );
-                corrupt(Defect::new(place, found))
-            })?;
+            let Some((handle, frame_end)) = decode_handle(value, &bounds) else {
+                return Err(corrupt(misplaced(i, value, bounds)));
+            };
             entries.push(IndexEntry {
-                prefix: prefix_at(key, shared.len()),
-                offset: handle.offset,
-                size: handle.size as u32,
+                prefix: Prefix(prefix_at(key, shared.len())),
+                place: Place::of(handle),
                 seen: Seen::default(),
             });
-            previous_end = end;
+            (previous, previous_end, at) = (Some(key), frame_end, end);
         }
-        Ok(())
+        let whole = at == block_entries.len();
+        self.entries = entries;
+        Ok(whole)
     }
 
     /// Number of data blocks.
@@ -155,11 +188,17 @@ impl Index {
     /// The handle of data block `i`, one of `0..len()`.
     #[inline]
     pub(crate) fn handle(&self, i: usize) -> BlockHandle {
-        let entry = self.entries.get(i);
-        entry.map_or(BlockHandle::default(), |entry| BlockHandle {
-            offset: entry.offset,
-            size: entry.size.into(),
-        })
+        let place = self.entries.get(i).map(|entry| entry.place);
+        place
+            .and_then(Place::handle)
+            .unwrap_or_else(|| self.decode_handle_again(i))
+    }
+
+    #[cold]
+    fn decode_handle_again(&self, i: usize) -> BlockHandle {
+        let entry = self.block.restart_entry(i);
+        let decoded = entry.and_then(|(_, value)| BlockHandle::decode(value));
+        decoded.map_or(BlockHandle::default(), |(handle, _)| handle)
     }
 
     /// Whether data block `i` was found sound.
@@ -200,8 +239,8 @@ impl Index {
     /// the index keys on both sides of the block.
     #[inline]
     fn bits_in_block(&self, i: usize, key: &[u8]) -> Option<u16> {
-        let low = self.entries.get(i.checked_sub(1)?)?.prefix;
-        let high = self.all_but_last().get(i)?.prefix;
+        let low = self.entries.get(i.checked_sub(1)?)?.prefix.0;
+        let high = self.all_but_last().get(i)?.prefix.0;
         let width = u64::BITS - high.checked_sub(low)?.leading_zeros();
         let from_low = prefix_at(key, self.shared.len()).checked_sub(low)?;
         u16::try_from(from_low >> width.saturating_sub(Seen::KEY_BITS)).ok()
@@ -244,13 +283,13 @@ impl Index {
                 let rest = entries.get(start..).unwrap_or_default();
                 let span = rest.get(..SPAN).unwrap_or(rest);
                 // Counted rather than searched: nothing to predict, and all lines read at once.
-                let below = span.iter().filter(|entry| entry.prefix < prefix).count();
+                let below = span.iter().filter(|entry| entry.prefix.0 < prefix).count();
                 let rest = rest.get(below..).unwrap_or_default();
                 let low = start + below;
-                if rest.first().is_none_or(|entry| entry.prefix != prefix) {
+                if rest.first().is_none_or(|entry| entry.prefix.0 != prefix) {
                     return low;
                 }
-                let ties = rest.partition_point(|entry| entry.prefix == prefix);
+                let ties = rest.partition_point(|entry| entry.prefix.0 == prefix);
                 self.first_at_or_after(key, low, low + ties, &Order::Bytewise)
             }
         }
@@ -307,24 +346,29 @@ fn prefix_at(key: &[u8], start: usize) -> u64 {
     }
 }
 
-/// Decodes and checks a data block's handle, which lies within `bounds`; answers where its frame ends, too.
-/// The error says what was found.
-fn decode_handle(value: &[u8], bounds: Range<u64>) -> Result<(BlockHandle, u64), String> {
+/// Decodes a data block's handle, which lies within `bounds`; answers where its frame ends, too.
+#[inline]
+fn decode_handle(value: &[u8], bounds: &Range<u64>) -> Option<(BlockHandle, u64)> {
     // Bytes behind the handle are let be, as by LevelDB.
-    let Some((handle, _)) = BlockHandle::decode(value) else {
-        let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
-        return Err(format!("no handle: {value:02x?}"));
-    };
-    let end = handle.end().filter(|&end| end <= bounds.end);
-    match end {
-        Some(end) if handle.offset >= bounds.start && u32::try_from(handle.size).is_ok() => {
-            Ok((handle, end))
+    let (handle, _) = BlockHandle::decode(value)?;
+    let end = handle.end()?;
+    let fits = handle.offset >= bounds.start && end <= bounds.end;
+    (fits && u32::try_from(handle.size).is_ok()).then_some((handle, end))
+}
+
+#[cold]
+fn misplaced(i: usize, value: &[u8], bounds: Range<u64>) -> Defect {
+    let found = match BlockHandle::decode(value) {
+        Some((BlockHandle { offset, size }, _)) => {
+            format!("{size} bytes and a trailer at {offset}")
         }
-        _ => Err(format!(
-            "{} bytes and a trailer at {}",
-            handle.size, handle.offset
-        )),
-    }
+        None => {
+            let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
+            format!("no handle: {value:02x?}")
+        }
+    };
+    let Range { start, end } = bounds;
+    Defect::new(format!("data block {i} between {start} and {end}"), found)
 }
 
 /// The same block with every key stored whole.

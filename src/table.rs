@@ -31,7 +31,7 @@ use crate::stats::{Counter, Stats};
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
-/// Clones are cheap and share everything. Memory: the index block and 25 bytes for each data block, the
+/// Clones are cheap and share everything. Memory: the index block and 21 bytes for each data block, the
 /// filter block, and a few kilobytes. Blocks live in the [`BlockCache`].
 ///
 /// The file must not change while it is open. One that is *replaced* (by

@@ -246,12 +246,6 @@ impl<B: AsRef<[u8]>> Block<B> {
         ))
     }
 
-    /// Whether the block has no entry.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries_len == 0
-    }
-
     #[inline]
     pub(crate) fn restart_count(&self) -> usize {
         self.restart_count
@@ -263,7 +257,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 
     #[inline]
-    pub(super) fn entries(&self) -> &[u8] {
+    pub(crate) fn entries(&self) -> &[u8] {
         self.data
             .as_ref()
             .get(..self.entries_len)
@@ -300,20 +294,14 @@ impl<B: AsRef<[u8]>> Block<B> {
         self.bytes(entry.key_start..entry.value_start)
     }
 
-    /// Whether the restarts are the entries, one for one; then all entries are sound.
-    pub(crate) fn stores_keys_whole(&self) -> Result<bool, Defect> {
-        let mut end = 0;
-        for i in 0..self.restart_count {
-            if self.restart(i) != end || end == self.entries_len {
-                return Ok(false);
-            }
-            let entry = self.entry(end)?;
-            if entry.shared > 0 {
-                return Ok(false);
-            }
-            end = entry.end;
-        }
-        Ok(end == self.entries_len)
+    /// The offsets of all restarts.
+    pub(crate) fn restarts(&self) -> impl Iterator<Item = usize> {
+        let behind = self.data.as_ref().get(self.entries_len..);
+        let (restarts, _) = behind.unwrap_or_default().as_chunks();
+        let restarts = restarts.get(..self.restart_count).unwrap_or_default();
+        restarts
+            .iter()
+            .map(|bytes| u32::from_le_bytes(*bytes) as usize)
     }
 
     /// Key and value of restart `i`'s entry; `None` if it is damaged.
@@ -370,6 +358,29 @@ fn short_entry_at(data: &[u8], entries_len: usize, offset: usize) -> Option<Entr
         value_start,
         end,
     })
+}
+
+/// Key and value of the entry at `offset` of a block's `entries`, and where it ends; `None` if its key is not stored
+/// whole.
+#[inline]
+pub(crate) fn whole_entry(
+    entries: &[u8],
+    offset: usize,
+) -> Result<Option<(&[u8], &[u8], usize)>, Defect> {
+    // Split rather than sliced, with a check for each part instead of two.
+    if let Some([0, key_len, value_len, rest @ ..]) = entries.get(offset..)
+        && (key_len | value_len) < 0x80
+        && let Some((key, rest)) = rest.split_at_checked((*key_len).into())
+        && let Some((value, rest)) = rest.split_at_checked((*value_len).into())
+    {
+        return Ok(Some((key, value, entries.len() - rest.len())));
+    }
+    let entry = entry_of_any_length(entries, offset)?;
+    let part = |range| entries.get(range).unwrap_or_default();
+    Ok((entry.shared == 0).then(|| {
+        let key = part(entry.key_start..entry.value_start);
+        (key, part(entry.value_start..entry.end), entry.end)
+    }))
 }
 
 #[inline(never)]

@@ -27,6 +27,7 @@ impl BlockHandle {
     }
 
     /// The handle at the front of `src`, and how many bytes it took.
+    #[inline]
     pub(crate) fn decode(src: &[u8]) -> Option<(BlockHandle, usize)> {
         let (offset, a) = get_varint64(src)?;
         let (size, b) = get_varint64(src.get(a..)?)?;
@@ -34,6 +35,7 @@ impl BlockHandle {
     }
 
     /// Offset of the first byte after the block's frame, trailer included; `None` where it overflows.
+    #[inline]
     pub(crate) fn end(&self) -> Option<u64> {
         self.offset
             .checked_add(self.size)?
