@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::comparator::{Comparator, Order};
 use crate::filter::FilterPolicy;
+use crate::format::block_search::Part;
 use crate::format::{Defect, block, block_cursor, filter_block};
 use crate::options::OpenOptions;
 
@@ -104,7 +105,8 @@ impl BlockCursor {
     /// As [`seek`](Self::seek).
     pub fn find(&self, key: &[u8]) -> Result<Option<Bytes>, Refused> {
         let block = self.cursor.block();
-        let found = block.find(key, &self.order).map_err(refused)?;
+        let found = block.find(key, &self.order, Part::WHOLE);
+        let found = found.map_err(refused)?;
         Ok(found.map(|value| block.data().slice(value)))
     }
 }

@@ -3,6 +3,7 @@
 mod seen;
 
 use std::cmp::Ordering;
+use std::mem::size_of;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -10,19 +11,19 @@ use bytes::Bytes;
 use crate::comparator::{Order, common_prefix};
 use crate::error::{Error, ErrorKind, Section, show_key};
 use crate::format::Defect;
-use crate::format::block::{Block, BlockBuilder, whole_entry};
+use crate::format::block::{Block, BlockBuilder, split_entry};
 use crate::format::block_cursor::BlockCursor;
+use crate::format::block_search::Part;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::internal_key;
 
-pub(crate) use seen::Part;
 use seen::Seen;
 
 /// The index block, decoded and checked once: searching it cannot fail.
 ///
 /// For each data block it holds a key at or after all of the block's keys and before all of the next
-/// block's, and the block's handle. Takes the index block and 21 bytes a data block.
+/// block's, and the block's handle. Takes the index block and 23 bytes a data block.
 ///
 /// A search in bytewise order compares eight bytes of each key: first those of every span's last key, in one
 /// small array, then those of the few entries of one span, which lie beside the handle that is looked for.
@@ -39,6 +40,7 @@ pub(crate) struct Index {
     spans: Vec<u64>,
 }
 
+/// Its numbers are packed: aligned, it would take two bytes more.
 #[derive(Debug)]
 struct IndexEntry {
     prefix: Prefix,
@@ -48,9 +50,9 @@ struct IndexEntry {
     seen: Seen,
 }
 
+const _: () = assert!(size_of::<IndexEntry>() == 22);
+
 /// The eight bytes of the key behind the shared ones, as a big-endian number; zeros behind its end.
-///
-/// Packed, as its neighbour is: aligned, an entry would take 24 bytes.
 #[derive(Debug, Clone, Copy)]
 #[repr(Rust, packed(2))]
 struct Prefix(u64);
@@ -62,7 +64,7 @@ struct Place(u64);
 
 impl Place {
     const OFFSET_BITS: u32 = 40;
-    /// Of a handle that does not fit: to be decoded anew.
+    /// Of a handle that does not fit, and is read from the index block each time.
     const ELSEWHERE: Place = Place(u64::MAX);
 
     fn of(handle: BlockHandle) -> Place {
@@ -115,13 +117,13 @@ impl Index {
         let mut index = Index::of(Block::parse(contents).map_err(corrupt)?);
         if !index.decode_entries(place, order)? {
             index = Index::of(unfold(&index.block, place).map_err(corrupt)?);
-            index.decode_entries(place, order)?;
+            let whole = index.decode_entries(place, order)?;
+            debug_assert!(whole, "unfolded keys are stored whole");
         }
+        // Mapped, not filtered: the number of spans is known, and no more is allocated.
+        let last_prefix = |span: &[IndexEntry]| span.last().map_or(u64::MAX, |last| last.prefix.0);
         let spans = index.all_but_last().chunks_exact(SPAN);
-        // The number of spans is known, so that no more is allocated.
-        index.spans = spans
-            .map(|span| span.last().map_or(u64::MAX, |entry| entry.prefix.0))
-            .collect();
+        index.spans = spans.map(last_prefix).collect();
         Ok(index)
     }
 
@@ -135,24 +137,31 @@ impl Index {
         }
     }
 
-    /// Checks all entries, and takes down what a search needs of them. `false` if some key is not stored whole.
+    /// Checks all entries, and takes down what a search needs of them. `false` if the restarts are not the entries,
+    /// one for one, so that some key may not be stored whole.
     fn decode_entries(&mut self, place: IndexPlace, order: &Order) -> Result<bool, Error> {
         let corrupt = |defect: Defect| defect.locate(Section::Index, place.offset);
         let Index { block, shared, .. } = &*self;
         let block_entries = block.entries();
+        if block_entries.is_empty() {
+            return Ok(true);
+        }
+        let mut rest = block_entries;
         // A file has no room for more, whatever the block claims.
         let most = usize::try_from(place.data_end / TRAILER_LEN as u64).unwrap_or(usize::MAX);
         let mut entries = Vec::with_capacity(block.restart_count().min(most));
         let mut previous: Option<&[u8]> = None;
         let mut previous_end = 0;
-        let mut at = 0;
         for (i, restart) in block.restarts().enumerate() {
-            if restart != at || at == block_entries.len() {
+            if rest.is_empty() || restart != block_entries.len() - rest.len() {
                 return Ok(false);
             }
-            let Some((key, value, end)) = whole_entry(block_entries, at).map_err(corrupt)? else {
+            let (shared_len, key, value, behind) =
+                split_entry(block_entries, rest).map_err(corrupt)?;
+            if shared_len > 0 {
                 return Ok(false);
-            };
+            }
+            rest = behind;
             if let Some(previous) = previous
                 && order.compare(previous, key) != Ordering::Less
             {
@@ -167,9 +176,9 @@ impl Index {
                 place: Place::of(handle),
                 seen: Seen::default(),
             });
-            (previous, previous_end, at) = (Some(key), frame_end, end);
+            (previous, previous_end) = (Some(key), frame_end);
         }
-        let whole = at == block_entries.len();
+        let whole = rest.is_empty();
         self.entries = entries;
         Ok(whole)
     }
@@ -201,12 +210,12 @@ impl Index {
         decoded.map_or(BlockHandle::default(), |(handle, _)| handle)
     }
 
-    /// Whether data block `i` was found sound.
+    /// The handle of data block `i` if that was found sound.
     #[inline]
-    pub(crate) fn is_sound(&self, i: usize) -> bool {
-        self.entries
-            .get(i)
-            .is_some_and(|entry| entry.seen.is_sound())
+    pub(crate) fn sound_handle(&self, i: usize) -> Option<BlockHandle> {
+        let sound = self.entries.get(i).filter(|entry| entry.seen.is_sound())?;
+        let handle = sound.place.handle();
+        Some(handle.unwrap_or_else(|| self.decode_handle_again(i)))
     }
 
     pub(crate) fn set_sound(&self, i: usize) {
@@ -215,14 +224,14 @@ impl Index {
         }
     }
 
-    /// Takes down where the middle of `block` is: data block `i` of a table in bytewise order.
-    pub(crate) fn see_middle<B: AsRef<[u8]>>(&self, i: usize, block: &Block<B>) {
-        let middle = block.middle_restart();
-        if let Some((key, _)) = block.restart_entry(middle)
-            && let Some(bits) = self.bits_in_block(i, key)
-            && let Some(entry) = self.entries.get(i)
-        {
-            entry.seen.set_middle(block.restart(middle), bits);
+    /// Takes down where the parts of `block` begin: data block `i` of a table in bytewise order.
+    pub(crate) fn see_parts<B: AsRef<[u8]>>(&self, i: usize, block: &Block<B>) {
+        let fence = |number| {
+            let (offset, key) = block.fence(number)?;
+            Some((offset, self.bits_in_block(i, key)?))
+        };
+        if let (Some(entry), Some(second)) = (self.entries.get(i), fence(1)) {
+            entry.seen.set_fences(second, fence(2));
         }
     }
 
@@ -231,7 +240,7 @@ impl Index {
     pub(crate) fn part_of(&self, i: usize, key: &[u8]) -> Part {
         match (self.entries.get(i), self.bits_in_block(i, key)) {
             (Some(entry), Some(bits)) => entry.seen.part(bits),
-            _ => Part::Whole,
+            _ => Part::WHOLE,
         }
     }
 
@@ -273,26 +282,26 @@ impl Index {
     #[inline]
     fn seek_by_prefix(&self, key: &[u8]) -> usize {
         let entries = self.all_but_last();
-        let head = key.get(..self.shared.len()).unwrap_or(key);
-        match head.cmp(&self.shared) {
-            Ordering::Less => 0,
-            Ordering::Greater => entries.len(),
-            Ordering::Equal => {
-                let prefix = prefix_at(key, self.shared.len());
-                let start = SPAN * self.spans.partition_point(|&last| last < prefix);
-                let rest = entries.get(start..).unwrap_or_default();
-                let span = rest.get(..SPAN).unwrap_or(rest);
-                // Counted rather than searched: nothing to predict, and all lines read at once.
-                let below = span.iter().filter(|entry| entry.prefix.0 < prefix).count();
-                let rest = rest.get(below..).unwrap_or_default();
-                let low = start + below;
-                if rest.first().is_none_or(|entry| entry.prefix.0 != prefix) {
-                    return low;
-                }
-                let ties = rest.partition_point(|entry| entry.prefix.0 == prefix);
-                self.first_at_or_after(key, low, low + ties, &Order::Bytewise)
-            }
+        if !key.starts_with(&self.shared) {
+            return if *key < *self.shared {
+                0
+            } else {
+                entries.len()
+            };
         }
+        let prefix = prefix_at(key, self.shared.len());
+        let start = SPAN * self.spans.partition_point(|&last| last < prefix);
+        let rest = entries.get(start..).unwrap_or_default();
+        let span = rest.get(..SPAN).unwrap_or(rest);
+        // Counted rather than searched: nothing to predict, and all lines read at once.
+        let below = span.iter().filter(|entry| entry.prefix.0 < prefix).count();
+        let rest = rest.get(below..).unwrap_or_default();
+        let low = start + below;
+        if rest.first().is_none_or(|entry| entry.prefix.0 != prefix) {
+            return low;
+        }
+        let ties = rest.partition_point(|entry| entry.prefix.0 == prefix);
+        self.first_at_or_after(key, low, low + ties, &Order::Bytewise)
     }
 
     /// The first `i` of `low..high` whose key is at or after `key`, or `high`.
@@ -487,18 +496,16 @@ mod tests {
                     builder.add(key, common_prefix(builder.last_key(), key), &[7; 50]);
                 }
                 let block = Block::parse(builder.finish(<[u8]>::to_vec)).unwrap();
-                prop_assert_eq!(index.part_of(i, &keys[0]), Part::Whole);
-                index.see_middle(i, &block);
+                prop_assert_eq!(index.part_of(i, &keys[0]), Part::WHOLE);
+                prop_assert_eq!(index.sound_handle(i), None);
+                index.see_parts(i, &block);
                 index.set_sound(i);
-                prop_assert!(index.is_sound(i));
-                let start = block.restart(block.middle_restart());
-                let middle = block.restart_entry(block.middle_restart()).unwrap().0;
+                prop_assert_eq!(index.sound_handle(i), Some(index.handle(i)));
                 for key in *keys {
-                    match index.part_of(i, key) {
-                        Part::Lower { end } => prop_assert!(&key[..] < middle && end > start),
-                        Part::Upper { start: at } => prop_assert!(&key[..] > middle && at <= start),
-                        Part::Whole => {}
-                    }
+                    let part = index.part_of(i, key);
+                    let value = block.find(key, &Order::Bytewise, part).unwrap().unwrap();
+                    let entry_start = value.start - 3;
+                    prop_assert!(part.start() <= entry_start, "{part:?} {entry_start}");
                 }
             }
         }
@@ -516,11 +523,14 @@ mod tests {
             for key in *keys {
                 builder.add(key, common_prefix(builder.last_key(), key), &[7; 100]);
             }
-            index.see_middle(i, &Block::parse(builder.finish(<[u8]>::to_vec)).unwrap());
-            let part = |j: usize| index.part_of(i, &keys[j]);
-            assert!((0..16).all(|j| matches!(part(j), Part::Lower { .. })));
-            assert_eq!(part(16), Part::Whole);
-            assert!((17..40).all(|j| matches!(part(j), Part::Upper { .. })));
+            let block = Block::parse(builder.finish(<[u8]>::to_vec)).unwrap();
+            index.see_parts(i, &block);
+            let lines = [1, 2].map(|number| (block.fence(number).unwrap().0 / 64) as u8);
+            for (j, key) in keys.iter().enumerate() {
+                let (first, last) = (j.saturating_sub(1) / 16, j / 16);
+                let expected = Part::new(first as u8, last as u8, lines);
+                assert_eq!(index.part_of(i, key), expected, "{j}");
+            }
         }
     }
 
@@ -552,6 +562,36 @@ mod tests {
             let corruption = error.corruption().unwrap();
             assert_eq!(corruption.section(), Section::Index);
             assert!(corruption.expected().contains("data block 1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn handles_of_any_size_and_with_gaps_between_are_kept() {
+        let handles = [
+            (7, 0),
+            (12, (1 << 24) - 1),
+            (1 << 30, 1 << 24),
+            ((1 << 40) - 1, (1 << 24) - 1),
+            ((1 << 41) - 1, (1 << 24) - 1),
+            (u64::MAX >> 1, u32::MAX.into()),
+        ];
+        let mut builder = BlockBuilder::new(1);
+        for (i, (offset, size)) in handles.into_iter().enumerate() {
+            let (key, value) = one(&[i as u8], offset, size);
+            builder.add(&key, 0, &value);
+        }
+        let place = IndexPlace {
+            offset: u64::MAX,
+            data_end: u64::MAX,
+            file_size: u64::MAX,
+        };
+        let block = builder.finish(Bytes::copy_from_slice);
+        let index = Index::decode(block, place, &Order::Bytewise).unwrap();
+        for (i, (offset, size)) in handles.into_iter().enumerate() {
+            assert_eq!(index.handle(i), BlockHandle { offset, size });
+            assert_eq!(index.sound_handle(i), None);
+            index.set_sound(i);
+            assert_eq!(index.sound_handle(i), Some(BlockHandle { offset, size }));
         }
     }
 

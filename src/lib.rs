@@ -67,7 +67,7 @@
 //! # Threads and memory
 //!
 //! Any number of threads may use a [`Table`] at once; cursors and ranges own what they need and can be sent to
-//! another. No lock is held while a block is read or decompressed. An open table holds its index block (and 21 bytes a data
+//! another. No lock is held while a block is read or decompressed. An open table holds its index block (and 23 bytes a data
 //! block) and its filter; blocks live in a [`BlockCache`] of 8 MiB that all tables share, unless
 //! [`OpenOptions`] says otherwise. A value from [`Table::get`] is a slice of its block and keeps that
 //! block alive.

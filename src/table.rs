@@ -19,11 +19,11 @@ use crate::filter::FilterPolicy;
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::{TOUCH_WHOLE, touch};
+use crate::format::block_search::{Part, touch};
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
-use crate::index::{Index, IndexPlace, Part};
+use crate::index::{Index, IndexPlace};
 use crate::internal_key::{self, InternalKeyComparator, is_internal};
 use crate::options::{OpenOptions, ReadOptions};
 use crate::source::Source;
@@ -31,7 +31,7 @@ use crate::stats::{Counter, Stats};
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
-/// Clones are cheap and share everything. Memory: the index block and 21 bytes for each data block, the
+/// Clones are cheap and share everything. Memory: the index block and 23 bytes for each data block, the
 /// filter block, and a few kilobytes. Blocks live in the [`BlockCache`].
 ///
 /// The file must not change while it is open. One that is *replaced* (by
@@ -336,17 +336,25 @@ impl Table {
             return Ok(None);
         };
         let fetched = self.inner.fetch_block(i, self.read)?;
-        fetched.touch(self.inner.index.part_of(i, key));
-        let value = self.find(i, &fetched, key)?;
+        let part = self.inner.index.part_of(i, key);
+        let payload = fetched.payload();
+        touch(payload, part);
+        let value = self.find(i, payload, key, part)?;
         Ok(value.map(|value| take(fetched, value)))
     }
 
-    /// Where the value of `key` lies in data block `i`, which was fetched.
+    /// Where the value of `key` lies in data block `i`, of which `payload` was fetched.
     #[inline]
-    fn find(&self, i: usize, fetched: &Fetched<'_>, key: &[u8]) -> Result<Option<Range<usize>>> {
-        let block = Block::parse(fetched.payload());
+    fn find(
+        &self,
+        i: usize,
+        payload: &[u8],
+        key: &[u8],
+        part: Part,
+    ) -> Result<Option<Range<usize>>> {
+        let block = Block::parse(payload);
         block
-            .and_then(|block| block.find(key, &self.inner.order))
+            .and_then(|block| block.find(key, &self.inner.order, part))
             .map_err(|defect| self.locate(i, defect))
     }
 
@@ -412,7 +420,7 @@ impl Table {
     /// Data block `i`, for a cursor to keep.
     pub(crate) fn block(&self, i: usize) -> Result<Block<Bytes>> {
         let fetched = self.inner.fetch_block(i, self.read)?;
-        fetched.touch(Part::Whole);
+        touch(fetched.payload(), Part::WHOLE);
         let payload = fetched.into_payload();
         Block::parse(payload).map_err(|defect| self.locate(i, defect))
     }
@@ -508,8 +516,8 @@ impl Inner {
     /// Data block `i`, from memory, the cache or the source: checked when it comes in.
     #[inline]
     fn fetch_block(&self, i: usize, read: ReadOptions) -> Result<Fetched<'_>> {
-        if self.index.is_sound(i)
-            && let Some(block) = self.borrow_block(i)
+        if let Some(handle) = self.index.sound_handle(i)
+            && let Some(block) = self.borrow_block(handle)
         {
             return Ok(block);
         }
@@ -548,7 +556,7 @@ impl Inner {
         let block = Block::parse(payload)?;
         block.check_restarts()?;
         if let Order::Bytewise = self.order {
-            self.index.see_middle(i, &block);
+            self.index.see_parts(i, &block);
         }
         Ok(())
     }
@@ -561,14 +569,13 @@ impl Inner {
         }
     }
 
-    /// Data block `i`, which is raw, where it lies in memory.
+    /// The data block at `handle`, which is raw, where it lies in memory.
     #[inline]
-    fn borrow_block(&self, i: usize) -> Option<Fetched<'_>> {
+    fn borrow_block(&self, handle: BlockHandle) -> Option<Fetched<'_>> {
         let Source::Memory(file) = &self.file.source else {
             return None;
         };
         // Both fit: the index holds only handles that end inside the file.
-        let handle = self.index.handle(i);
         let start = handle.offset as usize;
         Some(Fetched {
             bytes: Cow::Borrowed(file),
@@ -596,20 +603,6 @@ impl Fetched<'_> {
         Fetched {
             range: 0..block.len(),
             bytes: Cow::Owned(block),
-        }
-    }
-
-    /// Brings part of a block of ordinary size, and its restarts, into the processor's caches all at once.
-    #[inline]
-    fn touch(&self, part: Part) {
-        let payload = self.payload();
-        if payload.len() <= TOUCH_WHOLE {
-            let (part, rest) = match part {
-                Part::Lower { end } => payload.split_at_checked(end).unwrap_or((payload, &[])),
-                Part::Upper { start } => (payload.get(start..).unwrap_or(payload), &[][..]),
-                Part::Whole => (payload, &[][..]),
-            };
-            touch(part, rest.last());
         }
     }
 

@@ -11,7 +11,7 @@
 //! **Opening** decompresses the index. One that shares prefixes is stored anew with its keys whole, which is
 //! refused beyond `32 s`; while a vector grows to that, its old and its new memory exist side by side, three times as
 //! much. With the block it is made from that is `22.4 s + 96 s`: below [`OPENING`]. Handles must lie in the file's
-//! order without overlap, in 5 bytes of file each at least, and 21 bytes are kept of each: below `5 s`. What
+//! order without overlap, in 5 bytes of file each at least, and 23 bytes are kept of each: below `5 s`. What
 //! stays, these, the index and a filter (`22.4 s`), is below [`OPEN`].
 //!
 //! **Walking backward** logs how to step back for each entry since the last restart: 20 bytes for an entry

@@ -226,6 +226,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
 #[cfg(test)]
 mod tests {
     use super::super::block::tests::{Entries, build};
+    use super::super::block_search::Part;
     use super::*;
     use crate::coding::put_fixed32;
     use crate::comparator::Comparator;
@@ -299,8 +300,10 @@ mod tests {
         for target in targets {
             let at = entries.partition_point(|(k, _)| order.compare(k, &target).is_lt());
             let expected = entries.get(at).filter(|(k, _)| *k == target);
-            let found = block.find(&target, order).unwrap();
-            assert_eq!(found.map(|r| block.bytes(r)), expected.map(|(_, v)| &v[..]));
+            for part in Part::all() {
+                let found = block.find(&target, order, part).unwrap();
+                assert_eq!(found.map(|r| block.bytes(r)), expected.map(|(_, v)| &v[..]));
+            }
             // Two steps back, then forward over the landing again.
             assert_eq!(cursor.seek(&target, order).unwrap(), at < entries.len());
             for step in [0isize, -1, -1, 1, 1, 1, -1] {
@@ -402,7 +405,9 @@ mod tests {
             let order = if reverse { Order::of(Reverse) } else { Order::Bytewise };
             if let Ok(block) = Block::parse(data) {
                 let _ = block.check_restarts();
-                let _ = block.find(&target, &order);
+                for part in Part::all() {
+                    let _ = block.find(&target, &order, part);
+                }
                 let mut cursor = BlockCursor::new(block);
                 let mut steps = 0;
                 while let Ok(true) = cursor.next() {

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::Defect;
-use super::block::{Block, Entry, check_shared, entry_at};
-use crate::comparator::{Order, compare_bytes};
+use super::block::{Block, Entry, check_shared, entry_at, split_entry, split_short_entry};
+use crate::comparator::{Order, common_prefix};
 
 /// The first entry at or after a target, and whether its key equals the target.
 pub(crate) struct Landing {
@@ -22,7 +22,63 @@ impl Landing {
     }
 }
 
-/// Walks from the restart at `offset` of a block's `entries` to the first entry at or after `target` in bytewise
+/// What a search in a block may confine itself to, as far as that is known from a time before: one or more of the
+/// three parts that [fences](Block::fence) separate.
+///
+/// A search that is sent to the wrong part ends where any other does, only later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// The first and the last of the parts, from 0.
+    first: u8,
+    last: u8,
+    /// The line that the first begins in, and how many to touch from there.
+    first_line: u8,
+    lines: u8,
+}
+
+impl Part {
+    /// All of a block.
+    pub(crate) const WHOLE: Part = Part {
+        first: 0,
+        last: 2,
+        first_line: 0,
+        lines: (TOUCH_WHOLE / LINE) as u8,
+    };
+
+    /// How many lines are touched where a walk is known to begin: as many as processors fetch at once. It seldom
+    /// gets further, and more would only hold it up.
+    const WALKED: u8 = 16;
+
+    /// Parts `first` to `last`, where those behind part 0 begin in lines `fences`.
+    #[inline]
+    pub(crate) fn new(first: u8, last: u8, fences: [u8; 2]) -> Part {
+        let [second, third] = fences;
+        Part {
+            first,
+            last,
+            first_line: match first {
+                0 => 0,
+                1 => second,
+                _ => third,
+            },
+            lines: Part::WALKED,
+        }
+    }
+
+    /// Whatever a search can be told, right or wrong.
+    #[cfg(test)]
+    pub(crate) fn all() -> impl Iterator<Item = Part> {
+        (0..3).flat_map(|first| (first..3).map(move |last| Part::new(first, last, [1, 2])))
+    }
+
+    /// Where in a block the search begins, to the line.
+    #[cfg(test)]
+    pub(crate) fn start(&self) -> usize {
+        LINE * usize::from(self.first_line)
+    }
+}
+
+/// Walks from the restart at `from` of a block's `entries` to the first entry at or after `target` in bytewise
 /// order, without putting keys together.
 ///
 /// Between entries only the length `matched` of the prefix that the entry before shares with the
@@ -30,52 +86,63 @@ impl Landing {
 /// with it is below too, for the same byte; any other begins with `shared` bytes of the target
 /// and is compared from there on. Nothing is assumed of how much a writer chose to share.
 #[inline]
-fn walk_bytewise(
-    entries: &[u8],
-    target: &[u8],
-    mut offset: usize,
-) -> Result<Option<Landing>, Defect> {
+fn walk_bytewise(entries: &[u8], target: &[u8], from: usize) -> Result<Option<Landing>, Defect> {
     let (mut matched, mut key_len) = (0, 0);
-    while offset < entries.len() {
-        let entry = entry_at(entries, offset)?;
-        check_shared(offset, entry.shared, key_len)?;
-        if entry.shared <= matched {
-            let unshared = entries.get(entry.key_start..entry.value_start);
-            let rest = target.get(entry.shared..);
-            match compare(unshared.unwrap_or_default(), rest.unwrap_or_default()) {
-                (Ordering::Less, common) => matched = entry.shared + common,
-                (ordering, _) => {
-                    let exact = ordering.is_eq();
-                    return Ok(Some(Landing {
-                        offset,
-                        entry,
-                        exact,
-                    }));
-                }
+    let mut rest = entries.get(from..).unwrap_or_default();
+    loop {
+        let (shared, key, value, behind) = match split_short_entry(rest) {
+            Some(parts) => parts,
+            None if rest.is_empty() => return Ok(None),
+            None => split_entry(entries, rest)?,
+        };
+        if shared > matched {
+            check_shared(entries.len() - rest.len(), shared, key_len)?;
+        } else {
+            let target = target.get(shared..).unwrap_or_default();
+            let common = common_prefix_of_short(key, target);
+            if key.get(common) >= target.get(common) {
+                let end = entries.len() - behind.len();
+                let value_start = end - value.len();
+                return Ok(Some(Landing {
+                    offset: entries.len() - rest.len(),
+                    entry: Entry {
+                        shared,
+                        key_start: value_start - key.len(),
+                        value_start,
+                        end,
+                    },
+                    exact: common == key.len() && common == target.len(),
+                }));
             }
+            matched = shared + common;
         }
-        key_len = entry.shared + (entry.value_start - entry.key_start);
-        offset = entry.end;
+        key_len = shared + key.len();
+        rest = behind;
     }
-    Ok(None)
 }
 
-/// The order of two keys' ends, and how many leading bytes they share.
+/// The same as [`common_prefix`], for keys whose first byte nearly always decides.
 #[inline]
-fn compare(a: &[u8], b: &[u8]) -> (Ordering, usize) {
-    match (a.first(), b.first()) {
-        // Nearly always one byte decides.
-        (Some(x), Some(y)) if x != y => (x.cmp(y), 0),
-        _ => compare_bytes(a, b),
+fn common_prefix_of_short(a: &[u8], b: &[u8]) -> usize {
+    if a.len() < 8 {
+        let pairs = a.iter().zip(b);
+        pairs.take_while(|(x, y)| x == y).count()
+    } else {
+        common_prefix(a, b)
     }
 }
 
 impl<B: AsRef<[u8]>> Block<B> {
     /// Where the value of `key` lies in the block; `None` if the block does not hold the key.
     #[inline]
-    pub(crate) fn find(&self, key: &[u8], order: &Order) -> Result<Option<Range<usize>>, Defect> {
+    pub(crate) fn find(
+        &self,
+        key: &[u8],
+        order: &Order,
+        part: Part,
+    ) -> Result<Option<Range<usize>>, Defect> {
         let landing = match order {
-            Order::Bytewise => self.seek_bytewise(key)?,
+            Order::Bytewise => self.seek_from_part(key, part)?,
             Order::Custom(_) => self.seek_custom(key, order, &mut Vec::new())?,
         };
         Ok(landing.and_then(Landing::exact_value))
@@ -85,8 +152,26 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// the target as it shares with the one before.
     #[inline]
     pub(super) fn seek_bytewise(&self, target: &[u8]) -> Result<Option<Landing>, Defect> {
-        let from = self.walk_from(target, &Order::Bytewise)?;
+        let from = self.walk_from(target, &Order::Bytewise, Part::WHOLE)?;
         walk_bytewise(self.entries(), target, from)
+    }
+
+    /// The same, by way of the part that the target is said to be in or behind.
+    #[inline]
+    fn seek_from_part(&self, target: &[u8], part: Part) -> Result<Option<Landing>, Defect> {
+        let from = self.walk_from(target, &Order::Bytewise, part)?;
+        let landing = walk_bytewise(self.entries(), target, from)?;
+        match &landing {
+            // At the restart itself: what is before may be at or after the target, too.
+            Some(landing) if landing.offset == from && from > 0 => self.seek_again(target),
+            _ => Ok(landing),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn seek_again(&self, target: &[u8]) -> Result<Option<Landing>, Defect> {
+        self.seek_bytewise(target)
     }
 
     /// The same in any order, which takes whole keys: `key` ends as that of the entry landed on.
@@ -96,7 +181,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         order: &Order,
         key: &mut Vec<u8>,
     ) -> Result<Option<Landing>, Defect> {
-        let mut offset = self.walk_from(target, order)?;
+        let mut offset = self.walk_from(target, order, Part::WHOLE)?;
         let entries = self.entries();
         key.clear();
         while offset < entries.len() {
@@ -119,13 +204,20 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(None)
     }
 
-    /// Where the walk to `target` begins: at the last restart whose key is below it, or the first. In a block too
-    /// large to be touched as a whole, the restart interval is touched here.
+    /// Where the walk to `target` begins: at the last restart whose key is below it, or the first, among those of
+    /// `part`, of which the first is taken to be below. In a block too large to be touched as a whole, the restart
+    /// interval is touched here.
     #[inline]
-    fn walk_from(&self, target: &[u8], order: &Order) -> Result<usize, Defect> {
-        // Restart 0 is where the walk begins if no other is below the target: never looked at.
-        let (mut low, mut high) = (1, self.restart_count());
+    fn walk_from(&self, target: &[u8], order: &Order, part: Part) -> Result<usize, Defect> {
+        let (count, step) = (self.restart_count(), self.fence_step());
+        let first = count.saturating_sub(1).min(usize::from(part.first) * step);
+        let mut high = count.min((usize::from(part.last) + 1) * step);
+        // The first is where the walk begins if no other is below the target: never looked at.
+        let mut low = first + 1;
         let mut interval = 0..self.entries().len();
+        if first > 0 {
+            interval.start = self.restart(first);
+        }
         while low < high {
             let middle = low + (high - low - 1) / 2;
             let (offset, key) = self.restart_key(middle)?;
@@ -139,15 +231,22 @@ impl<B: AsRef<[u8]>> Block<B> {
         }
         if self.entries().len() > TOUCH_WHOLE {
             let end = interval.end.min(interval.start.saturating_add(TOUCH_WHOLE));
-            touch(self.bytes(interval.start..end), None);
+            touch_all(self.bytes(interval.start..end));
         }
         Ok(interval.start)
     }
 
-    /// The restart that a search looks at first; 0 if there is no other.
+    /// How many restarts are in each part of a block: a third of them, except for the last.
     #[inline]
-    pub(crate) fn middle_restart(&self) -> usize {
-        self.restart_count() / 2
+    fn fence_step(&self) -> usize {
+        self.restart_count().div_ceil(3)
+    }
+
+    /// The restart that part `number`, 1 or 2, begins with: its offset and its key. `None` if there is no such part.
+    pub(crate) fn fence(&self, number: u8) -> Option<(usize, &[u8])> {
+        let restart = usize::from(number) * self.fence_step();
+        let inside = restart < self.restart_count();
+        inside.then(|| self.restart_key(restart).ok()).flatten()
     }
 
     /// Offset of restart `i`'s entry, and its key, which must be stored whole.
@@ -167,19 +266,37 @@ pub(crate) const TOUCH_WHOLE: usize = 8 << 10;
 /// Bytes that processors fetch at once.
 pub(crate) const LINE: usize = 64;
 
-/// Reads a byte of every cache line of `bytes`, and `other`.
+/// Reads a byte of every cache line of the `part` of `block` that a search will look at, and the block's end; if the
+/// block is of ordinary size.
 ///
 /// A search goes from the block's end to its restarts to an entry to the next, each to be waited for before the
 /// next is known. Read beforehand, the lines that are not in the processor's caches arrive together.
 #[inline]
-pub(crate) fn touch(bytes: &[u8], other: Option<&u8>) {
-    let last = bytes.last().into_iter().chain(other);
-    let all = last.fold(0, |all, byte| all | byte);
+pub(crate) fn touch(block: &[u8], part: Part) {
+    if block.len() > TOUCH_WHOLE {
+        return;
+    }
+    let (lines, _) = block.as_chunks::<LINE>();
+    let lines = lines.get(part.first_line.into()..).unwrap_or_default();
+    let lines = lines.get(..part.lines.into()).unwrap_or(lines);
+    let all = block.last().copied().unwrap_or_default();
+    std::hint::black_box(read_lines(lines, all));
+}
+
+/// The same for all of `bytes`.
+#[inline]
+fn touch_all(bytes: &[u8]) {
+    let (lines, rest) = bytes.as_chunks::<LINE>();
+    let all = rest.first().copied().unwrap_or_default();
+    std::hint::black_box(read_lines(lines, all));
+}
+
+#[inline]
+fn read_lines(lines: &[[u8; LINE]], all: u8) -> u8 {
     // Four at a time: the loop takes longer than the reads, where they hit.
-    let (groups, rest) = bytes.as_chunks::<{ 4 * LINE }>();
-    let all = groups.iter().fold(all, |all, group| {
-        all | group[0] | group[LINE] | group[2 * LINE] | group[3 * LINE]
-    });
-    let rest = rest.iter().step_by(LINE);
-    std::hint::black_box(rest.fold(all, |all, byte| all | byte));
+    let (groups, rest) = lines.as_chunks::<4>();
+    let all = groups
+        .iter()
+        .fold(all, |all, [a, b, c, d]| all | a[0] | b[0] | c[0] | d[0]);
+    rest.iter().fold(all, |all, line| all | line[0])
 }

@@ -9,7 +9,7 @@
 use bytes::Bytes;
 
 use super::Defect;
-use crate::coding::{fixed32_at, put_fixed32};
+use crate::coding::{fixed32_at, fixed64_at, put_fixed32};
 use crate::filter::{FilterBuilder, FilterPolicy};
 
 /// What the metaindex's name of a filter block begins with; the policy's name follows.
@@ -208,8 +208,8 @@ impl FilterBlockReader {
     fn filter(&self, i: u64) -> Option<&[u8]> {
         let i = usize::try_from(i).ok().filter(|&i| i < self.filter_count)?;
         // The offset of the offsets stands where one more offset would: it ends the last filter.
-        let start = fixed32_at(&self.contents, self.filters_len + 4 * i)? as usize;
-        let end = fixed32_at(&self.contents, self.filters_len + 4 * i + 4)? as usize;
+        let bounds = fixed64_at(&self.contents, self.filters_len + 4 * i)?;
+        let (start, end) = (bounds as u32 as usize, (bounds >> 32) as usize);
         let filters = self.contents.get(..self.filters_len)?;
         filters.get(start..end)
     }

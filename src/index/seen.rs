@@ -1,68 +1,63 @@
-//! What is known of a data block since it was read, in 32 bits.
+//! What is known of a data block since it was read, in six bytes.
 
-use std::cmp::Ordering;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
-use crate::format::block_search::LINE;
+use crate::format::block_search::{LINE, Part};
 
-/// What was seen of a data block: that it is sound, if so, and its middle restart: the cache line of the block that
-/// it begins in, and the first bits of its key behind those that all keys of the block share.
+/// What was seen of a data block: that it is sound, if so, and its [fences](crate::format::block::Block::fence).
 ///
-/// Only where memory is touched early depends on the middle: were it wrong, lookups would be slower.
+/// Only how long a search takes depends on the fences, not what it finds.
 #[derive(Debug, Default)]
-pub(super) struct Seen(AtomicU32);
-
-/// Which part of a block a search will look at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// All before the middle restart, and the line that it begins in.
-    Lower {
-        end: usize,
-    },
-    /// All from the middle restart on.
-    Upper {
-        start: usize,
-    },
-    Whole,
+pub(super) struct Seen {
+    /// A bit for a sound block, seven bits each for the lines of the block that the fences begin in.
+    lines: AtomicU16,
+    /// The first bits of the fences' keys behind those that all keys of the block share.
+    keys: [AtomicU16; 2],
 }
 
 impl Seen {
-    const SOUND: u32 = 1 << 31;
-    const LINE_SHIFT: u32 = 16;
-    const MAX_LINE: usize = 0x7fff;
+    const SOUND: u16 = 1 << 15;
+    const LINE_BITS: u32 = 7;
+    const LINE_MASK: u16 = (1 << Self::LINE_BITS) - 1;
 
     /// How many bits of a key are kept.
     pub(super) const KEY_BITS: u32 = u16::BITS;
 
     #[inline]
     pub(super) fn is_sound(&self) -> bool {
-        self.0.load(Relaxed) & Self::SOUND != 0
+        self.lines.load(Relaxed) & Self::SOUND != 0
     }
 
     pub(super) fn set_sound(&self) {
-        self.0.fetch_or(Self::SOUND, Relaxed);
+        self.lines.fetch_or(Self::SOUND, Relaxed);
     }
 
-    /// Takes down that the middle restart begins at byte `start` of the block. In the first line or very far
-    /// back it is not worth knowing.
-    pub(super) fn set_middle(&self, start: usize, key: u16) {
-        let line = start / LINE;
-        if (1..=Self::MAX_LINE).contains(&line) {
-            let middle = (line as u32) << Self::LINE_SHIFT | u32::from(key);
-            self.0.fetch_or(middle, Relaxed);
+    /// Takes down the offsets of the fences that there are, and bits of their keys. In the first line or very far back
+    /// they are not worth knowing.
+    pub(super) fn set_fences(&self, second: (usize, u16), third: Option<(usize, u16)>) {
+        let fences = [second, third.unwrap_or((second.0, u16::MAX))];
+        let [second, third] = fences.map(|(offset, _)| offset / LINE);
+        if second > 0 && third <= Self::LINE_MASK.into() {
+            for (slot, (_, key)) in self.keys.iter().zip(fences) {
+                slot.store(key, Relaxed);
+            }
+            let lines = (second as u16) << Self::LINE_BITS | third as u16;
+            self.lines.fetch_or(lines, Relaxed);
         }
     }
 
-    /// Where a search goes for a key with these bits: told where they differ from the middle's.
+    /// Where a search goes for a key with these bits: on both sides of a fence that has the same.
     #[inline]
     pub(super) fn part(&self, key: u16) -> Part {
-        let seen = self.0.load(Relaxed);
-        let start = LINE * ((seen & !Self::SOUND) >> Self::LINE_SHIFT) as usize;
-        match key.cmp(&(seen as u16)) {
-            _ if start == 0 => Part::Whole,
-            Ordering::Less => Part::Lower { end: start + LINE },
-            Ordering::Equal => Part::Whole,
-            Ordering::Greater => Part::Upper { start },
+        let lines = self.lines.load(Relaxed);
+        let fences = [lines >> Self::LINE_BITS, lines].map(|line| (line & Self::LINE_MASK) as u8);
+        if fences == [0, 0] {
+            return Part::WHOLE;
         }
+        let [second, third] = self.keys.each_ref().map(|key| key.load(Relaxed));
+        // Counted, so that there is nothing to predict.
+        let first = u8::from(key > second) + u8::from(key > third);
+        let last = u8::from(key >= second) + u8::from(key >= third);
+        Part::new(first, last, fences)
     }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::{Fetched, Table};
 use crate::error::Result;
+use crate::format::block_search::{Part, touch};
 
 /// How many keys are under way at a time: enough to keep the processor's memory reads overlapping, few enough
 /// that what came in is still there when it is used.
@@ -53,11 +54,14 @@ impl Table {
         let mut last = None;
         for batch in wanted.chunks(OVERLAPPED) {
             let fetched = self.fetch_all(batch, last)?;
-            for (wanted, fetched) in batch.iter().zip(&fetched) {
-                fetched.touch(self.inner.index.part_of(wanted.block, wanted.key));
-            }
-            for (wanted, fetched) in batch.iter().zip(&fetched) {
-                let value = self.find(wanted.block, fetched, wanted.key)?;
+            let touched = |(wanted, fetched): (&Wanted<'_>, &Fetched<'_>)| {
+                let part = self.inner.index.part_of(wanted.block, wanted.key);
+                touch(fetched.payload(), part);
+                part
+            };
+            let parts: Vec<Part> = batch.iter().zip(&fetched).map(touched).collect();
+            for ((wanted, fetched), part) in batch.iter().zip(&fetched).zip(parts) {
+                let value = self.find(wanted.block, fetched.payload(), wanted.key, part)?;
                 if let (Some(range), Some(slot)) = (value, values.get_mut(wanted.at)) {
                     *slot = Some(fetched.bytes_at(range));
                 }
