@@ -278,7 +278,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         }
     }
 
-    /// The same if each of its lengths takes a byte; `None` for others and damaged ones.
+    /// The same if its lengths are [short](short_lengths); `None` for others and damaged ones.
     #[inline]
     pub(super) fn short_entry(&self, offset: usize) -> Option<Entry> {
         short_entry_at(self.data.as_ref(), self.entries_len, offset)
@@ -338,45 +338,62 @@ pub(super) fn entry_at(entries: &[u8], offset: usize) -> Result<Entry, Defect> {
     }
 }
 
-/// The same of a block, `data`, whose entries are its first `entries_len` bytes, if the lengths are ordinary ones: a
-/// byte for each of the key's parts, two at most for the value.
+/// The same of a block, `data`, whose entries are its first `entries_len` bytes, if its lengths are
+/// [short](short_lengths).
 #[inline]
 fn short_entry_at(data: &[u8], entries_len: usize, offset: usize) -> Option<Entry> {
-    let &[shared, unshared, low, high] = data.get(offset..offset + 4)? else {
-        return None;
-    };
-    let (value_len, key_start) = match (low, high) {
-        (..0x80, _) => (usize::from(low), offset + 3),
-        (_, ..0x80) => (usize::from(low & 0x7f) | usize::from(high) << 7, offset + 4),
-        _ => return None,
-    };
-    let value_start = key_start + usize::from(unshared);
-    let end = value_start + value_len;
-    ((shared | unshared) < 0x80 && end <= entries_len).then_some(Entry {
-        shared: usize::from(shared),
+    let lengths = short_lengths(data.get(offset..offset + 4)?)?;
+    let key_start = offset + lengths.taken;
+    let value_start = key_start + lengths.unshared;
+    let end = value_start + lengths.value;
+    (end <= entries_len).then_some(Entry {
+        shared: lengths.shared,
         key_start,
         value_start,
         end,
     })
 }
 
+/// The lengths that an entry begins with, and how many bytes they take.
+struct Lengths {
+    shared: usize,
+    unshared: usize,
+    value: usize,
+    taken: usize,
+}
+
+/// Decodes lengths as nearly all are: a byte for each of the key's parts, two at most for the value, and a byte behind.
+#[inline]
+fn short_lengths(header: &[u8]) -> Option<Lengths> {
+    let &[shared, unshared, low, high, ..] = header else {
+        return None;
+    };
+    let (value, taken) = match (low, high) {
+        (..0x80, _) => (usize::from(low), 3),
+        (_, ..0x80) => (usize::from(low & 0x7f) | usize::from(high) << 7, 4),
+        _ => return None,
+    };
+    ((shared | unshared) < 0x80).then_some(Lengths {
+        shared: shared.into(),
+        unshared: unshared.into(),
+        value,
+        taken,
+    })
+}
+
 /// The number of bytes that an entry shares, the rest of its key, its value, and what is behind it.
 pub(crate) type Parts<'a> = (usize, &'a [u8], &'a [u8], &'a [u8]);
 
-/// Splits off the first entry of `rest`, if its lengths take a byte each, as they nearly always do.
+/// Splits off the first entry of `rest`, if its lengths are [short](short_lengths).
 ///
 /// Splitting takes one check for each part, where slicing takes two.
 #[inline]
 pub(super) fn split_short_entry(rest: &[u8]) -> Option<Parts<'_>> {
-    let &[shared, unshared, value_len, ref behind @ ..] = rest else {
-        return None;
-    };
-    if (shared | unshared | value_len) >= 0x80 {
-        return None;
-    }
-    let (key, behind) = behind.split_at_checked(unshared.into())?;
-    let (value, behind) = behind.split_at_checked(value_len.into())?;
-    Some((shared.into(), key, value, behind))
+    let lengths = short_lengths(rest)?;
+    let (_, behind) = rest.split_at_checked(lengths.taken)?;
+    let (key, behind) = behind.split_at_checked(lengths.unshared)?;
+    let (value, behind) = behind.split_at_checked(lengths.value)?;
+    Some((lengths.shared, key, value, behind))
 }
 
 /// Splits off the first entry of `rest`, the last of a block's `entries`.
