@@ -13,9 +13,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use common::{Entry, Layout, Random, Reverse, build, handle_of, seal, take_varint};
 use leveltable::{
-    BytewiseComparator, Comparator, Compression, ErrorKind, IndexState, InternalKeyComparator,
-    LostRange, OpenOptions, ReadAt, SalvageReport, Section, Source, ValueType, WriteOptions,
-    salvage, salvage_db, salvage_with,
+    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind, IndexState,
+    InternalKeyComparator, LostRange, OpenOptions, ReadAt, RibbonFilterPolicy, SalvageReport,
+    Section, Source, ValueType, WriteOptions, salvage, salvage_db, salvage_with,
 };
 use sha2::Digest;
 
@@ -1075,5 +1075,34 @@ fn a_metaindex_is_told_where_the_footer_names_an_empty_block_instead() {
     for inserted in 1..=4 {
         let (report, rescued) = rescue([to_handles, &vec![0; inserted], padding].concat());
         assert_eq!(rescued, [], "{inserted} bytes inserted: {report}");
+    }
+}
+
+/// Found by fuzzing. Where a filter had lost bytes, and the footer was damaged, the place that the metaindex names held
+/// other blocks: it was not recognised, nor was the index behind it, which was copied in place of the data.
+#[test]
+fn a_metaindex_is_told_where_other_blocks_have_come_to_its_filters_place() {
+    // Few entries, as many blocks, and filters that are longer than metaindex and index.
+    let entries: Vec<Entry> = (0..4).map(|i| entry(&format!("a{i}"), b"value")).collect();
+    let options = options(Compression::None).block_size(1);
+    for options in [
+        options.clone().filter_policy(BloomFilterPolicy::new(300)),
+        options.filter_policy(RibbonFilterPolicy::new(30)),
+    ] {
+        let mut file = build(&options, &entries);
+        let layout = Layout::of(&file);
+        destroy(&mut file, layout.footer.clone());
+        let filter = layout.filter.clone().unwrap();
+        assert!(filter.len() > layout.footer.start - filter.end);
+        for (from, whole) in [(filter.start, 4), (layout.data[3].end - 7, 3)] {
+            for missing in 1..filter.end - from {
+                for added in 0..3 {
+                    let damaged = [&vec![0xee; added], &file[..from], &file[from + missing..]];
+                    let (report, rescued) = rescue(damaged.concat());
+                    let what = format!("{missing} bytes missing from {from}, {added} in front");
+                    assert!(rescued == entries[..whole], "{what}: {report}");
+                }
+            }
+        }
     }
 }

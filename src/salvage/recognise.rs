@@ -162,17 +162,19 @@ impl Survey<'_> {
                 .iter()
                 .any(|policy| Some(policy.name().as_bytes()) == name);
         let is_filter = |found: &Found| matches!(found.content, Content::Filter);
-        let is_free = |place: Range<u64>| {
-            let mut others = self.map.overlapping(place);
-            others.all(|other| other.range == found.range || is_filter(other))
-        };
+        let may_be_there = |other: &Found| other.range == found.range || is_filter(other);
+        let is_free = |place: Range<u64>| self.map.overlapping(place).all(may_be_there);
         self.handles_in(found.handle()).iter().all(|filter| {
             let Some(end) = filter.end() else {
                 return false;
             };
-            // It leads to a filter, or to nothing sound: in a file that lost bytes perhaps up to the block
-            // itself, and under a name that no data has by chance, wherever that is.
-            let here = (is_stock || filter.offset < start) && is_free(filter.offset..end);
+            let here = match is_stock {
+                // No data has such a name by chance. If it is data nevertheless, it leads to data: exactly.
+                true => self.map.at(*filter).is_none_or(may_be_there),
+                // It leads to a filter, or to nothing sound. In a file that lost bytes its place may reach
+                // beyond the block itself.
+                false => filter.offset < start && is_free(filter.offset..end.min(start)),
+            };
             // In a file that lost or gained bytes, the filter is the block right before, or was.
             let len = end - filter.offset;
             let right_before = || match is_stock {
