@@ -1106,3 +1106,31 @@ fn a_metaindex_is_told_where_other_blocks_have_come_to_its_filters_place() {
         }
     }
 }
+
+/// Found by fuzzing. Where footer and data were gone, an index whose key looks like the name of a filter was taken for
+/// the metaindex, and the metaindex before it for data.
+#[test]
+fn an_index_whose_key_looks_like_a_filters_name_is_not_taken_for_the_metaindex() {
+    for policy in [WriteOptions::leveldb(), WriteOptions::new()] {
+        for key in ["filter.", "filter.z", "filter.leveldb.BuiltinBloomFilter2"] {
+            // In this order the index has the very keys of the data.
+            for options in [policy.clone(), policy.clone().comparator(Reverse)] {
+                let file = build(&options, &[entry(key, b"value")]);
+                let layout = Layout::of(&file);
+                let (in_front, index) = file.split_at(layout.index.start);
+                for more in 0..3 {
+                    let mut damaged = [in_front, &vec![0xee; more], index].concat();
+                    let footer = damaged.len() - layout.footer.len()..damaged.len();
+                    destroy(&mut damaged, footer);
+                    for data in [layout.data[0].clone(), 0..layout.metaindex.start] {
+                        let mut damaged = damaged.clone();
+                        destroy(&mut damaged, data);
+                        let mut rescued = Vec::new();
+                        let report = salvage(damaged, &mut options.build(&mut rescued)).unwrap();
+                        assert_eq!(report.entries, 0, "{key}, {more} bytes inserted: {report}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -147,6 +147,25 @@ impl Survey<'_> {
 
     /// Whether `found` names filters that lie before it and are not data.
     fn is_metaindex(&self, found: &Found) -> bool {
+        let mut before = self.map.frames.range(..found.range.start).rev();
+        let is_index = before
+            .next()
+            .is_some_and(|(_, before)| self.is_stock(before) && self.names_filters(before));
+        // Behind a metaindex comes the index: keys that look like names of filters are those of data.
+        !is_index && self.names_filters(found)
+    }
+
+    /// Whether `found` has one key, which names a filter of the policies that most tables have one of.
+    fn is_stock(&self, found: &Found) -> bool {
+        let summary = found.summary().filter(|summary| summary.entries == 1);
+        let name = summary.and_then(|summary| summary.first.strip_prefix(FILTER_PREFIX));
+        let stock = OpenOptions::new().policies_for(self.order);
+        let mut names = stock.iter().map(|policy| policy.name().as_bytes());
+        name.is_some_and(|name| names.any(|stock| stock == name))
+    }
+
+    /// As [`is_metaindex`](Self::is_metaindex), by the block alone.
+    fn names_filters(&self, found: &Found) -> bool {
         let Some(summary) = found.summary().filter(|summary| summary.all_handles) else {
             return false;
         };
@@ -154,13 +173,7 @@ impl Survey<'_> {
             return false;
         }
         let start = found.range.start;
-        let name = summary.first.strip_prefix(FILTER_PREFIX);
-        // The policies that most tables have a filter of.
-        let stock = OpenOptions::new().policies_for(self.order);
-        let is_stock = summary.entries == 1
-            && stock
-                .iter()
-                .any(|policy| Some(policy.name().as_bytes()) == name);
+        let is_stock = self.is_stock(found);
         let is_filter = |found: &Found| matches!(found.content, Content::Filter);
         let may_be_there = |other: &Found| other.range == found.range || is_filter(other);
         let is_free = |place: Range<u64>| self.map.overlapping(place).all(may_be_there);
