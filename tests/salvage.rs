@@ -1107,6 +1107,24 @@ fn a_metaindex_is_told_where_other_blocks_have_come_to_its_filters_place() {
     }
 }
 
+/// With the footer gone and so many bytes missing that the index stands right behind data, its keys still tell.
+#[test]
+fn an_index_right_behind_data_is_not_taken_for_data() {
+    let entries: Vec<Entry> = ["a1", "a3", "a5"].map(|key| entry(key, b"value")).into();
+    let small = options(Compression::None).block_size(1);
+    for options in [small.clone().no_filter(), small] {
+        let mut file = build(&options, &entries);
+        let layout = Layout::of(&file);
+        destroy(&mut file, layout.footer.clone());
+        for data_end in [layout.data[1].end, layout.data[2].end] {
+            let (in_front, index) = (&file[..data_end], &file[layout.index.start..]);
+            let whole = layout.data.iter().filter(|block| block.end <= data_end);
+            let (report, rescued) = rescue([in_front, index].concat());
+            assert!(rescued == entries[..whole.count()], "{report}");
+        }
+    }
+}
+
 /// Found by fuzzing. Where footer and data were gone, an index whose key looks like the name of a filter was taken for
 /// the metaindex, and the metaindex before it for data.
 #[test]

@@ -104,7 +104,11 @@ impl Survey<'_> {
         };
         if let Some(last) = before.peek() {
             known(last)?;
-            behind_metaindex(last.range.end)?;
+            // As data behind that block, it would have higher keys only.
+            let highest = &last.summary()?.last;
+            if self.order.compare(index.key(0), highest).is_gt() {
+                behind_metaindex(last.range.end)?;
+            }
         } else if !(is_last() && fills_the_front(&index)) {
             // No data block survived. The handles must at least fit the place, or, where bytes are missing in
             // front, be those of blocks that fill a file from its front: values have no reason to be, unless
