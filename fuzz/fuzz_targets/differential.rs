@@ -93,6 +93,8 @@ thread_local! {
 fn read_theirs(file: Vec<u8>) -> Option<Vec<Entry>> {
     let len = file.len();
     let options = OPTIONS.with(sstable::Options::clone);
+    // Where it panicked before, it had its cache locked, and would refuse every table from then on.
+    options.block_cache.clear_poison();
     let table = sstable::Table::new(options, Box::new(file), len).ok()?;
     let mut iterator = table.iter();
     let mut entries = Vec::new();
