@@ -9,6 +9,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
+use crate::format::block_search::Part;
+use crate::format::touch::{LINE, lines, touch};
 use crate::table::Table;
 
 /// A place in a table, between entries or on one, that moves in both directions.
@@ -41,9 +43,18 @@ pub struct Cursor {
     /// Walks data block `block`; no block at all until one was loaded.
     entries: BlockCursor<Bytes>,
     block: Option<usize>,
+    /// Where in memory the block begins, on a walk through blocks of a file in memory. What comes next is touched a
+    /// while before.
+    walked: Option<usize>,
     /// Where the cursor stands while `entries` is on none.
     off: Off,
 }
+
+/// How far ahead a walk touches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
+const AHEAD: isize = 5 << 10;
+
+/// How many lines are touched from where a seek has landed, since some more entries will be wanted.
+const AFTER_SEEK: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
 enum Off {
@@ -60,6 +71,7 @@ impl Table {
             table: self.clone(),
             entries: BlockCursor::new(Block::empty()),
             block: None,
+            walked: None,
             off: Off::BeforeFirst,
         }
     }
@@ -174,10 +186,15 @@ impl Cursor {
         let Some(block) = self.table.index().seek(key, self.table.order()) else {
             return Ok(self.leave(Off::AfterLast));
         };
-        self.load(block)?;
-        let sought = self.entries.seek(key, self.table.order());
+        let part = self.table.index().part_of(block, key);
+        self.load(block, part)?;
+        let sought = self.entries.seek(key, self.table.order(), part);
         match self.check(sought)? {
-            true => Ok(true),
+            true => {
+                let landing = self.entries.block().data().get(self.entries.offset()..);
+                touch(lines(landing.unwrap_or_default()).take(AFTER_SEEK));
+                Ok(true)
+            }
             // Behind the block's last key, yet not behind its index key: the next block's first.
             false => self.first_from(block + 1),
         }
@@ -189,6 +206,7 @@ impl Cursor {
     ///
     /// Those of reading a data block.
     pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.walked = None;
         self.first_from(0)
     }
 
@@ -198,6 +216,7 @@ impl Cursor {
     ///
     /// Those of reading a data block.
     pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.walked = None;
         self.last_before(self.table.data_blocks())
     }
 
@@ -213,7 +232,10 @@ impl Cursor {
     )]
     pub fn next(&mut self) -> Result<bool> {
         match self.entries.step() {
-            true => Ok(true),
+            true => {
+                self.touch_at(AHEAD);
+                Ok(true)
+            }
             false => self.next_slowly(),
         }
     }
@@ -242,7 +264,10 @@ impl Cursor {
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         match self.entries.step_back() {
-            true => Ok(true),
+            true => {
+                self.touch_at(-AHEAD);
+                Ok(true)
+            }
             false => self.prev_slowly(),
         }
     }
@@ -266,7 +291,7 @@ impl Cursor {
     /// Moves to the first entry of the blocks from `block` on. Some writers leave blocks empty.
     fn first_from(&mut self, block: usize) -> Result<bool> {
         for block in block..self.table.data_blocks() {
-            self.load(block)?;
+            self.walk_into(block)?;
             self.entries.move_before_first();
             let moved = self.entries.next();
             if self.check(moved)? {
@@ -279,7 +304,7 @@ impl Cursor {
     /// Moves to the last entry of the blocks before `block`.
     fn last_before(&mut self, block: usize) -> Result<bool> {
         for block in (0..block).rev() {
-            self.load(block)?;
+            self.walk_into(block)?;
             self.entries.move_behind_last();
             let moved = self.entries.prev();
             if self.check(moved)? {
@@ -297,16 +322,37 @@ impl Cursor {
         false
     }
 
+    /// Turns to data block `block`, which a walk has come to, or begins with.
+    fn walk_into(&mut self, block: usize) -> Result<()> {
+        let part = self.walked.map_or(Part::WHOLE, |_| Part::TOUCHED);
+        self.load(block, part)?;
+        self.walked = self.table.place_in_memory(block);
+        Ok(())
+    }
+
     /// Turns to data block `block`, before its first entry. The position is lost until the caller has
     /// found a new one.
-    fn load(&mut self, block: usize) -> Result<()> {
+    fn load(&mut self, block: usize, part: Part) -> Result<()> {
         self.leave(Off::Lost);
+        self.walked = None;
         if self.block != Some(block) {
             self.block = None;
-            self.entries.reset(self.table.block(block)?);
+            self.entries.reset(self.table.block(block, part)?);
             self.block = Some(block);
         }
         Ok(())
+    }
+
+    /// On a walk through memory, touches what lies this many bytes from the current entry: as much as an ordinary
+    /// entry has.
+    #[inline]
+    fn touch_at(&self, distance: isize) {
+        if let Some(block) = self.walked
+            && let Some(file) = self.table.file().memory()
+            && let Some(at) = (block + self.entries.offset()).checked_add_signed(distance)
+        {
+            touch([at, at + LINE].iter().filter_map(|&at| file.get(at)));
+        }
     }
 
     /// Passes a move within the block on; where it failed, the position is lost.

@@ -12,6 +12,7 @@ use crate::cursor::{KeyRange, Range};
 use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
+use crate::format::block_search::Part;
 use crate::internal_key::{InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType};
 use crate::options::{OpenOptions, ReadOptions, WriteOptions};
 use crate::publish::{Destination, NewFile};
@@ -146,8 +147,8 @@ impl DbTable {
             return Ok(None);
         };
         loop {
-            let mut cursor = BlockCursor::new(self.table.block(i)?);
-            let sought = cursor.seek(&target, self.table.order());
+            let mut cursor = BlockCursor::new(self.table.block(i, Part::WHOLE)?);
+            let sought = cursor.seek(&target, self.table.order(), Part::WHOLE);
             if sought.map_err(|defect| self.table.locate(i, defect))? {
                 let entry = parse(cursor.key()).map_err(|defect| self.table.locate(i, defect))?;
                 let value = || cursor.block().data().slice(cursor.value_range());

@@ -38,7 +38,16 @@ impl TableFile {
 
     /// Whether the file lies in memory, where reading is no I/O.
     pub(crate) fn is_memory(&self) -> bool {
-        matches!(self.source, Source::Memory(_))
+        self.memory().is_some()
+    }
+
+    /// The bytes of the file, if they are in memory.
+    #[inline]
+    pub(crate) fn memory(&self) -> Option<&Bytes> {
+        match &self.source {
+            Source::Memory(bytes) => Some(bytes),
+            Source::Io(_) => None,
+        }
     }
 
     /// `error`, with the path of the file where that is known.

@@ -19,7 +19,7 @@ use crate::filter::FilterPolicy;
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::{Part, touch};
+use crate::format::block_search::{Part, touch_part};
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
@@ -338,7 +338,7 @@ impl Table {
         let fetched = self.inner.fetch_block(i, self.read)?;
         let part = self.inner.index.part_of(i, key);
         let payload = fetched.payload();
-        touch(payload, part);
+        touch_part(payload, part);
         let value = self.find(i, payload, key, part)?;
         Ok(value.map(|value| take(fetched, value)))
     }
@@ -417,12 +417,17 @@ impl Table {
         self.inner.candidate(key)
     }
 
-    /// Data block `i`, for a cursor to keep.
-    pub(crate) fn block(&self, i: usize) -> Result<Block<Bytes>> {
-        let fetched = self.inner.fetch_block(i, self.read)?;
-        touch(fetched.payload(), Part::WHOLE);
-        let payload = fetched.into_payload();
+    /// Data block `i`, for a cursor to keep, of which `part` will be looked at first.
+    pub(crate) fn block(&self, i: usize, part: Part) -> Result<Block<Bytes>> {
+        let payload = self.inner.fetch_block(i, self.read)?.into_payload();
+        touch_part(&payload, part);
         Block::parse(payload).map_err(|defect| self.locate(i, defect))
+    }
+
+    /// Where data block `i` lies in memory, if it is used there as it is.
+    pub(crate) fn place_in_memory(&self, i: usize) -> Option<usize> {
+        let handle = self.index().sound_handle(i)?;
+        usize::try_from(handle.offset).ok()
     }
 
     /// The error of a defect in data block `i`.
@@ -447,7 +452,7 @@ impl Table {
         let (mut is_internal, mut is_bytewise) = (true, true);
         let mut previous: Option<Vec<u8>> = None;
         let (mut keys, mut bytes) = (0, 0);
-        let mut cursor = BlockCursor::new(self.block(0)?);
+        let mut cursor = BlockCursor::new(self.block(0, Part::WHOLE)?);
         while keys < MOST_KEYS
             && bytes < MOST_BYTES
             && cursor.next().map_err(|defect| self.locate(0, defect))?
@@ -572,9 +577,7 @@ impl Inner {
     /// The data block at `handle`, which is raw, where it lies in memory.
     #[inline]
     fn borrow_block(&self, handle: BlockHandle) -> Option<Fetched<'_>> {
-        let Source::Memory(file) = &self.file.source else {
-            return None;
-        };
+        let file = self.file.memory()?;
         // Both fit: the index holds only handles that end inside the file.
         let start = handle.offset as usize;
         Some(Fetched {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::Defect;
 use super::block::{Block, Entry, check_shared, entry_at, split_entry, split_short_entry};
+use super::touch::{LINE, lines, touch};
 use crate::comparator::{Order, common_prefix};
 
 /// The first entry at or after a target, and whether its key equals the target.
@@ -43,6 +44,12 @@ impl Part {
         last: 2,
         first_line: 0,
         lines: (TOUCH_WHOLE / LINE) as u8,
+    };
+
+    /// All of a block, none of which is to be touched: it was before.
+    pub(crate) const TOUCHED: Part = Part {
+        lines: 0,
+        ..Part::WHOLE
     };
 
     /// How many lines are touched where a walk is known to begin: as many as processors fetch at once. It seldom
@@ -142,28 +149,25 @@ impl<B: AsRef<[u8]>> Block<B> {
         part: Part,
     ) -> Result<Option<Range<usize>>, Defect> {
         let landing = match order {
-            Order::Bytewise => self.seek_from_part(key, part)?,
+            Order::Bytewise => self.seek_bytewise(key, part)?,
             Order::Custom(_) => self.seek_custom(key, order, &mut Vec::new())?,
         };
         Ok(landing.and_then(Landing::exact_value))
     }
 
-    /// Finds the first entry at or after `target` in bytewise order. Its key begins with as many bytes of
-    /// the target as it shares with the one before.
+    /// Finds the first entry at or after `target` in bytewise order, by way of the part that the target is said to be
+    /// in or behind. The entry's key begins with as many bytes of the target as it shares with the one before.
     #[inline]
-    pub(super) fn seek_bytewise(&self, target: &[u8]) -> Result<Option<Landing>, Defect> {
-        let from = self.walk_from(target, &Order::Bytewise, Part::WHOLE)?;
-        walk_bytewise(self.entries(), target, from)
-    }
-
-    /// The same, by way of the part that the target is said to be in or behind.
-    #[inline]
-    fn seek_from_part(&self, target: &[u8], part: Part) -> Result<Option<Landing>, Defect> {
+    pub(super) fn seek_bytewise(
+        &self,
+        target: &[u8],
+        part: Part,
+    ) -> Result<Option<Landing>, Defect> {
         let from = self.walk_from(target, &Order::Bytewise, part)?;
         let landing = walk_bytewise(self.entries(), target, from)?;
         match &landing {
             // At the restart itself: what is before may be at or after the target, too.
-            Some(landing) if landing.offset == from && from > 0 => self.seek_again(target),
+            Some(landing) if landing.offset == from && part.first > 0 => self.seek_again(target),
             _ => Ok(landing),
         }
     }
@@ -171,7 +175,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     #[cold]
     #[inline(never)]
     fn seek_again(&self, target: &[u8]) -> Result<Option<Landing>, Defect> {
-        self.seek_bytewise(target)
+        self.seek_bytewise(target, Part::WHOLE)
     }
 
     /// The same in any order, which takes whole keys: `key` ends as that of the entry landed on.
@@ -231,7 +235,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         }
         if self.entries().len() > TOUCH_WHOLE {
             let end = interval.end.min(interval.start.saturating_add(TOUCH_WHOLE));
-            touch_all(self.bytes(interval.start..end));
+            touch(lines(self.bytes(interval.start..end)));
         }
         Ok(interval.start)
     }
@@ -263,40 +267,17 @@ impl<B: AsRef<[u8]>> Block<B> {
 /// interval that a search ends in.
 pub(crate) const TOUCH_WHOLE: usize = 8 << 10;
 
-/// Bytes that processors fetch at once.
-pub(crate) const LINE: usize = 64;
-
-/// Reads a byte of every cache line of the `part` of `block` that a search will look at, and the block's end; if the
-/// block is of ordinary size.
+/// Touches the `part` of `block` that a search will look at, and the block's end; if the block is of ordinary size.
 ///
 /// A search goes from the block's end to its restarts to an entry to the next, each to be waited for before the
-/// next is known. Read beforehand, the lines that are not in the processor's caches arrive together.
+/// next is known.
 #[inline]
-pub(crate) fn touch(block: &[u8], part: Part) {
+pub(crate) fn touch_part(block: &[u8], part: Part) {
     if block.len() > TOUCH_WHOLE {
         return;
     }
-    let (lines, _) = block.as_chunks::<LINE>();
-    let lines = lines.get(part.first_line.into()..).unwrap_or_default();
-    let lines = lines.get(..part.lines.into()).unwrap_or(lines);
-    let all = block.last().copied().unwrap_or_default();
-    std::hint::black_box(read_lines(lines, all));
-}
-
-/// The same for all of `bytes`.
-#[inline]
-fn touch_all(bytes: &[u8]) {
-    let (lines, rest) = bytes.as_chunks::<LINE>();
-    let all = rest.first().copied().unwrap_or_default();
-    std::hint::black_box(read_lines(lines, all));
-}
-
-#[inline]
-fn read_lines(lines: &[[u8; LINE]], all: u8) -> u8 {
-    // Four at a time: the loop takes longer than the reads, where they hit.
-    let (groups, rest) = lines.as_chunks::<4>();
-    let all = groups
-        .iter()
-        .fold(all, |all, [a, b, c, d]| all | a[0] | b[0] | c[0] | d[0]);
-    rest.iter().fold(all, |all, line| all | line[0])
+    let first = usize::from(part.first_line) * LINE;
+    let from_first = block.get(first..).unwrap_or_default();
+    let lines = lines(from_first).take(part.lines.into());
+    touch(lines.chain(block.last()));
 }

@@ -44,6 +44,7 @@ pub(crate) mod filter_block;
 pub(crate) mod footer;
 pub(crate) mod frame;
 pub(crate) mod identify;
+pub(crate) mod touch;
 
 use crate::error::{Corruption, Error, ErrorKind, Section};
 

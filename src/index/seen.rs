@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
-use crate::format::block_search::{LINE, Part};
+use crate::format::block_search::Part;
+use crate::format::touch::LINE;
 
 /// What was seen of a data block: that it is sound, if so, and its [fences](crate::format::block::Block::fence).
 ///

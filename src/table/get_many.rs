@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Fetched, Table};
 use crate::error::Result;
-use crate::format::block_search::{Part, touch};
+use crate::format::block_search::{Part, touch_part};
 
 /// How many keys are under way at a time: enough to keep the processor's memory reads overlapping, few enough
 /// that what came in is still there when it is used.
@@ -56,7 +56,7 @@ impl Table {
             let fetched = self.fetch_all(batch, last)?;
             let touched = |(wanted, fetched): (&Wanted<'_>, &Fetched<'_>)| {
                 let part = self.inner.index.part_of(wanted.block, wanted.key);
-                touch(fetched.payload(), part);
+                touch_part(fetched.payload(), part);
                 part
             };
             let parts: Vec<Part> = batch.iter().zip(&fetched).map(touched).collect();
