@@ -347,11 +347,12 @@ impl Cursor {
     /// entry has.
     #[inline]
     fn touch_at(&self, distance: isize) {
-        if let Some(block) = self.walked
-            && let Some(file) = self.table.file().memory()
-            && let Some(at) = (block + self.entries.offset()).checked_add_signed(distance)
-        {
-            touch([at, at + LINE].iter().filter_map(|&at| file.get(at)));
+        if let (Some(block), Some(file)) = (self.walked, self.table.file().memory()) {
+            let at = (block + self.entries.offset()).wrapping_add_signed(distance);
+            let there = file.get(at..).unwrap_or_default();
+            if let Some([first, .., next_line]) = there.first_chunk::<{ LINE + 1 }>() {
+                touch([first, next_line].into_iter());
+            }
         }
     }
 
