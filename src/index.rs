@@ -16,6 +16,7 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::Part;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
+use crate::format::touch::touch;
 use crate::internal_key;
 
 use seen::Seen;
@@ -292,7 +293,7 @@ impl Index {
             };
         }
         let prefix = prefix_at(key, self.shared.len());
-        let start = SPAN * self.spans.partition_point(|&last| last < prefix);
+        let start = self.span_start(prefix);
         let rest = entries.get(start..).unwrap_or_default();
         let span = rest.get(..SPAN).unwrap_or(rest);
         // Counted rather than searched: nothing to predict, and all lines read at once.
@@ -304,6 +305,20 @@ impl Index {
         }
         let ties = rest.partition_point(|entry| entry.prefix.0 == prefix);
         self.first_at_or_after(key, low, low + ties, &Order::Bytewise)
+    }
+
+    /// Where the span begins that holds the first entry at or after `prefix`.
+    #[inline]
+    fn span_start(&self, prefix: u64) -> usize {
+        SPAN * self.spans.partition_point(|&last| last < prefix)
+    }
+
+    /// Touches the entries that a [`seek`](Index::seek) for `key` will look at, in bytewise order.
+    #[inline]
+    pub(crate) fn touch(&self, key: &[u8]) {
+        let start = self.span_start(prefix_at(key, self.shared.len()));
+        let span = self.entries.iter().skip(start).take(SPAN);
+        touch(span.step_by(2).map(|entry| &entry.prefix));
     }
 
     /// The first `i` of `low..high` whose key is at or after `key`, or `high`.

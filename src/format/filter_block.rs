@@ -9,6 +9,7 @@
 use bytes::Bytes;
 
 use super::Defect;
+use super::touch::touch;
 use crate::coding::{fixed32_at, fixed64_at, put_fixed32};
 use crate::filter::{FilterBuilder, FilterPolicy};
 
@@ -200,15 +201,35 @@ impl FilterBlockReader {
         block_offset: u64,
         key: &[u8],
     ) -> bool {
-        self.filter(block_offset >> self.base_lg)
+        self.filter(block_offset)
             .is_none_or(|filter| policy.key_may_match(key, filter))
     }
 
+    /// Touches where the offset of the filter of the data block at `block_offset` lies.
     #[inline]
-    fn filter(&self, i: u64) -> Option<&[u8]> {
-        let i = usize::try_from(i).ok().filter(|&i| i < self.filter_count)?;
+    pub(crate) fn touch_bounds(&self, block_offset: u64) {
+        let at = self.bounds_at(block_offset);
+        touch(at.and_then(|at| self.contents.get(at)).into_iter());
+    }
+
+    /// Touches both ends of that filter: it seldom takes more than two lines.
+    #[inline]
+    pub(crate) fn touch_filter(&self, block_offset: u64) {
+        let filter = self.filter(block_offset).unwrap_or_default();
+        touch(filter.first().into_iter().chain(filter.last()));
+    }
+
+    /// Where the offset of the filter of the data block at `block_offset` lies.
+    #[inline]
+    fn bounds_at(&self, block_offset: u64) -> Option<usize> {
+        let i = usize::try_from(block_offset >> self.base_lg).ok()?;
+        (i < self.filter_count).then(|| self.filters_len + 4 * i)
+    }
+
+    #[inline]
+    fn filter(&self, block_offset: u64) -> Option<&[u8]> {
         // The offset of the offsets stands where one more offset would: it ends the last filter.
-        let bounds = fixed64_at(&self.contents, self.filters_len + 4 * i)?;
+        let bounds = fixed64_at(&self.contents, self.bounds_at(block_offset)?)?;
         let (start, end) = (bounds as u32 as usize, (bounds >> 32) as usize);
         let filters = self.contents.get(..self.filters_len)?;
         filters.get(start..end)

@@ -6,18 +6,18 @@
 /// Bytes that processors fetch at once.
 pub(crate) const LINE: usize = 64;
 
-/// Asks for the lines that `bytes` are in.
+/// Asks for the lines that `items` begin in.
 #[cfg(feature = "prefetch")]
 #[inline]
-pub(crate) fn touch<'a>(bytes: impl Iterator<Item = &'a u8>) {
-    bytes.for_each(|byte| prefetch_index::prefetch_index(std::slice::from_ref(byte), 0));
+pub(crate) fn touch<'a, T: Copy + 'a>(items: impl Iterator<Item = &'a T>) {
+    items.for_each(|item| prefetch_index::prefetch_index(std::slice::from_ref(item), 0));
 }
 
-/// Reads `bytes`: sooner or later the processor waits for their lines, but not for one after the other.
+/// Reads `items`: sooner or later the processor waits for their lines, but not for one after the other.
 #[cfg(not(feature = "prefetch"))]
 #[inline]
-pub(crate) fn touch<'a>(bytes: impl Iterator<Item = &'a u8>) {
-    std::hint::black_box(bytes.fold(0, |all, byte| all | byte));
+pub(crate) fn touch<'a, T: Copy + 'a>(items: impl Iterator<Item = &'a T>) {
+    items.for_each(|item| _ = std::hint::black_box(*item));
 }
 
 /// The first byte of each line of `bytes`, counted from their beginning.

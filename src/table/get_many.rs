@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Fetched, Table};
+use super::{Fetched, Inner, Table};
 use crate::error::Result;
 use crate::format::block_search::{Part, touch_part};
 
@@ -42,10 +42,8 @@ impl Table {
     /// As [`get`](Table::get), for a block that cannot be read; there are no answers then.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let mut wanted = Vec::with_capacity(keys.len());
-        for (at, key) in keys.iter().enumerate() {
-            let key = key.as_ref();
-            let candidate = self.inner.candidate(key);
-            wanted.extend(candidate.map(|block| Wanted { block, at, key }));
+        for (i, batch) in keys.chunks(OVERLAPPED).enumerate() {
+            self.find_candidates(OVERLAPPED * i, batch, &mut wanted);
         }
         if !self.inner.file.is_memory() {
             wanted.sort_unstable_by_key(|wanted| (wanted.block, wanted.at));
@@ -72,6 +70,47 @@ impl Table {
                 .zip(fetched.into_iter().last());
         }
         Ok(values)
+    }
+
+    /// Adds what filter and index leave of `keys`, the first of which is key number `first`.
+    ///
+    /// Where there is a filter for every few blocks, the way to it is from the index to the filter's offset to the
+    /// filter: each is touched for all keys before it is read for the first.
+    fn find_candidates<'k, K: AsRef<[u8]>>(
+        &self,
+        first: usize,
+        keys: &'k [K],
+        wanted: &mut Vec<Wanted<'k>>,
+    ) {
+        let Inner { index, order, .. } = &*self.inner;
+        let filters = self.inner.filter.as_ref();
+        let filters = filters.filter(|filter| !filter.whole_table);
+        if filters.is_some() {
+            keys.iter().for_each(|key| index.touch(key.as_ref()));
+        }
+        let new = wanted.len()..;
+        for (at, key) in (first..).zip(keys) {
+            let key = key.as_ref();
+            let block = match filters {
+                Some(_) => index.seek(key, order),
+                None => self.inner.candidate(key),
+            };
+            wanted.extend(block.map(|block| Wanted { block, at, key }));
+        }
+        let Some(filters) = filters else {
+            return;
+        };
+        let offset = |wanted: &Wanted<'_>| index.handle(wanted.block).offset;
+        let sought = wanted.get(new.clone()).unwrap_or_default();
+        for wanted in sought {
+            filters.block.touch_bounds(offset(wanted));
+        }
+        for wanted in sought {
+            filters.block.touch_filter(offset(wanted));
+        }
+        let is_rejected =
+            |wanted: &mut Wanted<'_>| !self.inner.passes(filters, offset(wanted), wanted.key);
+        wanted.extract_if(new, is_rejected).for_each(drop);
     }
 
     /// The blocks of `batch`; one that is wanted several times in a row is fetched once, be it the `last` of
