@@ -527,42 +527,55 @@ fn statistics_account_for_every_lookup() {
     }
 }
 
-/// Many keys at once: the answers of single lookups in the order asked, each block read once.
+/// Many keys at once, with every kind of filter: the values in the order asked, each block read once, the filter
+/// asked once for each key that the index leaves.
 #[test]
 fn get_many_answers_in_order_and_reads_each_block_once() {
-    let mut file = Vec::new();
-    let mut builder = WriteOptions::new().block_size(512).build(&mut file);
-    for i in (0..4000u32).step_by(2) {
-        builder
-            .add(format!("{i:06}").as_bytes(), &i.to_le_bytes())
+    let value = |n: u32| Bytes::copy_from_slice(&n.to_le_bytes());
+    let kinds = [
+        WriteOptions::new(),
+        WriteOptions::leveldb(),
+        WriteOptions::leveldb().whole_table_filter(true),
+        WriteOptions::leveldb().no_filter(),
+    ];
+    for options in kinds {
+        let mut file = Vec::new();
+        let mut builder = options.block_size(512).build(&mut file);
+        for n in (0..4000).step_by(2) {
+            builder
+                .add(format!("{n:06}").as_bytes(), &value(n))
+                .unwrap();
+        }
+        let summary = builder.finish().unwrap();
+        let disk = Arc::new(CountingReadAt::new(Bytes::from(file.clone())));
+        let on_disk = OpenOptions::new()
+            .no_cache()
+            .open_source(Arc::clone(&disk))
             .unwrap();
+        let in_memory = OpenOptions::new().open_source(file).unwrap();
+        // Every key, present and absent, one behind the last, some of them twice, in an order of no use.
+        let numbers: Vec<u32> = (0..5000).map(|i| i * 7919 % 4001).collect();
+        let keys: Vec<String> = numbers.iter().map(|n| format!("{n:06}")).collect();
+        let expected: Vec<Option<Bytes>> = numbers
+            .iter()
+            .map(|&n| (n % 2 == 0 && n < 4000).then(|| value(n)))
+            .collect();
+        assert_eq!(in_memory.get_many(&keys).unwrap(), expected);
+        let stats = in_memory.stats();
+        let asked = stats.filter_passed + stats.filter_rejected;
+        let with_filter = in_memory.filter().is_some();
+        assert!(with_filter == (asked > 0) && asked <= keys.len() as u64);
+        assert!(!with_filter || stats.filter_rejected > 2000);
+        let opening = disk.reads();
+        assert_eq!(on_disk.get_many(&keys).unwrap(), expected);
+        let reads = disk.reads() - opening;
+        assert!(
+            reads <= summary.data_blocks,
+            "{reads} reads of {} blocks",
+            summary.data_blocks
+        );
+        assert_eq!(on_disk.get_many::<&[u8]>(&[]).unwrap(), vec![]);
     }
-    let summary = builder.finish().unwrap();
-    let disk = Arc::new(CountingReadAt::new(Bytes::from(file.clone())));
-    let on_disk = OpenOptions::new()
-        .no_cache()
-        .open_source(Arc::clone(&disk))
-        .unwrap();
-    let in_memory = OpenOptions::new().open_source(file).unwrap();
-    // Every key, present and absent, some of them twice, in an order of no use.
-    let keys: Vec<String> = (0..5000u32)
-        .map(|i| format!("{:06}", i * 7919 % 4001))
-        .collect();
-    let expected: Vec<Option<Bytes>> = keys
-        .iter()
-        .map(|key| in_memory.get(key.as_bytes()).unwrap())
-        .collect();
-    assert!(expected.iter().any(Option::is_some) && expected.iter().any(Option::is_none));
-    assert_eq!(in_memory.get_many(&keys).unwrap(), expected);
-    let opening = disk.reads();
-    assert_eq!(on_disk.get_many(&keys).unwrap(), expected);
-    let reads = disk.reads() - opening;
-    assert!(
-        reads <= summary.data_blocks,
-        "{reads} reads of {} blocks",
-        summary.data_blocks
-    );
-    assert_eq!(on_disk.get_many::<&[u8]>(&[]).unwrap(), vec![]);
 }
 
 /// Opened without filters the metaindex is not looked at: its handle may be nonsense, the estimate of where a
