@@ -22,7 +22,8 @@ impl Table {
     /// The values of many keys, in the order of `keys`; `None` for each that the table does not hold.
     ///
     /// A block that several keys are in is read from a disk once. In memory the waits for different keys overlap,
-    /// so that each takes a quarter less than with [`get`](Table::get) in a large table (`docs/performance.md`).
+    /// so that each takes a quarter less than with [`get`](Table::get) in a table of a million entries, and half of it
+    /// in one of ten million (`docs/performance.md`).
     /// Takes some 30 bytes a key while it runs.
     ///
     /// ```
