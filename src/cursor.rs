@@ -10,7 +10,7 @@ use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::Part;
-use crate::format::touch::{LINE, lines, touch};
+use crate::format::touch::{LINE, touch};
 use crate::table::Table;
 
 /// A place in a table, between entries or on one, that moves in both directions.
@@ -52,9 +52,6 @@ pub struct Cursor {
 
 /// How far ahead a walk touches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
 const AHEAD: isize = 5 << 10;
-
-/// How many lines are touched from where a seek has landed, since some more entries will be wanted.
-const AFTER_SEEK: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
 enum Off {
@@ -186,15 +183,10 @@ impl Cursor {
         let Some(block) = self.table.index().seek(key, self.table.order()) else {
             return Ok(self.leave(Off::AfterLast));
         };
-        let part = self.table.index().part_of(block, key);
-        self.load(block, part)?;
-        let sought = self.entries.seek(key, self.table.order(), part);
+        self.load(block, Part::WHOLE)?;
+        let sought = self.entries.seek(key, self.table.order());
         match self.check(sought)? {
-            true => {
-                let landing = self.entries.block().data().get(self.entries.offset()..);
-                touch(lines(landing.unwrap_or_default()).take(AFTER_SEEK));
-                Ok(true)
-            }
+            true => Ok(true),
             // Behind the block's last key, yet not behind its index key: the next block's first.
             false => self.first_from(block + 1),
         }

@@ -148,7 +148,7 @@ impl DbTable {
         };
         loop {
             let mut cursor = BlockCursor::new(self.table.block(i, Part::WHOLE)?);
-            let sought = cursor.seek(&target, self.table.order(), Part::WHOLE);
+            let sought = cursor.seek(&target, self.table.order());
             if sought.map_err(|defect| self.table.locate(i, defect))? {
                 let entry = parse(cursor.key()).map_err(|defect| self.table.locate(i, defect))?;
                 let value = || cursor.block().data().slice(cursor.value_range());

@@ -63,9 +63,7 @@ impl BlockCursor {
     ///
     /// Where an entry on the way makes no sense, as for all moves. The cursor must then be positioned anew.
     pub fn seek(&mut self, target: &[u8]) -> Result<bool, Refused> {
-        self.cursor
-            .seek(target, &self.order, Part::WHOLE)
-            .map_err(refused)
+        self.cursor.seek(target, &self.order).map_err(refused)
     }
 
     /// Moves to the next entry; `false` behind the last.

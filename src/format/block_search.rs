@@ -149,25 +149,28 @@ impl<B: AsRef<[u8]>> Block<B> {
         part: Part,
     ) -> Result<Option<Range<usize>>, Defect> {
         let landing = match order {
-            Order::Bytewise => self.seek_bytewise(key, part)?,
+            Order::Bytewise => self.seek_from_part(key, part)?,
             Order::Custom(_) => self.seek_custom(key, order, &mut Vec::new())?,
         };
         Ok(landing.and_then(Landing::exact_value))
     }
 
-    /// Finds the first entry at or after `target` in bytewise order, by way of the part that the target is said to be
-    /// in or behind. The entry's key begins with as many bytes of the target as it shares with the one before.
+    /// Finds the first entry at or after `target` in bytewise order. Its key begins with as many bytes of
+    /// the target as it shares with the one before.
     #[inline]
-    pub(super) fn seek_bytewise(
-        &self,
-        target: &[u8],
-        part: Part,
-    ) -> Result<Option<Landing>, Defect> {
+    pub(super) fn seek_bytewise(&self, target: &[u8]) -> Result<Option<Landing>, Defect> {
+        let from = self.walk_from(target, &Order::Bytewise, Part::WHOLE)?;
+        walk_bytewise(self.entries(), target, from)
+    }
+
+    /// The same, by way of the part that the target is said to be in or behind.
+    #[inline]
+    fn seek_from_part(&self, target: &[u8], part: Part) -> Result<Option<Landing>, Defect> {
         let from = self.walk_from(target, &Order::Bytewise, part)?;
         let landing = walk_bytewise(self.entries(), target, from)?;
         match &landing {
             // At the restart itself: what is before may be at or after the target, too.
-            Some(landing) if landing.offset == from && part.first > 0 => self.seek_again(target),
+            Some(landing) if landing.offset == from && from > 0 => self.seek_again(target),
             _ => Ok(landing),
         }
     }
@@ -175,7 +178,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     #[cold]
     #[inline(never)]
     fn seek_again(&self, target: &[u8]) -> Result<Option<Landing>, Defect> {
-        self.seek_bytewise(target, Part::WHOLE)
+        self.seek_bytewise(target)
     }
 
     /// The same in any order, which takes whole keys: `key` ends as that of the entry landed on.
