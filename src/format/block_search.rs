@@ -26,7 +26,8 @@ impl Landing {
 /// What a search in a block may confine itself to, as far as that is known from a time before: one or more of the
 /// three parts that [fences](Block::fence) separate.
 ///
-/// A search that is sent to the wrong part ends where any other does, only later.
+/// A search that is sent to the wrong part ends where any other does, only later. (Where keys do not ascend though the
+/// checksum is right, which takes a hostile writer, any search may miss a key, and one from another part may not.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     /// The first and the last of the parts, from 0.
