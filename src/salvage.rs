@@ -162,8 +162,9 @@ impl fmt::Display for LostRange {
 /// which separate theirs; a metaindex by the filters that it names. If no index is found, blocks that do not
 /// fit into the order of the rest are left out, so that as many entries as can be are copied, and
 /// reported. What no program can tell: blocks of an older table that the file still holds *and* whose
-/// keys fit in; tables stored as values in a block that is damaged itself, in a file without an index; and,
-/// without the footer, an index that stands right behind its first block, all between them cut out.
+/// keys fit in; tables or blocks stored as values in a block that is damaged itself, in a file without an index or
+/// one in which it has moved (and if the table is tiny, the order may then seem to be another, which is an error);
+/// and, without the footer, an index that stands right behind its first block, all between them cut out.
 ///
 /// The order is the builder's. A builder in the wrong one is noticed; for a database's table use
 /// [`salvage_db`]. (To treat a plain table whose keys look like a database's as what it is,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use bytes::Bytes;
-use leveltable::{BytewiseComparator, Compression, OpenOptions, WriteOptions, salvage};
+use leveltable::{BytewiseComparator, Compression, ErrorKind, OpenOptions, WriteOptions, salvage};
 use leveltable_fuzz::naive::{self, Entry, FOOTER_LEN, TRAILER_LEN};
 use leveltable_fuzz::tables::{self, Entries, KeyOrder, Options};
 use leveltable_fuzz::{ask, naive::Handle};
@@ -61,12 +61,16 @@ fuzz_target!(|input: Input| {
         assert!(report.is_sound(), "{report}");
         assert_eq!(report.entries, entries.len() as u64);
     }
-    let salvaged = salvaged(&file, &write, &open);
-    let mut invented = salvaged.clone();
-    invented.retain(|entry| !entries.contains(entry));
     let index_is_whole = index_is_whole(&sound, &file);
     // Where a block stored in a value is taken for data, the index cannot be told either.
     let cannot_tell = || has_blocks_in_values(&sound) || index_is_behind_first(&sound, &file);
+    let Some(salvaged) = salvaged(&file, &write, &open) else {
+        // Of a few entries, those of the index can then be so many that the order seems to be another.
+        assert!(!index_is_whole && cannot_tell(), "refused: {file:02x?}");
+        return;
+    };
+    let mut invented = salvaged.clone();
+    invented.retain(|entry| !entries.contains(entry));
     if !invented.is_empty() && !index_is_whole && cannot_tell() {
         return;
     }
@@ -90,26 +94,34 @@ fn salvage_any(file: &[u8]) {
     }
 }
 
-/// The entries that can be had back, from memory and through `ReadAt` alike.
-fn salvaged(file: &[u8], write: &WriteOptions, open: &OpenOptions) -> Vec<Entry> {
+/// The entries that can be had back, from memory and through `ReadAt` alike. `None` if they seem to be in another
+/// order.
+fn salvaged(file: &[u8], write: &WriteOptions, open: &OpenOptions) -> Option<Vec<Entry>> {
     let file = Bytes::copy_from_slice(file);
-    let mut tables = [ask::disk(&file), file.into()].map(|source| {
+    let [from_disk, from_memory] = [ask::disk(&file), file.into()].map(|source| {
         let mut rescued = Vec::new();
         let mut builder = write.build(&mut rescued);
-        let report = salvage(source, &mut builder).unwrap();
-        let summary = builder.finish().unwrap();
-        assert_eq!(report.entries, summary.entries);
-        assert!(!report.to_string().is_empty());
-        rescued
+        match salvage(source, &mut builder) {
+            Ok(report) => {
+                let summary = builder.finish().unwrap();
+                assert_eq!(report.entries, summary.entries);
+                assert!(!report.to_string().is_empty());
+                Some(rescued)
+            }
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::Comparator, "{e}");
+                None
+            }
+        }
     });
-    assert_eq!(tables[0], tables[1]);
-    let table = open.open_source(std::mem::take(&mut tables[0])).unwrap();
+    assert_eq!(from_disk, from_memory);
+    let table = open.open_source(from_disk?).unwrap();
     assert!(table.verify().unwrap().is_sound());
     let owned = |entry: leveltable::Result<(Bytes, Bytes)>| {
         let (key, value) = entry.unwrap();
         (key.to_vec(), value.to_vec())
     };
-    table.iter().map(owned).collect()
+    Some(table.iter().map(owned).collect())
 }
 
 /// Whether sound blocks are stored in values of the table. Where the block around them is damaged, and there is no
