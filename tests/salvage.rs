@@ -1152,3 +1152,33 @@ fn an_index_whose_key_looks_like_a_filters_name_is_not_taken_for_the_metaindex()
         }
     }
 }
+
+/// Found by fuzzing: a block stored in a value of a damaged block, and an index that inserted bytes have moved, the footer
+/// damaged, are what the documentation says cannot be told. In a tiny table the index's entries may outnumber the data's: that is an
+/// error, with nothing written, as for a builder in another order.
+#[test]
+fn a_tiny_table_with_a_block_in_a_damaged_value_is_refused_whole() {
+    // From the fourth byte of the last key on, these are a block and its trailer: one entry and its restart.
+    let value = b"\x29\0\0\xb2\x10\x10\x22\x23\0\0\0\0\x01\0\0\0\0\x25\x69\xa6\xf1\0\0".to_vec();
+    let entries = [
+        entry("", b""),
+        (vec![6, 0], vec![]),
+        (b"ev\0\0\0?".to_vec(), vec![]),
+        (vec![0xe0], b"\0\"te".to_vec()),
+        (b"\xe4\x8c\x09\0".to_vec(), b"\0\0\x0b\0\x89 ".to_vec()),
+        (b"\xe4\x8c\x09\0\x02\x0a\"".to_vec(), vec![]),
+        (b"\xe4\x8c\x09\0\x02\x0a\"\"\"\"".to_vec(), value),
+    ];
+    let options = options(Compression::None)
+        .block_size(1)
+        .whole_table_filter(true);
+    let mut damaged = build(&options, &entries);
+    let layout = Layout::of(&damaged);
+    damaged.insert(layout.data[6].start + 6, 0xff);
+    damaged.insert(layout.footer.start + 12, 0xff);
+    let mut rescued = Vec::new();
+    let mut builder = options.build(&mut rescued);
+    let refused = salvage(damaged, &mut builder).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Comparator, "{refused}");
+    assert_eq!(builder.finish().unwrap().entries, 0);
+}
