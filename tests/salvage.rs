@@ -1182,3 +1182,29 @@ fn a_tiny_table_with_a_block_in_a_damaged_value_is_refused_whole() {
     assert_eq!(refused.kind(), ErrorKind::Comparator, "{refused}");
     assert_eq!(builder.finish().unwrap().entries, 0);
 }
+
+/// Found by fuzzing. Footer and index are whole, two blocks are damaged, and a value of the first holds a block as long as
+/// the second, with a key that fits in there: it was copied in its place.
+#[test]
+fn a_block_in_a_value_is_not_taken_for_one_that_the_index_names() {
+    let small = options(Compression::None).block_size(1).no_filter();
+    let inner = build(&small, &[entry("d", b"xyz")]);
+    let inner = &inner[Layout::of(&inner).data[0].clone()];
+    let entries = [
+        entry("a", b""),
+        entry("b", &[b"value ", inner, b" and more"].concat()),
+        entry("d", b"123"),
+        entry("e", b""),
+    ];
+    let sound = build(&small, &entries);
+    let layout = Layout::of(&sound);
+    assert_eq!(layout.data[2].len(), inner.len());
+    let mut damaged = sound.clone();
+    damaged[layout.data[1].start + 3] ^= 0xff;
+    damaged[layout.data[2].start + 3] ^= 0xff;
+    let mut rescued = Vec::new();
+    let mut builder = small.build(&mut rescued);
+    let report = salvage(damaged, &mut builder).unwrap();
+    assert_eq!(report.entries, 2, "{report}");
+    assert_eq!(report.lost.len(), 1, "{report}");
+}
