@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::IndexState;
 use super::found::{Content, Found, Summary, inspect};
-use super::recognise::belongs;
+use super::recognise::{belongs, block_around};
 use super::scan::{PAGE, SECTOR};
 use super::survey::{Survey, gaps};
 use crate::comparator::Order;
@@ -110,10 +110,14 @@ impl Survey<'_> {
     /// The blocks that the index lists, each from where it says or from where the scan found it.
     fn plan_by_index(&self, index: &Index) -> Plan {
         let by_footer = self.index_state == IndexState::Sound;
+        let is_in_a_value = |found: &Found| {
+            let around = block_around(index, found.handle());
+            around.is_some_and(|block| block.offset < found.range.start)
+        };
         let mut elsewhere = HashMap::new();
         for (found, _) in self.data() {
             if let Some(i) = belongs(index, found, self.order)
-                && !(by_footer && is_inside_a_block(index, &found.range))
+                && !(by_footer && is_in_a_value(found))
             {
                 elsewhere.entry(i).or_insert(found);
             }
@@ -247,22 +251,6 @@ impl Part<'_> {
             Part::Gap(range) => range.start,
         }
     }
-}
-
-/// Whether `frame` lies inside a block that the index names, and does not begin where that does: a block stored in a
-/// value.
-fn is_inside_a_block(index: &Index, frame: &Range<u64>) -> bool {
-    let (mut low, mut high) = (0, index.len());
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match index.handle(middle).offset < frame.start {
-            true => low = middle + 1,
-            false => high = middle,
-        }
-    }
-    let before = low.checked_sub(1).map(|i| index.handle(i));
-    let end = before.and_then(|handle| handle.end());
-    end.is_some_and(|end| frame.end <= end)
 }
 
 impl Plan {

@@ -52,7 +52,7 @@ impl Survey<'_> {
         let likely: Vec<(BlockHandle, Candidate)> = likely.collect();
         let is_inside = |inner: BlockHandle| {
             let mut others = likely.iter().filter(|(handle, _)| *handle != inner);
-            others.any(|(_, other)| lies_within_a_block(&other.index, inner))
+            others.any(|(_, other)| block_around(&other.index, inner).is_some())
         };
         let inside: Vec<bool> = likely
             .iter()
@@ -120,7 +120,7 @@ impl Survey<'_> {
             if known(found).is_some() {
                 blocks += 1;
                 known_bytes += found.len();
-            } else if !lies_within_a_block(&index, found.handle()) {
+            } else if block_around(&index, found.handle()).is_none() {
                 unknown_bytes += found.len();
             } // else it was part of a value there, in a block that is damaged
         }
@@ -229,8 +229,8 @@ fn fills_the_front(index: &Index) -> bool {
         .all(|follows| follows)
 }
 
-/// Whether the block `inner` lies where `index` has a larger one.
-fn lies_within_a_block(index: &Index, inner: BlockHandle) -> bool {
+/// The block of `index` that `inner` lies within, from its beginning or further in.
+pub(super) fn block_around(index: &Index, inner: BlockHandle) -> Option<BlockHandle> {
     let (mut low, mut high) = (0, index.len());
     while low < high {
         let middle = low + (high - low) / 2;
@@ -239,6 +239,6 @@ fn lies_within_a_block(index: &Index, inner: BlockHandle) -> bool {
             false => high = middle,
         }
     }
-    let outer = low.checked_sub(1).and_then(|i| index.handle(i).end());
-    outer.is_some_and(|outer| inner.end().is_some_and(|inner| inner <= outer))
+    let outer = index.handle(low.checked_sub(1)?);
+    (inner.end()? <= outer.end()?).then_some(outer)
 }
