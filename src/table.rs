@@ -1,33 +1,28 @@
 //! The read path. `open`: footer, index, metaindex, filter. `get`: filter, index, `fetch_block`, find.
 
+mod fetch;
 mod get_many;
+mod open;
 
-use std::borrow::Cow;
 use std::fmt;
-use std::fs::File;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 
-use crate::cache::{BlockCache, BlockKey, TableId};
-use crate::comparator::{BytewiseComparator, Order};
-use crate::error::{Error, ErrorKind, Result, Section, show_key};
+use crate::cache::{BlockCache, TableId};
+use crate::comparator::Order;
+use crate::error::{Error, Result, Section};
 use crate::file::TableFile;
 use crate::filter::FilterPolicy;
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::{Part, touch_part};
-use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
-use crate::format::footer::{BlockHandle, Footer};
-use crate::format::frame;
-use crate::index::{Index, IndexPlace};
-use crate::internal_key::{self, InternalKeyComparator, is_internal};
-use crate::options::{OpenOptions, ReadOptions};
-use crate::source::Source;
+use crate::format::filter_block::FilterBlockReader;
+use crate::index::Index;
+use crate::options::ReadOptions;
 use crate::stats::{Counter, Stats};
+use fetch::Fetched;
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
@@ -108,164 +103,7 @@ impl fmt::Debug for Table {
     }
 }
 
-impl OpenOptions {
-    /// Opens the table at `path`.
-    ///
-    /// Reads the footer, the index, the metaindex and the filter: four reads at most, and one data
-    /// block more where the index looks like a database's. None of it is read again.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::NotATable`] for another kind of file, [`ErrorKind::Corruption`] for a damaged table
-    /// (of the data blocks the first at most is looked at), [`ErrorKind::Comparator`], [`ErrorKind::DatabaseTable`],
-    /// [`ErrorKind::Unsupported`] and [`ErrorKind::Io`].
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Table> {
-        let path = path.as_ref();
-        let file = File::open(path).map_err(|e| Error::io("opening the table", e));
-        file.and_then(|file| self.open_at(file.into(), Some(path)))
-            .map_err(|e| e.at_path(path))
-    }
-
-    /// Opens a table from memory, an open file, or anything that implements [`ReadAt`](crate::ReadAt).
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](OpenOptions::open).
-    pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
-        self.open_at(source.into(), None)
-    }
-
-    fn open_at(&self, source: Source, path: Option<&Path>) -> Result<Table> {
-        let file = TableFile::new(source, path)?;
-        let footer = file.footer()?;
-        let order = self.order.clone().unwrap_or(Order::Bytewise);
-        let index = self.read_index(&file, &footer, &order)?;
-        // The filter of a database's table holds user keys: asked for stored ones, it would hide nearly all.
-        let as_stored = self.order.is_some() && !is_internal(&order) && index.looks_internal();
-        let filter = match self.filters && !as_stored {
-            true => self.read_filter(&file, &footer, &order, &index)?,
-            false => None,
-        };
-        let table = Table {
-            inner: Arc::new(Inner {
-                file,
-                order,
-                index,
-                filter,
-                data_end: footer.data_end(),
-                cache: self.cache.clone(),
-                id: TableId::next(),
-            }),
-            read: self.read,
-        };
-        if self.order.is_none() {
-            table.refuse_internal_keys()?;
-        }
-        Ok(table)
-    }
-
-    fn read_index(&self, file: &TableFile, footer: &Footer, order: &Order) -> Result<Index> {
-        let block = file.read_index(footer)?;
-        let place = IndexPlace {
-            offset: footer.index.offset,
-            data_end: footer.data_end(),
-            file_size: file.size,
-        };
-        let decode = |order: &Order| Index::decode(block.clone(), place, order);
-        decode(order).map_err(|error| {
-            // The index of a database's table seldom ascends bytewise.
-            let of_database = error.kind() == ErrorKind::Comparator
-                && self.order.is_none()
-                && decode(&internal_order()).is_ok_and(|index| index.looks_internal());
-            if of_database { database_table() } else { error }
-        })
-    }
-
-    /// Finds, reads and checks the filter, if the metaindex names one whose policy is known.
-    fn read_filter(
-        &self,
-        file: &TableFile,
-        footer: &Footer,
-        order: &Order,
-        index: &Index,
-    ) -> Result<Option<TableFilter>> {
-        let footer_place = (Section::Footer, file.footer_offset());
-        let metaindex = file.read_block(footer.metaindex, Section::Metaindex, footer_place)?;
-        let mut policies = self.policies_for(order);
-        let found = find_filter(&metaindex, &policies)
-            .map_err(|defect| defect.locate(Section::Metaindex, footer.metaindex.offset))?;
-        let Some((i, handle)) = found else {
-            return Ok(None);
-        };
-        let policy = policies.swap_remove(i);
-        let metaindex_place = (Section::Metaindex, footer.metaindex.offset);
-        let contents = file.read_block(handle, Section::Filter, metaindex_place)?;
-        let bytes = contents.len() as u64;
-        let block = FilterBlockReader::new(contents)
-            .map_err(|defect| defect.locate(Section::Filter, handle.offset))?;
-        let last_block = index
-            .len()
-            .checked_sub(1)
-            .map(|last| index.handle(last).offset);
-        Ok(Some(TableFilter {
-            policy,
-            whole_table: last_block.is_some_and(|offset| block.covers_all(offset)),
-            block,
-            bytes,
-        }))
-    }
-}
-
-/// Which of `policies` to use: the place of the first that the metaindex has a filter of, and that
-/// filter's handle.
-fn find_filter(
-    metaindex: &[u8],
-    policies: &[Arc<dyn FilterPolicy>],
-) -> Result<Option<(usize, BlockHandle)>, Defect> {
-    let mut cursor = BlockCursor::new(Block::parse(metaindex)?);
-    let mut best: Option<(usize, BlockHandle)> = None;
-    while cursor.next()? {
-        let name = cursor.key().strip_prefix(FILTER_PREFIX);
-        let known = policies
-            .iter()
-            .position(|p| Some(p.name().as_bytes()) == name);
-        if let Some(i) = known
-            && best.is_none_or(|(best, _)| i < best)
-        {
-            let Some((handle, _)) = BlockHandle::decode(cursor.value()) else {
-                return Err(Defect::new(
-                    format!("the handle of {}", show_key(cursor.key())),
-                    format!(
-                        "{:02x?}",
-                        cursor.value().get(..20).unwrap_or(cursor.value())
-                    ),
-                ));
-            };
-            best = Some((i, handle));
-        }
-    }
-    Ok(best)
-}
-
-fn internal_order() -> Order {
-    Order::of(InternalKeyComparator::new(BytewiseComparator))
-}
-
-#[cold]
-fn database_table() -> Error {
-    Error::new(
-        ErrorKind::DatabaseTable,
-        "this table belongs to a LevelDB database (each key ends in a sequence number and a type): \
-         open it with DbTable, or with the InternalKeyComparator to read its keys as they are stored",
-    )
-}
-
 impl Table {
-    /// Opens the table at `path` with [`OpenOptions::new`]; see [`OpenOptions::open`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Table> {
-        OpenOptions::new().open(path)
-    }
-
     /// The same table, read with `options`: a cheap clone.
     ///
     /// ```
@@ -435,48 +273,6 @@ impl Table {
     pub(crate) fn locate(&self, i: usize, defect: Defect) -> Error {
         self.inner.locate(i, defect)
     }
-
-    /// Refuses a database's table, whose keys are internal keys.
-    ///
-    /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds
-    /// user keys. All index keys must look the part, and then the first keys of one data block, so
-    /// that a plain table passes for one only if its keys end in what could be sequence numbers.
-    fn refuse_internal_keys(&self) -> Result<()> {
-        /// What is looked at, so that opening takes no longer for a block of many long keys.
-        const MOST_KEYS: usize = 64;
-        const MOST_BYTES: usize = 64 << 10;
-        if !self.index().looks_internal() {
-            return Ok(());
-        }
-        let internal = internal_order();
-        let (mut is_internal, mut is_bytewise) = (true, true);
-        let mut previous: Option<Vec<u8>> = None;
-        let (mut keys, mut bytes) = (0, 0);
-        let mut cursor = BlockCursor::new(self.block(0, Part::WHOLE)?);
-        while keys < MOST_KEYS
-            && bytes < MOST_BYTES
-            && cursor.next().map_err(|defect| self.locate(0, defect))?
-        {
-            let key = cursor.key();
-            is_internal &= internal_key::is_plausible(key);
-            if let Some(previous) = &previous {
-                is_internal &= internal.compare(previous, key).is_lt();
-                is_bytewise &= **previous < *key;
-            }
-            keys += 1;
-            bytes += key.len();
-            previous = Some(key.to_vec());
-        }
-        match (is_internal, is_bytewise) {
-            (true, _) => Err(database_table()),
-            (false, true) => Ok(()),
-            (false, false) => Err(Error::new(
-                ErrorKind::Comparator,
-                "the keys of the first data block do not ascend bytewise; open the table with the comparator \
-                 it was written with (and as a DbTable if it is a database's)",
-            )),
-        }
-    }
 }
 
 impl Inner {
@@ -516,132 +312,5 @@ impl Inner {
             1,
         );
         passes
-    }
-
-    /// Data block `i`, from memory, the cache or the source: checked when it comes in.
-    #[inline]
-    fn fetch_block(&self, i: usize, read: ReadOptions) -> Result<Fetched<'_>> {
-        if let Some(handle) = self.index.sound_handle(i)
-            && let Some(block) = self.borrow_block(handle)
-        {
-            return Ok(block);
-        }
-        let cached = self.cache.as_ref().and_then(|cache| cache.get(self.key(i)));
-        match cached {
-            Some(block) => {
-                self.file.counters.add(Counter::CacheHits, 1);
-                Ok(Fetched::whole(block))
-            }
-            None => self.admit_block(i, read).map(Fetched::whole),
-        }
-    }
-
-    /// Data block `i` from the source, checked, and remembered: by a bit if it can be used where it lies in
-    /// memory, else in the cache.
-    fn admit_block(&self, i: usize, read: ReadOptions) -> Result<Bytes> {
-        let frame = self.file.read_frame(self.index.handle(i))?;
-        let block = check_frame(&frame, read)
-            .and_then(|()| frame::open(&frame))
-            .and_then(|block| self.check_block(i, &block).map(|()| block))
-            .map_err(|defect| self.locate(i, defect))?;
-        if self.file.is_memory() && frame::is_raw(&frame) {
-            if read.verify_checksums {
-                self.index.set_sound(i);
-            }
-        } else if let Some(cache) = &self.cache {
-            self.file.counters.add(Counter::CacheMisses, 1);
-            if read.fill_cache && read.verify_checksums {
-                cache.insert(self.key(i), block.clone());
-            }
-        }
-        Ok(block)
-    }
-
-    fn check_block(&self, i: usize, payload: &[u8]) -> Result<(), Defect> {
-        let block = Block::parse(payload)?;
-        block.check_restarts()?;
-        if let Order::Bytewise = self.order {
-            self.index.see_parts(i, &block);
-        }
-        Ok(())
-    }
-
-    /// The name of data block `i` in the cache.
-    fn key(&self, i: usize) -> BlockKey {
-        BlockKey {
-            table: self.id,
-            offset: self.index.handle(i).offset,
-        }
-    }
-
-    /// The data block at `handle`, which is raw, where it lies in memory.
-    #[inline]
-    fn borrow_block(&self, handle: BlockHandle) -> Option<Fetched<'_>> {
-        let file = self.file.memory()?;
-        // Both fit: the index holds only handles that end inside the file.
-        let start = handle.offset as usize;
-        Some(Fetched {
-            bytes: Cow::Borrowed(file),
-            range: start..start + handle.size as usize,
-        })
-    }
-}
-
-fn check_frame(frame: &[u8], read: ReadOptions) -> Result<(), Defect> {
-    match read.verify_checksums {
-        true => frame::verify(frame),
-        false => Ok(()),
-    }
-}
-
-/// A data block where it lies: in the memory of the whole file, or in bytes of its own.
-#[derive(Clone)]
-struct Fetched<'a> {
-    bytes: Cow<'a, Bytes>,
-    range: Range<usize>,
-}
-
-impl Fetched<'_> {
-    fn whole(block: Bytes) -> Fetched<'static> {
-        Fetched {
-            range: 0..block.len(),
-            bytes: Cow::Owned(block),
-        }
-    }
-
-    #[inline]
-    fn payload(&self) -> &[u8] {
-        self.bytes.get(self.range.clone()).unwrap_or_default()
-    }
-
-    #[inline]
-    fn slice(&self, range: Range<usize>) -> &[u8] {
-        self.payload().get(range).unwrap_or_default()
-    }
-
-    fn bytes_at(&self, range: Range<usize>) -> Bytes {
-        let start = self.range.start;
-        self.bytes.slice(start + range.start..start + range.end)
-    }
-
-    /// The bytes at `range` of the payload, which lies inside it.
-    #[inline]
-    fn into_bytes(self, range: Range<usize>) -> Bytes {
-        let start = self.range.start;
-        let range = start + range.start..start + range.end;
-        match self.bytes {
-            Cow::Borrowed(bytes) => bytes.slice(range),
-            Cow::Owned(mut bytes) => {
-                // Cut to size rather than sliced: the reference count stays as it is.
-                bytes.truncate(range.end);
-                bytes.advance(range.start);
-                bytes
-            }
-        }
-    }
-
-    fn into_payload(self) -> Bytes {
-        let len = self.range.len();
-        self.into_bytes(0..len)
     }
 }

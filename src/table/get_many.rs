@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use super::{Fetched, Inner, Table};
+use super::fetch::Fetched;
+use super::{Inner, Table};
 use crate::error::Result;
 use crate::format::block_search::{Part, touch_part};
 
