@@ -16,6 +16,7 @@ use crate::format::codec::{Compression, Compressor};
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockBuilder, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::{TRAILER_LEN, seal, seal_raw};
+use crate::internal_key::policy_for;
 use crate::options::WriteOptions;
 use crate::publish::{Destination, NewFile};
 use crate::sample::AbsentKeys;
@@ -159,7 +160,7 @@ impl WriteOptions {
     /// not be buffered. `finish` flushes it; syncing is the caller's business.
     pub fn build<D: Destination>(&self, writer: D) -> TableBuilder<D> {
         let filter = self.filter.as_ref().map(|chosen| {
-            let policy = chosen.for_order(&self.order);
+            let policy = policy_for(chosen, &self.order);
             let mut block = FilterBlockBuilder::new(policy.builder(), self.span);
             block.start_block(0);
             TableFilter {

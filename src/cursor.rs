@@ -1,11 +1,12 @@
 //! Walking a table: a cursor that goes both ways, and ranges on top of it.
 
+use std::cmp::Ordering;
 use std::ops::{Bound, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -408,61 +409,88 @@ impl Range {
 
     fn step_front(&mut self) -> Result<bool> {
         if let State::Back = self.state {
+            self.check_ascends(self.is_below_upper())?;
             self.upper = Bound::Excluded(self.cursor.key().to_vec());
             self.state = State::Fresh;
         }
-        let moved = match (&self.state, &self.lower) {
-            (State::Front, _) => self.cursor.next()?,
-            (_, Bound::Unbounded) => self.cursor.seek_to_first()?,
-            (_, Bound::Included(key)) => self.cursor.seek(key)?,
-            (_, Bound::Excluded(key)) => {
+        if let State::Front = self.state {
+            return Ok(self.cursor.next()? && self.is_below_upper());
+        }
+        let moved = match &self.lower {
+            Bound::Unbounded => self.cursor.seek_to_first()?,
+            Bound::Included(key) => self.cursor.seek(key)?,
+            Bound::Excluded(key) => {
                 let found = self.cursor.seek(key)?;
-                let compare = |found| self.cursor.table.order().compare(found, key);
-                match found && compare(self.cursor.key()).is_eq() {
+                match found && self.compare_to(key).is_eq() {
                     true => self.cursor.next()?,
                     false => found,
                 }
             }
         };
         self.state = State::Front;
-        let compare = |limit| self.cursor.table.order().compare(self.cursor.key(), limit);
-        Ok(moved
-            && match &self.upper {
-                Bound::Unbounded => true,
-                Bound::Included(limit) => compare(limit).is_le(),
-                Bound::Excluded(limit) => compare(limit).is_lt(),
-            })
+        self.check_ascends(!moved || self.is_above_lower())?;
+        Ok(moved && self.is_below_upper())
     }
 
     fn step_back(&mut self) -> Result<bool> {
         if let State::Front = self.state {
+            self.check_ascends(self.is_above_lower())?;
             self.lower = Bound::Excluded(self.cursor.key().to_vec());
             self.state = State::Fresh;
         }
-        let moved = match (&self.state, &self.upper) {
-            (State::Back, _) => self.cursor.prev()?,
-            (_, Bound::Unbounded) => self.cursor.seek_to_last()?,
-            (_, Bound::Excluded(key)) => {
+        if let State::Back = self.state {
+            return Ok(self.cursor.prev()? && self.is_above_lower());
+        }
+        let moved = match &self.upper {
+            Bound::Unbounded => self.cursor.seek_to_last()?,
+            Bound::Excluded(key) => {
                 self.cursor.seek(key)?;
                 self.cursor.prev()?
             }
-            (_, Bound::Included(key)) => {
+            Bound::Included(key) => {
                 let found = self.cursor.seek(key)?;
-                let compare = |found| self.cursor.table.order().compare(found, key);
-                match found && compare(self.cursor.key()).is_eq() {
+                match found && self.compare_to(key).is_eq() {
                     true => true,
                     false => self.cursor.prev()?,
                 }
             }
         };
         self.state = State::Back;
-        let compare = |limit| self.cursor.table.order().compare(self.cursor.key(), limit);
-        Ok(moved
-            && match &self.lower {
-                Bound::Unbounded => true,
-                Bound::Included(limit) => compare(limit).is_ge(),
-                Bound::Excluded(limit) => compare(limit).is_gt(),
-            })
+        self.check_ascends(!moved || self.is_below_upper())?;
+        Ok(moved && self.is_above_lower())
+    }
+
+    /// How the cursor's key compares to `limit`.
+    fn compare_to(&self, limit: &[u8]) -> Ordering {
+        self.cursor.table.order().compare(self.cursor.key(), limit)
+    }
+
+    fn is_above_lower(&self) -> bool {
+        match &self.lower {
+            Bound::Unbounded => true,
+            Bound::Included(limit) => self.compare_to(limit).is_ge(),
+            Bound::Excluded(limit) => self.compare_to(limit).is_gt(),
+        }
+    }
+
+    fn is_below_upper(&self) -> bool {
+        match &self.upper {
+            Bound::Unbounded => true,
+            Bound::Included(limit) => self.compare_to(limit).is_le(),
+            Bound::Excluded(limit) => self.compare_to(limit).is_lt(),
+        }
+    }
+
+    /// Ends a range over keys that do not ascend, which a seek shows by where it lands, and a turn by a bound that
+    /// would not be narrower than before: from both ends in turn, it might otherwise go on for ever.
+    fn check_ascends(&self, ascends: bool) -> Result<()> {
+        match ascends {
+            true => Ok(()),
+            false => Err(self.locate(Defect::new(
+                "keys that ascend",
+                format!("{} out of its place", show_key(self.cursor.key())),
+            ))),
+        }
     }
 
     fn take(

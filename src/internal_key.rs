@@ -7,7 +7,6 @@
 //! A database writes each change under a new sequence number. Its tables are ordered by user key, and
 //! for one user key by sequence, newest first.
 
-use std::any::Any;
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
@@ -212,6 +211,10 @@ impl FilterPolicy for InternalFilterPolicy {
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
         self.user.key_may_match(user_key(key), filter)
     }
+
+    fn strips_tags(&self) -> bool {
+        true
+    }
 }
 
 struct UserKeys(Box<dyn FilterBuilder>);
@@ -226,38 +229,13 @@ impl FilterBuilder for UserKeys {
     }
 }
 
-/// A filter policy as options hold it: made fit for the table's order when that is known.
-#[derive(Debug, Clone)]
-pub(crate) struct ChosenPolicy {
-    policy: Arc<dyn FilterPolicy>,
-    /// Whether it knows of internal keys by itself.
-    strips_tags: bool,
-}
-
-impl ChosenPolicy {
-    pub(crate) fn of<P: FilterPolicy + 'static>(policy: P) -> ChosenPolicy {
-        ChosenPolicy {
-            strips_tags: (&policy as &dyn Any).is::<InternalFilterPolicy>(),
-            policy: Arc::new(policy),
-        }
-    }
-
-    /// One that was made fit for a table's order before.
-    pub(crate) fn fitted(policy: Arc<dyn FilterPolicy>) -> ChosenPolicy {
-        ChosenPolicy {
-            policy,
-            strips_tags: true,
-        }
-    }
-
-    /// The policy as tables in `order` need it: over user keys where the table holds internal keys.
-    ///
-    /// The same for writing and reading, whoever chose the policy, or one would hide what the other put in.
-    pub(crate) fn for_order(&self, order: &Order) -> Arc<dyn FilterPolicy> {
-        match is_internal(order) && !self.strips_tags {
-            true => Arc::new(InternalFilterPolicy::over(self.policy.clone())),
-            false => self.policy.clone(),
-        }
+/// `policy` as tables in `order` need it: over user keys where the table holds internal keys.
+///
+/// The same for writing and reading, whoever chose the policy, or one would hide what the other put in.
+pub(crate) fn policy_for(policy: &Arc<dyn FilterPolicy>, order: &Order) -> Arc<dyn FilterPolicy> {
+    match is_internal(order) && !policy.strips_tags() {
+        true => Arc::new(InternalFilterPolicy::over(policy.clone())),
+        false => policy.clone(),
     }
 }
 

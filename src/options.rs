@@ -7,7 +7,7 @@ use crate::comparator::{Comparator, Order};
 use crate::filter::{BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, RibbonFilterPolicy};
 use crate::format::codec::Compression;
 use crate::format::filter_block::FilterSpan;
-use crate::internal_key::ChosenPolicy;
+use crate::internal_key::policy_for;
 
 /// How a table is written.
 ///
@@ -31,7 +31,7 @@ pub struct WriteOptions {
     pub(crate) block_size: usize,
     pub(crate) restart_interval: usize,
     pub(crate) compression: Compression,
-    pub(crate) filter: Option<ChosenPolicy>,
+    pub(crate) filter: Option<Arc<dyn FilterPolicy>>,
     pub(crate) span: FilterSpan,
     pub(crate) order: Order,
     pub(crate) replace: bool,
@@ -51,7 +51,7 @@ impl WriteOptions {
     /// tables that LevelDB itself looks keys up in, start from [`leveldb`](WriteOptions::leveldb).
     pub fn new() -> WriteOptions {
         WriteOptions {
-            filter: Some(ChosenPolicy::of(RibbonFilterPolicy::new(10))),
+            filter: Some(Arc::new(RibbonFilterPolicy::new(10))),
             span: FilterSpan::Table,
             ..WriteOptions::leveldb()
         }
@@ -65,7 +65,7 @@ impl WriteOptions {
             block_size: 4096,
             restart_interval: 16,
             compression: Compression::Snappy,
-            filter: Some(ChosenPolicy::of(BloomFilterPolicy::new(10))),
+            filter: Some(Arc::new(BloomFilterPolicy::new(10))),
             span: FilterSpan::Window,
             order: Order::Bytewise,
             replace: true,
@@ -97,7 +97,7 @@ impl WriteOptions {
     /// with a comparator that calls different byte strings
     /// equal, it must [agree with it](Comparator#comparators-and-filters).
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> WriteOptions {
-        self.filter = Some(ChosenPolicy::of(policy));
+        self.filter = Some(Arc::new(policy));
         self
     }
 
@@ -156,7 +156,7 @@ impl WriteOptions {
 pub struct OpenOptions {
     /// `None` where the caller did not say: bytewise, and a database's table is recognised and refused.
     pub(crate) order: Option<Order>,
-    pub(crate) policies: Vec<ChosenPolicy>,
+    pub(crate) policies: Vec<Arc<dyn FilterPolicy>>,
     pub(crate) filters: bool,
     pub(crate) cache: Option<BlockCache>,
     pub(crate) read: ReadOptions,
@@ -192,20 +192,20 @@ impl OpenOptions {
 
     /// Adds a filter policy to those that are known by their names; before a built-in one of that name.
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> OpenOptions {
-        self.policies.push(ChosenPolicy::of(policy));
+        self.policies.push(Arc::new(policy));
         self
     }
 
     /// The filter policies that are known to tables in `order`, the best first.
     pub(crate) fn policies_for(&self, order: &Order) -> Vec<Arc<dyn FilterPolicy>> {
-        let built_in = [
+        let built_in: [Arc<dyn FilterPolicy>; 3] = [
             // Bits a key matter to builders only.
-            ChosenPolicy::of(RibbonFilterPolicy::new(10)),
-            ChosenPolicy::of(BloomFilterPolicy::new(10)),
-            ChosenPolicy::of(OldBloomFilterPolicy),
+            Arc::new(RibbonFilterPolicy::new(10)),
+            Arc::new(BloomFilterPolicy::new(10)),
+            Arc::new(OldBloomFilterPolicy),
         ];
         let known = self.policies.iter().chain(&built_in);
-        known.map(|policy| policy.for_order(order)).collect()
+        known.map(|policy| policy_for(policy, order)).collect()
     }
 
     /// Opens without filters, and so also a table whose filter or metaindex block is damaged.

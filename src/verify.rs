@@ -18,9 +18,9 @@ use crate::error::ErrorKind;
 use crate::error::{Error, Result, Section};
 use crate::file::TableFile;
 use crate::format::footer::Footer;
+use crate::internal_key;
 #[cfg(doc)]
 use crate::internal_key::InternalKeyComparator;
-use crate::internal_key::{self, ChosenPolicy};
 use crate::options::OpenOptions;
 use crate::progress::{Progress, Reporter};
 use crate::source::Source;
@@ -154,7 +154,7 @@ impl Table {
         let mut options = OpenOptions::new();
         options.order = Some(self.order().clone());
         let policy = self.filter_in_use().map(|filter| filter.policy.clone());
-        options.policies = policy.map(ChosenPolicy::fitted).into_iter().collect();
+        options.policies = policy.into_iter().collect();
         options.verify_with(self.file().source.clone(), progress)
     }
 }

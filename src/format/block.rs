@@ -342,7 +342,7 @@ pub(super) fn entry_at(entries: &[u8], offset: usize) -> Result<Entry, Defect> {
 /// [short](short_lengths).
 #[inline]
 fn short_entry_at(data: &[u8], entries_len: usize, offset: usize) -> Option<Entry> {
-    let lengths = short_lengths(data.get(offset..offset + 4)?)?;
+    let lengths = short_lengths(data.get(offset..)?)?;
     let key_start = offset + lengths.taken;
     let value_start = key_start + lengths.unshared;
     let end = value_start + lengths.value;

@@ -6,10 +6,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use leveltable::{
-    BloomFilterPolicy, Compression, FilterPolicy, InternalFilterPolicy, RibbonFilterPolicy,
-    Summary, WriteOptions,
-};
+use leveltable::{BloomFilterPolicy, Compression, RibbonFilterPolicy, Summary, WriteOptions};
 
 use crate::failure::Failure;
 use crate::sort::KeyOrder;
@@ -78,24 +75,12 @@ impl TableOptions {
         };
         Ok(match self.filter.unwrap_or(default) {
             Filter::None => options.no_filter(),
-            Filter::Ribbon => {
-                with_filter(options, order, RibbonFilterPolicy::new(self.bits_per_key))
-            }
+            Filter::Ribbon => options.filter_policy(RibbonFilterPolicy::new(self.bits_per_key)),
             // As LevelDB writes them, so that it makes the best of them.
-            Filter::Bloom => with_filter(options, order, BloomFilterPolicy::new(self.bits_per_key))
+            Filter::Bloom => options
+                .filter_policy(BloomFilterPolicy::new(self.bits_per_key))
                 .whole_table_filter(false),
         })
-    }
-}
-
-fn with_filter(
-    options: WriteOptions,
-    order: KeyOrder,
-    policy: impl FilterPolicy + 'static,
-) -> WriteOptions {
-    match order {
-        KeyOrder::Bytewise => options.filter_policy(policy),
-        KeyOrder::Internal => options.filter_policy(InternalFilterPolicy::new(policy)),
     }
 }
 
