@@ -88,6 +88,17 @@ impl TableFile {
         }
     }
 
+    /// Refuses a table of one of LevelDB's relatives, whose blocks may be sound and still not be a table's data.
+    pub(crate) fn refuse_foreign(&self) -> Result<()> {
+        let len = self.size.min(FOOTER_LEN as u64);
+        // What cannot be read is no reason to refuse the rest.
+        let tail = self.read(self.size - len, len as usize).unwrap_or_default();
+        match identify::foreign_table(&tail) {
+            Some(what) => Err(Error::new(ErrorKind::NotATable, what)),
+            None => Ok(()),
+        }
+    }
+
     /// At most `len` bytes from each end of the file.
     fn ends(&self, len: usize) -> Result<(Bytes, Bytes)> {
         let len = usize::try_from(self.size).map_or(len, |size| size.min(len));

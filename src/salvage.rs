@@ -185,8 +185,9 @@ impl fmt::Display for LostRange {
 /// # Errors
 ///
 /// Those of [`TableBuilder::add`]; [`ErrorKind::Io`] where nothing of the source can be read;
+/// [`ErrorKind::NotATable`] for the table of another program, RocksDB say, by the magic number that it ends with;
 /// [`ErrorKind::DatabaseTable`] and [`ErrorKind::Comparator`] where the builder's order does not fit. Nothing
-/// was added in the latter cases.
+/// was added in the latter three cases.
 ///
 /// ```
 /// use leveltable::{WriteOptions, salvage};
@@ -248,7 +249,7 @@ pub fn salvage_with<D: Destination>(
     let file = TableFile::new(source.into(), None)?;
     let order = builder.order().clone();
     let mut progress = Reporter::new(file.size.saturating_mul(2), &mut progress);
-    let mut survey = Survey::new(&file, &order);
+    let mut survey = Survey::new(&file, &order)?;
     if survey.run(&mut progress).is_break() {
         let cancelled = true;
         return Ok(SalvageReport {
@@ -294,7 +295,7 @@ pub(crate) fn recoverable(
     order: &Order,
     progress: &mut Reporter<'_>,
 ) -> Result<(u64, u64)> {
-    let mut survey = Survey::new(file, order);
+    let mut survey = Survey::new(file, order)?;
     let _ = survey.run(progress);
     let plan = survey.plan()?;
     let blocks = plan

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use leveltable::{
     BytewiseComparator, DbEntry, DbTable, Error, ErrorKind, InternalKeyComparator, MAX_SEQUENCE,
-    OpenOptions, Table, Version,
+    OpenOptions, Table, Version, WriteOptions, salvage,
 };
 use sha2::{Digest, Sha256};
 
@@ -308,6 +308,16 @@ impl File {
             ensure!(message.contains(word), "{word:?} is not in: {message}");
         }
         println!("{name}: {message}");
+        if message.contains("open it with") {
+            let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
+            let mut rescued = Vec::new();
+            let salvaged = salvage(bytes, &mut WriteOptions::new().build(&mut rescued));
+            let refused = salvaged.err().ok_or("salvaged, though another program's")?;
+            ensure!(
+                refused.kind() == ErrorKind::NotATable,
+                "salvage: {refused:?}"
+            );
+        }
         Ok(())
     }
 }

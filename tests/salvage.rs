@@ -571,6 +571,30 @@ fn files_that_are_no_tables_give_nothing() {
 
 // ---- Orders ---------------------------------------------------------------------------------
 
+/// Its blocks are sound and look like a table's, but those of its properties are no entries, and its keys carry tags:
+/// all that was copied, and nothing said.
+#[test]
+fn the_tables_of_other_programs_are_refused() {
+    let mut file = build(&options(Compression::None), &entries(100));
+    let magic_at = file.len() - 8;
+    for (magic, name) in [
+        (0x88e2_41b7_85f4_cff7_u64, "RocksDB block-based table"),
+        (0x8242_2296_63bf_9564, "RocksDB plain table"),
+        (0xb3aa_9ff0_b3aa_9ff0, "Pebble table"),
+    ] {
+        file[magic_at..].copy_from_slice(&magic.to_le_bytes());
+        let mut rescued = Vec::new();
+        let mut builder = WriteOptions::new().build(&mut rescued);
+        let error = salvage(file.clone(), &mut builder).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotATable);
+        assert!(error.to_string().contains(name), "{error}");
+        assert_eq!(builder.entries(), 0);
+        let verified = OpenOptions::new().verify_source(file.clone()).unwrap();
+        assert!(!verified.is_sound());
+        assert!(!verified.to_string().contains("salvage"), "{verified}");
+    }
+}
+
 #[test]
 fn any_comparator_will_do_but_it_must_be_the_right_one() {
     let mut entries = entries(300);

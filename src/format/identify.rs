@@ -168,7 +168,7 @@ fn blank(head: &[u8], tail: &[u8], size: u64) -> Option<String> {
 }
 
 /// Tables of LevelDB's relatives, which have a magic number of their own in the same place.
-fn foreign_table(tail: &[u8]) -> Option<String> {
+pub(crate) fn foreign_table(tail: &[u8]) -> Option<String> {
     const FOREIGN: [(u64, &str, &str); 6] = [
         (0x88e2_41b7_85f4_cff7, "RocksDB", "block-based table"),
         (0x8242_2296_63bf_9564, "RocksDB", "plain table"),

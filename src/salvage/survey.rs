@@ -12,7 +12,7 @@ use super::found::{Content, Found, Summary, inspect, key_room};
 use super::scan::Scanner;
 use super::{IndexState, SalvageReport};
 use crate::comparator::Order;
-use crate::error::Section;
+use crate::error::{Result, Section};
 use crate::file::TableFile;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -84,8 +84,9 @@ pub(super) struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    pub(super) fn new(file: &'a TableFile, order: &'a Order) -> Survey<'a> {
-        Survey {
+    pub(super) fn new(file: &'a TableFile, order: &'a Order) -> Result<Survey<'a>> {
+        file.refuse_foreign()?;
+        Ok(Survey {
             file,
             order,
             map: Map::default(),
@@ -93,7 +94,7 @@ impl<'a> Survey<'a> {
             index_state: IndexState::Lost,
             room: key_room(file.size),
             set_aside: Vec::new(),
-        }
+        })
     }
 
     /// Does all of it, unless the callback of `progress` ends it early.
