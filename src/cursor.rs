@@ -370,7 +370,8 @@ fn lost() -> Error {
 /// The entries of a table within bounds, from both ends: made by [`Table::range`].
 ///
 /// Owns all it needs. After its first error it is at its end: nothing is skipped in silence. Uses one
-/// cursor, so taking from both ends in turn seeks at every turn.
+/// cursor, so taking from both ends in turn seeks at every turn. Each key is a copy of its own, where a
+/// [`Cursor`] lends it; values are slices of their blocks.
 #[derive(Debug)]
 pub struct Range {
     cursor: Cursor,

@@ -233,9 +233,9 @@ fn describe(
     };
     let block = Block::parse(payload)?;
     block.check_restarts()?;
+    block.check_key_bytes()?;
     let mut cursor = BlockCursor::new(block);
     let mut first = None;
-    let mut last = Vec::new();
     while cursor.next()? {
         let (key, value) = (cursor.key(), cursor.value());
         visit(key, value);
@@ -243,10 +243,10 @@ fn describe(
         info.key_bytes += key.len() as u64;
         info.value_bytes += value.len() as u64;
         first.get_or_insert_with(|| Bytes::copy_from_slice(key));
-        last.clear();
-        last.extend_from_slice(key);
     }
-    info.key_range = first.map(|first| (first, last.into()));
+    cursor.prev()?;
+    let last = || Bytes::copy_from_slice(cursor.key());
+    info.key_range = first.map(|first| (first, last()));
     Ok(info)
 }
 

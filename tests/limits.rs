@@ -41,18 +41,26 @@
 //! hold keys of `64 s + 16 MiB` each of the blocks that the index leads to, of those that a scan found, and of those that
 //! may be an index; Snappy never has as many. See [`Bounds`].
 //!
+//! # Time
+//!
+//! Verifying, salvaging and describing look at each key whole. Keys that share long prefixes may be the square of their
+//! block: one whose keys are more than 256 bytes for each of its own together (and a megabyte) is called damaged. Cursors
+//! and lookups never unfold a key but in place, and need no such bound; a range copies each key that it gives.
+//!
 //! The tests measure each with a counting allocator on files made to be as bad as can be, and do all of it, but for the
 //! bombs of features' codecs, once more in a child process whose address space is limited.
 
 mod common;
 
+use std::cmp::Ordering;
 use std::io::Write;
 use std::ops::Range;
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use common::{handle_of, varint};
-use leveltable::{OpenOptions, Table, WriteOptions, salvage};
+use leveltable::{BytewiseComparator, Comparator, OpenOptions, Table, WriteOptions, salvage};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -692,6 +700,57 @@ fn salvage_is_bounded_too() {
         let what = format!("{codec:?}: salvaging {name}");
         let times = assert_within(windows, bound, &file, &what);
         println!("{} MiB, {times} {what}, {} bytes", peak >> 20, file.len());
+    }
+}
+
+/// The bytewise order, which counts the bytes that it is given.
+#[derive(Debug, Default)]
+struct Counting(AtomicU64);
+
+impl Comparator for Counting {
+    fn name(&self) -> &str {
+        BytewiseComparator.name()
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let bytes = (a.len() + b.len()) as u64;
+        self.0.fetch_add(bytes, Relaxed);
+        a.cmp(b)
+    }
+}
+
+/// Keys that share all of a long one: looked at each by itself they are the square of the block, which took
+/// minutes for a file of 200 KB.
+#[test]
+fn work_is_bounded_too() {
+    let _alone = MEASURING.lock().unwrap();
+    let long = vec![b'k'; 200 << 10];
+    let repeated = entry(long.len() as u64, b"", b"");
+    let raw = [entry(0, &long, b""), repeated.repeat(200 << 10)].concat();
+    let raw = [raw, restarts(&[0], 1)].concat();
+    let snappy = snap::raw::Encoder::new().compress_vec(&raw).unwrap();
+    for file in [around(&raw, RAW), around(&snappy, SNAPPY)] {
+        let counting = Arc::new(Counting::default());
+        let open = options().comparator(counting.clone());
+        let most = 3 * 256 * raw.len() as u64;
+        let assert_little = |what: &str| {
+            let compared = counting.0.swap(0, Relaxed);
+            println!("{what}: {compared} bytes compared of {}", raw.len());
+            assert!(compared <= most, "{what}: {compared} bytes compared");
+        };
+        let verified = open.verify_source(file.clone()).unwrap();
+        assert!(verified.to_string().contains("all together"), "{verified}");
+        assert_little("verify");
+        let table = open.open_source(file.clone()).unwrap();
+        assert!(table.blocks().any(|block| block.is_err()));
+        assert_little("layout");
+        let mut rescued = Vec::new();
+        let mut builder = WriteOptions::new()
+            .comparator(counting.clone())
+            .build(&mut rescued);
+        let report = salvage(file, &mut builder).unwrap();
+        assert_eq!(report.entries, 0, "{report}");
+        assert_little("salvage");
     }
 }
 

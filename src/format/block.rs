@@ -246,6 +246,25 @@ impl<B: AsRef<[u8]>> Block<B> {
         ))
     }
 
+    /// Checks that whoever looks at each key whole will be done in time: see [`most_key_bytes`].
+    pub(crate) fn check_key_bytes(&self) -> Result<(), Defect> {
+        let most = most_key_bytes(self.entries_len);
+        let (mut offset, mut key_bytes) = (0, 0);
+        while offset < self.entries_len
+            && let Ok(entry) = self.entry(offset)
+        {
+            key_bytes += (entry.shared + (entry.value_start - entry.key_start)) as u64;
+            if key_bytes > most {
+                return Err(Defect::new(
+                    format!("keys of {most} bytes at most, all together"),
+                    format!("more, up to the entry at byte {offset} of the block"),
+                ));
+            }
+            offset = entry.end;
+        }
+        Ok(())
+    }
+
     #[inline]
     pub(crate) fn restart_count(&self) -> usize {
         self.restart_count
@@ -435,6 +454,14 @@ fn entry_of_any_length(entries: &[u8], offset: usize) -> Result<Entry, Defect> {
             format!("lengths that do not fit: {header:02x?}"),
         )
     })
+}
+
+/// Most bytes that all keys of a block with this many bytes of entries may have together where each is looked at whole.
+///
+/// Keys that share long prefixes could have the square of that. No ordinary block comes near: it would take keys of
+/// more than a kilobyte that differ in a byte or two, without values, and hundreds of them to a restart.
+fn most_key_bytes(entries_len: usize) -> u64 {
+    (entries_len as u64).saturating_mul(256).max(1 << 20)
 }
 
 /// Checks that an entry shares no more than there is: `key_len` bytes.

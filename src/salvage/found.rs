@@ -125,6 +125,7 @@ fn summarise(payload: Bytes, order: &Order) -> Result<Summary, Defect> {
     let block = Block::parse(payload)?;
     block.check_restarts()?;
     block.check_entries()?;
+    block.check_key_bytes()?;
     let mut cursor = BlockCursor::new(block);
     let (mut first, mut last) = (Vec::new(), Vec::new());
     let (mut entries, mut out_of_order, mut all_handles) = (0, 0, true);

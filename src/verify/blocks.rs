@@ -129,7 +129,9 @@ impl Verifier<'_> {
         section: Section,
     ) -> Option<Parsed> {
         let Loaded { payload, trusted } = loaded;
-        let parsed = Block::parse(payload).map_err(|defect| {
+        let parsed =
+            Block::parse(payload).and_then(|block| block.check_key_bytes().map(|()| block));
+        let parsed = parsed.map_err(|defect| {
             if trusted {
                 self.report.find_defect((section, offset), defect);
             }
