@@ -9,11 +9,13 @@ use bytes::Bytes;
 use crate::builder::{Summary, TableBuilder};
 use crate::comparator::Order;
 use crate::cursor::{KeyRange, Range};
-use crate::error::{Error, ErrorKind, Result, show_key};
+use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::Part;
-use crate::internal_key::{InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType};
+use crate::internal_key::{
+    InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, is_plausible,
+};
 use crate::options::{OpenOptions, ReadOptions, WriteOptions};
 use crate::publish::{Destination, NewFile};
 use crate::source::Source;
@@ -117,10 +119,13 @@ impl DbTable {
             _ => e,
         })?;
         let index = table.index();
-        match (0..index.len()).find(|&i| InternalKey::parse(index.key(i)).is_none()) {
-            None => Ok(DbTable { table }),
-            Some(i) => Err(as_plain(table.locate(i, not_internal(index.key(i))))),
-        }
+        let foreign = |key: &&[u8]| InternalKey::parse(key).is_none() && !is_plausible(key);
+        let Some(key) = (0..index.len()).map(|i| index.key(i)).find(foreign) else {
+            return Ok(DbTable { table });
+        };
+        let file = table.file();
+        let error = not_internal(key).locate(Section::Index, file.footer()?.index.offset);
+        Err(as_plain(file.name_in(error)))
     }
 
     /// The newest version of `user_key`; `None` if the table holds none.

@@ -248,12 +248,15 @@ pub(crate) fn is_internal(order: &Order) -> bool {
 ///
 /// Eight bytes of anything parse as a tag one time in 128. What tells a sequence number is that it
 /// counts writes: it starts at 1 (at 0 only where RocksDB forgot the number of an old value),
-/// stays far below 2^48, and is [`MAX_SEQUENCE`] in the separators of an index.
+/// stays far below 2^48, and is [`MAX_SEQUENCE`] in the separators of an index. These have the largest type
+/// that their writer knew: LevelDB 1, RocksDB (whose first format is LevelDB's) more from version to version.
 pub(crate) fn is_plausible(stored: &[u8]) -> bool {
-    InternalKey::parse(stored).is_some_and(|key| match (key.sequence, key.value_type) {
-        (MAX_SEQUENCE, value_type) => value_type == ValueType::Value,
-        (0, ValueType::Deletion) => false,
-        (sequence, _) => sequence < 1 << 48,
+    /// RocksDB's types end below this.
+    const TYPES_END: u64 = 0x80;
+    let (_, tag) = split(stored);
+    tag.is_some_and(|tag| match (tag >> 8, tag & 0xff) {
+        (MAX_SEQUENCE, value_type) => (1..TYPES_END).contains(&value_type),
+        (sequence, value_type) => (1..1 << 48).contains(&sequence) && value_type <= 1 || tag == 1,
     })
 }
 
@@ -366,6 +369,10 @@ mod tests {
         assert!(is_plausible(&value(b"user", 1)));
         assert!(is_plausible(&stored(b"user", 1 << 40, ValueType::Deletion)));
         assert!(is_plausible(&value(b"g", MAX_SEQUENCE)));
+        assert!(is_plausible(&value(b"forgotten", 0)));
+        assert!(!is_plausible(&stored(b"user", 0, ValueType::Deletion)));
+        let rocksdb_separator = [b"g", &[0x18][..], &[0xff; 7]].concat();
+        assert!(is_plausible(&rocksdb_separator));
         for plain in [
             &b"short"[..],
             b"a text of some length",

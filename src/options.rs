@@ -7,7 +7,7 @@ use crate::comparator::{Comparator, Order};
 use crate::filter::{BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, RibbonFilterPolicy};
 use crate::format::codec::Compression;
 use crate::format::filter_block::FilterSpan;
-use crate::internal_key::policy_for;
+use crate::internal_key::{is_internal, policy_for};
 
 /// How a table is written.
 ///
@@ -206,6 +206,13 @@ impl OpenOptions {
         ];
         let known = self.policies.iter().chain(&built_in);
         known.map(|policy| policy_for(policy, order)).collect()
+    }
+
+    /// Whether the filter is left unused: that of a database's table holds user keys, and asked for stored ones, by a
+    /// caller who named another order than that of internal keys, it would hide nearly all.
+    pub(crate) fn leaves_filter(&self, looks_internal: bool) -> bool {
+        let other = self.order.as_ref().is_some_and(|order| !is_internal(order));
+        other && looks_internal
     }
 
     /// Opens without filters, and so also a table whose filter or metaindex block is damaged.

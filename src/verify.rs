@@ -27,6 +27,7 @@ use crate::source::Source;
 use crate::table::Table;
 
 use blocks::Extent;
+use data::looks_internal;
 pub use report::{Finding, Severity, VerifyReport};
 
 impl OpenOptions {
@@ -208,13 +209,18 @@ impl Verifier<'_> {
     /// Checks all blocks that the footer leads to. Answers whether the index is what was written.
     fn check_blocks(&mut self, footer: Footer) -> bool {
         let index = self.load_block(footer.index, Section::Index);
-        self.recognise_database(index.as_ref());
+        if let Some(index) = &index {
+            self.recognise_database(index);
+        }
         let metaindex = self.load_block(footer.metaindex, Section::Metaindex);
         let mut filters = match metaindex {
             Some(metaindex) => self.check_metaindex(footer.metaindex.offset, &metaindex),
             None => Vec::new(),
         };
         let Some(index) = index else { return false };
+        if self.options.leaves_filter(looks_internal(&index)) {
+            filters.clear();
+        }
         let walked = self.check_data(footer.index.offset, &index, &mut filters);
         if walked.is_continue() {
             self.report_filters(filters);

@@ -10,7 +10,7 @@ use common::Reverse;
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
     FilterPolicy, InternalFilterPolicy, InternalKey, InternalKeyComparator, OpenOptions,
-    ReadOptions, RibbonFilterPolicy, Table, ValueType, Version, WriteOptions,
+    ReadOptions, RibbonFilterPolicy, Section, Table, ValueType, Version, WriteOptions,
 };
 
 fn stored_key(user_key: &[u8], sequence: u64) -> Vec<u8> {
@@ -51,14 +51,18 @@ fn internal_order() -> InternalKeyComparator {
 fn a_databases_table_opened_bytewise_on_purpose_finds_its_stored_keys() {
     for options in [WriteOptions::leveldb(), WriteOptions::new()] {
         let file = database(options);
-        let table = OpenOptions::new()
-            .comparator(BytewiseComparator)
-            .open_source(file)
-            .unwrap();
+        let open = OpenOptions::new().comparator(BytewiseComparator);
+        let table = open.open_source(file.clone()).unwrap();
         assert_eq!(table.filter(), None);
         for i in 0..1000 {
             let key = stored_key(&user_key(i), u64::from(i) + 1);
             assert!(table.get(&key).unwrap().is_some(), "key {i}");
+        }
+        // It was called damaged, since the filter was asked for stored keys all the same.
+        for report in [open.verify_source(file), table.verify()] {
+            let report = report.unwrap();
+            assert!(report.is_sound() && !report.internal_keys, "{report}");
+            assert_eq!((report.entries, report.filter_checks), (1000, 0));
         }
     }
 }
@@ -378,4 +382,85 @@ fn a_range_ends_from_both_ends_in_turn_whatever_the_order_of_keys() {
             assert!(error.to_string().contains("keys that ascend"), "{error}");
         }
     }
+}
+
+/// Tags separators as RocksDB does in tables of its first format, which is LevelDB's: with the largest type it knows.
+#[derive(Debug)]
+struct RocksDbSeparators;
+
+impl RocksDbSeparators {
+    fn retag(key: &mut [u8]) {
+        let newest = [1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+        if let Some(tag) = key.last_chunk_mut::<8>()
+            && *tag == newest
+        {
+            tag[0] = 0x18;
+        }
+    }
+}
+
+impl Comparator for RocksDbSeparators {
+    fn name(&self) -> &str {
+        "leveldb.InternalKeyComparator"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        internal_order().compare(a, b)
+    }
+
+    fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        internal_order().find_shortest_separator(start, limit);
+        RocksDbSeparators::retag(start);
+    }
+
+    fn find_short_successor(&self, key: &mut Vec<u8>) {
+        internal_order().find_short_successor(key);
+        RocksDbSeparators::retag(key);
+    }
+}
+
+/// Its index keys were no internal keys to us: it opened as a plain table, in whose order most keys were not found,
+/// and not as a database's.
+#[test]
+fn a_rocksdb_table_in_leveldbs_format_is_a_databases() {
+    let mut file = Vec::new();
+    let options = WriteOptions::leveldb().block_size(100);
+    let mut builder = options.comparator(RocksDbSeparators).build(&mut file);
+    let user_keys = ["apple", "banana", "cherry", "damson", "elderberry"];
+    for user_key in user_keys {
+        for sequence in [300, 5] {
+            let value = format!("{user_key} as of {sequence}, and on and on");
+            let stored = stored_key(user_key.as_bytes(), sequence);
+            builder.add(&stored, value.as_bytes()).unwrap();
+        }
+    }
+    builder.finish().unwrap();
+    let error = OpenOptions::new().open_source(file.clone()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DatabaseTable);
+    let table = OpenOptions::new().open_db_source(file.clone()).unwrap();
+    assert!(table.as_table().data_blocks() > 3);
+    for user_key in user_keys {
+        for (at, sequence) in [(u64::MAX, 300), (299, 5)] {
+            let value = format!("{user_key} as of {sequence}, and on and on");
+            let version = table.get_at(user_key.as_bytes(), at).unwrap();
+            assert_eq!(version, Some(Version::Value(value.into())));
+        }
+    }
+    let report = OpenOptions::new().verify_source(file).unwrap();
+    assert!(report.is_sound() && report.internal_keys, "{report}");
+}
+
+/// The message spoke of a data block, though it is a key of the index that is none of a database's.
+#[test]
+fn a_plain_table_opened_as_a_databases_is_refused_at_its_index() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::leveldb().build(&mut file);
+    builder.add(b"a plain key", b"").unwrap();
+    builder.finish().unwrap();
+    let error = OpenOptions::new().open_db_source(file).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    let corruption = error.corruption().unwrap();
+    assert_eq!(corruption.section(), Section::Index);
+    assert!(corruption.offset() > 0);
+    assert!(error.to_string().contains("open it with Table"), "{error}");
 }

@@ -17,7 +17,7 @@ use crate::format::block_search::Part;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
 use crate::index::{Index, IndexPlace};
-use crate::internal_key::{self, InternalKeyComparator, is_internal};
+use crate::internal_key::{self, InternalKeyComparator};
 use crate::options::OpenOptions;
 use crate::source::Source;
 
@@ -53,9 +53,7 @@ impl OpenOptions {
         let footer = file.footer()?;
         let order = self.order.clone().unwrap_or(Order::Bytewise);
         let index = self.read_index(&file, &footer, &order)?;
-        // The filter of a database's table holds user keys: asked for stored ones, it would hide nearly all.
-        let as_stored = self.order.is_some() && !is_internal(&order) && index.looks_internal();
-        let filter = match self.filters && !as_stored {
+        let filter = match self.filters && !self.leaves_filter(index.looks_internal()) {
             true => self.read_filter(&file, &footer, &order, &index)?,
             false => None,
         };

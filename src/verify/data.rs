@@ -22,35 +22,37 @@ struct Ends {
     last: Vec<u8>,
 }
 
+/// Whether all keys of the index could be internal keys, and there is one.
+pub(super) fn looks_internal(index: &Parsed) -> bool {
+    let mut cursor = BlockCursor::new(index.block.clone());
+    let mut any = false;
+    while let Ok(true) = cursor.next() {
+        any = true;
+        if !internal_key::is_plausible(cursor.key()) {
+            return false;
+        }
+    }
+    any
+}
+
 impl Verifier<'_> {
     /// Turns to the order of internal keys if the caller named none and the table looks like a database's:
     /// all its index keys, and the keys of the first data block that can be read.
-    pub(super) fn recognise_database(&mut self, index: Option<&Parsed>) {
-        if self.options.order.is_some() {
+    pub(super) fn recognise_database(&mut self, index: &Parsed) {
+        if self.options.order.is_some() || !looks_internal(index) {
             return;
         }
-        let Some(index) = index else { return };
         let mut cursor = BlockCursor::new(index.block.clone());
-        let mut handles = 0;
-        let mut confirmed = false;
-        while let Ok(true) = cursor.next() {
-            handles += 1;
-            if !internal_key::is_plausible(cursor.key()) {
-                return;
-            }
-            let first_few = handles <= 16;
-            if first_few && !confirmed {
-                match self.keys_are_plausible(cursor.value()) {
-                    Some(true) => confirmed = true,
-                    Some(false) => return,
-                    None => {}
-                }
+        for _ in 0..16 {
+            let Ok(true) = cursor.next() else { break };
+            match self.keys_are_plausible(cursor.value()) {
+                Some(true) => break,
+                Some(false) => return,
+                None => {}
             }
         }
-        if handles > 0 {
-            self.order = Order::of(InternalKeyComparator::new(BytewiseComparator));
-            self.report.internal_keys = true;
-        }
+        self.order = Order::of(InternalKeyComparator::new(BytewiseComparator));
+        self.report.internal_keys = true;
     }
 
     /// Whether all keys of the data block at the handle `value` could be internal keys; `None` where it
