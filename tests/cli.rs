@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 use common::{Entry, read_entries, testdata};
@@ -63,6 +64,20 @@ fn names_in(directory: &Path) -> BTreeSet<String> {
     entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect()
+}
+
+/// Waits until `child` has made its temporary file, with which there are `files` in `directory`.
+fn await_files(child: &mut Child, directory: &Path, files: usize) {
+    let started = Instant::now();
+    while names_in(directory).len() < files {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none(), "no file was made: {ended:?}");
+        if started.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("no file was made in {:?}", started.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 // ---- LevelDB's own tables -------------------------------------------------------------------
@@ -1044,9 +1059,7 @@ fn nothing_is_overwritten_unless_asked_for() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    while names_in(directory.path()).len() == 1 {
-        std::thread::yield_now(); // until there is its temporary file
-    }
+    await_files(&mut building, directory.path(), 2);
     fs::write(&late, "theirs").unwrap();
     drop(building.stdin.take());
     let refused = complaint(building.wait_with_output().unwrap(), 2);
@@ -1085,9 +1098,7 @@ fn an_interrupted_build_leaves_no_trace() {
             .unwrap();
         let mut lines = building.stdin.take().unwrap();
         lines.write_all(b"a\t1\n").unwrap();
-        while names_in(directory.path()).is_empty() {
-            std::thread::yield_now();
-        }
+        await_files(&mut building, directory.path(), 1);
         let id = building.id().to_string();
         let kill = std::process::Command::new("kill")
             .args([signal, &id])
