@@ -820,6 +820,24 @@ fn salvage_copies_what_is_whole_and_says_what_is_lost() {
     }
 }
 
+/// `-` is standard output to `build`, and to `salvage` no file of that name.
+#[test]
+fn salvage_takes_no_dash_for_a_file() {
+    let directory = TempDir::new().unwrap();
+    let table = testdata("words-b1024-r16-bloom10.ldb");
+    let salvage = |out: &str| {
+        let mut salvage = tool();
+        salvage.current_dir(directory.path());
+        salvage.arg("salvage").arg(&table).arg(out);
+        salvage.output().unwrap()
+    };
+    let complaint = complaint(salvage("-"), 2);
+    assert!(complaint.contains("OUT is to be a file"), "{complaint}");
+    assert!(names_in(directory.path()).is_empty());
+    stdout(salvage("./-"));
+    assert_eq!(names_in(directory.path()), BTreeSet::from(["-".to_owned()]));
+}
+
 #[test]
 fn salvage_harms_neither_file() {
     let directory = TempDir::new().unwrap();

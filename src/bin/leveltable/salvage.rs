@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// The damaged table
     #[arg(value_name = "IN")]
     input: PathBuf,
-    /// Where the new one is to be
+    /// The file that the new one is to be
     out: PathBuf,
     /// Replace OUT if it is there
     #[arg(long)]
@@ -44,6 +44,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
+    if args.out.as_os_str() == "-" {
+        return Err(Failure::new(
+            "OUT is to be a file, since standard output gets the report: name one (./- if it is to be called -)",
+        ));
+    }
     check_is_file(&args.input)?;
     // Before it is asked whether OUT may be replaced: this one may not.
     if fs::canonicalize(&args.out).ok() == fs::canonicalize(&args.input).ok() {
