@@ -340,6 +340,97 @@ fn info_agrees_with_how_leveldb_wrote_the_tables() {
     }
 }
 
+/// A policy that is not known is told from keys that are not those in the filter.
+#[test]
+fn info_says_why_a_filter_is_not_used() {
+    let directory = TempDir::new().unwrap();
+    let unknown = |name: &str| {
+        let mut bytes = fs::read(testdata(name)).unwrap();
+        let policy = b"leveldb.BuiltinBloomFilter2";
+        let at = bytes
+            .windows(policy.len())
+            .position(|w| w == policy)
+            .unwrap();
+        bytes[at] = b'L';
+        // `info` shows a metaindex of 54 bytes: its entry begins three bytes before the name, and the last
+        // five are type and checksum.
+        let start = at - "filter.".len() - 3;
+        let (type_at, crc_at) = (start + 49, start + 50);
+        let crc = crc32c::crc32c(&bytes[start..=type_at]);
+        let masked = crc.rotate_right(15).wrapping_add(0xa282_ead8);
+        bytes[crc_at..][..4].copy_from_slice(&masked.to_le_bytes());
+        let path = directory.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let (plain, database) = ("words-b1024-r16-bloom10.ldb", "db-compacted.ldb");
+    for (path, keys, words) in [
+        (
+            testdata(plain),
+            "auto",
+            "filter  leveldb.BuiltinBloomFilter2, ",
+        ),
+        (
+            testdata(plain),
+            "plain",
+            "filter  leveldb.BuiltinBloomFilter2, ",
+        ),
+        (
+            testdata(database),
+            "auto",
+            "filter  leveldb.BuiltinBloomFilter2, ",
+        ),
+        (
+            testdata(database),
+            "stored",
+            "filter  leveldb.BuiltinBloomFilter2, ",
+        ),
+        (
+            testdata(database),
+            "plain",
+            "filter  of a database's user keys, ",
+        ),
+        (
+            unknown(plain),
+            "auto",
+            "filter  of a policy that is not known",
+        ),
+        (
+            unknown(plain),
+            "plain",
+            "filter  of a policy that is not known",
+        ),
+        (
+            unknown(database),
+            "auto",
+            "filter  of a policy that is not known",
+        ),
+        (
+            unknown(database),
+            "plain",
+            "filter  of a policy that is not known",
+        ),
+        (
+            testdata("words-b4096-r16-nofilter.ldb"),
+            "plain",
+            "filter  none",
+        ),
+        (
+            testdata("db-compacted-nofilter.ldb"),
+            "plain",
+            "filter  none",
+        ),
+    ] {
+        let info = tool()
+            .arg("info")
+            .arg(&path)
+            .args(["--keys", keys])
+            .output();
+        let shown = String::from_utf8(stdout(info.unwrap())).unwrap();
+        assert!(shown.contains(words), "{} {keys}: {shown}", path.display());
+    }
+}
+
 /// From the lists of entries to LevelDB's very bytes, through lines of text of every kind.
 #[test]
 fn build_writes_the_bytes_that_leveldb_wrote() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use bytes::Bytes;
-use leveltable::{BlockInfo, InternalKey, Layout, Summary, Table};
+use leveltable::{BlockInfo, InternalKey, Layout, NamedBlock, Summary, Table};
 use serde_json::{Map, Value, json};
 
 use crate::Answer;
@@ -254,7 +254,7 @@ impl Anatomy<'_> {
             writeln!(out, "     .. {}", self.key(last))?;
         }
         self.draw_codecs(out)?;
-        self.draw_filter(out)?;
+        self.draw_filter(args, out)?;
         if args.blocks {
             self.draw_blocks(out)?;
         }
@@ -295,17 +295,17 @@ impl Anatomy<'_> {
         Ok(())
     }
 
-    fn draw_filter(&self, out: &mut impl Write) -> io::Result<()> {
+    fn draw_filter(&self, args: &Args, out: &mut impl Write) -> io::Result<()> {
         let (Some(info), Some(filter)) = (self.table.filter(), &self.summary.filter) else {
-            let unknown =
-                (self.layout.named.iter()).find(|block| block.name.starts_with(b"filter."));
-            return match unknown {
-                Some(_) => writeln!(
-                    out,
-                    "filter  of a policy that is not known here, and so not used"
-                ),
-                None => writeln!(out, "filter  none"),
+            let is_filter = |block: &NamedBlock| block.name.starts_with(b"filter.");
+            let what = match self.layout.named.iter().any(is_filter) {
+                false => "none",
+                true if args.table.filter_is_for_user_keys() => {
+                    "of a database's user keys, and so not used for keys as they are stored"
+                }
+                true => "of a policy that is not known here, and so not used",
             };
+            return writeln!(out, "filter  {what}");
         };
         let span = match (info.whole_table, info.filters) {
             (true, _) => "one for the whole table".to_owned(),

@@ -66,6 +66,12 @@ impl TableArgs {
         self.open_with(OpenOptions::new())
     }
 
+    /// Whether `--keys` is why the filter is not used: the table, read as a database's, has it.
+    pub(crate) fn filter_is_for_user_keys(&self) -> bool {
+        let has_filter = |table: DbTable| table.as_table().filter().is_some();
+        self.keys == Keys::Plain && OpenOptions::new().open_db(&self.file).is_ok_and(has_filter)
+    }
+
     fn open_with(&self, options: OpenOptions) -> Result<AnyTable, Failure> {
         let path = &self.file;
         check_is_file(path)?;
