@@ -455,6 +455,7 @@ fn build_writes_the_bytes_that_leveldb_wrote() {
             "--codec=none",
             "--force",
             "--hex",
+            "--allow-empty",
         ];
         let numbers = [
             format!("--block-size={block_size}"),
@@ -1133,6 +1134,45 @@ fn lines_that_are_no_entries_build_nothing() {
     }
 }
 
+/// What a command that failed at once sends down a pipe.
+#[test]
+fn a_table_without_entries_is_built_only_when_asked_for() {
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("empty.ldb");
+    let build = |args: &[&str], lines: &'static str| {
+        let mut build = tool();
+        build.arg("build").arg(&out).args(args);
+        build.write_stdin(lines).output().unwrap()
+    };
+    for (args, lines) in [
+        (&[][..], ""),
+        (&[], "\n\n"),
+        (&["--sort"], ""),
+        (&["--database"], ""),
+    ] {
+        let refused = complaint(build(args, lines), 2);
+        assert!(
+            refused.contains("standard input: no entries") && refused.contains("--allow-empty"),
+            "{refused}"
+        );
+        assert!(names_in(directory.path()).is_empty(), "{args:?}");
+    }
+    for args in [
+        &["--allow-empty"][..],
+        &["--allow-empty", "--force", "--sort"],
+    ] {
+        stdout(build(args, ""));
+        assert_eq!(stdout(tool().arg("scan").arg(&out).output().unwrap()), b"");
+    }
+    let to_stdout = tool()
+        .args(["build", "-"])
+        .write_stdin("")
+        .output()
+        .unwrap();
+    assert!(to_stdout.stdout.is_empty());
+    complaint(to_stdout, 2);
+}
+
 #[test]
 fn nothing_is_overwritten_unless_asked_for() {
     let directory = TempDir::new().unwrap();
@@ -1170,7 +1210,9 @@ fn nothing_is_overwritten_unless_asked_for() {
         .unwrap();
     await_files(&mut building, directory.path(), 2);
     fs::write(&late, "theirs").unwrap();
-    drop(building.stdin.take());
+    let mut lines = building.stdin.take().unwrap();
+    lines.write_all(b"a\t1\n").unwrap();
+    drop(lines);
     let refused = complaint(building.wait_with_output().unwrap(), 2);
     assert!(refused.contains("exists already"), "{refused}");
     assert_eq!(fs::read(&late).unwrap(), b"theirs");

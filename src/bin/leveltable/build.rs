@@ -30,6 +30,9 @@ Examples:
 Keys must ascend, byte by byte, as `LC_ALL=C sort` has them; --sort brings them in order, in \
 temporary files where they are more than memory takes. Empty lines are skipped.
 
+What a pipe brings is built even where the command before it fails half-way, which only `set -o pipefail` shows \
+in the status. To copy a damaged table, use `leveltable salvage`.
+
 A build that is interrupted leaves OUT as it was; one that is killed perhaps also a file \
 .leveltable-*.tmp beside it, which can be deleted.")]
 pub(crate) struct Args {
@@ -41,6 +44,9 @@ pub(crate) struct Args {
     /// Replace OUT if it is there
     #[arg(long)]
     force: bool,
+    /// Where there are no entries, build a table without any
+    #[arg(long, help_heading = "Input")]
+    allow_empty: bool,
     /// How a line holds an entry
     #[arg(long, value_enum, default_value_t = Format::Auto, value_name = "FORMAT", help_heading = "Input")]
     format: Format,
@@ -126,6 +132,7 @@ fn fill<D: Destination>(
     let (mut key, mut value, mut previous) = (Vec::new(), Vec::new(), Vec::new());
     let mut sorter =
         (args.sort).then(|| Sorter::new(order(args), args.keep_last, args.sort_memory));
+    let mut is_empty = true;
     while entries.next(&mut key, &mut value)? {
         progress.set(entries.position());
         match &mut sorter {
@@ -139,6 +146,12 @@ fn fill<D: Destination>(
             })?,
         }
         std::mem::swap(&mut key, &mut previous);
+        is_empty = false;
+    }
+    if is_empty && !args.allow_empty {
+        // More often than not, what should have written them has failed.
+        let what = "no entries: give --allow-empty for a table without any";
+        return Err(Failure::new(what).at(entries.name()));
     }
     match sorter {
         Some(sorter) => {

@@ -115,6 +115,11 @@ impl Entries {
         self.bytes
     }
 
+    /// What is read, for messages.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The line last read, for messages.
     pub(crate) fn place(&self) -> String {
         format!("{}, line {}", self.name, self.line_number)

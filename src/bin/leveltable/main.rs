@@ -51,6 +51,7 @@ Examples:
   leveltable scan 000005.ldb --prefix user:       entries, as escaped text
   leveltable get 000005.ldb user:17               one value
   leveltable verify db/*.ldb                      all that is wrong with them
+  leveltable salvage damaged.ldb rescued.ldb      what can be read of a damaged one
   leveltable scan old.ldb --json | leveltable build new.ldb
 
 Keys are given and shown as text with escapes: \\t \\n \\r \\\\ and \\xNN for any byte.

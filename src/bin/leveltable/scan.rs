@@ -22,6 +22,8 @@ Examples:
   leveltable scan 000005.ldb --from b --to d      keys that begin with b or c
   leveltable scan 000005.ldb --json | jq -r .key
 
+Damage ends it with status 2 after the entries in front; `leveltable salvage` has those behind, too.
+
 In JSON, bytes that are not UTF-8 appear as key_hex and value_hex in place of key and value; \
 with --hex, all do.")]
 pub(crate) struct Args {
