@@ -851,6 +851,43 @@ fn verify_tells_sound_from_damaged_from_unreadable_by_its_status() {
     }
 }
 
+/// As `--help` has them, for the same files and each command.
+#[test]
+fn each_command_ends_with_the_status_that_the_help_gives() {
+    let directory = TempDir::new().unwrap();
+    let sound = fs::read(testdata("words-b1024-r16-bloom10.ldb")).unwrap();
+    let (mut data, mut index) = (sound.clone(), sound.clone());
+    data[100] ^= 1;
+    index[8_600] ^= 1;
+    let file = directory.path().join("table.ldb");
+    let out = directory.path().join("out.ldb");
+    let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+    for (what, bytes, statuses) in [
+        ("sound", &sound[..], [0; 5]),
+        ("data", &data, [1, 2, 2, 1, 1]),
+        ("index", &index, [2, 2, 2, 1, 1]),
+        ("empty", b"", [2, 2, 2, 1, 2]),
+        ("HTML", &b"<html>".repeat(100), [2, 2, 2, 1, 2]),
+    ] {
+        fs::write(file, bytes).unwrap();
+        let found = [
+            run(["info", file]),
+            run(["get", file, "user/000000/name"]),
+            run(["scan", file]),
+            run(["verify", file]),
+            run(["salvage", file, out, "--force"]),
+        ]
+        .map(|output| output.status.code().unwrap());
+        assert_eq!(found, statuses, "{what}");
+    }
+    let missing = run([
+        "get",
+        testdata("words-b1024-r16-bloom10.ldb").to_str().unwrap(),
+        "x",
+    ]);
+    assert_eq!(missing.status.code(), Some(1));
+}
+
 /// What comes out is what C++ LevelDB put in, but for the block that was destroyed.
 #[test]
 fn salvage_copies_what_is_whole_and_says_what_is_lost() {

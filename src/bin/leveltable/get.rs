@@ -14,7 +14,7 @@ use leveltable::{MAX_SEQUENCE, ValueType};
 /// Show the value of a key.
 ///
 /// In a database's table it is the newest version that counts. A key that is not there, or was
-/// deleted, ends with status 1.
+/// deleted, ends with status 1; damage on the way to it, with 2.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

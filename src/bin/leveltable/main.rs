@@ -58,9 +58,14 @@ Keys are given and shown as text with escapes: \\t \\n \\r \\\\ and \\xNN for an
 
 Exit status:
   0    it was done: the key is there, the table is sound
-  1    it is not so: no such key, the table is damaged
-  2    it could not be done: bad arguments, not a table, a failed read or write
-  130  it was interrupted: nothing was written";
+  1    it is not so:
+         get      there is no such key
+         info     data blocks cannot be read
+         verify   a file is damaged, is no table, or could not all be checked
+         salvage  something is lost, or may be
+  2    it could not be done: bad arguments, a failed read or write, a file that is no table
+       (but see verify), or damage that info, get or scan cannot pass
+  130  it was interrupted: no file was written";
 
 #[derive(Subcommand)]
 enum Command {
@@ -76,7 +81,7 @@ enum Command {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Yes,
-    /// The key is not there, or the table is not sound.
+    /// The key is not there, or the table is not sound, or not all of it was copied.
     No,
     /// Some of it could not be done, and why was said.
     Unknown,

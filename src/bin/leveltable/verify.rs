@@ -18,8 +18,8 @@ use crate::progress::Progress;
 /// Check whether tables are sound.
 ///
 /// Reads all of each file: checksums, structure, the order of the keys, the index, and each key against the
-/// filter. Lists everything that is wrong. Ends with status 1 where something is damaged or could not be
-/// checked, and with 2 where a file could not be read at all.
+/// filter. Lists everything that is wrong. Ends with status 1 where something is damaged, is no table
+/// or could not be checked, and with 2 where a file could not be read or is in an order of its own.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
