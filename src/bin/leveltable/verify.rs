@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// The tables' files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Say nothing: the exit status tells
+    /// Say nothing of what was found, only errors: the exit status tells
     #[arg(long, short)]
     quiet: bool,
     /// A JSON object for each file
