@@ -457,12 +457,14 @@ fn build_writes_the_bytes_that_leveldb_wrote() {
             "--hex",
             "--allow-empty",
         ];
-        let numbers = [
+        let mut numbers = vec![
             format!("--block-size={block_size}"),
             format!("--restart-interval={interval}"),
-            format!("--bits-per-key={}", if bits == "0" { "10" } else { bits }),
             format!("--filter={filter}"),
         ];
+        if filter != "none" {
+            numbers.push(format!("--bits-per-key={bits}"));
+        }
         arguments.extend(numbers.iter().map(String::as_str));
         if table.is_database {
             arguments.push("--database");
@@ -1154,6 +1156,11 @@ fn lines_that_are_no_entries_build_nothing() {
             &["--codec=zstd", "--level=23"],
             "a\t1\n",
             &["levels 1 to 22"],
+        ),
+        (
+            &["--filter=none", "--bits-per-key=10"],
+            "a\t1\n",
+            &["--bits-per-key", "without a filter"],
         ),
     ] {
         let output = tool()

@@ -30,10 +30,10 @@ pub(crate) struct TableOptions {
     /// The filter [default: ribbon; in a database's table: bloom]
     #[arg(long, value_enum, help_heading = "Table")]
     filter: Option<Filter>,
-    /// What the filter may cost
-    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100),
+    /// What the filter may cost [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100),
         help_heading = "Table")]
-    bits_per_key: u32,
+    bits_per_key: Option<u32>,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,12 +73,18 @@ impl TableOptions {
             // What the database looks for.
             KeyOrder::Internal => Filter::Bloom,
         };
+        let bits_per_key = self.bits_per_key.unwrap_or(10);
         Ok(match self.filter.unwrap_or(default) {
+            Filter::None if self.bits_per_key.is_some() => {
+                return Err(Failure::new(
+                    "--bits-per-key: without a filter no key has any; ribbon and bloom are filters",
+                ));
+            }
             Filter::None => options.no_filter(),
-            Filter::Ribbon => options.filter_policy(RibbonFilterPolicy::new(self.bits_per_key)),
+            Filter::Ribbon => options.filter_policy(RibbonFilterPolicy::new(bits_per_key)),
             // As LevelDB writes them, so that it makes the best of them.
             Filter::Bloom => options
-                .filter_policy(BloomFilterPolicy::new(self.bits_per_key))
+                .filter_policy(BloomFilterPolicy::new(bits_per_key))
                 .whole_table_filter(false),
         })
     }
