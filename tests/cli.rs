@@ -1278,6 +1278,38 @@ fn nothing_is_overwritten_unless_asked_for() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_symbolic_link_is_said_to_be_one() {
+    let directory = TempDir::new().unwrap();
+    let [kept, link, dangling] =
+        ["kept.ldb", "link.ldb", "dangling.ldb"].map(|name| directory.path().join(name));
+    fs::write(&kept, "kept").unwrap();
+    std::os::unix::fs::symlink(&kept, &link).unwrap();
+    std::os::unix::fs::symlink("nowhere", &dangling).unwrap();
+    let table = testdata("words-b1024-r16-bloom10.ldb");
+    for out in [&link, &dangling] {
+        let build = tool()
+            .arg("build")
+            .arg(out)
+            .arg("--force")
+            .write_stdin("a\t1\n")
+            .output();
+        let salvage = tool()
+            .arg("salvage")
+            .args([&table, out])
+            .arg("--force")
+            .output();
+        for output in [build, salvage] {
+            let complaint = complaint(output.unwrap(), 2);
+            assert!(complaint.contains("a symbolic link"), "{complaint}");
+        }
+        assert!(out.is_symlink());
+    }
+    assert_eq!(fs::read(&kept).unwrap(), b"kept");
+    assert_eq!(names_in(directory.path()).len(), 3);
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn an_interrupted_build_leaves_no_trace() {
     for signal in ["-INT", "-TERM", "-HUP"] {

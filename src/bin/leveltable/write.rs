@@ -122,6 +122,10 @@ pub(crate) fn check_free(path: &Path, force: bool) -> Result<(), Failure> {
             _ => Ok(()),
         },
         Err(e) => fail(&e.to_string()),
+        // The rename would put a file in place of the link, and leave alone what it leads to.
+        Ok(metadata) if metadata.is_symlink() => {
+            fail("a symbolic link: name the file that it leads to, or another")
+        }
         // A device, say: the rename would put a file in its place.
         Ok(metadata) if !metadata.is_file() => fail("not a file, so a table cannot take its place"),
         Ok(_) if force => Ok(()),
