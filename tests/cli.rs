@@ -1104,7 +1104,22 @@ fn lines_that_are_no_entries_build_nothing() {
             "{\"key\":\"a\",\"value\":\"1\"}\nb\t2\n",
             &["line 2", "not a JSON object"],
         ),
-        (&[], "{\"key\":\"a\"}\n", &["line 1", "no value"]),
+        (
+            &[],
+            "{\"key\":\"a\"}\n",
+            &["line 1", "JSON without value or value_hex"],
+        ),
+        (
+            &[],
+            "{\"kay\":\"a\",\"value\":\"1\"}\n",
+            &["line 1", "JSON with an unknown field \"kay\"", "key_hex"],
+        ),
+        (
+            &[],
+            "{\"value\":\"1\"}\n",
+            &["line 1", "JSON without key or key_hex"],
+        ),
+        (&[], "{\n", &["line 1", "not a JSON object"]),
         (
             &[],
             "{\"key\":\"a\",\"value\":7}\n",

@@ -14,7 +14,7 @@ use crate::notation::Notation;
 /// How a line holds an entry.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// JSON if the first line is an object with a key, else tabs
+    /// JSON if the first line is an object with a key, or begins with a brace and has no tab; else tabs
     Auto,
     /// Key, tab, value; with --database: key, sequence, type (value or deletion), value
     Tab,
@@ -127,11 +127,9 @@ impl Entries {
 
     fn parse(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<(), String> {
         if self.format == Format::Auto {
-            self.format = match serde_json::from_slice::<Map<String, Value>>(&self.line) {
-                Ok(object) if object.contains_key("key") || object.contains_key("key_hex") => {
-                    Format::Json
-                }
-                _ => Format::Tab,
+            self.format = match self.looks_like_json() {
+                true => Format::Json,
+                false => Format::Tab,
             };
         }
         let tag = match self.format {
@@ -156,6 +154,16 @@ impl Entries {
             .encode(key);
         }
         Ok(())
+    }
+
+    /// Whether the line is an object with a key, or an attempt at one: without a tab it is no entry in columns.
+    fn looks_like_json(&self) -> bool {
+        let object = serde_json::from_slice::<Map<String, Value>>(&self.line);
+        let has_key = |object: Map<String, Value>| {
+            object.contains_key("key") || object.contains_key("key_hex")
+        };
+        object.is_ok_and(has_key)
+            || self.line.trim_ascii_start().starts_with(b"{") && !self.line.contains(&b'\t')
     }
 
     fn parse_tabs(
@@ -203,7 +211,7 @@ impl Entries {
             serde_json::from_slice(&self.line).map_err(|e| format!("not a JSON object: {e}"))?;
         if let Some(unknown) = object.keys().find(|name| !FIELDS.contains(&name.as_str())) {
             return Err(format!(
-                "unknown field {unknown:?}: known are {}",
+                "JSON with an unknown field {unknown:?}: known are {}",
                 FIELDS.join(", ")
             ));
         }
@@ -246,7 +254,7 @@ fn json_bytes(
             .parse(digits.as_bytes(), dst)
             .map_err(|e| format!("{hex}: {e}")),
         (Some(_), Some(_)) => Err(format!("both {text} and {hex}")),
-        (None, None) => Err(format!("no {text}, and no {hex}")),
+        (None, None) => Err(format!("JSON without {text} or {hex}")),
         _ => Err(format!("{text} is not a string")),
     }
 }
