@@ -646,6 +646,29 @@ fn text_is_json_where_it_can_be_and_hexadecimal_where_not() {
     assert_eq!(stdout(run(["get", out, r"\xff", "--raw"])), b"\0");
 }
 
+/// Files from Windows; but what is raw, or escaped, is kept.
+#[test]
+fn a_carriage_return_at_the_end_of_a_line_is_no_value() {
+    for (args, lines, value) in [
+        (&[][..], "k\tv\r\n", "76"),
+        (&[], "k\tv\r\r\n", "760d"),
+        (&[], "k\tv\\r\r\n", "760d"),
+        (&["--hex"], "6b\t76\r\n", "76"),
+        (&["--raw"], "k\tv\r\n", "760d"),
+        (&[], "{\"key\":\"k\",\"value\":\"v\\r\"}\r\n", "760d"),
+    ] {
+        let directory = TempDir::new().unwrap();
+        let out = directory.path().join("t.ldb");
+        let mut build = tool();
+        build.arg("build").arg(&out).args(args).write_stdin(lines);
+        stdout(build.output().unwrap());
+        let scan = tool().args(["scan", "--hex"]).arg(&out).output();
+        let shown = stdout(scan.unwrap());
+        let expected = format!("6b\t{value}\n");
+        assert_eq!(String::from_utf8(shown).unwrap(), expected, "{lines:?}");
+    }
+}
+
 // ---- Streams --------------------------------------------------------------------------------
 
 /// A table of many blocks, in `directory`.

@@ -28,7 +28,8 @@ Examples:
   leveltable build - < sorted.tsv > table.ldb
 
 Keys must ascend, byte by byte, as `LC_ALL=C sort` has them; --sort brings them in order, in \
-temporary files where they are more than memory takes. Empty lines are skipped.
+temporary files where they are more than memory takes. Empty lines are skipped. A \
+carriage return at the end of a line belongs to the line end (with --raw, to the value): write one in a value as \\r.
 
 What a pipe brings is built even where the command before it fails half-way, which only `set -o pipefail` shows \
 in the status. To copy a damaged table, use `leveltable salvage`.
