@@ -1066,6 +1066,7 @@ fn what_is_no_table_is_refused_in_words_that_help() {
             };
             assert!(says.contains(words), "{says}");
             assert!(says.contains(path.to_str().unwrap()), "{says}");
+            assert!(!says.contains("found this is"), "{says}");
         }
     }
 }

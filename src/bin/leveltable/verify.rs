@@ -6,7 +6,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use leveltable::{ErrorKind, Finding, OpenOptions, VerifyReport};
+use leveltable::{ErrorKind, Finding, OpenOptions, Section, VerifyReport};
 use serde_json::{Value, json};
 
 use crate::Answer;
@@ -44,8 +44,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let mut rows = Rows::new();
     let mut answer = Answer::Yes;
     for path in &args.files {
-        let report = match verify(path) {
-            Ok(report) => report,
+        let (report, is_table) = match verify(path) {
+            Ok(verified) => verified,
             Err(Failure::Message(message)) => {
                 complain("error", &message);
                 answer = Answer::Unknown;
@@ -59,23 +59,25 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         if args.json {
             rows.write(|out| writeln!(out, "{}", to_json(path, &report)))?;
         } else if !args.quiet {
-            rows.write(|out| out.write_all(describe(path, &report).as_bytes()))?;
+            rows.write(|out| out.write_all(describe(path, &report, is_table).as_bytes()))?;
         }
     }
     rows.finish()?;
     Ok(answer)
 }
 
-fn verify(path: &Path) -> Result<VerifyReport, Failure> {
+/// The report on a file, and whether it ends as a table does.
+fn verify(path: &Path) -> Result<(VerifyReport, bool), Failure> {
     check_is_file(path)?;
     let named = |e: &dyn Display| Failure::new(e.to_string()).at(path.display());
     let options = OpenOptions::new();
-    // Every key would be a finding.
-    if let Err(e) = options.clone().no_filters().open(path)
-        && e.kind() == ErrorKind::Comparator
-    {
-        return Err(own_order(path));
-    }
+    let opened = options.clone().no_filters().open(path);
+    let is_table = match opened.map_err(|e| e.kind()) {
+        // Every key would be a finding.
+        Err(ErrorKind::Comparator) => return Err(own_order(path)),
+        Err(ErrorKind::NotATable) => false,
+        _ => true,
+    };
     let file = File::open(path).map_err(|e| named(&e))?;
     let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
     options
@@ -83,11 +85,12 @@ fn verify(path: &Path) -> Result<VerifyReport, Failure> {
             bar.set(progress.done);
             ControlFlow::Continue(())
         })
+        .map(|report| (report, is_table))
         .map_err(|e| named(&e))
 }
 
 /// A line that sums up, and one for each finding.
-fn describe(path: &Path, report: &VerifyReport) -> String {
+fn describe(path: &Path, report: &VerifyReport, is_table: bool) -> String {
     let file = path.display();
     let VerifyReport {
         file_bytes,
@@ -112,7 +115,13 @@ fn describe(path: &Path, report: &VerifyReport) -> String {
     }
     text.push('\n');
     for finding in &report.findings {
-        text += &format!("{file}: {finding}\n");
+        text += &match finding.section() {
+            // What is found in place of a footer is a sentence on the whole file.
+            Section::Footer if !is_table => {
+                format!("{file}: {}: {}\n", finding.severity(), finding.found())
+            }
+            _ => format!("{file}: {finding}\n"),
+        };
     }
     if let left_out @ 1.. = report.left_out() {
         text += &format!("{file}: and {left_out} more\n");
