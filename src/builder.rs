@@ -206,7 +206,8 @@ impl<D: Destination> TableBuilder<D> {
     /// - [`ErrorKind::TooLarge`]: the entry does not fit a block, whose offsets have 32 bits;
     /// - [`ErrorKind::Comparator`]: the comparator made a separator that does not separate.
     ///
-    /// After [`ErrorKind::Io`] every further call fails.
+    /// After [`ErrorKind::Io`] every further call fails; and after [`ErrorKind::TooLarge`] of the index, which then has
+    /// 4 GiB: the table has become too large.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.file.check()?;
         let shared = self.check_order(key)?;
@@ -249,9 +250,10 @@ impl<D: Destination> TableBuilder<D> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`], and [`ErrorKind::TooLarge`] where the filters take 4 GiB. The path is as it was,
-    /// unless the error came from the last step (which it says): then the table is there whole, but
-    /// may not survive a power cut.
+    /// [`ErrorKind::Io`]; [`ErrorKind::TooLarge`] where filters or index take 4 GiB; [`ErrorKind::Comparator`] where the
+    /// comparator made an index key that comes before the last key; [`ErrorKind::InvalidState`] after an earlier
+    /// failure. The path is as it was, unless the error came from the last step (which it says): then the table is there
+    /// whole, but may not survive a power cut.
     pub fn finish(mut self) -> Result<Summary> {
         self.flush()?;
         if let Some(handle) = self.pending {
@@ -288,7 +290,9 @@ impl<D: Destination> TableBuilder<D> {
         let ascends = match &self.order {
             // The next byte decides, none coming before any.
             Order::Bytewise => previous.get(shared) < key.get(shared),
-            Order::Custom(comparator) => comparator.compare(previous, key) == Ordering::Less,
+            Order::Custom(comparator) => {
+                self.summary.entries == 0 || comparator.compare(previous, key) == Ordering::Less
+            }
         };
         match ascends || self.summary.entries == 0 {
             true => Ok(shared),

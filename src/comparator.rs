@@ -25,6 +25,9 @@ pub trait Comparator: Debug + Send + Sync {
     fn name(&self) -> &str;
 
     /// Compares two keys. Must be a total order, the same in every process that reads the table.
+    ///
+    /// Any bytes at all must have a place in it, without a panic: a file may hold keys that nobody wrote, and while a
+    /// table with a filter is built, keys between its own are made up to measure the filter on.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
 
     /// Shortens `start` in place to some key `s` with `start <= s < limit`, or leaves it.

@@ -124,8 +124,12 @@ impl DbTable {
             return Ok(DbTable { table });
         };
         let file = table.file();
-        let error = not_internal(key).locate(Section::Index, file.footer()?.index.offset);
-        Err(as_plain(file.name_in(error)))
+        let index_at = file.footer()?.index.offset;
+        Err(as_plain(file.locate(
+            not_internal(key),
+            Section::Index,
+            index_at,
+        )))
     }
 
     /// The newest version of `user_key`; `None` if the table holds none.

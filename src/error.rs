@@ -176,6 +176,11 @@ impl Error {
         self.0.kind
     }
 
+    /// The file that the error is of, where one was opened or created by its path: the same path.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
     /// Where the table is damaged, if that is what the error says.
     pub fn corruption(&self) -> Option<&Corruption> {
         self.0.corruption.as_ref()

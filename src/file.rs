@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use crate::error::{Corruption, Error, ErrorKind, Result, Section};
+use crate::error::{Error, ErrorKind, Result, Section};
+use crate::format::Defect;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::identify;
@@ -59,6 +60,12 @@ impl TableFile {
         }
     }
 
+    /// The error of a defect in the part of this file that begins at `offset`.
+    #[cold]
+    pub(crate) fn locate(&self, defect: Defect, section: Section, offset: u64) -> Error {
+        self.name_in(defect.locate(section, offset))
+    }
+
     /// Where the footer begins; 0 in a file that is too short for one.
     pub(crate) fn footer_offset(&self) -> u64 {
         self.size.saturating_sub(FOOTER_LEN as u64)
@@ -74,7 +81,7 @@ impl TableFile {
             return Err(self.not_a_table());
         }
         Footer::decode(&bytes)
-            .map_err(|defect| defect.locate(Section::Footer, self.footer_offset()))
+            .map_err(|defect| self.locate(defect, Section::Footer, self.footer_offset()))
     }
 
     #[cold]
@@ -82,7 +89,7 @@ impl TableFile {
         match self.ends(identify::PEEK_LEN) {
             Ok((head, tail)) => {
                 let what = identify::describe(&head, &tail, self.size);
-                Error::new(ErrorKind::NotATable, what)
+                self.name_in(Error::new(ErrorKind::NotATable, what))
             }
             Err(e) => e,
         }
@@ -94,7 +101,7 @@ impl TableFile {
         // What cannot be read is no reason to refuse the rest.
         let tail = self.read(self.size - len, len as usize).unwrap_or_default();
         match identify::foreign_table(&tail) {
-            Some(what) => Err(Error::new(ErrorKind::NotATable, what)),
+            Some(what) => Err(self.name_in(Error::new(ErrorKind::NotATable, what))),
             None => Ok(()),
         }
     }
@@ -130,7 +137,7 @@ impl TableFile {
         named_by: (Section, u64),
     ) -> Result<Bytes> {
         let frame = self.read_sound_frame(handle, section, named_by)?;
-        frame::open(&frame).map_err(|defect| defect.locate(section, handle.offset))
+        frame::open(&frame).map_err(|defect| self.locate(defect, section, handle.offset))
     }
 
     /// The frame of such a block.
@@ -142,22 +149,19 @@ impl TableFile {
     ) -> Result<Bytes> {
         let most = self.footer_offset();
         if handle.end().is_none_or(|end| end > most) {
-            return Err(Error::corrupt(Corruption {
-                section: named_by.0,
-                offset: named_by.1,
-                expected: format!(
-                    "a handle to the {section}, which ends at or before the footer at {most}"
-                ),
-                found: format!(
+            let defect = Defect::new(
+                format!("a handle to the {section}, which ends at or before the footer at {most}"),
+                format!(
                     "one to {} bytes and a trailer at {}",
                     handle.size, handle.offset
                 ),
-            }));
+            );
+            return Err(self.locate(defect, named_by.0, named_by.1));
         }
         let frame = self.read_frame(handle)?;
         match frame::verify(&frame) {
             Ok(()) => Ok(frame),
-            Err(defect) => Err(defect.locate(section, handle.offset)),
+            Err(defect) => Err(self.locate(defect, section, handle.offset)),
         }
     }
 

@@ -86,7 +86,7 @@ impl Table {
                     });
                 }
             })
-            .map_err(|defect| file.name_in(defect.locate(section, handle.offset)))
+            .map_err(|defect| file.locate(defect, section, handle.offset))
         };
         Ok(Layout {
             metaindex: read(footer.metaindex, Section::Metaindex)?,

@@ -112,8 +112,8 @@ impl WriteOptions {
     ///
     /// One filter costs fewer bits (no filter is rounded up, and there is one offset), and a reader of
     /// this crate asks it before it searches the index. LevelDB reads such a table rightly, too, since the
-    /// file says how many bytes a filter covers. The filter is made in memory at `finish`, from 4 to 8
-    /// bytes for each key.
+    /// file says how many bytes a filter covers. The filter is made in memory at `finish`: until then the builder keeps 4
+    /// bytes for each key ([`BloomFilterPolicy`]) or 8 ([`RibbonFilterPolicy`], and 17 while it finishes).
     ///
     /// Not for [`BloomFilterPolicy`] on keys with structure: among a million decimal numbers its 32-bit hash lets
     /// a seventh of the absent ones pass (`docs/filters.md`).

@@ -79,7 +79,9 @@ pub struct NewFile {
 
 impl NewFile {
     pub(crate) fn create(path: &Path, replace: bool) -> io::Result<NewFile> {
-        if path.file_name().is_none() || path.is_dir() {
+        // A link to a directory is replaced as any other.
+        let is_directory = path.symlink_metadata().is_ok_and(|there| there.is_dir());
+        if path.file_name().is_none() || is_directory {
             let what = "not the path of a file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }

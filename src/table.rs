@@ -279,8 +279,8 @@ impl Inner {
     /// The error of a defect in data block `i`.
     #[cold]
     fn locate(&self, i: usize, defect: Defect) -> Error {
-        let error = defect.locate(Section::Data, self.index.handle(i).offset);
-        self.file.name_in(error)
+        let offset = self.index.handle(i).offset;
+        self.file.locate(defect, Section::Data, offset)
     }
 
     /// The one data block that may hold `key`, by filter and index: no I/O.

@@ -334,6 +334,46 @@ fn a_path_that_cannot_be_is_an_error_that_names_it() {
     assert!(TableBuilder::create("").is_err());
 }
 
+/// It was refused, since it was followed after all.
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_directory_is_replaced_as_any_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let (inside, link) = (
+        directory.path().join("inside"),
+        directory.path().join("table"),
+    );
+    std::fs::create_dir(&inside).unwrap();
+    std::os::unix::fs::symlink(&inside, &link).unwrap();
+    write_table(&link, 1).unwrap();
+    assert_eq!(whole_generation(&link), 1);
+    assert!(!link.symlink_metadata().unwrap().is_symlink());
+    assert_eq!(std::fs::read_dir(&inside).unwrap().count(), 0);
+}
+
+/// What is read again after opening named no file: the layout, say.
+#[test]
+fn errors_of_an_open_table_name_its_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("table");
+    write_table(&path, 1).unwrap();
+    let table = leveltable::Table::open(&path).unwrap();
+    assert!(table.layout().is_ok());
+    let len = std::fs::metadata(&path).unwrap().len();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    for (cut_to, what) in [(len - 60, "reading"), (0, "reading")] {
+        file.set_len(cut_to).unwrap();
+        let error = table.layout().unwrap_err();
+        assert_names_path(&error, &path);
+        assert_eq!(error.path(), Some(&*path));
+        assert!(error.to_string().contains(what), "{error}");
+    }
+    file.set_len(len).unwrap(); // zeros
+    let error = table.layout().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotATable);
+    assert_eq!(error.path(), Some(&*path));
+}
+
 /// What the path was when the builder was made, it need not be when it finishes.
 #[test]
 fn a_path_that_has_become_a_directory_is_an_error_that_names_it() {

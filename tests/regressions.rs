@@ -464,3 +464,38 @@ fn a_plain_table_opened_as_a_databases_is_refused_at_its_index() {
     assert!(corruption.offset() > 0);
     assert!(error.to_string().contains("open it with Table"), "{error}");
 }
+
+/// Numbers of eight bytes, and nothing else.
+#[derive(Debug)]
+struct Numbers;
+
+impl Comparator for Numbers {
+    fn name(&self) -> &str {
+        "test.Numbers"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        let number = |key: &[u8]| u64::from_le_bytes(key.try_into().expect("eight bytes"));
+        number(a).cmp(&number(b))
+    }
+}
+
+/// The first key was compared with one before it, which there is not: an empty one, that nobody had added.
+#[test]
+fn a_comparator_is_given_keys_of_the_table_only() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::new()
+        .no_filter()
+        .comparator(Numbers)
+        .build(&mut file);
+    for i in 0..1000u64 {
+        builder.add(&i.to_le_bytes(), b"").unwrap();
+    }
+    builder.finish().unwrap();
+    let table = OpenOptions::new()
+        .comparator(Numbers)
+        .open_source(file)
+        .unwrap();
+    assert!((0..1000u64).all(|i| table.contains_key(&i.to_le_bytes()).unwrap()));
+    assert_eq!(table.iter().rev().count(), 1000);
+}

@@ -50,7 +50,7 @@ pub trait FilterBuilder: Send {
     fn add_key(&mut self, key: &[u8]);
 
     /// Appends the filter of the keys added since the last `finish` to `dst` (whose contents stay)
-    /// and starts anew. Not called when no key was added.
+    /// and starts anew. A table calls it only when keys were added; [`create_filter`] also for none.
     fn finish(&mut self, dst: &mut Vec<u8>);
 }
 

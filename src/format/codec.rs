@@ -26,7 +26,8 @@ const DEFLATE: u8 = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Blocks are stored as they are; the file is then, byte for byte, what C++ LevelDB writes.
+    /// Blocks are stored as they are: from [`WriteOptions::leveldb`](crate::WriteOptions::leveldb) the file is then, byte
+    /// for byte, what C++ LevelDB writes.
     None,
     /// Snappy, LevelDB's default: fast, and about half the size on text.
     #[default]

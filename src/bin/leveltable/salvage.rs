@@ -1,15 +1,12 @@
 //! `leveltable salvage`: what can be read of a damaged table, in a new one.
 
-use std::error::Error;
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use bytes::Bytes;
-use leveltable::{ErrorKind, IndexState, ReadAt, SalvageReport, salvage_with};
+use leveltable::{ErrorKind, IndexState, SalvageReport, salvage_with};
 
 use crate::Answer;
 use crate::failure::Failure;
@@ -76,7 +73,7 @@ fn salvage_as(order: KeyOrder, args: &Args) -> Result<Option<Answer>, Failure> {
     let not_written = |e| not_written(e, &args.out);
     let mut builder = interrupt::create(&options, &args.out).map_err(not_written)?;
     let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
-    let salvaged = salvage_with(Arc::new(Input(file)), &mut builder, |progress| {
+    let salvaged = salvage_with(file, &mut builder, |progress| {
         // Each byte is dealt with twice; the bar has it once.
         bar.set(progress.done / 2);
         ControlFlow::Continue(())
@@ -86,7 +83,8 @@ fn salvage_as(order: KeyOrder, args: &Args) -> Result<Option<Answer>, Failure> {
         Ok(report) => report,
         Err(e) if e.kind() == ErrorKind::DatabaseTable => return Ok(None),
         Err(e) if e.kind() == ErrorKind::Comparator => return Err(own_order(&args.input)),
-        Err(e) if e.kind() == ErrorKind::Io && !is_of_reading(&e) => return Err(not_written(e)),
+        // OUT was opened by its path, IN was not.
+        Err(e) if e.path().is_some() => return Err(not_written(e)),
         Err(e) => return Err(named_in(&e)),
     };
     if report.entries == 0 && !is_all(&report) {
@@ -103,46 +101,6 @@ fn salvage_as(order: KeyOrder, args: &Args) -> Result<Option<Answer>, Failure> {
         true => Answer::Yes,
         false => Answer::No,
     }))
-}
-
-/// The damaged table. The library has one kind of error for reading it and for writing the new one, so
-/// those of reading are marked.
-struct Input<R>(R);
-
-impl<R: ReadAt> ReadAt for Input<R> {
-    fn size(&self) -> io::Result<u64> {
-        self.0.size().map_err(ReadError::mark)
-    }
-
-    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        self.0.read_at(offset, len).map_err(ReadError::mark)
-    }
-}
-
-/// The mark; it reads as the error inside does.
-#[derive(Debug)]
-struct ReadError(io::Error);
-
-impl ReadError {
-    #[cold]
-    fn mark(error: io::Error) -> io::Error {
-        io::Error::new(error.kind(), ReadError(error))
-    }
-}
-
-impl Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Error for ReadError {}
-
-/// Whether it is the damaged table that could not be read.
-fn is_of_reading(error: &leveltable::Error) -> bool {
-    let cause = error.source().and_then(|e| e.downcast_ref::<io::Error>());
-    let inside = cause.and_then(io::Error::get_ref);
-    inside.is_some_and(|e| e.is::<ReadError>())
 }
 
 /// Whether all entries that the table ever had were copied: only its index can tell.
@@ -205,57 +163,4 @@ fn describe(order: KeyOrder, args: &Args, report: &SalvageReport) -> String {
         text += &format!(": {}\n", lost.reason);
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use leveltable::{WriteOptions, salvage};
-
-    /// A medium that can neither be read nor written.
-    struct Broken;
-
-    impl ReadAt for Broken {
-        fn size(&self) -> io::Result<u64> {
-            Ok(1 << 20)
-        }
-
-        fn read_at(&self, _: u64, _: usize) -> io::Result<Bytes> {
-            Err(io::ErrorKind::TimedOut.into())
-        }
-    }
-
-    impl Write for Broken {
-        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-            Err(io::ErrorKind::TimedOut.into())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// By the message, an OUT named `r` would have been at fault for "reading 512 bytes ..".
-    #[test]
-    fn errors_of_reading_are_told_from_those_of_writing() {
-        let options = WriteOptions::new();
-        let mut table = Vec::new();
-        let mut builder = options.build(&mut table);
-        for i in 0..2000_u32 {
-            builder.add(&i.to_be_bytes(), &[i as u8; 1000]).unwrap();
-        }
-        builder.finish().unwrap();
-
-        let mut new = Vec::new();
-        let unread = salvage(Arc::new(Input(Broken)), &mut options.build(&mut new)).unwrap_err();
-        assert!(is_of_reading(&unread), "{unread}");
-        let reason = io::Error::from(io::ErrorKind::TimedOut).to_string();
-        assert!(unread.to_string().ends_with(&reason), "{unread}");
-
-        let options = options.compression(leveltable::Compression::None);
-        let input = Arc::new(Input(Bytes::from(table)));
-        let unwritten = salvage(input, &mut options.build(Broken)).unwrap_err();
-        assert_eq!(unwritten.kind(), ErrorKind::Io);
-        assert!(!is_of_reading(&unwritten), "{unwritten}");
-    }
 }
