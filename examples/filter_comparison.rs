@@ -100,7 +100,8 @@ fn random(i: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Part of two million absent keys that a filter lets pass.
+/// Part of two million absent keys that a filter lets pass. They are of the odd numbers from 1 on, and the present
+/// ones of the even: with `n` present keys, all absent ones but the first `n` lie behind the last that is present.
 fn rate(policy: &dyn FilterPolicy, filter: &[u8], absent: impl Fn(u64) -> Vec<u8>) -> f64 {
     const PROBES: u64 = 2_000_000;
     let passed = (0..PROBES).filter(|&i| policy.key_may_match(&absent(i), filter));
