@@ -1,8 +1,9 @@
 //! Reads a table through a memory map: no copies, no block cache, no read calls.
 //!
 //! The map comes in as [`Bytes`]. Uncompressed blocks are used where they lie in the file, so a value is a
-//! slice of the map; compressed ones are decompressed at each lookup. The one `unsafe` is the map's own:
-//! whoever makes it promises that nobody changes the file, and this crate cannot know that.
+//! slice of the map; compressed ones are decompressed into the block cache, and a value is a slice of that block.
+//! The one `unsafe` is the map's own: whoever makes it promises that nobody changes the file, and this crate cannot
+//! know that.
 //!
 //! `cargo run --example mmap`
 

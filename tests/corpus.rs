@@ -1,8 +1,13 @@
 //! Tables that real programs wrote, read in every way and compared with what C++ LevelDB says of
 //! them; and files that are no tables, or damaged ones, which must be refused in words that help.
 //!
-//! The files are other people's data and not part of this project. `LEVELTABLE_CORPUS` names a
-//! folder with `manifest.jsonl`, a line of JSON for each file:
+//! The files are other people's data and not part of this project, so plain `cargo test` leaves this out:
+//!
+//! ```text
+//! LEVELTABLE_CORPUS=FOLDER cargo test --release --all-features --test corpus -- --ignored
+//! ```
+//!
+//! The folder holds `manifest.jsonl`, a line of JSON for each file:
 //!
 //! ```text
 //! file           path below the folder
