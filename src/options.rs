@@ -115,8 +115,8 @@ impl WriteOptions {
     /// file says how many bytes a filter covers. The filter is made in memory at `finish`: until then the builder keeps 4
     /// bytes for each key ([`BloomFilterPolicy`]) or 8 ([`RibbonFilterPolicy`], and 17 while it finishes).
     ///
-    /// Not for [`BloomFilterPolicy`] on keys with structure: among a million decimal numbers its 32-bit hash lets
-    /// a seventh of the absent ones pass (`docs/filters.md`).
+    /// Not for [`BloomFilterPolicy`] on large tables of keys with structure: of the absent numbers between a million
+    /// decimal ones its 32-bit hash lets a seventh pass (`docs/filters.md`).
     pub fn whole_table_filter(mut self, yes: bool) -> WriteOptions {
         self.span = match yes {
             true => FilterSpan::Table,
