@@ -499,30 +499,3 @@ fn a_comparator_is_given_keys_of_the_table_only() {
     assert!((0..1000u64).all(|i| table.contains_key(&i.to_le_bytes()).unwrap()));
     assert_eq!(table.iter().rev().count(), 1000);
 }
-
-/// A seek that began at the part of a block its key was thought to be in, which is known of a block seen before, landed
-/// elsewhere than the first one, where keys do not ascend.
-#[test]
-fn a_seek_lands_where_it_did_before_whatever_the_order_of_keys() {
-    let mut file = Vec::new();
-    let options = WriteOptions::leveldb().compression(Compression::None);
-    let mut builder = options
-        .block_size(1 << 20)
-        .comparator(AnyOrder)
-        .build(&mut file);
-    let key = |i: u32| format!("key {:04}", i * 7919 % 1000).into_bytes();
-    for i in 0..1000 {
-        builder.add(&key(i), b"value").unwrap();
-    }
-    builder.finish().unwrap();
-    let used = OpenOptions::new().open_source(file.clone()).unwrap();
-    for i in 0..1000 {
-        let landing = |table: &Table| {
-            let mut cursor = table.cursor();
-            cursor.seek(&key(i)).unwrap();
-            (cursor.key().to_vec(), cursor.value().to_vec())
-        };
-        let first = landing(&OpenOptions::new().open_source(file.clone()).unwrap());
-        assert_eq!(landing(&used), first);
-    }
-}
