@@ -125,11 +125,8 @@ impl DbTable {
         };
         let file = table.file();
         let index_at = file.footer()?.index.offset;
-        Err(as_plain(file.locate(
-            not_internal(key),
-            Section::Index,
-            index_at,
-        )))
+        let error = file.locate(not_internal(key), Section::Index, index_at);
+        Err(as_plain(error))
     }
 
     /// The newest version of `user_key`; `None` if the table holds none.

@@ -246,14 +246,17 @@ impl<B: AsRef<[u8]>> Block<B> {
         ))
     }
 
-    /// Checks that whoever looks at each key whole will be done in time: see [`most_key_bytes`].
+    /// Checks that whoever looks at each key whole, as far as entries can be walked, will be done in time: see
+    /// [`most_key_bytes`].
     pub(crate) fn check_key_bytes(&self) -> Result<(), Defect> {
         let most = most_key_bytes(self.entries_len);
-        let (mut offset, mut key_bytes) = (0, 0);
+        let (mut offset, mut key_len, mut key_bytes) = (0, 0, 0);
         while offset < self.entries_len
             && let Ok(entry) = self.entry(offset)
+            && entry.shared <= key_len
         {
-            key_bytes += (entry.shared + (entry.value_start - entry.key_start)) as u64;
+            key_len = entry.shared + (entry.value_start - entry.key_start);
+            key_bytes += key_len as u64;
             if key_bytes > most {
                 return Err(Defect::new(
                     format!("keys of {most} bytes at most, all together"),
