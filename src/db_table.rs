@@ -14,7 +14,7 @@ use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::Part;
 use crate::internal_key::{
-    InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, is_plausible,
+    self, InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, is_plausible,
 };
 use crate::options::{OpenOptions, ReadOptions, WriteOptions};
 use crate::publish::{Destination, NewFile};
@@ -64,6 +64,8 @@ pub struct DbEntry {
 #[derive(Debug, Clone)]
 pub struct DbTable {
     table: Table,
+    /// Of user keys.
+    order: Order,
 }
 
 impl OpenOptions {
@@ -75,7 +77,7 @@ impl OpenOptions {
     /// As [`open`](OpenOptions::open), and [`ErrorKind::Corruption`] where an index key is no internal
     /// key, as in a plain table.
     pub fn open_db(&self, path: impl AsRef<Path>) -> Result<DbTable> {
-        DbTable::over(self.for_internal_keys().open(path))
+        self.open_db_by(|options| options.open(path))
     }
 
     /// Opens a database's table from memory, an open file, or anything that implements
@@ -85,15 +87,14 @@ impl OpenOptions {
     ///
     /// As [`open_db`](OpenOptions::open_db).
     pub fn open_db_source(&self, source: impl Into<Source>) -> Result<DbTable> {
-        DbTable::over(self.for_internal_keys().open_source(source))
+        self.open_db_by(|options| options.open_source(source))
     }
 
-    fn for_internal_keys(&self) -> OpenOptions {
+    fn open_db_by(&self, open: impl FnOnce(OpenOptions) -> Result<Table>) -> Result<DbTable> {
+        let order = self.order.clone().unwrap_or(Order::Bytewise);
         let mut options = self.clone();
-        options.order = Some(internal_order(
-            self.order.clone().unwrap_or(Order::Bytewise),
-        ));
-        options
+        options.order = Some(internal_order(order.clone()));
+        DbTable::over(open(options), order)
     }
 }
 
@@ -111,7 +112,7 @@ impl DbTable {
         OpenOptions::new().open_db(path)
     }
 
-    fn over(opened: Result<Table>) -> Result<DbTable> {
+    fn over(opened: Result<Table>, order: Order) -> Result<DbTable> {
         let as_plain =
             |e: Error| e.with_hint("if this is not a database's table, open it with Table");
         let table = opened.map_err(|e| match e.kind() {
@@ -121,7 +122,7 @@ impl DbTable {
         let index = table.index();
         let foreign = |key: &&[u8]| InternalKey::parse(key).is_none() && !is_plausible(key);
         let Some(key) = (0..index.len()).map(|i| index.key(i)).find(foreign) else {
-            return Ok(DbTable { table });
+            return Ok(DbTable { table, order });
         };
         let file = table.file();
         let index_at = file.footer()?.index.offset;
@@ -141,57 +142,51 @@ impl DbTable {
     /// The newest version of `user_key` that is no newer than `sequence`: what a snapshot of that number
     /// sees. `None` if the table holds none.
     ///
-    /// Reads one data block at most, and none where the filter knows the key is absent. (More only where an index
-    /// cuts between two versions of a key without saying so, which LevelDB's never does.)
+    /// Reads one data block at most, and none where the filter knows the key is absent. (One more where the index has a key
+    /// of that very user key, and the block before it nothing of it.)
     ///
     /// # Errors
     ///
     /// Those of reading a data block; see [`Table::get`].
     pub fn get_at(&self, user_key: &[u8], sequence: u64) -> Result<Option<Version>> {
         let target = InternalKey::seek_target(user_key, sequence);
-        let Some(mut i) = self.table.candidate(&target) else {
-            return Ok(None);
-        };
-        loop {
-            let mut cursor = BlockCursor::new(self.table.block(i, Part::WHOLE)?);
-            let sought = cursor.seek(&target, self.table.order());
-            if sought.map_err(|defect| self.table.locate(i, defect))? {
-                let entry = parse(cursor.key()).map_err(|defect| self.table.locate(i, defect))?;
-                let value = || cursor.block().data().slice(cursor.value_range());
-                return Ok(self
-                    .same_user_key(entry.user_key, user_key)
-                    .then(|| version(entry.value_type, value)));
+        for (i, may_hold) in self.table.candidates(&target).into_iter().flatten() {
+            if may_hold && let Some(version) = self.find(i, &target)? {
+                return Ok(version);
             }
-            // Behind the block's last entry the key is absent, unless the separator cuts between two of
-            // its versions; LevelDB never writes such a one. (A shortened separator bears the largest
-            // sequence, and lies between two user keys.)
-            let cuts_between_versions =
-                InternalKey::parse(self.table.index().key(i)).is_some_and(|separator| {
-                    separator.sequence < MAX_SEQUENCE
-                        && self.same_user_key(separator.user_key, user_key)
-                });
-            i += 1;
-            if i == self.table.data_blocks() || !cuts_between_versions {
-                return Ok(None);
+            // Its versions may go on in the next block: behind a separator of the same user key. LevelDB's own never cut
+            // between two versions, and those that it shortened lie between two user keys; but nothing says who made it.
+            let separator = internal_key::user_key(self.table.index().key(i));
+            if !self.same_user_key(separator, user_key) {
+                break;
             }
         }
+        Ok(None)
+    }
+
+    /// The version that `target` leads to in data block `i`: `None` if that is behind all of the block's keys, `Some(None)` if
+    /// it leads to another user key.
+    fn find(&self, i: usize, target: &[u8]) -> Result<Option<Option<Version>>> {
+        let mut cursor = BlockCursor::new(self.table.block(i, Part::WHOLE)?);
+        let locate = |defect| self.table.locate(i, defect);
+        if !cursor.seek(target, self.table.order()).map_err(locate)? {
+            return Ok(None);
+        }
+        let entry = parse(cursor.key()).map_err(locate)?;
+        let value = || cursor.block().data().slice(cursor.value_range());
+        let is_same = self.same_user_key(entry.user_key, internal_key::user_key(target));
+        Ok(Some(is_same.then(|| version(entry.value_type, value))))
     }
 
     fn same_user_key(&self, a: &[u8], b: &[u8]) -> bool {
-        // Equal in the user's order: tag the two alike and compare.
-        a == b || {
-            let (a, b) = (
-                InternalKey::seek_target(a, 0),
-                InternalKey::seek_target(b, 0),
-            );
-            self.table.order().compare(&a, &b).is_eq()
-        }
+        self.order.compare(a, b).is_eq()
     }
 
     /// The same table, read with `options`: a cheap clone; see [`Table::with`].
     pub fn with(&self, options: ReadOptions) -> DbTable {
         DbTable {
             table: self.table.with(options),
+            order: self.order.clone(),
         }
     }
 

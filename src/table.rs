@@ -250,9 +250,14 @@ impl Table {
         &self.inner.order
     }
 
-    /// The data block that can hold `key`, if filter and index let one.
-    pub(crate) fn candidate(&self, key: &[u8]) -> Option<usize> {
-        self.inner.candidate(key)
+    /// The data blocks from the one that may hold `key` on, of which filters let each hold it or not: `None` where that
+    /// of the whole table does not.
+    pub(crate) fn candidates(&self, key: &[u8]) -> Option<impl Iterator<Item = (usize, bool)>> {
+        let inner = &*self.inner;
+        let first = inner
+            .passes_table(key)
+            .then(|| inner.index.seek(key, &inner.order))??;
+        Some((first..inner.index.len()).map(|i| (i, inner.passes_block(i, key))))
     }
 
     /// Data block `i`, for a cursor to keep, of which `part` will be looked at first.
@@ -289,14 +294,22 @@ impl Inner {
     #[inline]
     fn candidate(&self, key: &[u8]) -> Option<usize> {
         let seek = || self.index.seek(key, &self.order);
-        match &self.filter {
-            None => seek(),
-            Some(filter) if filter.whole_table => self.passes(filter, 0, key).then(seek)?,
-            Some(filter) => seek().filter(|&i| {
-                let offset = self.index.handle(i).offset;
-                self.passes(filter, offset, key)
-            }),
-        }
+        let found = self.passes_table(key).then(seek)?;
+        found.filter(|&i| self.passes_block(i, key))
+    }
+
+    /// Whether the filter of the whole table, if there is one, lets `key` pass.
+    #[inline]
+    fn passes_table(&self, key: &[u8]) -> bool {
+        let filter = self.filter.as_ref().filter(|filter| filter.whole_table);
+        filter.is_none_or(|filter| self.passes(filter, 0, key))
+    }
+
+    /// Whether the filter of data block `i`, if it has one that it shares with few, lets `key` pass.
+    #[inline]
+    fn passes_block(&self, i: usize, key: &[u8]) -> bool {
+        let filter = self.filter.as_ref().filter(|filter| !filter.whole_table);
+        filter.is_none_or(|filter| self.passes(filter, self.index.handle(i).offset, key))
     }
 
     #[inline]

@@ -205,6 +205,55 @@ fn a_separator_that_is_the_limits_user_key_hides_nothing() {
     assert_eq!(db.get(b"b").unwrap(), Some(Version::Value("2".into())));
 }
 
+/// Separates by the user key of the limit, as new as can be: right in the order of internal keys, if nobody does so.
+#[derive(Debug)]
+struct NewestOfLimit;
+
+impl Comparator for NewestOfLimit {
+    fn name(&self) -> &str {
+        "leveldb.InternalKeyComparator"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        internal_order().compare(a, b)
+    }
+
+    fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        let head = |key: &[u8]| key[..key.len() - 8].to_vec();
+        if head(start) != head(limit) {
+            *start = [head(limit), vec![1], vec![0xff; 7]].concat();
+        }
+    }
+}
+
+/// A lookup of that user key stopped at the separator, as if it lay between two user keys, and found nothing.
+#[test]
+fn a_separator_of_the_next_blocks_user_key_hides_nothing() {
+    let mut file = Vec::new();
+    let options = WriteOptions::leveldb().block_size(1);
+    let mut builder = options.comparator(NewestOfLimit).build(&mut file);
+    for i in 0..100 {
+        builder
+            .add(&stored_key(&user_key(i), 67), b"value")
+            .unwrap();
+    }
+    builder.finish().unwrap();
+    assert!(
+        OpenOptions::new()
+            .verify_source(file.clone())
+            .unwrap()
+            .is_sound()
+    );
+    let table = OpenOptions::new().open_db_source(file).unwrap();
+    for i in 0..100 {
+        for sequence in [67, 68, u64::MAX] {
+            let found = table.get_at(&user_key(i), sequence).unwrap();
+            assert_eq!(found, Some(Version::Value("value".into())));
+        }
+        assert_eq!(table.get_at(&user_key(i), 66).unwrap(), None);
+    }
+}
+
 /// Older versions sort behind newer ones: present keys were taken for absent, and the rate came out as 83 %.
 #[test]
 fn the_measured_rate_of_a_databases_filter_is_of_absent_user_keys() {
