@@ -156,7 +156,8 @@ pub fn as_stored(file: &Bytes, order: KeyOrder, more: &[Vec<u8>]) {
         return;
     };
     let probes = probes(&table, more);
-    let answers = ask(&table, &probes, order);
+    let asked = |table: &Table| ask(table, &probes, order == KeyOrder::Bytewise, order.compare());
+    let answers = asked(&table);
     if let Some(model) = &model {
         check(&table, model, order.compare(), &probes);
     }
@@ -168,7 +169,7 @@ pub fn as_stored(file: &Bytes, order: KeyOrder, more: &[Vec<u8>]) {
         assert!(walked.failed() || ends_early, "damage that is not noticed");
     }
     let again = Again::of(file);
-    let others = ask(&again.open(file, &options, order), &probes, order);
+    let others = asked(&again.open(file, &options, order));
     // Without checksums more can be read, and what could be read before reads the same.
     let is_comparable = !matches!(again, Again::Unchecked) || !answers.iter().any(Answer::failed);
     if is_comparable {
@@ -261,7 +262,7 @@ fn cursor_walk(table: &Table, forward: bool) -> Answer {
 }
 
 /// Every operation of a table; asserts what must hold of any file.
-fn ask(table: &Table, probes: &[Vec<u8>], order: KeyOrder) -> Vec<Answer> {
+fn ask(table: &Table, probes: &[Vec<u8>], bytewise: bool, compare: Compare) -> Vec<Answer> {
     let forward = walk(table.iter());
     let backward = walk(table.iter().rev());
     assert_eq!(cursor_walk(table, true), forward);
@@ -295,18 +296,28 @@ fn ask(table: &Table, probes: &[Vec<u8>], order: KeyOrder) -> Vec<Answer> {
             _ => {}
         }
         assert!(table.may_contain(key) || found == Answer::Value(Ok(None)));
+        // Where keys do not ascend, a seek may land on either side: a range sees it.
+        let within = |entry: &Option<Entry>, is_behind: bool| match entry {
+            Some((landed, _)) => compare(landed, key).is_ge() == is_behind,
+            None => true,
+        };
+        let expected = |moved: Result<Option<Entry>, ErrorKind>, is_behind: bool| {
+            let entry = moved?;
+            let is_within = within(&entry, is_behind);
+            is_within.then_some(entry).ok_or(ErrorKind::Corruption)
+        };
         let here = sought.map(|on| on.then(|| (cursor.key().to_vec(), cursor.value().to_vec())));
         let behind = next(table.range(&key[..]..).next());
-        assert_eq!(Answer::Entry(here), behind);
+        assert_eq!(Answer::Entry(expected(here, true)), behind);
         let before = next(table.range(..&key[..]).next_back());
         if sought.is_ok() {
             let moved = cursor.prev().map_err(kind);
             let here = moved.map(|on| on.then(|| (cursor.key().to_vec(), cursor.value().to_vec())));
-            assert_eq!(Answer::Entry(here), before);
+            assert_eq!(Answer::Entry(expected(here, false)), before);
         }
         let offset = table.approximate_offset_of(key);
         assert!(offset <= table.file_bytes());
-        if order == KeyOrder::Bytewise {
+        if bytewise {
             assert!(
                 offset >= previous_offset,
                 "probes ascend, and so do their blocks"
@@ -398,7 +409,17 @@ pub fn check(table: &Table, model: &[Entry], compare: Compare, probes: &[Vec<u8>
     }
 }
 
-/// The order of a database's stored keys, from its description. Keys without a tag are not compared by it.
+/// The order of a database's stored keys, from its description. One without a tag is all user key.
+fn compare_stored(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+    let split = |key: &[u8]| match key.split_last_chunk::<8>() {
+        Some((user, tag)) => (user.to_vec(), Some(u64::from_le_bytes(*tag))),
+        None => (key.to_vec(), None),
+    };
+    let ((a, a_tag), (b, b_tag)) = (split(a), split(b));
+    a.cmp(&b).then(b_tag.cmp(&a_tag))
+}
+
+/// The same for internal keys alone: others do not ascend by it, and are refused.
 pub fn compare_internal(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
     let split = |key: &[u8]| {
         let (user, tag) = key.split_last_chunk::<8>()?;
@@ -427,7 +448,7 @@ pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
         return;
     };
     let probes = probes(&stored, more);
-    ask(&stored, &probes, KeyOrder::Renamed);
+    ask(&stored, &probes, false, compare_stored);
 
     let Ok(table) = options.open_db_source(file.clone()).map_err(kind) else {
         return;
