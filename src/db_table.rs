@@ -150,15 +150,26 @@ impl DbTable {
     /// Those of reading a data block; see [`Table::get`].
     pub fn get_at(&self, user_key: &[u8], sequence: u64) -> Result<Option<Version>> {
         let target = InternalKey::seek_target(user_key, sequence);
-        for (i, may_hold) in self.table.candidates(&target).into_iter().flatten() {
-            if may_hold && let Some(version) = self.find(i, &target)? {
+        let Some(first) = self.table.seek_block(&target) else {
+            return Ok(None);
+        };
+        // Versions may go on in the next block: behind a separator of the same user key. LevelDB's own never cut between
+        // two versions, and those that it shortened lie between two user keys; but nothing says who made it.
+        let goes_on_in = |i: usize| {
+            let separator = internal_key::user_key(self.table.index().key(i - 1));
+            self.same_user_key(separator, user_key)
+        };
+        let blocks = || {
+            let behind = first..self.table.data_blocks();
+            behind.take_while(|&i| i == first || goes_on_in(i))
+        };
+        if !blocks().any(|i| self.table.passes_block(i, &target)) {
+            return Ok(None);
+        }
+        // Those that a filter rejected, too: one that is wrong may hide a key, but not its newer versions alone.
+        for i in blocks() {
+            if let Some(version) = self.find(i, &target)? {
                 return Ok(version);
-            }
-            // Its versions may go on in the next block: behind a separator of the same user key. LevelDB's own never cut
-            // between two versions, and those that it shortened lie between two user keys; but nothing says who made it.
-            let separator = internal_key::user_key(self.table.index().key(i));
-            if !self.same_user_key(separator, user_key) {
-                break;
             }
         }
         Ok(None)

@@ -250,14 +250,15 @@ impl Table {
         &self.inner.order
     }
 
-    /// The data blocks from the one that may hold `key` on, of which filters let each hold it or not: `None` where that
-    /// of the whole table does not.
-    pub(crate) fn candidates(&self, key: &[u8]) -> Option<impl Iterator<Item = (usize, bool)>> {
-        let inner = &*self.inner;
-        let first = inner
-            .passes_table(key)
-            .then(|| inner.index.seek(key, &inner.order))??;
-        Some((first..inner.index.len()).map(|i| (i, inner.passes_block(i, key))))
+    /// The data block that holds `key` if any does, by the index and a filter of the whole table.
+    pub(crate) fn seek_block(&self, key: &[u8]) -> Option<usize> {
+        let seek = || self.index().seek(key, self.order());
+        self.inner.passes_table(key).then(seek)?
+    }
+
+    /// Whether data block `i` may hold `key`, by the filter that it shares with few.
+    pub(crate) fn passes_block(&self, i: usize, key: &[u8]) -> bool {
+        self.inner.passes_block(i, key)
     }
 
     /// Data block `i`, for a cursor to keep, of which `part` will be looked at first.
