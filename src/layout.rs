@@ -72,6 +72,7 @@ impl Table {
         let footer = file.footer()?;
         let named_by = (Section::Footer, file.footer_offset());
         let mut named = Vec::new();
+        let mut names_len = 0;
         let mut read = |handle: BlockHandle, section| {
             let frame = file.read_sound_frame(handle, section, named_by)?;
             describe(&frame, handle.offset, |key, value| {
@@ -79,18 +80,29 @@ impl Table {
                     && let Some((handle, _)) = BlockHandle::decode(value)
                     && let Some(end) = handle.end()
                 {
-                    named.push(NamedBlock {
-                        name: Bytes::copy_from_slice(key),
-                        offset: handle.offset,
-                        stored_bytes: end - handle.offset,
-                    });
+                    names_len += key.len() as u64;
+                    if names_len <= file.size {
+                        named.push(NamedBlock {
+                            name: Bytes::copy_from_slice(key),
+                            offset: handle.offset,
+                            stored_bytes: end - handle.offset,
+                        });
+                    }
                 }
             })
             .map_err(|defect| file.locate(defect, section, handle.offset))
         };
+        let metaindex = read(footer.metaindex, Section::Metaindex)?;
+        let index = read(footer.index, Section::Index)?;
+        if names_len > file.size {
+            // Sharing prefixes, they could be the square of that.
+            let found = format!("{names_len} bytes");
+            let defect = Defect::new("names that take less than the file, all together", found);
+            return Err(file.locate(defect, Section::Metaindex, footer.metaindex.offset));
+        }
         Ok(Layout {
-            metaindex: read(footer.metaindex, Section::Metaindex)?,
-            index: read(footer.index, Section::Index)?,
+            metaindex,
+            index,
             named,
             footer_offset: file.footer_offset(),
         })

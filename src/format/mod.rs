@@ -74,6 +74,14 @@ impl Defect {
         Defect(Box::new(DefectRepr::Unsupported { what: what.into() }))
     }
 
+    /// What of the format this build cannot read, if that is what it is.
+    pub(crate) fn into_unsupported(self) -> Result<String, Defect> {
+        match *self.0 {
+            DefectRepr::Unsupported { what } => Ok(what),
+            damaged => Err(Defect(Box::new(damaged))),
+        }
+    }
+
     /// The error of a table whose `section` at file offset `offset` has this defect.
     #[cold]
     pub(crate) fn locate(self, section: Section, offset: u64) -> Error {

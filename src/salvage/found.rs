@@ -5,7 +5,6 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::Section;
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -100,7 +99,11 @@ pub(super) fn inspect(frame: &Bytes, order: &Order) -> Result<Content, Defect> {
     frame::verify(frame)?;
     let payload = match frame::open(frame) {
         Ok(payload) => payload,
-        Err(defect) => return unreadable(defect),
+        // A codec that this build lacks is told from a payload that does not decompress.
+        Err(defect) => {
+            let what = defect.into_unsupported()?;
+            return Ok(Content::Unreadable(format!("the block {what}")));
+        }
     };
     summarise(payload.clone(), order)
         .map(Content::Entries)
@@ -110,15 +113,6 @@ pub(super) fn inspect(frame: &Bytes, order: &Order) -> Result<Content, Defect> {
                     .is_ok_and(|reader| reader.check_offsets().is_ok());
             is_filter.then_some(Content::Filter).ok_or(defect)
         })
-}
-
-/// Tells a codec that this build lacks from a payload that does not decompress.
-fn unreadable(defect: Defect) -> Result<Content, Defect> {
-    let error = defect.locate(Section::Data, 0);
-    match error.corruption() {
-        Some(corruption) => Err(Defect::new(corruption.expected(), corruption.found())),
-        None => Ok(Content::Unreadable(error.to_string())),
-    }
 }
 
 fn summarise(payload: Bytes, order: &Order) -> Result<Summary, Defect> {

@@ -61,8 +61,9 @@ impl Survey<'_> {
             Some(index) => self.plan_by_index(index),
             None => self.plan_by_keys(),
         };
-        // Some entries out of order are damage of some kind; most of them are not.
-        if plan.out_of_order > plan.entries {
+        // Some entries out of order are damage of some kind, or whole blocks are those of another table; most of them are
+        // neither.
+        if plan.out_of_order > plan.entries && !self.most_blocks_ascend() {
             return Err(Error::new(
                 ErrorKind::Comparator,
                 format!(
@@ -75,6 +76,21 @@ impl Survey<'_> {
             ));
         }
         Ok(plan)
+    }
+
+    /// Whether most of the blocks that show an order are in the builder's: those of several entries, but for what may be
+    /// an index.
+    fn most_blocks_ascend(&self) -> bool {
+        let (mut ascending, mut others) = (0, 0);
+        for (_, summary) in self.data() {
+            match summary.out_of_order {
+                _ if summary.all_handles => {}
+                0 if summary.entries > 1 => ascending += 1,
+                0 => {}
+                _ => others += 1,
+            }
+        }
+        ascending > others
     }
 
     /// Refuses a builder for the other kind of table.
@@ -119,7 +135,11 @@ impl Survey<'_> {
             if let Some(i) = belongs(index, found, self.order)
                 && !(by_footer && is_in_a_value(found))
             {
-                elsewhere.entry(i).or_insert(found);
+                // Of several the last before the index: what an older table left lies farther in front.
+                match found.range.start < self.index_offset {
+                    true => drop(elsewhere.insert(i, found)),
+                    false => drop(elsewhere.entry(i).or_insert(found)),
+                }
             }
         }
         let mut plan = Plan::default();
@@ -127,10 +147,11 @@ impl Survey<'_> {
             let handle = index.handle(i);
             let end = handle.end().unwrap_or(u64::MAX);
             let here = self.map.at(handle);
-            // What the index found by scanning says of places may be off by some bytes; its sizes are not.
+            // What the index found by scanning says of places may be off by some bytes, or by a whole table; its sizes
+            // and keys are not.
             let found = match (here, elsewhere.get(&i)) {
-                (Some(here), None) => Some(here),
-                (Some(here), Some(_)) if by_footer => Some(here),
+                (Some(here), _) if by_footer => Some(here),
+                (Some(here), None) if here.summary().is_none() => Some(here),
                 (_, elsewhere) => elsewhere.copied(),
             };
             let found = found.filter(|found| !self.is_set_aside(found));
@@ -294,45 +315,21 @@ impl Plan {
 /// Which of `blocks` to copy, so that keys ascend and the most entries come along.
 ///
 /// For each block: the best chain that ends in it is the best of those that end before its first key, and
-/// it. A chain is worth keeping only if it has more entries than all that end before it, so
-/// those kept ascend in both, and the best is found by binary search: O(n log n) comparisons.
+/// it. The best of those is the largest of the first so many by last key, which a Fenwick tree keeps: O(n log n).
 fn heaviest_chain(blocks: &[(&Found, &Summary)], order: &Order) -> Vec<bool> {
-    /// The best chain that ends in `block`.
-    struct Chain<'a> {
-        last: &'a [u8],
-        block: usize,
-        entries: u64,
-    }
-    let mut best: Vec<Chain<'_>> = Vec::new();
+    let mut lasts: Vec<&[u8]> = blocks.iter().map(|(_, summary)| &*summary.last).collect();
+    lasts.sort_unstable_by(|a, b| order.compare(a, b));
+    let below = |key: &[u8]| lasts.partition_point(|last| order.compare(last, key).is_lt());
+    let mut chains = Chains::new(blocks.len());
     let mut before: Vec<Option<usize>> = Vec::with_capacity(blocks.len());
     for (block, (_, summary)) in blocks.iter().enumerate() {
-        let fitting =
-            best.partition_point(|chain| order.compare(chain.last, &summary.first).is_lt());
-        let longest = fitting.checked_sub(1).and_then(|i| best.get(i));
+        let longest = chains.best(below(&summary.first));
         let entries = summary.entries + longest.map_or(0, |chain| chain.entries);
         before.push(longest.map(|chain| chain.block));
-        let at = best.partition_point(|chain| order.compare(chain.last, &summary.last).is_lt());
-        if at
-            .checked_sub(1)
-            .and_then(|i| best.get(i))
-            .is_some_and(|chain| chain.entries >= entries)
-        {
-            continue;
-        }
-        let beaten = best
-            .iter()
-            .skip(at)
-            .take_while(|chain| chain.entries <= entries)
-            .count();
-        let chain = Chain {
-            last: &summary.last,
-            block,
-            entries,
-        };
-        best.splice(at..at + beaten, [chain]);
+        chains.add(below(&summary.last), Chain { entries, block });
     }
     let mut chosen = vec![false; blocks.len()];
-    let mut next = best.last().map(|chain| chain.block);
+    let mut next = chains.best(blocks.len()).map(|chain| chain.block);
     while let Some(block) = next {
         if let Some(chosen) = chosen.get_mut(block) {
             *chosen = true;
@@ -340,6 +337,42 @@ fn heaviest_chain(blocks: &[(&Found, &Summary)], order: &Order) -> Vec<bool> {
         next = before.get(block).copied().flatten();
     }
     chosen
+}
+
+/// Blocks in order, by the last of them.
+#[derive(Debug, Clone, Copy)]
+struct Chain {
+    entries: u64,
+    block: usize,
+}
+
+/// The best chain among those of the first so many ranks: a Fenwick tree of maxima.
+struct Chains(Vec<Option<Chain>>);
+
+impl Chains {
+    fn new(ranks: usize) -> Chains {
+        Chains(vec![None; ranks + 1])
+    }
+
+    /// The best below `rank`; the first that was added of several.
+    fn best(&self, rank: usize) -> Option<Chain> {
+        let steps = std::iter::successors(Some(rank), |&at| Some(at & (at - 1)));
+        let chains = steps
+            .take_while(|&at| at > 0)
+            .filter_map(|at| *self.0.get(at)?);
+        chains.reduce(|a, b| if b.entries > a.entries { b } else { a })
+    }
+
+    /// Adds one of rank `rank`.
+    fn add(&mut self, rank: usize, chain: Chain) {
+        let mut at = rank + 1;
+        while let Some(best) = self.0.get_mut(at) {
+            if best.is_none_or(|best| chain.entries > best.entries) {
+                *best = Some(chain);
+            }
+            at += at & at.wrapping_neg();
+        }
+    }
 }
 
 #[cfg(test)]

@@ -68,8 +68,7 @@ impl Survey<'_> {
             if let Some(metaindex) = candidate.metaindex {
                 self.set_aside(Section::Metaindex, metaindex);
             }
-            self.index = Some(candidate.index);
-            self.index_state = IndexState::Found;
+            self.settle_on(candidate.index, handle, IndexState::Found);
         }
     }
 
@@ -124,7 +123,7 @@ impl Survey<'_> {
                 unknown_bytes += found.len();
             } // else it was part of a value there, in a block that is damaged
         }
-        (known_bytes >= unknown_bytes && (blocks != 1 || is_last())).then_some(Candidate {
+        (known_bytes >= unknown_bytes && (blocks > 1 || is_last())).then_some(Candidate {
             index,
             metaindex,
             known_bytes,
@@ -180,7 +179,7 @@ impl Survey<'_> {
         let is_stock = self.is_stock(found);
         let is_filter = |found: &Found| matches!(found.content, Content::Filter);
         let may_be_there = |other: &Found| other.range == found.range || is_filter(other);
-        let is_free = |place: Range<u64>| self.map.overlapping(place).all(may_be_there);
+        let is_free = |place: Range<u64>| self.map.has_only_filters(place, start);
         self.handles_in(found.handle()).iter().all(|filter| {
             let Some(end) = filter.end() else {
                 return false;

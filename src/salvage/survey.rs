@@ -3,7 +3,7 @@
 //! What footer, metaindex and index lead to is followed as far as checksums bear it out; the gaps that this leaves
 //! are scanned (see `scan.rs`), and an index is then looked for among what was found (see `recognise.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
@@ -26,6 +26,8 @@ use crate::progress::Reporter;
 #[derive(Debug, Default)]
 pub(super) struct Map {
     pub(super) frames: BTreeMap<u64, Found>,
+    /// Where those of them begin that are no filters.
+    others: BTreeSet<u64>,
     /// Length of all frames together.
     bytes: u64,
 }
@@ -36,6 +38,9 @@ impl Map {
         let before = self.frames.range(..found.range.end).next_back();
         if before.is_none_or(|(_, before)| before.range.end <= found.range.start) {
             self.bytes += found.len();
+            if !matches!(found.content, Content::Filter) {
+                self.others.insert(found.range.start);
+            }
             self.frames.insert(found.range.start, found);
         }
     }
@@ -45,10 +50,12 @@ impl Map {
         (Some(found.range.end) == handle.end()).then_some(found)
     }
 
-    /// The frames that overlap `range`, last first.
-    pub(super) fn overlapping(&self, range: Range<u64>) -> impl Iterator<Item = &Found> {
-        let before_end = self.frames.range(..range.end).rev().map(|(_, found)| found);
-        before_end.take_while(move |found| found.range.end > range.start)
+    /// Whether nothing but filters lies in `range`, and the frame that begins at `itself`.
+    pub(super) fn has_only_filters(&self, range: Range<u64>, itself: u64) -> bool {
+        let mut before_end = self.others.range(..range.end).rev();
+        let last = before_end.find(|&&start| start != itself);
+        let last = last.and_then(|start| self.frames.get(start));
+        last.is_none_or(|last| last.range.end <= range.start)
     }
 
     /// The ranges below `end` that nothing was found in.
@@ -77,6 +84,8 @@ pub(super) struct Survey<'a> {
     pub(super) map: Map,
     pub(super) index: Option<Index>,
     pub(super) index_state: IndexState,
+    /// Where it begins.
+    pub(super) index_offset: u64,
     /// Bytes of keys that may still be held of blocks that handles lead to.
     room: u64,
     /// Parts that are known to be no data.
@@ -92,6 +101,7 @@ impl<'a> Survey<'a> {
             map: Map::default(),
             index: None,
             index_state: IndexState::Lost,
+            index_offset: 0,
             room: key_room(file.size),
             set_aside: Vec::new(),
         })
@@ -152,13 +162,23 @@ impl<'a> Survey<'a> {
             self.place(index.handle(i));
             progress.reach(self.map.bytes)?;
         }
-        // One that is somewhere else and leads to no sound block is perhaps no index.
-        let leads_to_data = (0..index.len()).any(|i| self.map.at(index.handle(i)).is_some());
+        // One that is somewhere else and leads to no sound block is perhaps no index, and one that leads to filters
+        // is the metaindex: the handles of a footer that lost bytes behind them are read from one byte further in front.
+        let leads_to_data = (0..index.len()).any(|i| {
+            let found = self.map.at(index.handle(i));
+            found.is_some_and(|found| !matches!(found.content, Content::Filter))
+        });
         if leads_to_data || (index.len() > 0 && footer.index.end() == Some(footer_at)) {
-            self.index = Some(index);
-            self.index_state = IndexState::Sound;
+            self.settle_on(index, footer.index, IndexState::Sound);
         }
         ControlFlow::Continue(())
+    }
+
+    /// Settles on the index at `handle`.
+    pub(super) fn settle_on(&mut self, index: Index, handle: BlockHandle, state: IndexState) {
+        self.index = Some(index);
+        self.index_state = state;
+        self.index_offset = handle.offset;
     }
 
     /// Looks right before the footer for an index that is not where the footer says, in a file that lost
@@ -180,8 +200,7 @@ impl<'a> Survey<'a> {
             self.take_metaindex(displaced(footer.metaindex));
             // One of an empty table says nothing about blocks that are here.
             if index.len() > 0 {
-                self.index = Some(index);
-                self.index_state = IndexState::Found;
+                self.settle_on(index, handle, IndexState::Found);
             }
         }
     }
@@ -301,14 +320,11 @@ impl<'a> Survey<'a> {
     /// A report of what was surveyed, before anything is copied.
     pub(super) fn report(self, entries_out_of_order: u64) -> SalvageReport {
         let mut set_aside = self.set_aside;
-        for (start, found) in self.map.frames {
-            let is_known = set_aside.iter().any(|(_, range)| range.start == start);
-            if let Content::Filter = found.content
-                && !is_known
-            {
-                set_aside.push((Section::Filter, found.range));
-            }
-        }
+        let known: HashSet<u64> = set_aside.iter().map(|(_, range)| range.start).collect();
+        let filters = self.map.frames.into_values().filter(|found| {
+            matches!(found.content, Content::Filter) && !known.contains(&found.range.start)
+        });
+        set_aside.extend(filters.map(|found| (Section::Filter, found.range)));
         set_aside.sort_by_key(|(_, range)| range.start);
         SalvageReport {
             file_bytes: self.file.size,

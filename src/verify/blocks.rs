@@ -151,7 +151,7 @@ impl Verifier<'_> {
         })
     }
 
-    /// The frame at `handle`, if it lies in the file and its checksum is right.
+    /// The frame at `handle`, if it lies in the file, `budget` has as much, and its checksum is right.
     pub(super) fn sound_frame(&self, handle: BlockHandle, budget: &mut u64) -> Option<Bytes> {
         let end = handle
             .end()
@@ -160,5 +160,13 @@ impl Verifier<'_> {
         let place = (Section::Data, handle.offset);
         let frame = self.file.read_sound_frame(handle, Section::Data, place);
         frame.ok()
+    }
+
+    /// The same, of what handles may still ask for.
+    pub(super) fn try_frame(&mut self, handle: BlockHandle) -> Option<Bytes> {
+        let mut budget = self.budget;
+        let frame = self.sound_frame(handle, &mut budget);
+        self.budget = budget;
+        frame
     }
 }

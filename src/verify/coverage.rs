@@ -36,6 +36,8 @@ impl Verifier<'_> {
             end: self.file.size,
             section: Section::Footer,
         };
+        let order = self.order.clone();
+        let mut scanner = Scanner::new(self.file, &order);
         for extent in extents.into_iter().chain([end]) {
             match extent.offset.cmp(&before.end) {
                 Ordering::Less => self.report.find(
@@ -51,7 +53,7 @@ impl Verifier<'_> {
                     ),
                 ),
                 Ordering::Equal => {}
-                Ordering::Greater => self.check_gap(before.end, extent, complete),
+                Ordering::Greater => self.check_gap(before.end, extent, complete, &mut scanner),
             }
             if extent.end > before.end {
                 before = extent;
@@ -60,7 +62,7 @@ impl Verifier<'_> {
     }
 
     /// Says what the bytes from `start` up to `next` hold, to which nothing led.
-    fn check_gap(&mut self, start: u64, next: Extent, complete: bool) {
+    fn check_gap(&mut self, start: u64, next: Extent, complete: bool, scanner: &mut Scanner<'_>) {
         let len = next.offset - start;
         let mut found = format!(
             "{len} bytes before the {} that no handle leads to",
@@ -69,8 +71,7 @@ impl Verifier<'_> {
         let (severity, section) = match complete {
             false => (Severity::Unchecked, Section::Data),
             true => {
-                let blocks = Scanner::new(self.file, &self.order)
-                    .scan(start..next.offset, |at| self.progress.reach(at));
+                let blocks = scanner.scan(start..next.offset, |at| self.progress.reach(at));
                 let entries: u64 = blocks.iter().map(|block| block.entries()).sum();
                 let severity = match entries {
                     0 => Severity::Warning,

@@ -57,10 +57,9 @@ impl Verifier<'_> {
 
     /// Whether all keys of the data block at the handle `value` could be internal keys; `None` where it
     /// cannot be read.
-    fn keys_are_plausible(&self, value: &[u8]) -> Option<bool> {
+    fn keys_are_plausible(&mut self, value: &[u8]) -> Option<bool> {
         let (handle, _) = BlockHandle::decode(value)?;
-        let named_by = (Section::Index, self.file.footer_offset());
-        let payload = self.file.read_block(handle, Section::Data, named_by);
+        let payload = frame::open(&self.try_frame(handle)?);
         let block = Block::parse(payload.ok()?).ok()?;
         let mut cursor = BlockCursor::new(block);
         let mut any = false;
@@ -112,16 +111,11 @@ impl Verifier<'_> {
                     loaded.and_then(|loaded| self.check_block(handle.offset, loaded, filters))
                 }
                 // Of an index that is damaged itself, only handles that lead to sound blocks count.
-                Some((handle, _)) => {
-                    let mut budget = self.budget;
-                    let sound = self.sound_frame(handle, &mut budget);
-                    self.budget = budget;
-                    sound.and_then(|frame| {
-                        let (payload, trusted) = (frame::open(&frame).ok()?, true);
-                        self.account((Section::Data, handle.offset), frame.len() as u64);
-                        self.check_block(handle.offset, Loaded { payload, trusted }, filters)
-                    })
-                }
+                Some((handle, _)) => self.try_frame(handle).and_then(|frame| {
+                    let (payload, trusted) = (frame::open(&frame).ok()?, true);
+                    self.account((Section::Data, handle.offset), frame.len() as u64);
+                    self.check_block(handle.offset, Loaded { payload, trusted }, filters)
+                }),
                 None => {
                     if index.trusted {
                         let expected = format!("a handle for data block {i}");

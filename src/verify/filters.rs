@@ -76,9 +76,8 @@ impl Verifier<'_> {
         named_surely: bool,
     ) -> Option<Filter> {
         if !named_surely {
-            let mut budget = self.budget;
             // The handle may be rubbish: only a sound block shows that it is not.
-            self.sound_frame(handle, &mut budget)?;
+            self.try_frame(handle)?;
         }
         let Loaded { payload, trusted } = self.load(handle, Section::Filter, named_by)?;
         let policy = policy?.clone();
