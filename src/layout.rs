@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::builder::{FilterSummary, Summary};
 use crate::error::{Error, Result, Section};
-use crate::format::block::Block;
+use crate::format::block::{Block, KeyWork};
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::{Defect, frame};
@@ -73,9 +73,10 @@ impl Table {
         let named_by = (Section::Footer, file.footer_offset());
         let mut named = Vec::new();
         let mut names_len = 0;
+        let mut work = KeyWork::of_file();
         let mut read = |handle: BlockHandle, section| {
             let frame = file.read_sound_frame(handle, section, named_by)?;
-            describe(&frame, handle.offset, |key, value| {
+            describe(&frame, handle.offset, &mut work, |key, value| {
                 if section == Section::Metaindex
                     && let Some((handle, _)) = BlockHandle::decode(value)
                     && let Some(end) = handle.end()
@@ -119,6 +120,7 @@ impl Table {
             seen: Summary::default(),
             last_key: None,
             absent: AbsentKeys::default(),
+            work: KeyWork::of_file(),
         }
     }
 }
@@ -154,6 +156,7 @@ pub struct Blocks {
     /// The key before the next block, unless that was not read.
     last_key: Option<Vec<u8>>,
     absent: AbsentKeys,
+    work: KeyWork,
 }
 
 impl Blocks {
@@ -177,13 +180,13 @@ impl Blocks {
     }
 
     fn read(&mut self, i: usize) -> Result<BlockInfo> {
-        let (table, absent) = (&self.table, &mut self.absent);
+        let (table, absent, work) = (&self.table, &mut self.absent, &mut self.work);
         let handle = table.index().handle(i);
         let mut last_key = self.last_key.take();
         let mut n = self.seen.entries;
         let frame = table.file().read_frame(handle)?;
         let block = frame::verify(&frame).and_then(|()| {
-            describe(&frame, handle.offset, |key, _| {
+            describe(&frame, handle.offset, work, |key, _| {
                 if let Some(below) = &mut last_key {
                     absent.offer(n, below, key, handle.offset, table.order());
                     below.clear();
@@ -230,6 +233,7 @@ impl std::iter::FusedIterator for Blocks {}
 fn describe(
     frame: &Bytes,
     offset: u64,
+    work: &mut KeyWork,
     mut visit: impl FnMut(&[u8], &[u8]),
 ) -> Result<BlockInfo, Defect> {
     let payload = frame::open(frame)?;
@@ -245,7 +249,7 @@ fn describe(
     };
     let block = Block::parse(payload)?;
     block.check_restarts()?;
-    block.check_key_bytes()?;
+    work.take(&block)?;
     let mut cursor = BlockCursor::new(block);
     let mut first = None;
     while cursor.next()? {

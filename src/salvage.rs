@@ -164,7 +164,8 @@ impl fmt::Display for LostRange {
 /// reported. What no program can tell: blocks of an older table that the file still holds *and* whose
 /// keys fit in; tables or blocks stored as values in a block that is damaged itself, in a file without an index or
 /// one in which it has moved (and if the table is tiny, the order may then seem to be another, which is an error);
-/// and, without the footer, an index that stands right behind its first block, all between them cut out.
+/// blocks that a metaindex names by other names than filters', as RocksDB's does with its properties, where footer or index
+/// is damaged; and, without the footer, an index that stands right behind its first block, all between them cut out.
 ///
 /// The order is the builder's. A builder in the wrong one is noticed; for a database's table use
 /// [`salvage_db`]. (To treat a plain table whose keys look like a database's as what it is,
@@ -177,9 +178,9 @@ impl fmt::Display for LostRange {
 ///
 /// Two reads of each data block that the index leads to, three of one that is found behind another. Where damage has
 /// to be searched for what comes behind, about 100 ns for each byte, in windows that begin at 256 KiB (so some
-/// 20 ms for each damaged place) and grow to 4 MiB. Blocks larger than
-/// 2 MiB are found behind other blocks and at the front of the file, or by the index, but not right behind
-/// damage. Memory: the largest block; the first and last key and some 150 bytes for each block;
+/// 20 ms for each damaged place) and grow to 4 MiB; so for each byte of a file without an index whose blocks are
+/// compressed otherwise than with Snappy. Blocks larger than 2 MiB are found by the index, and raw and Snappy ones also
+/// behind other blocks and at the front of the file, but not right behind damage. Memory: the largest block; the first and last key and some 150 bytes for each block;
 /// up to 120 MB while windows of 4 MiB are searched.
 ///
 /// # Errors

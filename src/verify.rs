@@ -17,6 +17,7 @@ use crate::db_table::DbTable;
 use crate::error::ErrorKind;
 use crate::error::{Error, Result, Section};
 use crate::file::TableFile;
+use crate::format::block::KeyWork;
 use crate::format::footer::Footer;
 use crate::internal_key;
 #[cfg(doc)]
@@ -124,6 +125,7 @@ impl OpenOptions {
             options: self,
             extents: Vec::new(),
             budget: file.size.saturating_mul(2),
+            work: KeyWork::of_file(),
             progress: Reporter::new(file.size, &mut progress),
             file: &file,
         };
@@ -181,6 +183,7 @@ struct Verifier<'a> {
     extents: Vec<Extent>,
     /// Bytes that handles may still ask for: hostile ones could name a large block time and again.
     budget: u64,
+    work: KeyWork,
     progress: Reporter<'a>,
 }
 

@@ -44,8 +44,8 @@
 //! # Time
 //!
 //! Verifying, salvaging and describing look at each key whole. Keys that share long prefixes may be the square of their
-//! block: one whose keys are more than 256 bytes for each of its own together (and a megabyte) is called damaged. Cursors
-//! and lookups never unfold a key but in place, and need no such bound; a range copies each key that it gives.
+//! block: more than 4 GiB of them in all, and 256 bytes for each byte of blocks, are called damaged. Cursors and
+//! lookups never unfold a key but in place, and need no such bound; a range copies each key that it gives.
 //!
 //! The tests measure each with a counting allocator on files made to be as bad as can be, and do all of it, but for the
 //! bombs of features' codecs, once more in a child process whose address space is limited.

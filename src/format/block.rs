@@ -246,26 +246,18 @@ impl<B: AsRef<[u8]>> Block<B> {
         ))
     }
 
-    /// Checks that whoever looks at each key whole, as far as entries can be walked, will be done in time: see
-    /// [`most_key_bytes`].
-    pub(crate) fn check_key_bytes(&self) -> Result<(), Defect> {
-        let most = most_key_bytes(self.entries_len);
-        let (mut offset, mut key_len, mut key_bytes) = (0, 0, 0);
+    /// The bytes of all keys together, as far as entries can be walked: what it takes to look at each whole.
+    fn key_bytes(&self) -> u64 {
+        let (mut offset, mut key_len, mut key_bytes) = (0, 0, 0u64);
         while offset < self.entries_len
             && let Ok(entry) = self.entry(offset)
             && entry.shared <= key_len
         {
             key_len = entry.shared + (entry.value_start - entry.key_start);
-            key_bytes += key_len as u64;
-            if key_bytes > most {
-                return Err(Defect::new(
-                    format!("keys of {most} bytes at most, all together"),
-                    format!("more, up to the entry at byte {offset} of the block"),
-                ));
-            }
+            key_bytes = key_bytes.saturating_add(key_len as u64);
             offset = entry.end;
         }
-        Ok(())
+        key_bytes
     }
 
     #[inline]
@@ -459,12 +451,45 @@ fn entry_of_any_length(entries: &[u8], offset: usize) -> Result<Entry, Defect> {
     })
 }
 
-/// Most bytes that all keys of a block with this many bytes of entries may have together where each is looked at whole.
+/// How many bytes of keys may still be looked at whole.
 ///
-/// Keys that share long prefixes could have the square of that. No ordinary block comes near: it would take keys of
-/// more than a kilobyte that differ in a byte or two, without values, and hundreds of them to a restart.
-fn most_key_bytes(entries_len: usize) -> u64 {
-    (entries_len as u64).saturating_mul(256).max(1 << 20)
+/// Keys that share long prefixes are the square of their block at worst. No ordinary table comes near what is granted: it
+/// would take more than 4 GiB of keys that are larger than a kilobyte, differ in a byte or two, have no values, and
+/// come by the hundreds to a restart.
+#[derive(Debug)]
+pub(crate) struct KeyWork(u64);
+
+impl KeyWork {
+    /// What is granted at the outset, and for each byte of a block.
+    const FREE: u64 = 4 << 30;
+    const TIMES: u64 = 256;
+
+    /// For a file.
+    pub(crate) fn of_file() -> KeyWork {
+        KeyWork(KeyWork::FREE)
+    }
+
+    /// For one block, by itself.
+    pub(crate) fn of_block() -> KeyWork {
+        KeyWork(0)
+    }
+
+    /// Takes the keys of `block`, unless they are more: they must not be looked at whole then.
+    pub(crate) fn take<B: AsRef<[u8]>>(&mut self, block: &Block<B>) -> Result<(), Defect> {
+        let granted = (block.entries_len as u64).saturating_mul(KeyWork::TIMES);
+        let most = self.0.saturating_add(granted);
+        let key_bytes = block.key_bytes();
+        match most.checked_sub(key_bytes) {
+            Some(left) => {
+                self.0 = left.min(KeyWork::FREE);
+                Ok(())
+            }
+            None => Err(Defect::new(
+                format!("keys of {most} bytes at most, all together"),
+                format!("{key_bytes}"),
+            )),
+        }
+    }
 }
 
 /// Checks that an entry shares no more than there is: `key_len` bytes.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::format::Defect;
-use crate::format::block::Block;
+use crate::format::block::{Block, KeyWork};
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::BlockHandle;
@@ -95,7 +95,7 @@ impl Found {
 }
 
 /// Opens the frame and sees what is in it.
-pub(super) fn inspect(frame: &Bytes, order: &Order) -> Result<Content, Defect> {
+pub(super) fn inspect(frame: &Bytes, order: &Order, work: &mut KeyWork) -> Result<Content, Defect> {
     frame::verify(frame)?;
     let payload = match frame::open(frame) {
         Ok(payload) => payload,
@@ -105,7 +105,7 @@ pub(super) fn inspect(frame: &Bytes, order: &Order) -> Result<Content, Defect> {
             return Ok(Content::Unreadable(format!("the block {what}")));
         }
     };
-    summarise(payload.clone(), order)
+    summarise(payload.clone(), order, work)
         .map(Content::Entries)
         .or_else(|defect| {
             let is_filter = frame::is_raw(frame)
@@ -115,11 +115,11 @@ pub(super) fn inspect(frame: &Bytes, order: &Order) -> Result<Content, Defect> {
         })
 }
 
-fn summarise(payload: Bytes, order: &Order) -> Result<Summary, Defect> {
+fn summarise(payload: Bytes, order: &Order, work: &mut KeyWork) -> Result<Summary, Defect> {
     let block = Block::parse(payload)?;
     block.check_restarts()?;
     block.check_entries()?;
-    block.check_key_bytes()?;
+    work.take(&block)?;
     let mut cursor = BlockCursor::new(block);
     let (mut first, mut last) = (Vec::new(), Vec::new());
     let (mut entries, mut out_of_order, mut all_handles) = (0, 0, true);

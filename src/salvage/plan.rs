@@ -10,6 +10,7 @@ use super::scan::{PAGE, SECTOR};
 use super::survey::{Survey, gaps};
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
+use crate::format::block::KeyWork;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::index::Index;
@@ -182,7 +183,7 @@ impl Survey<'_> {
             Ok(frame) => frame,
             Err(error) => return error.to_string(),
         };
-        match inspect(&frame, self.order) {
+        match inspect(&frame, self.order, &mut KeyWork::of_block()) {
             Ok(_) => "its place is taken by another block".into(),
             Err(defect) => defect.locate(Section::Data, handle.offset).to_string(),
         }

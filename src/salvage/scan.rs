@@ -17,6 +17,7 @@ use super::found::{Content, Found, inspect, key_room};
 use crate::coding::{fixed32_at, get_varint32};
 use crate::comparator::Order;
 use crate::file::TableFile;
+use crate::format::block::KeyWork;
 use crate::format::frame::TRAILER_LEN;
 
 /// Windows in which frames are searched by their checksums: where a search begins, and the largest.
@@ -39,6 +40,7 @@ pub(crate) struct Scanner<'a> {
     steps: u64,
     /// Bytes of keys that may still be held.
     room: u64,
+    work: KeyWork,
 }
 
 /// The search by checksums, which goes from window to window.
@@ -64,6 +66,7 @@ impl<'a> Scanner<'a> {
             },
             steps: file.size.saturating_mul(4).saturating_add(1 << 20),
             room: key_room(file.size),
+            work: KeyWork::of_file(),
         }
     }
 
@@ -98,7 +101,7 @@ impl<'a> Scanner<'a> {
             .file
             .read(range.start, usize::try_from(len).ok()?)
             .ok()?;
-        let content = inspect(&frame, self.order).ok()?;
+        let content = inspect(&frame, self.order, &mut self.work).ok()?;
         Some(Found { range, content })
     }
 

@@ -14,7 +14,7 @@ use super::{IndexState, SalvageReport};
 use crate::comparator::Order;
 use crate::error::{Result, Section};
 use crate::file::TableFile;
-use crate::format::block::Block;
+use crate::format::block::{Block, KeyWork};
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FILTER_PREFIX;
 use crate::format::footer::{BlockHandle, Footer};
@@ -88,6 +88,7 @@ pub(super) struct Survey<'a> {
     pub(super) index_offset: u64,
     /// Bytes of keys that may still be held of blocks that handles lead to.
     room: u64,
+    work: KeyWork,
     /// Parts that are known to be no data.
     pub(super) set_aside: Vec<(Section, Range<u64>)>,
 }
@@ -103,6 +104,7 @@ impl<'a> Survey<'a> {
             index_state: IndexState::Lost,
             index_offset: 0,
             room: key_room(file.size),
+            work: KeyWork::of_file(),
             set_aside: Vec::new(),
         })
     }
@@ -289,7 +291,7 @@ impl<'a> Survey<'a> {
     /// Adds the frame at `handle` to the map if it is sound.
     fn place(&mut self, handle: BlockHandle) {
         if let (Some(frame), Some(end)) = (self.read(handle), handle.end())
-            && let Ok(content) = inspect(&frame, self.order)
+            && let Ok(content) = inspect(&frame, self.order, &mut self.work)
         {
             let range = handle.offset..end;
             let found = Found { range, content };

@@ -129,8 +129,7 @@ impl Verifier<'_> {
         section: Section,
     ) -> Option<Parsed> {
         let Loaded { payload, trusted } = loaded;
-        let parsed =
-            Block::parse(payload).and_then(|block| block.check_key_bytes().map(|()| block));
+        let parsed = Block::parse(payload).and_then(|block| self.work.take(&block).map(|()| block));
         let parsed = parsed.map_err(|defect| {
             if trusted {
                 self.report.find_defect((section, offset), defect);
