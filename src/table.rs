@@ -12,6 +12,8 @@ use bytes::Bytes;
 
 use crate::cache::{BlockCache, TableId};
 use crate::comparator::Order;
+#[cfg(doc)]
+use crate::error::ErrorKind;
 use crate::error::{Error, Result, Section};
 use crate::file::TableFile;
 use crate::filter::FilterPolicy;
