@@ -357,10 +357,9 @@ impl Chains {
 
     /// The best below `rank`; the first that was added of several.
     fn best(&self, rank: usize) -> Option<Chain> {
-        let steps = std::iter::successors(Some(rank), |&at| Some(at & (at - 1)));
-        let chains = steps
-            .take_while(|&at| at > 0)
-            .filter_map(|at| *self.0.get(at)?);
+        let node = |at: usize| Some(at).filter(|&at| at > 0);
+        let nodes = std::iter::successors(node(rank), |&at| node(at & (at - 1)));
+        let chains = nodes.filter_map(|at| *self.0.get(at)?);
         chains.reduce(|a, b| if b.entries > a.entries { b } else { a })
     }
 
