@@ -142,8 +142,8 @@ impl DbTable {
     /// The newest version of `user_key` that is no newer than `sequence`: what a snapshot of that number
     /// sees. `None` if the table holds none.
     ///
-    /// Reads one data block at most, and none where the filter knows the key is absent. (One more where the index has a key
-    /// of that very user key, and the block before it nothing of it.)
+    /// Reads one data block at most, and none where the filter knows the key is absent. One more where the index was cut to
+    /// that very user key and no filter tells: its newest version may then be on either side of the cut.
     ///
     /// # Errors
     ///

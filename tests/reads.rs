@@ -293,7 +293,7 @@ fn all_kinds_of_lookup_cost_the_same() {
 }
 
 #[test]
-fn a_lookup_in_a_databases_table_costs_one_block_at_most() {
+fn a_lookup_in_a_databases_table_costs_one_block_at_most_but_for_keys_of_the_index() {
     for (name, write) in filters() {
         let mut file = Vec::new();
         let mut builder = write.build_db(&mut file);
@@ -322,14 +322,18 @@ fn a_lookup_in_a_databases_table_costs_one_block_at_most() {
         let disk = Arc::new(CountingReadAt::new(Bytes::from(file)));
         let no_cache = OpenOptions::new().no_cache();
         let table = no_cache.open_db_source(Arc::clone(&disk)).unwrap();
-        for key in user_keys.iter().cloned().chain(separators).chain(between) {
+        let cut: Vec<Vec<u8>> = separators.filter(|key| !user_keys.contains(key)).collect();
+        for key in user_keys.iter().chain(&cut).chain(&between) {
             for sequence in [MAX_SEQUENCE, 200, 195, 100, 15, 10, 5, 0] {
                 let before = disk.reads();
-                table.get_at(&key, sequence).unwrap();
+                table.get_at(key, sequence).unwrap();
                 let reads = disk.reads() - before;
+                // The newest version of a key that the index was cut to may be on either side of the cut, as far as
+                // the index and no filter tell.
+                let may_be_behind = name == "none" && sequence == MAX_SEQUENCE && cut.contains(key);
                 let shown = key.escape_ascii();
                 assert!(
-                    reads <= 1,
+                    reads <= 1 + u64::from(may_be_behind),
                     "{shown} at {sequence}: {reads} reads, filter: {name}"
                 );
             }
