@@ -210,9 +210,10 @@ impl OpenOptions {
 
     /// Whether the filter is left unused: that of a database's table holds user keys, and asked for stored ones, by a
     /// caller who named another order than that of internal keys, it would hide nearly all.
-    pub(crate) fn leaves_filter(&self, looks_internal: bool) -> bool {
+    /// Whether the index looks like a database's, which takes a look at each of its keys, is asked only where it matters.
+    pub(crate) fn leaves_filter(&self, looks_internal: impl FnOnce() -> bool) -> bool {
         let other = self.order.as_ref().is_some_and(|order| !is_internal(order));
-        other && looks_internal
+        other && looks_internal()
     }
 
     /// Opens without filters, and so also a table whose filter or metaindex block is damaged.

@@ -53,7 +53,7 @@ impl OpenOptions {
         let footer = file.footer()?;
         let order = self.order.clone().unwrap_or(Order::Bytewise);
         let index = self.read_index(&file, &footer, &order)?;
-        let filter = match self.filters && !self.leaves_filter(index.looks_internal()) {
+        let filter = match self.filters && !self.leaves_filter(|| index.looks_internal()) {
             true => self.read_filter(&file, &footer, &order, &index)?,
             false => None,
         };
