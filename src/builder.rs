@@ -287,14 +287,14 @@ impl<D: Destination> TableBuilder<D> {
     fn check_order(&self, key: &[u8]) -> Result<usize> {
         let previous = self.data.last_key();
         let shared = common_prefix(previous, key);
-        let ascends = match &self.order {
-            // The next byte decides, none coming before any.
-            Order::Bytewise => previous.get(shared) < key.get(shared),
-            Order::Custom(comparator) => {
-                self.summary.entries == 0 || comparator.compare(previous, key) == Ordering::Less
-            }
-        };
-        match ascends || self.summary.entries == 0 {
+        let is_first = self.summary.entries == 0;
+        let ascends = is_first
+            || match &self.order {
+                // The next byte decides, none coming before any.
+                Order::Bytewise => previous.get(shared) < key.get(shared),
+                Order::Custom(comparator) => comparator.compare(previous, key) == Ordering::Less,
+            };
+        match ascends {
             true => Ok(shared),
             false => Err(self.out_of_order(key)),
         }

@@ -13,8 +13,10 @@ use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::Part;
+#[cfg(doc)]
+use crate::internal_key::InternalKeyComparator;
 use crate::internal_key::{
-    self, InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, is_plausible,
+    self, InternalKey, MAX_SEQUENCE, ValueType, internal_order, is_plausible,
 };
 use crate::options::{OpenOptions, ReadOptions, WriteOptions};
 use crate::publish::{Destination, NewFile};
@@ -96,10 +98,6 @@ impl OpenOptions {
         options.order = Some(internal_order(order.clone()));
         DbTable::over(open(options), order)
     }
-}
-
-fn internal_order(user: Order) -> Order {
-    Order::of(InternalKeyComparator::over(user))
 }
 
 impl DbTable {

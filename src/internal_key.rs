@@ -131,10 +131,7 @@ const COMPARATOR_NAME: &str = "leveldb.InternalKeyComparator";
 impl InternalKeyComparator {
     /// Orders user keys by `user`.
     pub fn new(user: impl Comparator + 'static) -> InternalKeyComparator {
-        InternalKeyComparator::over(Order::of(user))
-    }
-
-    pub(crate) fn over(user: Order) -> InternalKeyComparator {
+        let user = Order::of(user);
         InternalKeyComparator { user }
     }
 
@@ -237,6 +234,11 @@ pub(crate) fn policy_for(policy: &Arc<dyn FilterPolicy>, order: &Order) -> Arc<d
         true => Arc::new(InternalFilterPolicy::over(policy.clone())),
         false => policy.clone(),
     }
+}
+
+/// The order of the tables of a database whose user keys are in the order `user`.
+pub(crate) fn internal_order(user: Order) -> Order {
+    Order::of(InternalKeyComparator { user })
 }
 
 /// Whether tables in `order` hold internal keys.

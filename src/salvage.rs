@@ -180,8 +180,8 @@ impl fmt::Display for LostRange {
 /// to be searched for what comes behind, about 100 ns for each byte, in windows that begin at 256 KiB (so some
 /// 20 ms for each damaged place) and grow to 4 MiB; so for each byte of a file without an index whose blocks are
 /// compressed otherwise than with Snappy. Blocks larger than 2 MiB are found by the index, and raw and Snappy ones also
-/// behind other blocks and at the front of the file, but not right behind damage. Memory: the largest block; the first and last key and some 150 bytes for each block;
-/// up to 120 MB while windows of 4 MiB are searched.
+/// behind other blocks and at the front of the file, but not right behind damage. Memory: the largest block; the first and
+/// last key and some 150 bytes for each block; up to 120 MB while windows of 4 MiB are searched.
 ///
 /// # Errors
 ///

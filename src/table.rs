@@ -254,8 +254,7 @@ impl Table {
 
     /// The data block that holds `key` if any does, by the index and a filter of the whole table.
     pub(crate) fn seek_block(&self, key: &[u8]) -> Option<usize> {
-        let seek = || self.index().seek(key, self.order());
-        self.inner.passes_table(key).then(seek)?
+        self.inner.seek_block(key)
     }
 
     /// Whether data block `i` may hold `key`, by the filter that it shares with few.
@@ -296,16 +295,15 @@ impl Inner {
     /// A filter of the whole table is asked first: most absent keys then cost nothing else.
     #[inline]
     fn candidate(&self, key: &[u8]) -> Option<usize> {
-        let seek = || self.index.seek(key, &self.order);
-        let found = self.passes_table(key).then(seek)?;
-        found.filter(|&i| self.passes_block(i, key))
+        self.seek_block(key).filter(|&i| self.passes_block(i, key))
     }
 
-    /// Whether the filter of the whole table, if there is one, lets `key` pass.
+    /// The data block that holds `key` if any does, by the index and a filter of the whole table.
     #[inline]
-    fn passes_table(&self, key: &[u8]) -> bool {
+    fn seek_block(&self, key: &[u8]) -> Option<usize> {
         let filter = self.filter.as_ref().filter(|filter| filter.whole_table);
-        filter.is_none_or(|filter| self.passes(filter, 0, key))
+        let passes = filter.is_none_or(|filter| self.passes(filter, 0, key));
+        passes.then(|| self.index.seek(key, &self.order))?
     }
 
     /// Whether the filter of data block `i`, if it has one that it shares with few, lets `key` pass.

@@ -49,6 +49,10 @@ impl Found {
         }
     }
 
+    pub(super) fn is_filter(&self) -> bool {
+        matches!(self.content, Content::Filter)
+    }
+
     pub(super) fn summary(&self) -> Option<&Summary> {
         match &self.content {
             Content::Entries(summary) if summary.entries > 0 => Some(summary),

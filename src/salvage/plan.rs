@@ -137,9 +137,9 @@ impl Survey<'_> {
                 && !(by_footer && is_in_a_value(found))
             {
                 // Of several the last before the index: what an older table left lies farther in front.
-                match found.range.start < self.index_offset {
-                    true => drop(elsewhere.insert(i, found)),
-                    false => drop(elsewhere.entry(i).or_insert(found)),
+                let best = elsewhere.entry(i).or_insert(found);
+                if found.range.start < self.index_offset {
+                    *best = found;
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::IndexState;
-use super::found::{Content, Found, key_room};
+use super::found::{Found, key_room};
 use super::survey::Survey;
 use crate::comparator::Order;
 use crate::error::Section;
@@ -177,8 +177,7 @@ impl Survey<'_> {
         }
         let start = found.range.start;
         let is_stock = self.is_stock(found);
-        let is_filter = |found: &Found| matches!(found.content, Content::Filter);
-        let may_be_there = |other: &Found| other.range == found.range || is_filter(other);
+        let may_be_there = |other: &Found| other.range == found.range || other.is_filter();
         let is_free = |place: Range<u64>| self.map.has_only_filters(place, start);
         self.handles_in(found.handle()).iter().all(|filter| {
             let Some(end) = filter.end() else {
@@ -198,7 +197,7 @@ impl Survey<'_> {
                 false => start
                     .checked_sub(len)
                     .and_then(|at| self.map.frames.get(&at))
-                    .is_some_and(|found| found.range.end == start && is_filter(found)),
+                    .is_some_and(|found| found.range.end == start && found.is_filter()),
             };
             here || right_before()
         })

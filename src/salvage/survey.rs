@@ -38,7 +38,7 @@ impl Map {
         let before = self.frames.range(..found.range.end).next_back();
         if before.is_none_or(|(_, before)| before.range.end <= found.range.start) {
             self.bytes += found.len();
-            if !matches!(found.content, Content::Filter) {
+            if !found.is_filter() {
                 self.others.insert(found.range.start);
             }
             self.frames.insert(found.range.start, found);
@@ -84,7 +84,7 @@ pub(super) struct Survey<'a> {
     pub(super) map: Map,
     pub(super) index: Option<Index>,
     pub(super) index_state: IndexState,
-    /// Where it begins.
+    /// Where the index begins.
     pub(super) index_offset: u64,
     /// Bytes of keys that may still be held of blocks that handles lead to.
     room: u64,
@@ -168,7 +168,7 @@ impl<'a> Survey<'a> {
         // is the metaindex: the handles of a footer that lost bytes behind them are read from one byte further in front.
         let leads_to_data = (0..index.len()).any(|i| {
             let found = self.map.at(index.handle(i));
-            found.is_some_and(|found| !matches!(found.content, Content::Filter))
+            found.is_some_and(|found| !found.is_filter())
         });
         if leads_to_data || (index.len() > 0 && footer.index.end() == Some(footer_at)) {
             self.settle_on(index, footer.index, IndexState::Sound);
@@ -263,7 +263,7 @@ impl<'a> Survey<'a> {
         for filter in self.handles_in(handle) {
             self.place(filter);
             let found = self.map.at(filter);
-            let may_be_one = found.is_none_or(|found| matches!(found.content, Content::Filter));
+            let may_be_one = found.is_none_or(Found::is_filter);
             if may_be_one && filter.end().is_some_and(|end| end <= handle.offset) {
                 self.set_aside(Section::Filter, filter);
             }
@@ -323,9 +323,11 @@ impl<'a> Survey<'a> {
     pub(super) fn report(self, entries_out_of_order: u64) -> SalvageReport {
         let mut set_aside = self.set_aside;
         let known: HashSet<u64> = set_aside.iter().map(|(_, range)| range.start).collect();
-        let filters = self.map.frames.into_values().filter(|found| {
-            matches!(found.content, Content::Filter) && !known.contains(&found.range.start)
-        });
+        let filters = self
+            .map
+            .frames
+            .into_values()
+            .filter(|found| found.is_filter() && !known.contains(&found.range.start));
         set_aside.extend(filters.map(|found| (Section::Filter, found.range)));
         set_aside.sort_by_key(|(_, range)| range.start);
         SalvageReport {

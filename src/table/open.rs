@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Inner, Table, TableFilter};
 use crate::cache::TableId;
-use crate::comparator::{BytewiseComparator, Order};
+use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::file::TableFile;
 use crate::filter::FilterPolicy;
@@ -17,7 +17,7 @@ use crate::format::block_search::Part;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
 use crate::index::{Index, IndexPlace};
-use crate::internal_key::{self, InternalKeyComparator};
+use crate::internal_key::{self, internal_order};
 use crate::options::OpenOptions;
 use crate::source::Source;
 
@@ -87,7 +87,8 @@ impl OpenOptions {
             // The index of a database's table seldom ascends bytewise.
             let of_database = error.kind() == ErrorKind::Comparator
                 && self.order.is_none()
-                && decode(&internal_order()).is_ok_and(|index| index.looks_internal());
+                && decode(&internal_order(Order::Bytewise))
+                    .is_ok_and(|index| index.looks_internal());
             if of_database { database_table() } else { error }
         })
     }
@@ -145,7 +146,7 @@ impl Table {
         if !self.index().looks_internal() {
             return Ok(());
         }
-        let internal = internal_order();
+        let internal = internal_order(Order::Bytewise);
         let (mut is_internal, mut is_bytewise) = (true, true);
         let mut previous: Option<Vec<u8>> = None;
         let (mut keys, mut bytes) = (0, 0);
@@ -205,10 +206,6 @@ fn find_filter(
         }
     }
     Ok(best)
-}
-
-fn internal_order() -> Order {
-    Order::of(InternalKeyComparator::new(BytewiseComparator))
 }
 
 #[cold]

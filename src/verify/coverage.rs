@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use super::Verifier;
 use super::blocks::Extent;
 use super::report::Severity;
-use crate::comparator::{BytewiseComparator, Order};
+use crate::comparator::Order;
 use crate::error::{ErrorKind, Section};
-use crate::internal_key::InternalKeyComparator;
+use crate::internal_key::internal_order;
 use crate::salvage::{self, Scanner};
 
 impl Verifier<'_> {
@@ -93,7 +93,7 @@ impl Verifier<'_> {
         let recoverable = salvage::recoverable(self.file, &self.order, &mut self.progress);
         let (entries, blocks) = recoverable.unwrap_or_else(|error| match error.kind() {
             ErrorKind::DatabaseTable => {
-                let order = Order::of(InternalKeyComparator::new(BytewiseComparator));
+                let order = internal_order(Order::Bytewise);
                 salvage::recoverable(self.file, &order, &mut self.progress).unwrap_or_default()
             }
             _ => (0, 0),

@@ -8,13 +8,13 @@ use super::Verifier;
 use super::blocks::{Loaded, Parsed};
 use super::filters::Filter;
 use super::report::{Severity, Tally, not_ascending};
-use crate::comparator::{BytewiseComparator, Order};
+use crate::comparator::Order;
 use crate::error::{Section, show_key};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::frame;
-use crate::internal_key::{self, InternalKey, InternalKeyComparator};
+use crate::internal_key::{self, InternalKey};
 
 /// A data block's first and last key.
 struct Ends {
@@ -51,7 +51,7 @@ impl Verifier<'_> {
                 None => {}
             }
         }
-        self.order = Order::of(InternalKeyComparator::new(BytewiseComparator));
+        self.order = internal_key::internal_order(Order::Bytewise);
         self.report.internal_keys = true;
     }
 
