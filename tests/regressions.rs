@@ -205,11 +205,12 @@ fn a_separator_that_is_the_limits_user_key_hides_nothing() {
     assert_eq!(db.get(b"b").unwrap(), Some(Version::Value("2".into())));
 }
 
-/// Separates by the user key of the limit, as new as can be: right in the order of internal keys, if nobody does so.
+/// The order of internal keys, but for the index keys, which a function makes: of a key, and of the one behind it
+/// unless it is the last.
 #[derive(Debug)]
-struct NewestOfLimit;
+struct IndexedBy(fn(&mut Vec<u8>, Option<&[u8]>));
 
-impl Comparator for NewestOfLimit {
+impl Comparator for IndexedBy {
     fn name(&self) -> &str {
         "leveldb.InternalKeyComparator"
     }
@@ -219,10 +220,21 @@ impl Comparator for NewestOfLimit {
     }
 
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
-        let head = |key: &[u8]| key[..key.len() - 8].to_vec();
-        if head(start) != head(limit) {
-            *start = [head(limit), vec![1], vec![0xff; 7]].concat();
-        }
+        self.0(start, Some(limit));
+    }
+
+    fn find_short_successor(&self, key: &mut Vec<u8>) {
+        self.0(key, None);
+    }
+}
+
+/// The user key of the limit, as new as can be: right in the order of internal keys, if nobody does so.
+fn newest_of_limit(key: &mut Vec<u8>, limit: Option<&[u8]>) {
+    let head = |key: &[u8]| key[..key.len() - 8].to_vec();
+    if let Some(limit) = limit
+        && head(key) != head(limit)
+    {
+        *key = [head(limit), vec![1], vec![0xff; 7]].concat();
     }
 }
 
@@ -231,7 +243,9 @@ impl Comparator for NewestOfLimit {
 fn a_separator_of_the_next_blocks_user_key_hides_nothing() {
     let mut file = Vec::new();
     let options = WriteOptions::leveldb().block_size(1);
-    let mut builder = options.comparator(NewestOfLimit).build(&mut file);
+    let mut builder = options
+        .comparator(IndexedBy(newest_of_limit))
+        .build(&mut file);
     for i in 0..100 {
         builder
             .add(&stored_key(&user_key(i), 67), b"value")
@@ -433,38 +447,17 @@ fn a_range_ends_from_both_ends_in_turn_whatever_the_order_of_keys() {
     }
 }
 
-/// Tags separators as RocksDB does in tables of its first format, which is LevelDB's: with the largest type it knows.
-#[derive(Debug)]
-struct RocksDbSeparators;
-
-impl RocksDbSeparators {
-    fn retag(key: &mut [u8]) {
-        let newest = [1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
-        if let Some(tag) = key.last_chunk_mut::<8>()
-            && *tag == newest
-        {
-            tag[0] = 0x18;
-        }
+/// LevelDB's, tagged as RocksDB does in tables of its first format, which is LevelDB's: with the largest type it knows.
+fn tagged_by_rocksdb(key: &mut Vec<u8>, limit: Option<&[u8]>) {
+    match limit {
+        Some(limit) => internal_order().find_shortest_separator(key, limit),
+        None => internal_order().find_short_successor(key),
     }
-}
-
-impl Comparator for RocksDbSeparators {
-    fn name(&self) -> &str {
-        "leveldb.InternalKeyComparator"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        internal_order().compare(a, b)
-    }
-
-    fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
-        internal_order().find_shortest_separator(start, limit);
-        RocksDbSeparators::retag(start);
-    }
-
-    fn find_short_successor(&self, key: &mut Vec<u8>) {
-        internal_order().find_short_successor(key);
-        RocksDbSeparators::retag(key);
+    let newest = [1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+    if let Some(tag) = key.last_chunk_mut::<8>()
+        && *tag == newest
+    {
+        tag[0] = 0x18;
     }
 }
 
@@ -474,7 +467,9 @@ impl Comparator for RocksDbSeparators {
 fn a_rocksdb_table_in_leveldbs_format_is_a_databases() {
     let mut file = Vec::new();
     let options = WriteOptions::leveldb().block_size(100);
-    let mut builder = options.comparator(RocksDbSeparators).build(&mut file);
+    let mut builder = options
+        .comparator(IndexedBy(tagged_by_rocksdb))
+        .build(&mut file);
     let user_keys = ["apple", "banana", "cherry", "damson", "elderberry"];
     for user_key in user_keys {
         for sequence in [300, 5] {

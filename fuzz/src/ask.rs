@@ -297,14 +297,11 @@ fn ask(table: &Table, probes: &[Vec<u8>], bytewise: bool, compare: Compare) -> V
         }
         assert!(table.may_contain(key) || found == Answer::Value(Ok(None)));
         // Where keys do not ascend, a seek may land on either side: a range sees it.
-        let within = |entry: &Option<Entry>, is_behind: bool| match entry {
-            Some((landed, _)) => compare(landed, key).is_ge() == is_behind,
-            None => true,
-        };
-        let expected = |moved: Result<Option<Entry>, ErrorKind>, is_behind: bool| {
-            let entry = moved?;
-            let is_within = within(&entry, is_behind);
-            is_within.then_some(entry).ok_or(ErrorKind::Corruption)
+        let expected = |moved: Result<Option<Entry>, ErrorKind>, is_behind: bool| match moved {
+            Ok(Some((landed, _))) if compare(&landed, key).is_ge() != is_behind => {
+                Err(ErrorKind::Corruption)
+            }
+            moved => moved,
         };
         let here = sought.map(|on| on.then(|| (cursor.key().to_vec(), cursor.value().to_vec())));
         let behind = next(table.range(&key[..]..).next());
@@ -421,13 +418,9 @@ fn compare_stored(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
 
 /// The same for internal keys alone: others do not ascend by it, and are refused.
 pub fn compare_internal(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-    let split = |key: &[u8]| {
-        let (user, tag) = key.split_last_chunk::<8>()?;
-        Some((user.to_vec(), u64::from_le_bytes(*tag)))
-    };
-    match (split(a), split(b)) {
-        (Some((a, a_tag)), Some((b, b_tag))) => a.cmp(&b).then(b_tag.cmp(&a_tag)),
-        _ => std::cmp::Ordering::Equal, // does not ascend: refused
+    match a.len().min(b.len()) {
+        ..8 => std::cmp::Ordering::Equal,
+        _ => compare_stored(a, b),
     }
 }
 
