@@ -11,7 +11,7 @@ use crate::comparator::{Comparator, Order};
 use crate::filter::FilterPolicy;
 use crate::format::block_search::Part;
 use crate::format::{Defect, block, block_cursor, filter_block};
-use crate::options::OpenOptions;
+use crate::read::options::OpenOptions;
 
 /// Why some bytes were refused.
 pub type Refused = String;

@@ -84,55 +84,47 @@
     )
 )]
 
-mod builder;
-mod cache;
 mod coding;
 mod comparator;
-mod cursor;
-mod db_table;
+mod db;
 mod error;
-mod file;
 mod filter;
 mod format;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod index;
-mod internal_key;
-mod layout;
-mod options;
-mod progress;
-mod publish;
-mod salvage;
-mod sample;
-mod source;
-mod stats;
-mod table;
-mod verify;
+mod inspect;
+mod read;
+mod repair;
+mod write;
 
-pub use builder::{FilterSummary, Summary, TableBuilder};
-pub use cache::BlockCache;
 pub use comparator::{BytewiseComparator, Comparator};
-pub use cursor::{Cursor, KeyRange, Range};
-pub use db_table::{DbEntry, DbRange, DbTable, DbTableBuilder, Version};
+pub use db::builder::DbTableBuilder;
+pub use db::key::{
+    InternalFilterPolicy, InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType,
+};
+pub use db::range::DbRange;
+pub use db::table::{DbEntry, DbTable, Version};
 pub use error::{Corruption, Error, ErrorKind, Result, Section};
 pub use filter::{
     BloomFilterPolicy, FilterBuilder, FilterPolicy, RibbonFilterPolicy, create_filter,
 };
 pub use format::codec::Compression;
-pub use internal_key::{
-    InternalFilterPolicy, InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType,
-};
-pub use layout::{BlockInfo, Blocks, Layout, NamedBlock};
-pub use options::{OpenOptions, ReadOptions, WriteOptions};
-pub use progress::Progress;
-pub use publish::{Destination, NewFile};
-pub use salvage::{
+pub use inspect::layout::{BlockInfo, Blocks, Layout, NamedBlock};
+pub use read::cache::BlockCache;
+pub use read::cursor::Cursor;
+pub use read::options::{OpenOptions, ReadOptions};
+pub use read::range::{KeyRange, Range};
+pub use read::source::{CountingReadAt, ReadAt, Source};
+pub use read::stats::Stats;
+pub use read::table::{FilterInfo, Table};
+pub use repair::progress::Progress;
+pub use repair::salvage::{
     IndexState, LostRange, SalvageReport, salvage, salvage_db, salvage_db_with, salvage_with,
 };
-pub use source::{CountingReadAt, ReadAt, Source};
-pub use stats::Stats;
-pub use table::{FilterInfo, Table};
-pub use verify::{Finding, Severity, VerifyReport};
+pub use repair::verify::{Finding, Severity, VerifyReport};
+pub use write::builder::{FilterSummary, Summary, TableBuilder};
+pub use write::new_file::{Destination, NewFile};
+pub use write::options::WriteOptions;
 
 /// The README's code is compiled and run with the tests.
 #[cfg(doctest)]

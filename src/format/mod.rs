@@ -43,7 +43,6 @@ pub(crate) mod codec;
 pub(crate) mod filter_block;
 pub(crate) mod footer;
 pub(crate) mod frame;
-pub(crate) mod identify;
 pub(crate) mod touch;
 
 use crate::error::{Corruption, Error, ErrorKind, Section};

@@ -1,0 +1,264 @@
+//! Tables of a LevelDB database: internal keys over a [`Table`].
+
+use std::ops::Bound;
+use std::path::Path;
+
+use bytes::Bytes;
+
+use crate::comparator::Order;
+use crate::db::key as internal_key;
+#[cfg(doc)]
+use crate::db::key::InternalKeyComparator;
+use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order, is_plausible};
+use crate::db::range::DbRange;
+use crate::error::{Error, ErrorKind, Result, Section, show_key};
+use crate::format::Defect;
+use crate::format::block_cursor::BlockCursor;
+use crate::format::block_search::Part;
+use crate::read::options::{OpenOptions, ReadOptions};
+use crate::read::range::KeyRange;
+use crate::read::source::Source;
+use crate::read::table::Table;
+
+/// What a database's table says of a user key at some sequence number.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// It has this value.
+    Value(Bytes),
+    /// It was deleted. Not the same as absent: an engine must not go on to look in older tables.
+    Deleted,
+}
+
+/// An entry of a database's table.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct DbEntry {
+    /// The key as the database's user knows it.
+    pub user_key: Bytes,
+    /// When it was written: larger is later.
+    pub sequence: u64,
+    /// What was written.
+    pub version: Version,
+}
+
+/// A table of a LevelDB database (`000005.ldb` beside `CURRENT` and `MANIFEST-*`): user keys with
+/// sequence numbers, deletions and several versions of a key.
+///
+/// Like [`Table`]: cheap to clone, safe to share between threads.
+///
+/// ```
+/// use leveltable::{DbTable, OpenOptions, Version, WriteOptions};
+///
+/// let mut file = Vec::new();
+/// let mut builder = WriteOptions::leveldb().build_db(&mut file);
+/// builder.delete(b"apple", 9)?; // the newest version of a key comes first
+/// builder.put(b"apple", 4, b"red")?;
+/// builder.finish()?;
+///
+/// let table = OpenOptions::new().open_db_source(file)?;
+/// assert_eq!(table.get(b"apple")?, Some(Version::Deleted));
+/// assert_eq!(table.get_at(b"apple", 8)?, Some(Version::Value("red".into())));
+/// assert_eq!(table.get_at(b"apple", 3)?, None, "not yet written");
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct DbTable {
+    table: Table,
+    /// Of user keys.
+    order: Order,
+}
+
+impl OpenOptions {
+    /// Opens the database's table at `path`. [`comparator`](OpenOptions::comparator) and
+    /// [`filter_policy`](OpenOptions::filter_policy) speak of user keys here.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](OpenOptions::open), and [`ErrorKind::Corruption`] where an index key is no internal
+    /// key, as in a plain table.
+    pub fn open_db(&self, path: impl AsRef<Path>) -> Result<DbTable> {
+        self.open_db_by(|options| options.open(path))
+    }
+
+    /// Opens a database's table from memory, an open file, or anything that implements
+    /// [`ReadAt`](crate::ReadAt).
+    ///
+    /// # Errors
+    ///
+    /// As [`open_db`](OpenOptions::open_db).
+    pub fn open_db_source(&self, source: impl Into<Source>) -> Result<DbTable> {
+        self.open_db_by(|options| options.open_source(source))
+    }
+
+    fn open_db_by(&self, open: impl FnOnce(OpenOptions) -> Result<Table>) -> Result<DbTable> {
+        let order = self.order.clone().unwrap_or(Order::Bytewise);
+        let mut options = self.clone();
+        options.order = Some(internal_order(order.clone()));
+        DbTable::over(open(options), order)
+    }
+}
+
+impl DbTable {
+    /// Opens the database's table at `path` with [`OpenOptions::new`].
+    ///
+    /// # Errors
+    ///
+    /// As [`OpenOptions::open_db`].
+    pub fn open(path: impl AsRef<Path>) -> Result<DbTable> {
+        OpenOptions::new().open_db(path)
+    }
+
+    fn over(opened: Result<Table>, order: Order) -> Result<DbTable> {
+        let as_plain =
+            |e: Error| e.with_hint("if this is not a database's table, open it with Table");
+        let table = opened.map_err(|e| match e.kind() {
+            ErrorKind::Comparator => as_plain(e),
+            _ => e,
+        })?;
+        let index = table.index();
+        let foreign = |key: &&[u8]| InternalKey::parse(key).is_none() && !is_plausible(key);
+        let Some(key) = (0..index.len()).map(|i| index.key(i)).find(foreign) else {
+            return Ok(DbTable { table, order });
+        };
+        let file = table.file();
+        let index_at = file.footer()?.index.offset;
+        let error = file.locate(not_internal(key), Section::Index, index_at);
+        Err(as_plain(error))
+    }
+
+    /// The newest version of `user_key`; `None` if the table holds none.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block; see [`Table::get`].
+    pub fn get(&self, user_key: &[u8]) -> Result<Option<Version>> {
+        self.get_at(user_key, MAX_SEQUENCE)
+    }
+
+    /// The newest version of `user_key` that is no newer than `sequence`: what a snapshot of that number
+    /// sees. `None` if the table holds none.
+    ///
+    /// Reads one data block at most, and none where the filter knows the key is absent. One more where the index was cut to
+    /// that very user key and no filter tells: its newest version may then be on either side of the cut.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block; see [`Table::get`].
+    pub fn get_at(&self, user_key: &[u8], sequence: u64) -> Result<Option<Version>> {
+        let target = InternalKey::seek_target(user_key, sequence);
+        let Some(first) = self.table.seek_block(&target) else {
+            return Ok(None);
+        };
+        // Versions may go on in the next block: behind a separator of the same user key. LevelDB's own never cut between
+        // two versions, and those that it shortened lie between two user keys; but nothing says who made it.
+        let goes_on_in = |i: usize| {
+            let separator = internal_key::user_key(self.table.index().key(i - 1));
+            self.same_user_key(separator, user_key)
+        };
+        let blocks = || {
+            let behind = first..self.table.data_blocks();
+            behind.take_while(|&i| i == first || goes_on_in(i))
+        };
+        if !blocks().any(|i| self.table.passes_block(i, &target)) {
+            return Ok(None);
+        }
+        // Those that a filter rejected, too: one that is wrong may hide a key, but not its newer versions alone.
+        for i in blocks() {
+            if let Some(version) = self.find(i, &target)? {
+                return Ok(version);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The version that `target` leads to in data block `i`: `None` if that is behind all of the block's keys, `Some(None)` if
+    /// it leads to another user key.
+    fn find(&self, i: usize, target: &[u8]) -> Result<Option<Option<Version>>> {
+        let mut cursor = BlockCursor::new(self.table.block(i, Part::WHOLE)?);
+        let locate = |defect| self.table.locate(i, defect);
+        if !cursor.seek(target, self.table.order()).map_err(locate)? {
+            return Ok(None);
+        }
+        let entry = parse(cursor.key()).map_err(locate)?;
+        let value = || cursor.block().data().slice(cursor.value_range());
+        let is_same = self.same_user_key(entry.user_key, internal_key::user_key(target));
+        Ok(Some(is_same.then(|| version(entry.value_type, value))))
+    }
+
+    fn same_user_key(&self, a: &[u8], b: &[u8]) -> bool {
+        self.order.compare(a, b).is_eq()
+    }
+
+    /// The same table, read with `options`: a cheap clone; see [`Table::with`].
+    pub fn with(&self, options: ReadOptions) -> DbTable {
+        DbTable {
+            table: self.table.with(options),
+            order: self.order.clone(),
+        }
+    }
+
+    /// All entries: user keys in order, the versions of each newest first; from either end.
+    pub fn iter(&self) -> DbRange {
+        self.range(..)
+    }
+
+    /// All versions of the user keys within `bounds`, from either end.
+    pub fn range(&self, bounds: impl KeyRange) -> DbRange {
+        let (lower, upper) = bounds.into_bounds();
+        // The newest and oldest keys that a user key could be stored under.
+        let newest = |key: &Vec<u8>| InternalKey::seek_target(key, MAX_SEQUENCE);
+        let oldest = |key: &Vec<u8>| {
+            let mut stored = Vec::new();
+            let value_type = ValueType::Deletion;
+            InternalKey {
+                user_key: key,
+                sequence: 0,
+                value_type,
+            }
+            .encode(&mut stored);
+            stored
+        };
+        let lower = match &lower {
+            Bound::Included(key) => Bound::Included(newest(key)),
+            Bound::Excluded(key) => Bound::Excluded(oldest(key)),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        let upper = match &upper {
+            Bound::Included(key) => Bound::Included(oldest(key)),
+            Bound::Excluded(key) => Bound::Excluded(newest(key)),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        DbRange(Some(self.table.range((lower, upper))))
+    }
+
+    /// The table as it is stored: internal keys in [`InternalKeyComparator`] order. For statistics, and
+    /// for cursors over stored keys.
+    pub fn as_table(&self) -> &Table {
+        &self.table
+    }
+}
+
+pub(super) fn parse(stored: &[u8]) -> Result<InternalKey<'_>, Defect> {
+    InternalKey::parse(stored).ok_or_else(|| not_internal(stored))
+}
+
+#[cold]
+fn not_internal(stored: &[u8]) -> Defect {
+    let found = match stored.len() {
+        0..8 => format!("{} of {} bytes", show_key(stored), stored.len()),
+        len => {
+            let value_type = stored.get(len - 8).copied().unwrap_or_default();
+            format!("{} with type {value_type}", show_key(stored))
+        }
+    };
+    Defect::new(
+        "internal keys of at least 8 bytes and of type 0 or 1",
+        found,
+    )
+}
+
+pub(super) fn version(value_type: ValueType, value: impl FnOnce() -> Bytes) -> Version {
+    match value_type {
+        ValueType::Value => Version::Value(value()),
+        ValueType::Deletion => Version::Deleted,
+    }
+}

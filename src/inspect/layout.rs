@@ -1,0 +1,408 @@
+//! What a table's file is made of, block by block: for tools that show a file rather than use it.
+
+use bytes::Bytes;
+
+use crate::error::{Error, Result, Section};
+use crate::format::block::{Block, KeyWork};
+use crate::format::block_cursor::BlockCursor;
+use crate::format::footer::BlockHandle;
+use crate::format::{Defect, frame};
+use crate::inspect::sample::AbsentKeys;
+use crate::read::table::Table;
+use crate::write::builder::{FilterSummary, Summary};
+
+/// Where the parts of a table's file lie that are not data; see [`Table::layout`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Layout {
+    /// The metaindex block, whose entries are [`named`](Layout::named).
+    pub metaindex: BlockInfo,
+    /// The index block, which has an entry for each data block.
+    pub index: BlockInfo,
+    /// What the metaindex names: filter blocks, and whatever else a writer put there.
+    pub named: Vec<NamedBlock>,
+    /// Offset of the footer in bytes, which is 48 before the end of the file.
+    pub footer_offset: u64,
+}
+
+/// A block that the metaindex names; nothing but the name says what is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NamedBlock {
+    /// The name: `filter.` and the policy's for a filter block.
+    pub name: Bytes,
+    /// Offset in bytes from the start of the file.
+    pub offset: u64,
+    /// Bytes that it takes in the file, the five of its trailer included.
+    pub stored_bytes: u64,
+}
+
+/// What a block of sorted entries is like; see [`Table::blocks`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlockInfo {
+    /// Offset in bytes from the start of the file.
+    pub offset: u64,
+    /// Bytes that it takes in the file, compressed, the five of its trailer included.
+    pub stored_bytes: u64,
+    /// Bytes without compression, and without a trailer.
+    pub bytes: u64,
+    /// `"none"`, `"snappy"`, `"zstd"`, `"zlib"` or `"deflate"`.
+    pub codec: &'static str,
+    /// Number of entries.
+    pub entries: u64,
+    /// Bytes of the entries' keys, shared prefixes counted each time.
+    pub key_bytes: u64,
+    /// Bytes of the entries' values.
+    pub value_bytes: u64,
+    /// The first key and the last; `None` in a block without entries.
+    pub key_range: Option<(Bytes, Bytes)>,
+}
+
+impl Table {
+    /// Where metaindex, index and footer lie, and what the metaindex names.
+    ///
+    /// Reads footer, metaindex and index once more, and keeps nothing of them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`OpenOptions::open`](crate::OpenOptions::open), for these three parts.
+    pub fn layout(&self) -> Result<Layout> {
+        let file = self.file();
+        let footer = file.footer()?;
+        let named_by = (Section::Footer, file.footer_offset());
+        let mut named = Vec::new();
+        let mut names_len = 0;
+        let mut work = KeyWork::of_file();
+        let mut read = |handle: BlockHandle, section| {
+            let frame = file.read_sound_frame(handle, section, named_by)?;
+            describe(&frame, handle.offset, &mut work, |key, value| {
+                if section == Section::Metaindex
+                    && let Some((handle, _)) = BlockHandle::decode(value)
+                    && let Some(end) = handle.end()
+                {
+                    names_len += key.len() as u64;
+                    if names_len <= file.size {
+                        named.push(NamedBlock {
+                            name: Bytes::copy_from_slice(key),
+                            offset: handle.offset,
+                            stored_bytes: end - handle.offset,
+                        });
+                    }
+                }
+            })
+            .map_err(|defect| file.locate(defect, section, handle.offset))
+        };
+        let metaindex = read(footer.metaindex, Section::Metaindex)?;
+        let index = read(footer.index, Section::Index)?;
+        if names_len > file.size {
+            // Sharing prefixes, they could be the square of that.
+            let found = format!("{names_len} bytes");
+            let defect = Defect::new("names that take less than the file, all together", found);
+            return Err(file.locate(defect, Section::Metaindex, footer.metaindex.offset));
+        }
+        Ok(Layout {
+            metaindex,
+            index,
+            named,
+            footer_offset: file.footer_offset(),
+        })
+    }
+
+    /// What each data block is like, in the file's order; and then, by [`Blocks::summary`], what all of
+    /// them together are.
+    ///
+    /// Reads the whole of each block, past the cache, and verifies its checksum.
+    pub fn blocks(&self) -> Blocks {
+        Blocks {
+            table: self.clone(),
+            next: 0,
+            seen: Summary::default(),
+            last_key: None,
+            absent: AbsentKeys::default(),
+            work: KeyWork::of_file(),
+        }
+    }
+}
+
+/// A walk over a table's data blocks: made by [`Table::blocks`].
+///
+/// A block that cannot be read is an error of its own, and the walk goes on behind it.
+///
+/// ```
+/// # use leveltable::{OpenOptions, WriteOptions};
+/// let mut file = Vec::new();
+/// let mut builder = WriteOptions::new().block_size(1).build(&mut file);
+/// for key in ["apple", "banana", "cherry"] {
+///     builder.add(key.as_bytes(), b"fruit")?;
+/// }
+/// let written = builder.finish()?;
+///
+/// let table = OpenOptions::new().open_source(file)?;
+/// let mut blocks = table.blocks();
+/// for block in &mut blocks {
+///     let block = block?;
+///     println!("{:6} {:6} {}", block.offset, block.stored_bytes, block.codec);
+/// }
+/// assert_eq!(blocks.summary(), written);
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Blocks {
+    table: Table,
+    next: usize,
+    /// Sums over the blocks that were read.
+    seen: Summary,
+    /// The key before the next block, unless that was not read.
+    last_key: Option<Vec<u8>>,
+    absent: AbsentKeys,
+    work: KeyWork,
+}
+
+impl Blocks {
+    /// Sums over the blocks that were read so far, as [`TableBuilder::finish`](crate::TableBuilder::finish)
+    /// answers them; with the filter, measured on absent keys between theirs.
+    ///
+    /// Asks the filter up to 32 000 times. Reads nothing.
+    pub fn summary(&self) -> Summary {
+        let mut summary = self.seen.clone();
+        summary.file_bytes = self.table.file_bytes();
+        summary.filter = self.table.filter_in_use().map(|filter| {
+            FilterSummary::measure(
+                &*filter.policy,
+                &filter.block,
+                filter.bytes,
+                summary.entries,
+                &self.absent,
+            )
+        });
+        summary
+    }
+
+    fn read(&mut self, i: usize) -> Result<BlockInfo> {
+        let (table, absent, work) = (&self.table, &mut self.absent, &mut self.work);
+        let handle = table.index().handle(i);
+        let mut last_key = self.last_key.take();
+        let mut n = self.seen.entries;
+        let frame = table.file().read_frame(handle)?;
+        let block = frame::verify(&frame).and_then(|()| {
+            describe(&frame, handle.offset, work, |key, _| {
+                if let Some(below) = &mut last_key {
+                    absent.offer(n, below, key, handle.offset, table.order());
+                    below.clear();
+                    below.extend_from_slice(key);
+                } else {
+                    last_key = Some(key.to_vec());
+                }
+                n += 1;
+            })
+        });
+        let block = block.map_err(|defect| table.locate(i, defect))?;
+        self.last_key = last_key;
+        self.seen.entries += block.entries;
+        self.seen.key_bytes += block.key_bytes;
+        self.seen.value_bytes += block.value_bytes;
+        self.seen.data_blocks += 1;
+        self.seen.data_bytes += block.stored_bytes;
+        Ok(block)
+    }
+}
+
+impl Iterator for Blocks {
+    type Item = Result<BlockInfo, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let i = self.next;
+        (i < self.table.data_blocks()).then(|| {
+            self.next += 1;
+            self.read(i)
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.table.data_blocks() - self.next;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Blocks {}
+
+impl std::iter::FusedIterator for Blocks {}
+
+/// What the block in a sound frame at `offset` is like; calls `visit` with each of its entries.
+fn describe(
+    frame: &Bytes,
+    offset: u64,
+    work: &mut KeyWork,
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Result<BlockInfo, Defect> {
+    let payload = frame::open(frame)?;
+    let mut info = BlockInfo {
+        offset,
+        stored_bytes: frame.len() as u64,
+        bytes: payload.len() as u64,
+        codec: frame::codec_name(frame),
+        entries: 0,
+        key_bytes: 0,
+        value_bytes: 0,
+        key_range: None,
+    };
+    let block = Block::parse(payload)?;
+    block.check_restarts()?;
+    work.take(&block)?;
+    let mut cursor = BlockCursor::new(block);
+    let mut first = None;
+    while cursor.next()? {
+        let (key, value) = (cursor.key(), cursor.value());
+        visit(key, value);
+        info.entries += 1;
+        info.key_bytes += key.len() as u64;
+        info.value_bytes += value.len() as u64;
+        first.get_or_insert_with(|| Bytes::copy_from_slice(key));
+    }
+    cursor.prev()?;
+    let last = || Bytes::copy_from_slice(cursor.key());
+    info.key_range = first.map(|first| (first, last()));
+    Ok(info)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        BloomFilterPolicy, Compression, CountingReadAt, OpenOptions, ValueType, WriteOptions,
+    };
+
+    fn key(i: u32) -> Vec<u8> {
+        format!("key-{:07}", i * 3).into_bytes()
+    }
+
+    /// Values of which every other block's compress.
+    fn value(i: u32) -> Vec<u8> {
+        match i / 50 % 2 {
+            0 => vec![b'v'; 60],
+            _ => (0..60u32)
+                .map(|j| (i * 31 + j * j * 7 + i * j) as u8)
+                .collect(),
+        }
+    }
+
+    fn write(options: WriteOptions, entries: u32) -> (Vec<u8>, Summary) {
+        let mut file = Vec::new();
+        let mut builder = options.build(&mut file);
+        for i in 0..entries {
+            builder.add(&key(i), &value(i)).unwrap();
+        }
+        let summary = builder.finish().unwrap();
+        (file, summary)
+    }
+
+    /// The builder counted while it wrote, and measured the filter on the same sample.
+    #[test]
+    fn the_summary_of_all_blocks_is_that_of_the_builder() {
+        for options in [
+            WriteOptions::new(),
+            WriteOptions::new().no_filter().block_size(1),
+            WriteOptions::leveldb().filter_policy(BloomFilterPolicy::new(2)),
+        ] {
+            for entries in [0, 1, 5_000] {
+                let (file, written) = write(options.clone(), entries);
+                let table = OpenOptions::new().open_source(file).unwrap();
+                let mut blocks = table.blocks();
+                assert_eq!(blocks.len() as u64, written.data_blocks);
+                for block in &mut blocks {
+                    block.unwrap();
+                }
+                assert_eq!(blocks.summary(), written);
+            }
+        }
+    }
+
+    #[test]
+    fn a_databases_table_is_measured_on_user_keys() {
+        let mut file = Vec::new();
+        let mut builder = WriteOptions::leveldb().build_db(&mut file);
+        for i in 0..3000 {
+            builder.put(&key(i), 7, b"").unwrap();
+        }
+        let written = builder.finish().unwrap();
+        let table = OpenOptions::new().open_db_source(file).unwrap();
+        let mut blocks = table.as_table().blocks();
+        let first = blocks.next().unwrap().unwrap().key_range.unwrap().0;
+        let parsed = crate::InternalKey::parse(&first).unwrap();
+        assert_eq!(
+            (parsed.user_key, parsed.value_type),
+            (&key(0)[..], ValueType::Value)
+        );
+        assert!(blocks.all(|block| block.is_ok()));
+        assert_eq!(blocks.summary(), written);
+    }
+
+    /// Blocks, sections and footer tile the file, and the blocks' keys are the table's.
+    #[test]
+    fn parts_tile_the_file() {
+        let (file, _) = write(WriteOptions::new(), 2_000);
+        let len = file.len() as u64;
+        let table = OpenOptions::new().open_source(file).unwrap();
+        let mut end = 0;
+        let mut entries = table.iter().map(|entry| entry.unwrap().0);
+        let mut codecs = std::collections::BTreeSet::new();
+        for block in table.blocks() {
+            let block = block.unwrap();
+            assert_eq!(block.offset, end);
+            end += block.stored_bytes;
+            codecs.insert(block.codec);
+            assert!(block.codec != "none" || block.stored_bytes == block.bytes + 5);
+            let (first, last) = block.key_range.unwrap();
+            assert_eq!(entries.next().unwrap(), first);
+            assert_eq!(entries.nth(block.entries as usize - 2).unwrap(), last);
+        }
+        assert_eq!(entries.next(), None);
+        assert_eq!(codecs.into_iter().collect::<Vec<_>>(), ["none", "snappy"]);
+
+        let layout = table.layout().unwrap();
+        let [filter] = &layout.named[..] else {
+            panic!("{:?}", layout.named)
+        };
+        assert_eq!(filter.name, "filter.leveltable.Ribbon1");
+        assert_eq!(filter.offset, end);
+        assert_eq!(filter.stored_bytes, table.filter().unwrap().bytes + 5);
+        assert_eq!(layout.metaindex.offset, end + filter.stored_bytes);
+        assert_eq!(layout.metaindex.entries, 1);
+        let end = layout.metaindex.offset + layout.metaindex.stored_bytes;
+        assert_eq!(layout.index.offset, end);
+        assert_eq!(layout.index.entries, table.data_blocks() as u64);
+        assert_eq!(layout.footer_offset, end + layout.index.stored_bytes);
+        assert_eq!(layout.footer_offset + 48, len);
+    }
+
+    #[test]
+    fn a_damaged_block_is_an_error_of_its_own() {
+        let options = WriteOptions::new().compression(Compression::None);
+        let (mut file, written) = write(options, 1_000);
+        file[5_000] ^= 1;
+        let table = OpenOptions::new().open_source(file).unwrap();
+        let mut blocks = table.blocks();
+        let results: Vec<_> = blocks.by_ref().collect();
+        let damaged: Vec<_> = results.iter().filter_map(|r| r.as_ref().err()).collect();
+        assert_eq!(damaged.len(), 1);
+        let corruption = damaged[0].corruption().unwrap();
+        assert_eq!(corruption.section(), Section::Data);
+        assert!((1..=5_000).contains(&corruption.offset()));
+        let summary = blocks.summary();
+        assert_eq!(summary.data_blocks, written.data_blocks - 1);
+        assert!(summary.entries < written.entries);
+    }
+
+    /// Each data block is read once, and the cache is left alone.
+    #[test]
+    fn a_walk_reads_each_block_once() {
+        let (file, written) = write(WriteOptions::new(), 2_000);
+        let disk = std::sync::Arc::new(CountingReadAt::new(Bytes::from(file)));
+        let table = OpenOptions::new().open_source(disk.clone()).unwrap();
+        let opening = disk.reads();
+        assert_eq!(table.blocks().count() as u64, written.data_blocks);
+        assert_eq!(disk.reads() - opening, written.data_blocks);
+        assert_eq!(table.stats().cache_misses, 0);
+    }
+}

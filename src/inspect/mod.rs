@@ -1,0 +1,4 @@
+//! What a table's file is made of, for tools that show a file rather than use it.
+
+pub(crate) mod layout;
+pub(crate) mod sample;

@@ -1,0 +1,293 @@
+//! Walking a table in both directions.
+
+use bytes::Bytes;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::Defect;
+use crate::format::block::Block;
+use crate::format::block_cursor::BlockCursor;
+use crate::format::block_search::Part;
+use crate::format::touch::{LINE, touch};
+use crate::read::table::Table;
+
+/// A place in a table, between entries or on one, that moves in both directions.
+///
+/// A new cursor stands before the first entry. Each move answers whether it ended on an entry; the
+/// cursor then lends its key and value, without allocating, until the next move. It keeps one data block
+/// in memory.
+///
+/// A cursor never skips what it cannot read: the move is an error, and the cursor has no
+/// position until a seek succeeds.
+///
+/// ```
+/// # use leveltable::{OpenOptions, WriteOptions};
+/// # let mut file = Vec::new();
+/// # let mut builder = WriteOptions::new().build(&mut file);
+/// # for key in ["apple", "banana", "cherry"] { builder.add(key.as_bytes(), b"")?; }
+/// # builder.finish()?;
+/// # let table = OpenOptions::new().open_source(file)?;
+/// let mut cursor = table.cursor();
+/// assert!(cursor.seek(b"b")?);
+/// assert_eq!(cursor.key(), b"banana");
+/// assert!(cursor.prev()?);
+/// assert_eq!(cursor.key(), b"apple");
+/// assert!(!cursor.prev()?, "before the first");
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Cursor {
+    pub(super) table: Table,
+    /// Walks data block `block`; no block at all until one was loaded.
+    entries: BlockCursor<Bytes>,
+    pub(super) block: Option<usize>,
+    /// Where in memory the block begins, on a walk through blocks of a file in memory. What comes next is touched a
+    /// while before.
+    walked: Option<usize>,
+    /// Where the cursor stands while `entries` is on none.
+    off: Off,
+}
+
+/// How far ahead a walk touches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
+const AHEAD: isize = 5 << 10;
+
+#[derive(Debug, Clone, Copy)]
+enum Off {
+    BeforeFirst,
+    AfterLast,
+    /// A move failed.
+    Lost,
+}
+
+impl Table {
+    /// A cursor before the first entry.
+    pub fn cursor(&self) -> Cursor {
+        Cursor {
+            table: self.clone(),
+            entries: BlockCursor::new(Block::empty()),
+            block: None,
+            walked: None,
+            off: Off::BeforeFirst,
+        }
+    }
+}
+
+impl Cursor {
+    /// Whether the cursor stands on an entry.
+    #[inline]
+    pub fn is_valid(&self) -> bool {
+        self.entries.is_on_entry()
+    }
+
+    /// The current key; empty unless the cursor [is on an entry](Cursor::is_valid).
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.entries.key()
+    }
+
+    /// The current value; empty unless the cursor [is on an entry](Cursor::is_valid).
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        self.entries.value()
+    }
+
+    /// The current value as a slice of its block, which it keeps in memory; empty like
+    /// [`value`](Cursor::value).
+    pub fn value_bytes(&self) -> Bytes {
+        self.entries
+            .block()
+            .data()
+            .slice(self.entries.value_range())
+    }
+
+    /// Moves to the first entry whose key is at or after `key`; answers `false`, behind the last entry,
+    /// if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block (see [`Table::get`]), as for all moves.
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        let Some(block) = self.table.index().seek(key, self.table.order()) else {
+            return Ok(self.leave(Off::AfterLast));
+        };
+        self.load(block, Part::WHOLE)?;
+        let sought = self.entries.seek(key, self.table.order());
+        match self.check(sought)? {
+            true => Ok(true),
+            // Behind the block's last key, yet not behind its index key: the next block's first.
+            false => self.first_from(block + 1),
+        }
+    }
+
+    /// Moves to the first entry; `false` if the table is empty.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block.
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.walked = None;
+        self.first_from(0)
+    }
+
+    /// Moves to the last entry; `false` if the table is empty.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block.
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.walked = None;
+        self.last_before(self.table.data_blocks())
+    }
+
+    /// Moves to the next entry: the first from before the first, and `false` behind the last.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
+    #[inline]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor lends its entries, an Iterator cannot"
+    )]
+    pub fn next(&mut self) -> Result<bool> {
+        match self.entries.step() {
+            true => {
+                self.touch_at(AHEAD);
+                Ok(true)
+            }
+            false => self.next_slowly(),
+        }
+    }
+
+    #[inline(never)]
+    fn next_slowly(&mut self) -> Result<bool> {
+        if !self.entries.is_on_entry() {
+            return match self.off {
+                Off::BeforeFirst => self.first_from(0),
+                Off::AfterLast => Ok(false),
+                Off::Lost => Err(lost()),
+            };
+        }
+        let moved = self.entries.next();
+        match self.check(moved)? {
+            true => Ok(true),
+            false => self.first_from(self.block.map_or(0, |block| block + 1)),
+        }
+    }
+
+    /// Moves to the previous entry: the last from behind the last, and `false` before the first.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
+    #[inline]
+    pub fn prev(&mut self) -> Result<bool> {
+        match self.entries.step_back() {
+            true => {
+                self.touch_at(-AHEAD);
+                Ok(true)
+            }
+            false => self.prev_slowly(),
+        }
+    }
+
+    #[inline(never)]
+    fn prev_slowly(&mut self) -> Result<bool> {
+        if !self.entries.is_on_entry() {
+            return match self.off {
+                Off::BeforeFirst => Ok(false),
+                Off::AfterLast => self.seek_to_last(),
+                Off::Lost => Err(lost()),
+            };
+        }
+        let moved = self.entries.prev();
+        match self.check(moved)? {
+            true => Ok(true),
+            false => self.last_before(self.block.unwrap_or_default()),
+        }
+    }
+
+    /// Moves to the first entry of the blocks from `block` on. Some writers leave blocks empty.
+    fn first_from(&mut self, block: usize) -> Result<bool> {
+        for block in block..self.table.data_blocks() {
+            self.walk_into(block)?;
+            self.entries.move_before_first();
+            let moved = self.entries.next();
+            if self.check(moved)? {
+                return Ok(true);
+            }
+        }
+        Ok(self.leave(Off::AfterLast))
+    }
+
+    /// Moves to the last entry of the blocks before `block`.
+    fn last_before(&mut self, block: usize) -> Result<bool> {
+        for block in (0..block).rev() {
+            self.walk_into(block)?;
+            self.entries.move_behind_last();
+            let moved = self.entries.prev();
+            if self.check(moved)? {
+                return Ok(true);
+            }
+        }
+        Ok(self.leave(Off::BeforeFirst))
+    }
+
+    /// Leaves the entries; answers that the cursor is on none.
+    fn leave(&mut self, off: Off) -> bool {
+        // Where no step leads on from.
+        self.entries.move_behind_last();
+        self.off = off;
+        false
+    }
+
+    /// Turns to data block `block`, which a walk has come to, or begins with.
+    fn walk_into(&mut self, block: usize) -> Result<()> {
+        let part = self.walked.map_or(Part::WHOLE, |_| Part::TOUCHED);
+        self.load(block, part)?;
+        self.walked = self.table.place_in_memory(block);
+        Ok(())
+    }
+
+    /// Turns to data block `block`, before its first entry. The position is lost until the caller has
+    /// found a new one.
+    fn load(&mut self, block: usize, part: Part) -> Result<()> {
+        self.leave(Off::Lost);
+        self.walked = None;
+        if self.block != Some(block) {
+            self.block = None;
+            self.entries.reset(self.table.block(block, part)?);
+            self.block = Some(block);
+        }
+        Ok(())
+    }
+
+    /// On a walk through memory, touches what lies this many bytes from the current entry: as much as an ordinary
+    /// entry has.
+    #[inline]
+    fn touch_at(&self, distance: isize) {
+        if let (Some(block), Some(file)) = (self.walked, self.table.file().memory()) {
+            let at = (block + self.entries.offset()).wrapping_add_signed(distance);
+            let there = file.get(at..).unwrap_or_default();
+            if let Some([first, .., next_line]) = there.first_chunk::<{ LINE + 1 }>() {
+                touch([first, next_line].into_iter());
+            }
+        }
+    }
+
+    /// Passes a move within the block on; where it failed, the position is lost.
+    #[inline]
+    fn check(&mut self, moved: Result<bool, Defect>) -> Result<bool> {
+        moved.map_err(|defect| {
+            self.leave(Off::Lost);
+            self.table.locate(self.block.unwrap_or_default(), defect)
+        })
+    }
+}
+
+#[cold]
+fn lost() -> Error {
+    Error::new(
+        ErrorKind::InvalidState,
+        "the cursor lost its position when a move failed: seek before stepping on",
+    )
+}

@@ -1,0 +1,633 @@
+//! A table's index in memory: which data block may hold a key, without touching the file.
+
+use std::cmp::Ordering;
+use std::mem::size_of;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::comparator::{Order, common_prefix};
+use crate::db::key as internal_key;
+use crate::error::{Error, ErrorKind, Section, show_key};
+use crate::format::Defect;
+use crate::format::block::{Block, BlockBuilder, split_entry};
+use crate::format::block_cursor::BlockCursor;
+use crate::format::block_search::Part;
+use crate::format::footer::BlockHandle;
+use crate::format::frame::TRAILER_LEN;
+use crate::format::touch::touch;
+
+use crate::read::hints::Seen;
+
+/// The index block, decoded and checked once: searching it cannot fail.
+///
+/// For each data block it holds a key at or after all of the block's keys and before all of the next
+/// block's, and the block's handle. Takes the index block and 23 bytes a data block.
+///
+/// A search in bytewise order compares eight bytes of each key: first those of every span's last key, in one
+/// small array, then those of the few entries of one span, which lie beside the handle that is looked for.
+/// Whole keys are read only to settle ties.
+#[derive(Debug)]
+pub(crate) struct Index {
+    /// The index block. Every key in it is stored whole, so that its restarts find its entries.
+    block: Block<Bytes>,
+    entries: Vec<IndexEntry>,
+    /// The leading bytes that all keys but the last share. The last is the successor of the table's
+    /// last key, often a single byte, and would end what all others share: a search leaves it out.
+    shared: Bytes,
+    /// The prefix of the last entry of each whole span.
+    spans: Vec<u64>,
+}
+
+/// Its numbers are packed: aligned, it would take two bytes more.
+#[derive(Debug)]
+struct IndexEntry {
+    prefix: Prefix,
+    /// The data block's handle.
+    place: Place,
+    /// What is known of the data block since it was read.
+    seen: Seen,
+}
+
+const _: () = assert!(size_of::<IndexEntry>() == 22);
+
+/// The eight bytes of the key behind the shared ones, as a big-endian number; zeros behind its end.
+#[derive(Debug, Clone, Copy)]
+#[repr(Rust, packed(2))]
+struct Prefix(u64);
+
+/// A handle in eight bytes, if it fits: 40 bits of offset, 24 of size.
+#[derive(Debug, Clone, Copy)]
+#[repr(Rust, packed(2))]
+struct Place(u64);
+
+impl Place {
+    const OFFSET_BITS: u32 = 40;
+    /// Of a handle that does not fit, and is read from the index block each time.
+    const ELSEWHERE: Place = Place(u64::MAX);
+
+    fn of(handle: BlockHandle) -> Place {
+        let BlockHandle { offset, size } = handle;
+        match offset >> Self::OFFSET_BITS == 0 && size >> (u64::BITS - Self::OFFSET_BITS) == 0 {
+            true => Place(size << Self::OFFSET_BITS | offset),
+            false => Place::ELSEWHERE,
+        }
+    }
+
+    #[inline]
+    fn handle(self) -> Option<BlockHandle> {
+        (self.0 != Self::ELSEWHERE.0).then_some(BlockHandle {
+            offset: self.0 & ((1 << Self::OFFSET_BITS) - 1),
+            size: self.0 >> Self::OFFSET_BITS,
+        })
+    }
+}
+
+/// Number of entries in a span, which take three lines of cache.
+const SPAN: usize = 8;
+
+/// Most memory that keys may unfold to, in multiples of the file's size.
+///
+/// LevelDB stores index keys whole, and nothing unfolds. In another's index that shares prefixes, a
+/// hostile one, it could be the square of the block's length.
+const MAX_UNFOLDED: u64 = 32;
+
+/// Where an index block lies, and what its entries are checked against.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IndexPlace {
+    /// Offset of the index block in the file.
+    pub(crate) offset: u64,
+    /// Where the data blocks must have ended.
+    pub(crate) data_end: u64,
+    pub(crate) file_size: u64,
+}
+
+impl Index {
+    /// Checks the index block `contents`.
+    ///
+    /// Handles must be in the file's order without overlap, which bounds their number by the file's
+    /// size, and keys must ascend.
+    pub(crate) fn decode(
+        contents: Bytes,
+        place: IndexPlace,
+        order: &Order,
+    ) -> Result<Index, Error> {
+        let corrupt = |defect: Defect| defect.locate(Section::Index, place.offset);
+        let mut index = Index::of(Block::parse(contents).map_err(corrupt)?);
+        if !index.decode_entries(place, order)? {
+            index = Index::of(unfold(&index.block, place).map_err(corrupt)?);
+            let whole = index.decode_entries(place, order)?;
+            debug_assert!(whole, "unfolded keys are stored whole");
+        }
+        // Mapped, not filtered: the number of spans is known, and no more is allocated.
+        let last_prefix = |span: &[IndexEntry]| span.last().map_or(u64::MAX, |last| last.prefix.0);
+        let spans = index.all_but_last().chunks_exact(SPAN);
+        index.spans = spans.map(last_prefix).collect();
+        Ok(index)
+    }
+
+    /// An index of `block`, of which no entry has been decoded.
+    fn of(block: Block<Bytes>) -> Index {
+        Index {
+            entries: Vec::new(),
+            shared: shared_by_all_but_last(&block),
+            spans: Vec::new(),
+            block,
+        }
+    }
+
+    /// Checks all entries, and takes down what a search needs of them. `false` if the restarts are not the entries,
+    /// one for one, so that some key may not be stored whole.
+    fn decode_entries(&mut self, place: IndexPlace, order: &Order) -> Result<bool, Error> {
+        let corrupt = |defect: Defect| defect.locate(Section::Index, place.offset);
+        let Index { block, shared, .. } = &*self;
+        let block_entries = block.entries();
+        if block_entries.is_empty() {
+            return Ok(true);
+        }
+        let mut rest = block_entries;
+        // A file has no room for more, whatever the block claims.
+        let most = usize::try_from(place.data_end / TRAILER_LEN as u64).unwrap_or(usize::MAX);
+        let mut entries = Vec::with_capacity(block.restart_count().min(most));
+        let mut previous: Option<&[u8]> = None;
+        let mut previous_end = 0;
+        for (i, restart) in block.restarts().enumerate() {
+            if rest.is_empty() || restart != block_entries.len() - rest.len() {
+                return Ok(false);
+            }
+            let (shared_len, key, value, behind) =
+                split_entry(block_entries, rest).map_err(corrupt)?;
+            if shared_len > 0 {
+                return Ok(false);
+            }
+            rest = behind;
+            if let Some(previous) = previous
+                && order.compare(previous, key) != Ordering::Less
+            {
+                return Err(not_ascending(i, previous, key, order));
+            }
+            let bounds = previous_end..place.data_end;
+            let Some((handle, frame_end)) = decode_handle(value, &bounds) else {
+                return Err(corrupt(misplaced(i, value, bounds)));
+            };
+            entries.push(IndexEntry {
+                prefix: Prefix(prefix_at(key, shared.len())),
+                place: Place::of(handle),
+                seen: Seen::default(),
+            });
+            (previous, previous_end) = (Some(key), frame_end);
+        }
+        let whole = rest.is_empty();
+        self.entries = entries;
+        Ok(whole)
+    }
+
+    /// Number of data blocks.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    #[inline]
+    fn all_but_last(&self) -> &[IndexEntry] {
+        self.entries.split_last().map_or(&[], |(_, others)| others)
+    }
+
+    /// The handle of data block `i`, one of `0..len()`.
+    #[inline]
+    pub(crate) fn handle(&self, i: usize) -> BlockHandle {
+        let place = self.entries.get(i).map(|entry| entry.place);
+        place
+            .and_then(Place::handle)
+            .unwrap_or_else(|| self.decode_handle_again(i))
+    }
+
+    #[cold]
+    fn decode_handle_again(&self, i: usize) -> BlockHandle {
+        let entry = self.block.restart_entry(i);
+        let decoded = entry.and_then(|(_, value)| BlockHandle::decode(value));
+        decoded.map_or(BlockHandle::default(), |(handle, _)| handle)
+    }
+
+    /// The handle of data block `i` if that was found sound.
+    #[inline]
+    pub(crate) fn sound_handle(&self, i: usize) -> Option<BlockHandle> {
+        let sound = self.entries.get(i).filter(|entry| entry.seen.is_sound())?;
+        let handle = sound.place.handle();
+        Some(handle.unwrap_or_else(|| self.decode_handle_again(i)))
+    }
+
+    pub(crate) fn set_sound(&self, i: usize) {
+        if let Some(entry) = self.entries.get(i) {
+            entry.seen.set_sound();
+        }
+    }
+
+    /// Takes down where the parts of `block` begin: data block `i` of a table in bytewise order.
+    pub(crate) fn see_parts<B: AsRef<[u8]>>(&self, i: usize, block: &Block<B>) {
+        let fence = |number| {
+            let (offset, key) = block.fence(number)?;
+            Some((offset, self.bits_in_block(i, key)?))
+        };
+        if let (Some(entry), Some(second)) = (self.entries.get(i), fence(1)) {
+            entry.seen.set_fences(second, fence(2));
+        }
+    }
+
+    /// Which part of data block `i` a search for `key` will look at, as far as is known from a time before.
+    #[inline]
+    pub(crate) fn part_of(&self, i: usize, key: &[u8]) -> Part {
+        match (self.entries.get(i), self.bits_in_block(i, key)) {
+            (Some(entry), Some(bits)) => entry.seen.part(bits),
+            _ => Part::WHOLE,
+        }
+    }
+
+    /// The first bits of `key` behind those that all keys of data block `i` share, if they can be told from
+    /// the index keys on both sides of the block.
+    #[inline]
+    fn bits_in_block(&self, i: usize, key: &[u8]) -> Option<u16> {
+        let low = self.entries.get(i.checked_sub(1)?)?.prefix.0;
+        let high = self.all_but_last().get(i)?.prefix.0;
+        let width = u64::BITS - high.checked_sub(low)?.leading_zeros();
+        let from_low = prefix_at(key, self.shared.len()).checked_sub(low)?;
+        u16::try_from(from_low >> width.saturating_sub(Seen::KEY_BITS)).ok()
+    }
+
+    /// A key at or after the last of data block `i` and before the first of the next.
+    #[inline]
+    pub(crate) fn key(&self, i: usize) -> &[u8] {
+        self.block.restart_entry(i).unwrap_or_default().0
+    }
+
+    /// Whether there are keys, all of which could be a database's.
+    pub(crate) fn looks_internal(&self) -> bool {
+        self.len() > 0 && (0..self.len()).all(|i| internal_key::is_plausible(self.key(i)))
+    }
+
+    /// The one data block that can hold `key`; `None` behind the last.
+    #[inline]
+    pub(crate) fn seek(&self, key: &[u8], order: &Order) -> Option<usize> {
+        let before_last = self.len().checked_sub(1)?;
+        let i = match order {
+            Order::Bytewise => self.seek_by_prefix(key),
+            Order::Custom(_) => self.first_at_or_after(key, 0, before_last, order),
+        };
+        (i < before_last || order.compare(self.key(before_last), key) != Ordering::Less)
+            .then_some(i)
+    }
+
+    /// The first of all keys but the last that is at or after `key`, in bytewise order.
+    #[inline]
+    fn seek_by_prefix(&self, key: &[u8]) -> usize {
+        let entries = self.all_but_last();
+        // Nothing is not compared: the memory that it is said to be in may not exist, and to find that out takes a
+        // masked load 100 ns.
+        if !self.shared.is_empty() && !key.starts_with(&self.shared) {
+            return if *key < *self.shared {
+                0
+            } else {
+                entries.len()
+            };
+        }
+        let prefix = prefix_at(key, self.shared.len());
+        let start = self.span_start(prefix);
+        let rest = entries.get(start..).unwrap_or_default();
+        let span = rest.get(..SPAN).unwrap_or(rest);
+        // Counted rather than searched: nothing to predict, and all lines read at once.
+        let below = span.iter().filter(|entry| entry.prefix.0 < prefix).count();
+        let rest = rest.get(below..).unwrap_or_default();
+        let low = start + below;
+        if rest.first().is_none_or(|entry| entry.prefix.0 != prefix) {
+            return low;
+        }
+        let ties = rest.partition_point(|entry| entry.prefix.0 == prefix);
+        self.first_at_or_after(key, low, low + ties, &Order::Bytewise)
+    }
+
+    /// Where the span begins that holds the first entry at or after `prefix`.
+    #[inline]
+    fn span_start(&self, prefix: u64) -> usize {
+        SPAN * self.spans.partition_point(|&last| last < prefix)
+    }
+
+    /// Touches the entries that a [`seek`](Index::seek) for `key` will look at, in bytewise order.
+    #[inline]
+    pub(crate) fn touch(&self, key: &[u8]) {
+        let start = self.span_start(prefix_at(key, self.shared.len()));
+        let span = self.entries.iter().skip(start).take(SPAN);
+        touch(span.step_by(2).map(|entry| &entry.prefix));
+    }
+
+    /// The first `i` of `low..high` whose key is at or after `key`, or `high`.
+    fn first_at_or_after(
+        &self,
+        key: &[u8],
+        mut low: usize,
+        mut high: usize,
+        order: &Order,
+    ) -> usize {
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if order.compare(self.key(middle), key) == Ordering::Less {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+/// Keys ascend (which is checked afterwards), so what the first and the last but one share, all share.
+fn shared_by_all_but_last(block: &Block<Bytes>) -> Bytes {
+    let key = |i| Some(block.restart_entry(i)?.0);
+    let last_but_one = block.restart_count().checked_sub(2);
+    match (key(0), last_but_one.and_then(key)) {
+        (Some(first), Some(last_but_one)) => {
+            let shared = first.get(..common_prefix(first, last_but_one));
+            block.data().slice_ref(shared.unwrap_or_default())
+        }
+        _ => Bytes::new(),
+    }
+}
+
+/// The eight bytes of `key` from byte `start` on as a number that orders as they do; zeros behind its end.
+#[inline]
+fn prefix_at(key: &[u8], start: usize) -> u64 {
+    let rest = key.get(start..).unwrap_or_default();
+    if let Some(bytes) = rest.first_chunk() {
+        return u64::from_be_bytes(*bytes);
+    }
+    let missing = 8 * (8 - rest.len() as u32);
+    match key.last_chunk() {
+        // The key's last eight bytes, those before `start` shifted out.
+        Some(bytes) => u64::from_be_bytes(*bytes).unbounded_shl(missing),
+        None => {
+            let join = |n, &byte| n << 8 | u64::from(byte);
+            rest.iter().fold(0u64, join).unbounded_shl(missing)
+        }
+    }
+}
+
+/// Decodes a data block's handle, which lies within `bounds`; answers where its frame ends, too.
+#[inline]
+fn decode_handle(value: &[u8], bounds: &Range<u64>) -> Option<(BlockHandle, u64)> {
+    // Bytes behind the handle are let be, as by LevelDB.
+    let (handle, _) = BlockHandle::decode(value)?;
+    let end = handle.end()?;
+    let fits = handle.offset >= bounds.start && end <= bounds.end;
+    (fits && u32::try_from(handle.size).is_ok()).then_some((handle, end))
+}
+
+#[cold]
+fn misplaced(i: usize, value: &[u8], bounds: Range<u64>) -> Defect {
+    let found = match BlockHandle::decode(value) {
+        Some((BlockHandle { offset, size }, _)) => {
+            format!("{size} bytes and a trailer at {offset}")
+        }
+        None => {
+            let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
+            format!("no handle: {value:02x?}")
+        }
+    };
+    let Range { start, end } = bounds;
+    Defect::new(format!("data block {i} between {start} and {end}"), found)
+}
+
+/// The same block with every key stored whole.
+fn unfold(block: &Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defect> {
+    block.check_restarts()?;
+    let most = place
+        .file_size
+        .saturating_mul(MAX_UNFOLDED)
+        .min(isize::MAX as u64 / 2);
+    let mut builder = BlockBuilder::new(1);
+    let mut cursor = BlockCursor::new(block.clone());
+    while cursor.next()? {
+        let (key, value) = (cursor.key(), cursor.value());
+        let len = (builder.len() + key.len() + value.len()) as u64;
+        if len > most || !builder.has_room(key.len(), value.len()) {
+            return Err(Defect::new(
+                format!("keys that unfold to {MAX_UNFOLDED} times the file at most, and to 4 GiB"),
+                format!("{len} bytes of entries"),
+            ));
+        }
+        builder.add(key, common_prefix(builder.last_key(), key), value);
+    }
+    Block::parse(builder.finish(Bytes::copy_from_slice))
+}
+
+#[cold]
+fn not_ascending(i: usize, previous: &[u8], key: &[u8], order: &Order) -> Error {
+    Error::new(
+        ErrorKind::Comparator,
+        format!(
+            "index keys {} and {i} do not ascend under comparator {:?}: {} before {}; \
+             open the table with the comparator it was written with (and as a DbTable if it is a database's)",
+            i - 1,
+            order.comparator().name(),
+            show_key(previous),
+            show_key(key)
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn encode(keys: &[Vec<u8>], interval: usize) -> Vec<u8> {
+        let mut builder = BlockBuilder::new(interval);
+        for (i, key) in keys.iter().enumerate() {
+            let mut value = Vec::new();
+            let handle = BlockHandle {
+                offset: 20 * i as u64,
+                size: 15,
+            };
+            handle.encode(&mut value);
+            builder.add(key, common_prefix(builder.last_key(), key), &value);
+        }
+        builder.finish(<[u8]>::to_vec)
+    }
+
+    fn decode(block: &[u8]) -> Result<Index, Error> {
+        let place = IndexPlace {
+            offset: 1 << 20,
+            data_end: 1 << 20,
+            file_size: 2 << 20,
+        };
+        Index::decode(Bytes::copy_from_slice(block), place, &Order::Bytewise)
+    }
+
+    proptest! {
+        /// Keys of few letters and zeros make ties, common prefixes, and prefixes of each other.
+        #[test]
+        fn seeks_agree_with_a_linear_search(
+            keys in prop::collection::btree_set(
+                prop::collection::vec(prop::sample::select(vec![0u8, 1, 7, 0xff]), 0..14), 0..300),
+            head in prop::collection::vec(0u8..2, 0..12),
+            targets in prop::collection::vec(
+                prop::collection::vec(prop::sample::select(vec![0u8, 1, 7, 0xff]), 0..16), 30),
+            last_is_successor: bool,
+            interval in 1usize..4,
+        ) {
+            let mut keys: Vec<Vec<u8>> = keys.iter().map(|key| [&head[..], key].concat()).collect();
+            if last_is_successor {
+                keys.push(vec![0xff; 20]);
+            }
+            let index = decode(&encode(&keys, interval)).unwrap();
+            prop_assert_eq!(index.len(), keys.len());
+            let targets = targets.iter().flat_map(|t| [t.clone(), [&head[..], t].concat()]);
+            for target in targets.chain(keys.clone()) {
+                let expected = keys.iter().position(|key| *key >= target);
+                prop_assert_eq!(index.seek(&target, &Order::Bytewise), expected, "{:?}", target);
+            }
+            for (i, key) in keys.iter().enumerate() {
+                prop_assert_eq!(index.key(i), &key[..]);
+                prop_assert_eq!(index.handle(i).offset, 20 * i as u64);
+            }
+        }
+    }
+
+    proptest! {
+        /// A block's keys are on the side of the middle that is told for them, by their bits alone.
+        #[test]
+        fn parts_hold_what_is_looked_for(
+            keys in prop::collection::btree_set(
+                prop::collection::vec(prop::sample::select(vec![0u8, b'1', b'2', 0xff]), 0..20), 20..300),
+            head in prop::collection::vec(0u8..2, 0..12),
+            block_len in 4usize..20,
+            interval in 1usize..4,
+        ) {
+            let keys: Vec<Vec<u8>> = keys.iter().map(|key| [&head[..], key].concat()).collect();
+            let blocks: Vec<&[Vec<u8>]> = keys.chunks(block_len).collect();
+            let last_keys: Vec<Vec<u8>> = blocks.iter().map(|keys| keys[keys.len() - 1].clone()).collect();
+            let index = decode(&encode(&last_keys, 1)).unwrap();
+            for (i, keys) in blocks.iter().enumerate() {
+                let mut builder = BlockBuilder::new(interval);
+                for key in *keys {
+                    builder.add(key, common_prefix(builder.last_key(), key), &[7; 50]);
+                }
+                let block = Block::parse(builder.finish(<[u8]>::to_vec)).unwrap();
+                prop_assert_eq!(index.part_of(i, &keys[0]), Part::WHOLE);
+                prop_assert_eq!(index.sound_handle(i), None);
+                index.see_parts(i, &block);
+                index.set_sound(i);
+                prop_assert_eq!(index.sound_handle(i), Some(index.handle(i)));
+                for key in *keys {
+                    let part = index.part_of(i, key);
+                    let value = block.find(key, &Order::Bytewise, part).unwrap().unwrap();
+                    let entry_start = value.start - 3;
+                    prop_assert!(part.start() <= entry_start, "{part:?} {entry_start}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_told_for_ordinary_keys() {
+        let keys: Vec<Vec<u8>> = (0..1000).map(|i| format!("{i:016}").into_bytes()).collect();
+        let blocks: Vec<&[Vec<u8>]> = keys.chunks(40).collect();
+        let last_keys: Vec<Vec<u8>> = blocks.iter().map(|keys| keys[39].clone()).collect();
+        let index = decode(&encode(&last_keys, 1)).unwrap();
+        // For the first and the last block an index key on one side is missing.
+        for (i, keys) in blocks.iter().enumerate().take(24).skip(1) {
+            let mut builder = BlockBuilder::new(16);
+            for key in *keys {
+                builder.add(key, common_prefix(builder.last_key(), key), &[7; 100]);
+            }
+            let block = Block::parse(builder.finish(<[u8]>::to_vec)).unwrap();
+            index.see_parts(i, &block);
+            let lines = [1, 2].map(|number| (block.fence(number).unwrap().0 / 64) as u8);
+            for (j, key) in keys.iter().enumerate() {
+                let (first, last) = (j.saturating_sub(1) / 16, j / 16);
+                let expected = Part::new(first as u8, last as u8, lines);
+                assert_eq!(index.part_of(i, key), expected, "{j}");
+            }
+        }
+    }
+
+    fn one(key: &[u8], offset: u64, size: u64) -> (Vec<u8>, Vec<u8>) {
+        let mut value = Vec::new();
+        BlockHandle { offset, size }.encode(&mut value);
+        (key.to_vec(), value)
+    }
+
+    #[test]
+    fn handles_that_overlap_repeat_or_leave_the_file_are_refused() {
+        for bad in [
+            one(b"b", 0, 10),
+            one(b"b", 14, 10),
+            one(b"b", 5, 1),
+            one(b"b", 1 << 20, 1),
+            one(b"b", (1 << 20) - 5, 1),
+            one(b"b", u64::MAX, 1),
+            one(b"b", u64::MAX - 5, 5),
+            one(b"b", 20, u64::MAX),
+            (b"b".to_vec(), vec![]),
+            (b"b".to_vec(), vec![0x80]),
+        ] {
+            let mut builder = BlockBuilder::new(1);
+            let (key, value) = one(b"a", 0, 10);
+            builder.add(&key, 0, &value);
+            builder.add(&bad.0, 0, &bad.1);
+            let error = decode(&builder.finish(<[u8]>::to_vec)).unwrap_err();
+            let corruption = error.corruption().unwrap();
+            assert_eq!(corruption.section(), Section::Index);
+            assert!(corruption.expected().contains("data block 1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn handles_of_any_size_and_with_gaps_between_are_kept() {
+        let handles = [
+            (7, 0),
+            (12, (1 << 24) - 1),
+            (1 << 30, 1 << 24),
+            ((1 << 40) - 1, (1 << 24) - 1),
+            ((1 << 41) - 1, (1 << 24) - 1),
+            (u64::MAX >> 1, u32::MAX.into()),
+        ];
+        let mut builder = BlockBuilder::new(1);
+        for (i, (offset, size)) in handles.into_iter().enumerate() {
+            let (key, value) = one(&[i as u8], offset, size);
+            builder.add(&key, 0, &value);
+        }
+        let place = IndexPlace {
+            offset: u64::MAX,
+            data_end: u64::MAX,
+            file_size: u64::MAX,
+        };
+        let block = builder.finish(Bytes::copy_from_slice);
+        let index = Index::decode(block, place, &Order::Bytewise).unwrap();
+        for (i, (offset, size)) in handles.into_iter().enumerate() {
+            assert_eq!(index.handle(i), BlockHandle { offset, size });
+            assert_eq!(index.sound_handle(i), None);
+            index.set_sound(i);
+            assert_eq!(index.sound_handle(i), Some(BlockHandle { offset, size }));
+        }
+    }
+
+    #[test]
+    fn keys_that_do_not_ascend_show_the_wrong_comparator() {
+        let error = decode(&encode(&[b"b".to_vec(), b"a".to_vec()], 1)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Comparator);
+        assert!(
+            error.to_string().contains("leveldb.BytewiseComparator"),
+            "{error}"
+        );
+    }
+
+    /// 2 000 keys that share a prefix of 100 000 bytes would unfold to 200 MB.
+    #[test]
+    fn keys_that_unfold_without_bound_are_refused() {
+        let keys: Vec<Vec<u8>> = (0..2000u32)
+            .map(|i| [vec![b'k'; 100_000], i.to_be_bytes().to_vec()].concat())
+            .collect();
+        let block = encode(&keys, usize::MAX);
+        let error = decode(&block).unwrap_err();
+        assert!(error.to_string().contains("32 times the file"), "{error}");
+    }
+}

@@ -1,0 +1,15 @@
+//! The read path. `open`: footer, index, metaindex, filters. `get`: filter, index, `fetch_block`, find.
+
+pub(crate) mod cache;
+pub(crate) mod cursor;
+mod fetch;
+pub(crate) mod file;
+mod get_many;
+mod hints;
+pub(crate) mod index;
+mod open;
+pub(crate) mod options;
+pub(crate) mod range;
+pub(crate) mod source;
+pub(crate) mod stats;
+pub(crate) mod table;

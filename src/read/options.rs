@@ -1,0 +1,144 @@
+//! How a table is opened and read.
+
+use std::sync::Arc;
+
+use crate::comparator::{Comparator, Order};
+use crate::db::key::{is_internal, policy_for};
+use crate::filter::{BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, RibbonFilterPolicy};
+use crate::read::cache::BlockCache;
+
+/// How a table is opened.
+///
+/// ```no_run
+/// use leveltable::{BlockCache, OpenOptions};
+///
+/// let table = OpenOptions::new().cache(BlockCache::new(64 << 20)).open("table.ldb")?;
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// `None` where the caller did not say: bytewise, and a database's table is recognised and refused.
+    pub(crate) order: Option<Order>,
+    pub(crate) policies: Vec<Arc<dyn FilterPolicy>>,
+    pub(crate) filters: bool,
+    pub(crate) cache: Option<BlockCache>,
+    pub(crate) read: ReadOptions,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions::new()
+    }
+}
+
+impl OpenOptions {
+    /// Bytewise order, the built-in filter policies, the shared cache of 8 MiB, checksums verified.
+    pub fn new() -> OpenOptions {
+        OpenOptions {
+            order: None,
+            policies: Vec::new(),
+            filters: true,
+            cache: Some(BlockCache::shared()),
+            read: ReadOptions::new(),
+        }
+    }
+
+    /// The order that the table was written in.
+    ///
+    /// Naming one, the bytewise one too, also says that the table is to be read as it is stored: one that
+    /// looks like a database's is then not refused; if the comparator is not the
+    /// [`InternalKeyComparator`](crate::InternalKeyComparator), its filter, which knows user keys, is left unused.
+    pub fn comparator(mut self, comparator: impl Comparator + 'static) -> OpenOptions {
+        self.order = Some(Order::of(comparator));
+        self
+    }
+
+    /// Adds a filter policy to those that are known by their names; before a built-in one of that name.
+    pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> OpenOptions {
+        self.policies.push(Arc::new(policy));
+        self
+    }
+
+    /// The filter policies that are known to tables in `order`, the best first.
+    pub(crate) fn policies_for(&self, order: &Order) -> Vec<Arc<dyn FilterPolicy>> {
+        let built_in: [Arc<dyn FilterPolicy>; 3] = [
+            // Bits a key matter to builders only.
+            Arc::new(RibbonFilterPolicy::new(10)),
+            Arc::new(BloomFilterPolicy::new(10)),
+            Arc::new(OldBloomFilterPolicy),
+        ];
+        let known = self.policies.iter().chain(&built_in);
+        known.map(|policy| policy_for(policy, order)).collect()
+    }
+
+    /// Whether the filter is left unused: that of a database's table holds user keys, and asked for stored ones, by a
+    /// caller who named another order than that of internal keys, it would hide nearly all.
+    /// Whether the index looks like a database's, which takes a look at each of its keys, is asked only where it matters.
+    pub(crate) fn leaves_filter(&self, looks_internal: impl FnOnce() -> bool) -> bool {
+        let other = self.order.as_ref().is_some_and(|order| !is_internal(order));
+        other && looks_internal()
+    }
+
+    /// Opens without filters, and so also a table whose filter or metaindex block is damaged.
+    /// Every lookup then fetches a data block.
+    pub fn no_filters(mut self) -> OpenOptions {
+        self.filters = false;
+        self
+    }
+
+    /// Keeps blocks in `cache` instead of the shared one.
+    pub fn cache(mut self, cache: BlockCache) -> OpenOptions {
+        self.cache = Some(cache);
+        self
+    }
+
+    /// Keeps no blocks: each lookup reads its block.
+    pub fn no_cache(mut self) -> OpenOptions {
+        self.cache = None;
+        self
+    }
+
+    /// How lookups read unless [`Table::with`](crate::Table::with) says otherwise.
+    pub fn read(mut self, options: ReadOptions) -> OpenOptions {
+        self.read = options;
+        self
+    }
+}
+
+/// How an open table is read; see [`Table::with`](crate::Table::with).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadOptions {
+    pub(crate) fill_cache: bool,
+    pub(crate) verify_checksums: bool,
+}
+
+impl Default for ReadOptions {
+    fn default() -> ReadOptions {
+        ReadOptions::new()
+    }
+}
+
+impl ReadOptions {
+    /// Blocks that are read go to the cache, and their checksums are verified.
+    pub fn new() -> ReadOptions {
+        ReadOptions {
+            fill_cache: true,
+            verify_checksums: true,
+        }
+    }
+
+    /// Whether blocks that are read are kept in the cache. `false` suits a long scan, which would
+    /// drive out what lookups use. What is in the cache already is used either way.
+    pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
+        self.fill_cache = yes;
+        self
+    }
+
+    /// Whether data blocks are checked against their checksums when they come in (about 7 ns for
+    /// 100 bytes). Without, damage may go unnoticed, and blocks that are read are not kept in the cache, where
+    /// others would take them for checked. Index, metaindex and filter are always checked.
+    pub fn verify_checksums(mut self, yes: bool) -> ReadOptions {
+        self.verify_checksums = yes;
+        self
+    }
+}

@@ -1,0 +1,321 @@
+//! The entries of a table within bounds, from both ends.
+
+use std::cmp::Ordering;
+use std::ops::{Bound, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+use bytes::Bytes;
+
+use crate::comparator::Order;
+use crate::error::{Error, ErrorKind, Result, show_key};
+use crate::format::Defect;
+use crate::read::cursor::Cursor;
+use crate::read::table::Table;
+
+impl Table {
+    /// All entries in order, from either end.
+    pub fn iter(&self) -> Range {
+        self.range(..)
+    }
+
+    /// The entries whose keys lie within `bounds`, from either end.
+    ///
+    /// Bounds the wrong way round are empty. Filters are not asked: they know single keys only.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # let mut file = Vec::new();
+    /// # let mut builder = WriteOptions::new().build(&mut file);
+    /// # for key in ["apple", "banana", "cherry"] { builder.add(key.as_bytes(), b"")?; }
+    /// # builder.finish()?;
+    /// # let table = OpenOptions::new().open_source(file)?;
+    /// let mut from_b = table.range("b"..);
+    /// let (key, _) = from_b.next().unwrap()?;
+    /// assert_eq!(key, "banana");
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn range(&self, bounds: impl KeyRange) -> Range {
+        let (lower, upper) = bounds.into_bounds();
+        Range::new(self.cursor(), lower, upper)
+    }
+
+    /// The entries whose keys begin with `prefix`, from either end.
+    ///
+    /// In an order other than the bytewise one such keys need not lie together: the only item is then
+    /// an error of [`ErrorKind::Comparator`]. Use a [`range`](Table::range) there.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        let prefix = prefix.as_ref();
+        // The first key behind them: the prefix without its 0xff tail, its last byte incremented.
+        let mut behind = prefix.to_vec();
+        while behind.pop_if(|last| *last == 0xff).is_some() {}
+        let upper = match behind.last_mut() {
+            Some(last) => {
+                *last += 1;
+                Bound::Excluded(behind)
+            }
+            None => Bound::Unbounded,
+        };
+        let mut range = Range::new(self.cursor(), Bound::Included(prefix.to_vec()), upper);
+        if let Order::Custom(comparator) = self.order() {
+            let name = comparator.name();
+            let message = format!(
+                "keys of one prefix need not lie together in the order {name:?}: use a range"
+            );
+            range.state = State::Failed(Some(Error::new(ErrorKind::Comparator, message)));
+        }
+        range
+    }
+
+    /// The first entry, or `None` in an empty table.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block; see [`get`](Table::get).
+    pub fn first(&self) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter().next().transpose()
+    }
+
+    /// The last entry, or `None` in an empty table.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block; see [`get`](Table::get).
+    pub fn last(&self) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter().next_back().transpose()
+    }
+}
+
+/// The entries of a table within bounds, from both ends: made by [`Table::range`].
+///
+/// Owns all it needs. After its first error it is at its end: nothing is skipped in silence. Uses one
+/// cursor, so taking from both ends in turn seeks at every turn. Each key is a copy of its own, where a
+/// [`Cursor`] lends it; values are slices of their blocks.
+#[derive(Debug)]
+pub struct Range {
+    cursor: Cursor,
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing was taken since the bounds were set.
+    Fresh,
+    /// The cursor stands on the entry last taken from the front, or from the back.
+    Front,
+    Back,
+    Done,
+    Failed(Option<Error>),
+}
+
+impl Range {
+    fn new(cursor: Cursor, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> Range {
+        Range {
+            cursor,
+            lower,
+            upper,
+            state: State::Fresh,
+        }
+    }
+
+    /// The error of a defect in the entry last taken.
+    pub(crate) fn locate(&self, defect: Defect) -> Error {
+        self.cursor
+            .table
+            .locate(self.cursor.block.unwrap_or_default(), defect)
+    }
+
+    fn step_front(&mut self) -> Result<bool> {
+        if let State::Back = self.state {
+            self.check_ascends(self.is_below_upper())?;
+            self.upper = Bound::Excluded(self.cursor.key().to_vec());
+            self.state = State::Fresh;
+        }
+        if let State::Front = self.state {
+            return Ok(self.cursor.next()? && self.is_below_upper());
+        }
+        let moved = match &self.lower {
+            Bound::Unbounded => self.cursor.seek_to_first()?,
+            Bound::Included(key) => self.cursor.seek(key)?,
+            Bound::Excluded(key) => {
+                let found = self.cursor.seek(key)?;
+                match found && self.compare_to(key).is_eq() {
+                    true => self.cursor.next()?,
+                    false => found,
+                }
+            }
+        };
+        self.state = State::Front;
+        self.check_ascends(!moved || self.is_above_lower())?;
+        Ok(moved && self.is_below_upper())
+    }
+
+    fn step_back(&mut self) -> Result<bool> {
+        if let State::Front = self.state {
+            self.check_ascends(self.is_above_lower())?;
+            self.lower = Bound::Excluded(self.cursor.key().to_vec());
+            self.state = State::Fresh;
+        }
+        if let State::Back = self.state {
+            return Ok(self.cursor.prev()? && self.is_above_lower());
+        }
+        let moved = match &self.upper {
+            Bound::Unbounded => self.cursor.seek_to_last()?,
+            Bound::Excluded(key) => {
+                self.cursor.seek(key)?;
+                self.cursor.prev()?
+            }
+            Bound::Included(key) => {
+                let found = self.cursor.seek(key)?;
+                match found && self.compare_to(key).is_eq() {
+                    true => true,
+                    false => self.cursor.prev()?,
+                }
+            }
+        };
+        self.state = State::Back;
+        self.check_ascends(!moved || self.is_below_upper())?;
+        Ok(moved && self.is_above_lower())
+    }
+
+    /// How the cursor's key compares to `limit`.
+    fn compare_to(&self, limit: &[u8]) -> Ordering {
+        self.cursor.table.order().compare(self.cursor.key(), limit)
+    }
+
+    fn is_above_lower(&self) -> bool {
+        match &self.lower {
+            Bound::Unbounded => true,
+            Bound::Included(limit) => self.compare_to(limit).is_ge(),
+            Bound::Excluded(limit) => self.compare_to(limit).is_gt(),
+        }
+    }
+
+    fn is_below_upper(&self) -> bool {
+        match &self.upper {
+            Bound::Unbounded => true,
+            Bound::Included(limit) => self.compare_to(limit).is_le(),
+            Bound::Excluded(limit) => self.compare_to(limit).is_lt(),
+        }
+    }
+
+    /// Ends a range over keys that do not ascend, which a seek shows by where it lands, and a turn by a bound that
+    /// would not be narrower than before: from both ends in turn, it might otherwise go on for ever.
+    fn check_ascends(&self, ascends: bool) -> Result<()> {
+        match ascends {
+            true => Ok(()),
+            false => Err(self.locate(Defect::new(
+                "keys that ascend",
+                format!("{} out of its place", show_key(self.cursor.key())),
+            ))),
+        }
+    }
+
+    fn take(
+        &mut self,
+        step: impl FnOnce(&mut Range) -> Result<bool>,
+    ) -> Option<Result<(Bytes, Bytes)>> {
+        match &mut self.state {
+            State::Done => return None,
+            State::Failed(error) => return error.take().map(Err),
+            State::Fresh | State::Front | State::Back => {}
+        }
+        match step(self) {
+            Ok(true) => {
+                let key = Bytes::copy_from_slice(self.cursor.key());
+                Some(Ok((key, self.cursor.value_bytes())))
+            }
+            Ok(false) => {
+                self.state = State::Done;
+                None
+            }
+            Err(error) => {
+                self.state = State::Done;
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<(Bytes, Bytes)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.take(Range::step_front)
+    }
+}
+
+impl DoubleEndedIterator for Range {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.take(Range::step_back)
+    }
+}
+
+impl std::iter::FusedIterator for Range {}
+
+/// Bounds of a [`Table::range`]: every kind of range over strings, slices, arrays or vectors, and `..`.
+///
+/// Sealed. (With the standard `RangeBounds` in its place, the type of the key could often not be inferred.)
+pub trait KeyRange: sealed::KeyRange {}
+
+impl<R: sealed::KeyRange> KeyRange for R {}
+
+mod sealed {
+    use std::ops::Bound;
+
+    pub trait KeyRange {
+        fn into_bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>);
+    }
+}
+
+fn owned(key: impl AsRef<[u8]>) -> Vec<u8> {
+    key.as_ref().to_vec()
+}
+
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+impl sealed::KeyRange for RangeFull {
+    fn into_bounds(self) -> Bounds {
+        (Bound::Unbounded, Bound::Unbounded)
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for std::ops::Range<K> {
+    fn into_bounds(self) -> Bounds {
+        (
+            Bound::Included(owned(self.start)),
+            Bound::Excluded(owned(self.end)),
+        )
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for RangeInclusive<K> {
+    fn into_bounds(self) -> Bounds {
+        let (start, end) = self.into_inner();
+        (Bound::Included(owned(start)), Bound::Included(owned(end)))
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for RangeFrom<K> {
+    fn into_bounds(self) -> Bounds {
+        (Bound::Included(owned(self.start)), Bound::Unbounded)
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for RangeTo<K> {
+    fn into_bounds(self) -> Bounds {
+        (Bound::Unbounded, Bound::Excluded(owned(self.end)))
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for RangeToInclusive<K> {
+    fn into_bounds(self) -> Bounds {
+        (Bound::Unbounded, Bound::Included(owned(self.end)))
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for (Bound<K>, Bound<K>) {
+    fn into_bounds(self) -> Bounds {
+        (self.0.map(owned), self.1.map(owned))
+    }
+}

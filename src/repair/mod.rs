@@ -1,0 +1,6 @@
+//! What to do with a damaged table: list what is wrong, copy what is left, tell what a file that is no table might be.
+
+pub(crate) mod identify;
+pub(crate) mod progress;
+pub(crate) mod salvage;
+pub(crate) mod verify;

@@ -1,0 +1,137 @@
+//! Copies the blocks of a plan into the new table.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::plan::Piece;
+use super::{LostRange, SalvageReport};
+use crate::error::{ErrorKind, Result, Section};
+use crate::format::block::Block;
+use crate::format::block_cursor::BlockCursor;
+use crate::format::footer::BlockHandle;
+use crate::format::frame;
+use crate::read::file::TableFile;
+use crate::repair::progress::Reporter;
+use crate::write::builder::TableBuilder;
+use crate::write::new_file::Destination;
+
+/// Adds blocks to a builder, and to a report what became of them.
+pub(super) struct Copier<'a, D: Destination> {
+    file: &'a TableFile,
+    builder: &'a mut TableBuilder<D>,
+    report: SalvageReport,
+    last_key: Option<Bytes>,
+    /// From here on, ranges in the report wait for the key behind them.
+    open: usize,
+}
+
+impl<'a, D: Destination> Copier<'a, D> {
+    /// One that goes on with `report`, which holds what is known before anything is copied.
+    pub(super) fn new(
+        file: &'a TableFile,
+        builder: &'a mut TableBuilder<D>,
+        report: SalvageReport,
+    ) -> Copier<'a, D> {
+        Copier {
+            file,
+            builder,
+            report,
+            last_key: None,
+            open: 0,
+        }
+    }
+
+    /// Copies `pieces`, unless the callback of `progress` ends it early.
+    pub(super) fn run(
+        mut self,
+        pieces: Vec<Piece>,
+        progress: &mut Reporter<'_>,
+    ) -> Result<SalvageReport> {
+        // The survey went over the file once.
+        let mut done = self.file.size;
+        for piece in pieces {
+            done = done.saturating_add(piece.len());
+            match piece {
+                Piece::Copy { handle, by_index } => self.copy(handle, by_index)?,
+                Piece::Lost {
+                    range,
+                    reason,
+                    entries,
+                } => self.lose(range, reason, entries),
+            }
+            if progress.reach(done).is_break() {
+                self.report.cancelled = true;
+                return Ok(self.report);
+            }
+        }
+        progress.complete();
+        Ok(self.report)
+    }
+
+    fn lose(&mut self, range: Range<u64>, reason: String, entries: Option<u64>) {
+        self.report.lost.push(LostRange {
+            range,
+            reason,
+            entries,
+            after: self.last_key.clone(),
+            before: None,
+        });
+    }
+
+    fn copy(&mut self, handle: BlockHandle, by_index: bool) -> Result<()> {
+        let range = handle.offset..handle.end().unwrap_or(u64::MAX);
+        let block = self.file.read_frame(handle).and_then(|frame| {
+            frame::verify(&frame)
+                .and_then(|()| frame::open(&frame))
+                .and_then(Block::parse)
+                .map_err(|defect| defect.locate(Section::Data, handle.offset))
+        });
+        let block = match block {
+            Ok(block) => block,
+            Err(error) => {
+                // It was sound a moment ago: the medium gives out, or somebody writes to the file.
+                self.lose(range, error.to_string(), None);
+                return Ok(());
+            }
+        };
+        let (mut copied, mut refused) = (0, 0);
+        let mut last = Vec::new();
+        let mut cursor = BlockCursor::new(block);
+        while let Ok(true) = cursor.next() {
+            match self.builder.add(cursor.key(), cursor.value()) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::OutOfOrder => {
+                    refused += 1;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            if copied == 0 {
+                let first = Bytes::copy_from_slice(cursor.key());
+                for lost in self.report.lost.iter_mut().skip(self.open) {
+                    lost.before = Some(first.clone());
+                }
+                self.open = self.report.lost.len();
+            }
+            copied += 1;
+            last.clear();
+            last.extend_from_slice(cursor.key());
+        }
+        self.report.entries += copied;
+        self.report.entries_by_index += if by_index { copied } else { 0 };
+        self.report.entries_out_of_order += refused;
+        self.report.data_blocks += 1;
+        if copied > 0 {
+            self.last_key = Some(last.into());
+        }
+        if refused > 0 {
+            self.lose(
+                range,
+                format!("{refused} of its entries are out of order"),
+                Some(refused),
+            );
+        }
+        Ok(())
+    }
+}

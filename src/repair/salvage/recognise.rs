@@ -1,0 +1,242 @@
+//! Recognises index and metaindex among blocks that a scan found, and tells them from data.
+
+use std::ops::Range;
+
+use super::IndexState;
+use super::found::{Found, key_room};
+use super::survey::Survey;
+use crate::comparator::Order;
+use crate::error::Section;
+use crate::format::filter_block::FILTER_PREFIX;
+use crate::format::footer::BlockHandle;
+use crate::read::index::Index;
+use crate::read::options::OpenOptions;
+
+/// A block that may be the index.
+#[derive(Debug)]
+struct Candidate {
+    index: Index,
+    metaindex: Option<BlockHandle>,
+    /// Bytes of the blocks before it that it knows.
+    known_bytes: u64,
+}
+
+impl Survey<'_> {
+    /// Looks among the blocks found for one that is the index of those before it. Of several the one that
+    /// knows most, as there may be that of an older table; but none that lies within a block of another,
+    /// where it is part of a value.
+    pub(super) fn look_for_index(&mut self) {
+        /// How many candidates are looked at closely. Only data that consists of handles makes more, or so
+        /// large ones that there is no room for the next, and the true index comes behind it.
+        const MOST: usize = 64;
+        let candidates = self
+            .data()
+            .filter(|(found, summary)| summary.all_handles && !self.is_metaindex(found));
+        let candidates: Vec<BlockHandle> = candidates.map(|(found, _)| found.handle()).collect();
+        let indexes = candidates.into_iter().rev().filter_map(|handle| {
+            // In a file that lost or gained bytes in front, handles may lead anywhere.
+            let index = self.sound_index(handle, u64::MAX)?;
+            Some((handle, index))
+        });
+        let mut room = key_room(self.file.size);
+        let few = indexes.take(MOST).take_while(|(_, index)| {
+            let fits = room > 0;
+            let keys = (0..index.len()).map(|i| index.key(i).len() as u64);
+            room = room.saturating_sub(keys.sum());
+            fits
+        });
+        let likely = few.filter_map(|(handle, index)| {
+            let candidate = self.index_at(handle, index)?;
+            Some((handle, candidate))
+        });
+        let likely: Vec<(BlockHandle, Candidate)> = likely.collect();
+        let is_inside = |inner: BlockHandle| {
+            let mut others = likely.iter().filter(|(handle, _)| *handle != inner);
+            others.any(|(_, other)| block_around(&other.index, inner).is_some())
+        };
+        let inside: Vec<bool> = likely
+            .iter()
+            .map(|(handle, _)| is_inside(*handle))
+            .collect();
+        let best = likely
+            .into_iter()
+            .zip(inside)
+            .filter_map(|(candidate, inside)| (!inside).then_some(candidate))
+            .max_by_key(|(_, candidate)| candidate.known_bytes);
+        if let Some((handle, candidate)) = best {
+            self.set_aside(Section::Index, handle);
+            if let Some(metaindex) = candidate.metaindex {
+                self.set_aside(Section::Metaindex, metaindex);
+            }
+            self.settle_on(candidate.index, handle, IndexState::Found);
+        }
+    }
+
+    /// `index`, which is the block at `handle`, if it can be one to the blocks before it.
+    ///
+    /// A data block could pass for one only if each of its values were the handle of a block, in the file's
+    /// order, and the blocks before it had those sizes, and its keys separated theirs. With two
+    /// blocks or more, its keys would then be out of order as data. One that has a single block before it is
+    /// told by its place: a metaindex lies between the last data block and the index, and no data behind.
+    fn index_at(&self, handle: BlockHandle, index: Index) -> Option<Candidate> {
+        let end = handle.end()?;
+        let known = |found: &Found| belongs(&index, found, self.order);
+        let in_place =
+            |found: &Found| known(found).is_some_and(|i| index.handle(i) == found.handle());
+        let mut before = self.data_before(handle.offset).peekable();
+        let metaindex = before.next_if(|found| !in_place(found) && self.is_metaindex(found));
+        let metaindex = metaindex.map(Found::handle);
+        let behind_metaindex = |data_end: u64| {
+            let before = self.map.frames.range(..handle.offset).next_back();
+            let is_empty = before.is_some_and(|(_, before)| {
+                before.range.end == handle.offset && before.entries() == 0
+            });
+            // Any gap will do: the metaindex may have lost bytes.
+            let has_room = data_end < handle.offset;
+            (metaindex.is_some() || is_empty || has_room).then_some(())
+        };
+        let is_last = || {
+            self.map
+                .frames
+                .range(end..)
+                .all(|(_, found)| found.summary().is_none())
+        };
+        if let Some(last) = before.peek() {
+            known(last)?;
+            // As data behind that block, it would have higher keys only.
+            let highest = &last.summary()?.last;
+            if self.order.compare(index.key(0), highest).is_gt() {
+                behind_metaindex(last.range.end)?;
+            }
+        } else if !(is_last() && fills_the_front(&index)) {
+            // No data block survived. The handles must at least fit the place, or, where bytes are missing in
+            // front, be those of blocks that fill a file from its front: values have no reason to be, unless
+            // there is but one.
+            behind_metaindex(index.handle(index.len().checked_sub(1)?).end()?)?;
+        }
+        let (mut blocks, mut known_bytes, mut unknown_bytes) = (0, 0, 0);
+        for found in before {
+            if known(found).is_some() {
+                blocks += 1;
+                known_bytes += found.len();
+            } else if block_around(&index, found.handle()).is_none() {
+                unknown_bytes += found.len();
+            } // else it was part of a value there, in a block that is damaged
+        }
+        (known_bytes >= unknown_bytes && (blocks > 1 || is_last())).then_some(Candidate {
+            index,
+            metaindex,
+            known_bytes,
+        })
+    }
+
+    /// Looks for a metaindex at the end of what was found: but for an index that has a data block in its place,
+    /// nothing else tells it from data whose keys come before `filter.`.
+    pub(super) fn look_for_metaindex(&mut self) {
+        let is_data = |found: &Found| {
+            let index = self.index.as_ref();
+            let place =
+                index.and_then(|index| Some(index.handle(belongs(index, found, self.order)?)));
+            place == Some(found.handle())
+        };
+        let last = self.data_before(self.file.size).next();
+        let metaindex = last
+            .filter(|last| !is_data(last) && self.is_metaindex(last))
+            .map(Found::handle);
+        if let Some(handle) = metaindex {
+            self.set_aside(Section::Metaindex, handle);
+        }
+    }
+
+    /// Whether `found` names filters that lie before it and are not data.
+    fn is_metaindex(&self, found: &Found) -> bool {
+        let mut before = self.map.frames.range(..found.range.start).rev();
+        let is_index = before
+            .next()
+            .is_some_and(|(_, before)| self.is_stock(before) && self.names_filters(before));
+        // Behind a metaindex comes the index: keys that look like names of filters are those of data.
+        !is_index && self.names_filters(found)
+    }
+
+    /// Whether `found` has one key, which names a filter of the policies that most tables have one of.
+    fn is_stock(&self, found: &Found) -> bool {
+        let summary = found.summary().filter(|summary| summary.entries == 1);
+        let name = summary.and_then(|summary| summary.first.strip_prefix(FILTER_PREFIX));
+        let stock = OpenOptions::new().policies_for(self.order);
+        let mut names = stock.iter().map(|policy| policy.name().as_bytes());
+        name.is_some_and(|name| names.any(|stock| stock == name))
+    }
+
+    /// As [`is_metaindex`](Self::is_metaindex), by the block alone.
+    fn names_filters(&self, found: &Found) -> bool {
+        let Some(summary) = found.summary().filter(|summary| summary.all_handles) else {
+            return false;
+        };
+        if !summary.first.starts_with(FILTER_PREFIX) && !summary.last.starts_with(FILTER_PREFIX) {
+            return false;
+        }
+        let start = found.range.start;
+        let is_stock = self.is_stock(found);
+        let may_be_there = |other: &Found| other.range == found.range || other.is_filter();
+        let is_free = |place: Range<u64>| self.map.has_only_filters(place, start);
+        self.handles_in(found.handle()).iter().all(|filter| {
+            let Some(end) = filter.end() else {
+                return false;
+            };
+            let here = match is_stock {
+                // No data has such a name by chance. If it is data nevertheless, it leads to data: exactly.
+                true => self.map.at(*filter).is_none_or(may_be_there),
+                // It leads to a filter, or to nothing sound. In a file that lost bytes its place may reach
+                // beyond the block itself.
+                false => filter.offset < start && is_free(filter.offset..end.min(start)),
+            };
+            // In a file that lost or gained bytes, the filter is the block right before, or was.
+            let len = end - filter.offset;
+            let right_before = || match is_stock {
+                true => is_free(start.saturating_sub(len)..start),
+                false => start
+                    .checked_sub(len)
+                    .and_then(|at| self.map.frames.get(&at))
+                    .is_some_and(|found| found.range.end == start && found.is_filter()),
+            };
+            here || right_before()
+        })
+    }
+}
+
+/// Which data block of `index` the block `found` is, wherever in the file it lies: by its size, and by the
+/// index keys, between which its keys must lie.
+pub(super) fn belongs(index: &Index, found: &Found, order: &Order) -> Option<usize> {
+    let summary = found.summary()?;
+    let i = index.seek(&summary.last, order)?;
+    let behind_previous = i
+        .checked_sub(1)
+        .is_none_or(|before| order.compare(index.key(before), &summary.first).is_lt());
+    (behind_previous && index.handle(i).size == found.handle().size).then_some(i)
+}
+
+/// Whether the blocks of `index` follow each other without gaps from the front of a file.
+fn fills_the_front(index: &Index) -> bool {
+    let handles = (0..index.len()).map(|i| index.handle(i));
+    handles
+        .scan(Some(0), |end, handle| {
+            let follows = *end == Some(handle.offset);
+            *end = handle.end();
+            Some(follows)
+        })
+        .all(|follows| follows)
+}
+
+/// The block of `index` that `inner` lies within, from its beginning or further in.
+pub(super) fn block_around(index: &Index, inner: BlockHandle) -> Option<BlockHandle> {
+    let (mut low, mut high) = (0, index.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match index.handle(middle).offset <= inner.offset {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    let outer = index.handle(low.checked_sub(1)?);
+    (inner.end()? <= outer.end()?).then_some(outer)
+}

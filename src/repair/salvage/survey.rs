@@ -1,0 +1,361 @@
+//! Surveys a damaged file: which sound blocks there are, and where its index is.
+//!
+//! What footer, metaindex and index lead to is followed as far as checksums bear it out; the gaps that this leaves
+//! are scanned (see `scan.rs`), and an index is then looked for among what was found (see `recognise.rs`).
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::{ControlFlow, Range};
+
+use bytes::Bytes;
+
+use super::found::{Content, Found, Summary, inspect, key_room};
+use super::scan::Scanner;
+use super::{IndexState, SalvageReport};
+use crate::comparator::Order;
+use crate::error::{Result, Section};
+use crate::format::block::{Block, KeyWork};
+use crate::format::block_cursor::BlockCursor;
+use crate::format::filter_block::FILTER_PREFIX;
+use crate::format::footer::{BlockHandle, Footer};
+use crate::format::frame;
+use crate::read::file::TableFile;
+use crate::read::index::{Index, IndexPlace};
+use crate::repair::progress::Reporter;
+
+/// What was found where, without overlaps.
+#[derive(Debug, Default)]
+pub(super) struct Map {
+    pub(super) frames: BTreeMap<u64, Found>,
+    /// Where those of them begin that are no filters.
+    others: BTreeSet<u64>,
+    /// Length of all frames together.
+    bytes: u64,
+}
+
+impl Map {
+    /// Adds a frame, unless it overlaps one that is there.
+    fn insert(&mut self, found: Found) {
+        let before = self.frames.range(..found.range.end).next_back();
+        if before.is_none_or(|(_, before)| before.range.end <= found.range.start) {
+            self.bytes += found.len();
+            if !found.is_filter() {
+                self.others.insert(found.range.start);
+            }
+            self.frames.insert(found.range.start, found);
+        }
+    }
+
+    pub(super) fn at(&self, handle: BlockHandle) -> Option<&Found> {
+        let found = self.frames.get(&handle.offset)?;
+        (Some(found.range.end) == handle.end()).then_some(found)
+    }
+
+    /// Whether nothing but filters lies in `range`, and the frame that begins at `itself`.
+    pub(super) fn has_only_filters(&self, range: Range<u64>, itself: u64) -> bool {
+        let mut before_end = self.others.range(..range.end).rev();
+        let last = before_end.find(|&&start| start != itself);
+        let last = last.and_then(|start| self.frames.get(start));
+        last.is_none_or(|last| last.range.end <= range.start)
+    }
+
+    /// The ranges below `end` that nothing was found in.
+    fn gaps(&self, end: u64) -> Vec<Range<u64>> {
+        gaps(self.frames.values().map(|found| found.range.clone()), end)
+    }
+}
+
+/// What ascending `ranges` leave of `0..end`.
+pub(super) fn gaps(ranges: impl Iterator<Item = Range<u64>>, end: u64) -> Vec<Range<u64>> {
+    let mut gaps = Vec::new();
+    let mut at = 0;
+    for range in ranges.chain(std::iter::once(end..end)) {
+        if range.start > at {
+            gaps.push(at..range.start);
+        }
+        at = at.max(range.end);
+    }
+    gaps
+}
+
+/// Finds all sound blocks of a file, and its index if there is one.
+pub(super) struct Survey<'a> {
+    pub(super) file: &'a TableFile,
+    pub(super) order: &'a Order,
+    pub(super) map: Map,
+    pub(super) index: Option<Index>,
+    pub(super) index_state: IndexState,
+    /// Where the index begins.
+    pub(super) index_offset: u64,
+    /// Bytes of keys that may still be held of blocks that handles lead to.
+    room: u64,
+    work: KeyWork,
+    /// Parts that are known to be no data.
+    pub(super) set_aside: Vec<(Section, Range<u64>)>,
+}
+
+impl<'a> Survey<'a> {
+    pub(super) fn new(file: &'a TableFile, order: &'a Order) -> Result<Survey<'a>> {
+        file.refuse_foreign()?;
+        Ok(Survey {
+            file,
+            order,
+            map: Map::default(),
+            index: None,
+            index_state: IndexState::Lost,
+            index_offset: 0,
+            room: key_room(file.size),
+            work: KeyWork::of_file(),
+            set_aside: Vec::new(),
+        })
+    }
+
+    /// Does all of it, unless the callback of `progress` ends it early.
+    pub(super) fn run(&mut self, progress: &mut Reporter<'_>) -> ControlFlow<()> {
+        if let Ok(footer) = self.file.footer() {
+            self.follow(footer, progress)?;
+        }
+        let index_says_all = self
+            .index
+            .as_ref()
+            .is_some_and(|index| (0..index.len()).all(|i| self.map.at(index.handle(i)).is_some()));
+        if index_says_all {
+            return progress.reach(self.file.size);
+        }
+        let mut scanner = Scanner::new(self.file, self.order);
+        let mut done = self.map.bytes;
+        for gap in self.map.gaps(self.file.size) {
+            let Range { start, end } = gap;
+            let frames = scanner.scan(gap, |at| progress.reach(done + (at - start)));
+            frames.into_iter().for_each(|found| self.map.insert(found));
+            done += end - start;
+            progress.reach(done)?;
+        }
+        if self.index.is_none() {
+            self.look_for_index();
+        }
+        let mut set_aside = self.set_aside.iter();
+        let has_metaindex = set_aside.any(|(section, _)| *section == Section::Metaindex);
+        // Without the index, an empty block may have been taken for it.
+        if self.index.is_none() || !has_metaindex {
+            self.look_for_metaindex();
+        }
+        progress.reach(self.file.size)
+    }
+
+    /// Finds what footer, metaindex and index lead to. None of them is believed further than checksums
+    /// bear them out: the footer has none of its own.
+    fn follow(&mut self, footer: Footer, progress: &mut Reporter<'_>) -> ControlFlow<()> {
+        let footer_at = self.file.footer_offset();
+        let footer_range = footer_at..self.file.size;
+        self.set_aside.push((Section::Footer, footer_range));
+        if self.take_metaindex(footer.metaindex) {
+            self.take_filters(footer.metaindex);
+        }
+        let Some(index) = self.sound_index(footer.index, footer.index.offset) else {
+            let payload = self.read(footer.index).map(|frame| frame::open(&frame));
+            if let Some(Ok(payload)) = payload {
+                self.follow_handles(payload, progress)?;
+            }
+            self.follow_displaced(footer);
+            return ControlFlow::Continue(());
+        };
+        self.set_aside(Section::Index, footer.index);
+        for i in 0..index.len() {
+            self.place(index.handle(i));
+            progress.reach(self.map.bytes)?;
+        }
+        // One that is somewhere else and leads to no sound block is perhaps no index, and one that leads to filters
+        // is the metaindex: the handles of a footer that lost bytes behind them are read from one byte further in front.
+        let leads_to_data = (0..index.len()).any(|i| {
+            let found = self.map.at(index.handle(i));
+            found.is_some_and(|found| !found.is_filter())
+        });
+        if leads_to_data || (index.len() > 0 && footer.index.end() == Some(footer_at)) {
+            self.settle_on(index, footer.index, IndexState::Sound);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Settles on the index at `handle`.
+    pub(super) fn settle_on(&mut self, index: Index, handle: BlockHandle, state: IndexState) {
+        self.index = Some(index);
+        self.index_state = state;
+        self.index_offset = handle.offset;
+    }
+
+    /// Looks right before the footer for an index that is not where the footer says, in a file that lost
+    /// or gained bytes in front of it.
+    fn follow_displaced(&mut self, footer: Footer) {
+        let Some(end) = footer.index.end() else {
+            return;
+        };
+        let by = self.file.footer_offset().wrapping_sub(end);
+        let displaced = |handle: BlockHandle| BlockHandle {
+            offset: handle.offset.wrapping_add(by),
+            ..handle
+        };
+        let handle = displaced(footer.index);
+        if by != 0
+            && let Some(index) = self.sound_index(handle, u64::MAX)
+        {
+            self.set_aside(Section::Index, handle);
+            self.take_metaindex(displaced(footer.metaindex));
+            // One of an empty table says nothing about blocks that are here.
+            if index.len() > 0 {
+                self.settle_on(index, handle, IndexState::Found);
+            }
+        }
+    }
+
+    /// The block at `handle` as an index, if it is sound and its blocks end at or before `data_end`.
+    pub(super) fn sound_index(&self, handle: BlockHandle, data_end: u64) -> Option<Index> {
+        let place = IndexPlace {
+            offset: handle.offset,
+            data_end,
+            file_size: self.file.size,
+        };
+        Index::decode(self.payload(handle)?, place, self.order).ok()
+    }
+
+    /// Takes what sense a damaged index still makes for hints.
+    fn follow_handles(&mut self, payload: Bytes, progress: &mut Reporter<'_>) -> ControlFlow<()> {
+        let Ok(block) = Block::parse(payload) else {
+            return ControlFlow::Continue(());
+        };
+        let mut cursor = BlockCursor::new(block);
+        let mut end_before = 0;
+        while let Ok(true) = cursor.next() {
+            let Some((handle, _)) = BlockHandle::decode(cursor.value()) else {
+                break;
+            };
+            match handle.end() {
+                // Blocks in file order: so no byte is read twice, whatever the handles say.
+                Some(end) if handle.offset >= end_before && end <= self.file.size => {
+                    end_before = end;
+                    self.place(handle);
+                    progress.reach(self.map.bytes)?;
+                }
+                _ => break,
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Sets the block at `handle` aside as the metaindex if it looks like one.
+    fn take_metaindex(&mut self, handle: BlockHandle) -> bool {
+        self.place(handle);
+        let found = self.map.at(handle);
+        let is_one = found.is_some_and(|found| match &found.content {
+            Content::Entries(summary) if summary.entries > 0 => {
+                summary.all_handles && summary.first.starts_with(FILTER_PREFIX)
+            }
+            Content::Entries(_) => true,
+            _ => false,
+        });
+        if is_one {
+            self.set_aside(Section::Metaindex, handle);
+        }
+        is_one
+    }
+
+    /// Sets aside what the metaindex at `handle` says are filters, unless something else is there.
+    fn take_filters(&mut self, handle: BlockHandle) {
+        for filter in self.handles_in(handle) {
+            self.place(filter);
+            let found = self.map.at(filter);
+            let may_be_one = found.is_none_or(Found::is_filter);
+            if may_be_one && filter.end().is_some_and(|end| end <= handle.offset) {
+                self.set_aside(Section::Filter, filter);
+            }
+        }
+    }
+
+    pub(super) fn set_aside(&mut self, section: Section, handle: BlockHandle) {
+        if let Some(end) = handle.end() {
+            self.set_aside.push((section, handle.offset..end));
+        }
+    }
+
+    pub(super) fn is_set_aside(&self, found: &Found) -> bool {
+        self.set_aside
+            .iter()
+            .any(|(_, range)| *range == found.range)
+    }
+
+    /// The frame at `handle`, if the file has it.
+    fn read(&self, handle: BlockHandle) -> Option<Bytes> {
+        handle.end().filter(|&end| end <= self.file.size)?;
+        self.file.read_frame(handle).ok()
+    }
+
+    /// Adds the frame at `handle` to the map if it is sound.
+    fn place(&mut self, handle: BlockHandle) {
+        if let (Some(frame), Some(end)) = (self.read(handle), handle.end())
+            && let Ok(content) = inspect(&frame, self.order, &mut self.work)
+        {
+            let range = handle.offset..end;
+            let found = Found { range, content };
+            self.map.insert(found.within(&mut self.room));
+        }
+    }
+
+    /// The block at `handle`, which was found sound.
+    fn payload(&self, handle: BlockHandle) -> Option<Bytes> {
+        let frame = self.read(handle)?;
+        frame::verify(&frame).ok()?;
+        frame::open(&frame).ok()
+    }
+
+    /// The handles in the sound block at `handle`: those of a metaindex, which are few.
+    pub(super) fn handles_in(&self, handle: BlockHandle) -> Vec<BlockHandle> {
+        const MOST: usize = 16;
+        let mut handles = Vec::new();
+        if let Some(Ok(block)) = self.payload(handle).map(Block::parse) {
+            let mut cursor = BlockCursor::new(block);
+            while let (Ok(true), true) = (cursor.next(), handles.len() < MOST) {
+                handles.extend(BlockHandle::decode(cursor.value()).map(|(handle, _)| handle));
+            }
+        }
+        handles
+    }
+
+    /// A report of what was surveyed, before anything is copied.
+    pub(super) fn report(self, entries_out_of_order: u64) -> SalvageReport {
+        let mut set_aside = self.set_aside;
+        let known: HashSet<u64> = set_aside.iter().map(|(_, range)| range.start).collect();
+        let filters = self
+            .map
+            .frames
+            .into_values()
+            .filter(|found| found.is_filter() && !known.contains(&found.range.start));
+        set_aside.extend(filters.map(|found| (Section::Filter, found.range)));
+        set_aside.sort_by_key(|(_, range)| range.start);
+        SalvageReport {
+            file_bytes: self.file.size,
+            index: self.index_state,
+            entries_out_of_order,
+            set_aside,
+            ..SalvageReport::default()
+        }
+    }
+
+    /// The data blocks found.
+    pub(super) fn data(&self) -> impl Iterator<Item = (&Found, &Summary)> {
+        self.map
+            .frames
+            .values()
+            .filter(|found| !self.is_set_aside(found))
+            .filter_map(|found| Some((found, found.summary()?)))
+    }
+
+    /// The data blocks below `offset`, the last first.
+    pub(super) fn data_before(&self, offset: u64) -> impl Iterator<Item = &Found> {
+        let before = self
+            .map
+            .frames
+            .range(..offset)
+            .rev()
+            .map(|(_, found)| found);
+        before.filter(|found| found.summary().is_some() && !self.is_set_aside(found))
+    }
+}

@@ -1,0 +1,259 @@
+//! Walks the index and the data blocks that it leads to: keys against each other, against the index, and against
+//! the filters.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+use super::Verifier;
+use super::blocks::{Loaded, Parsed};
+use super::filters::Filter;
+use super::report::{Severity, Tally, not_ascending};
+use crate::comparator::Order;
+use crate::db::key as internal_key;
+use crate::db::key::InternalKey;
+use crate::error::{Section, show_key};
+use crate::format::block::Block;
+use crate::format::block_cursor::BlockCursor;
+use crate::format::footer::BlockHandle;
+use crate::format::frame;
+
+/// A data block's first and last key.
+struct Ends {
+    first: Vec<u8>,
+    last: Vec<u8>,
+}
+
+/// Whether all keys of the index could be internal keys, and there is one.
+pub(super) fn looks_internal(index: &Parsed) -> bool {
+    let mut cursor = BlockCursor::new(index.block.clone());
+    let mut any = false;
+    while let Ok(true) = cursor.next() {
+        any = true;
+        if !internal_key::is_plausible(cursor.key()) {
+            return false;
+        }
+    }
+    any
+}
+
+impl Verifier<'_> {
+    /// Turns to the order of internal keys if the caller named none and the table looks like a database's:
+    /// all its index keys, and the keys of the first data block that can be read.
+    pub(super) fn recognise_database(&mut self, index: &Parsed) {
+        if self.options.order.is_some() || !looks_internal(index) {
+            return;
+        }
+        let mut cursor = BlockCursor::new(index.block.clone());
+        for _ in 0..16 {
+            let Ok(true) = cursor.next() else { break };
+            match self.keys_are_plausible(cursor.value()) {
+                Some(true) => break,
+                Some(false) => return,
+                None => {}
+            }
+        }
+        self.order = internal_key::internal_order(Order::Bytewise);
+        self.report.internal_keys = true;
+    }
+
+    /// Whether all keys of the data block at the handle `value` could be internal keys; `None` where it
+    /// cannot be read.
+    fn keys_are_plausible(&mut self, value: &[u8]) -> Option<bool> {
+        let (handle, _) = BlockHandle::decode(value)?;
+        let payload = frame::open(&self.try_frame(handle)?);
+        let block = Block::parse(payload.ok()?).ok()?;
+        let mut cursor = BlockCursor::new(block);
+        let mut any = false;
+        while cursor.next().ok()? {
+            any = true;
+            if !internal_key::is_plausible(cursor.key()) {
+                return Some(false);
+            }
+        }
+        any.then_some(true)
+    }
+
+    /// Walks the index and all data blocks that it leads to.
+    pub(super) fn check_data(
+        &mut self,
+        index_offset: u64,
+        index: &Parsed,
+        filters: &mut [Filter],
+    ) -> ControlFlow<()> {
+        let place = (Section::Index, index_offset);
+        let (mut order, mut trailing) = (Tally::default(), Tally::default());
+        let mut separator: Option<Vec<u8>> = None;
+        let mut last_key: Option<Vec<u8>> = None;
+        let mut cursor = BlockCursor::new(index.block.clone());
+        let mut blocks = 0u64;
+        // Where entries stop making sense, the defect was found when the structure was checked.
+        while let Ok(true) = cursor.next() {
+            let (i, key, value) = (blocks, cursor.key(), cursor.value());
+            blocks += 1;
+            if let Some(before) = &separator
+                && self.order.compare(before, key) != Ordering::Less
+            {
+                order.note(|| not_ascending(before, key));
+            }
+            let decoded = BlockHandle::decode(value);
+            if let Some((_, len)) = decoded
+                && len < value.len()
+            {
+                trailing.note(|| {
+                    (
+                        format!("nothing behind the handle of data block {i}"),
+                        format!("{} bytes more", value.len() - len),
+                    )
+                });
+            }
+            let ends = match decoded {
+                Some((handle, _)) if index.trusted => {
+                    let loaded = self.load(handle, Section::Data, place);
+                    loaded.and_then(|loaded| self.check_block(handle.offset, loaded, filters))
+                }
+                // Of an index that is damaged itself, only handles that lead to sound blocks count.
+                Some((handle, _)) => self.try_frame(handle).and_then(|frame| {
+                    let (payload, trusted) = (frame::open(&frame).ok()?, true);
+                    self.account((Section::Data, handle.offset), frame.len() as u64);
+                    self.check_block(handle.offset, Loaded { payload, trusted }, filters)
+                }),
+                None => {
+                    if index.trusted {
+                        let expected = format!("a handle for data block {i}");
+                        self.report
+                            .find(Severity::Damage, place, expected, show_key(value));
+                    }
+                    None
+                }
+            };
+            if let Some(ends) = ends {
+                let offset = decoded.map_or(0, |(handle, _)| handle.offset);
+                let before = (separator.as_deref(), last_key.as_deref());
+                if index.trusted {
+                    self.check_separators((i, offset), before, key, &ends);
+                }
+                last_key = Some(ends.last);
+            }
+            separator = Some(key.to_vec());
+            let end = decoded.and_then(|(handle, _)| handle.end());
+            self.progress.reach(end.unwrap_or_default())?;
+        }
+        if index.trusted {
+            self.report.find_tally(Severity::Damage, place, order);
+            self.report.find_tally(Severity::Warning, place, trailing);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Checks a data block's keys against the index keys around it and the block before.
+    fn check_separators(
+        &mut self,
+        (i, offset): (u64, u64),
+        (separator_before, last_before): (Option<&[u8]>, Option<&[u8]>),
+        separator: &[u8],
+        ends: &Ends,
+    ) {
+        let place = (Section::Data, offset);
+        if self.order.compare(&ends.last, separator) == Ordering::Greater {
+            self.report.find(
+                Severity::Damage,
+                place,
+                format!(
+                    "the last key of data block {i} at or before its index key {}",
+                    show_key(separator)
+                ),
+                show_key(&ends.last),
+            );
+        }
+        for (before, what) in [
+            (separator_before, "the index key before"),
+            (last_before, "the last of the block before"),
+        ] {
+            if let Some(before) = before
+                && self.order.compare(before, &ends.first) != Ordering::Less
+            {
+                self.report.find(
+                    Severity::Damage,
+                    place,
+                    format!(
+                        "the first key of data block {i} behind {what}, {}",
+                        show_key(before)
+                    ),
+                    show_key(&ends.first),
+                );
+            }
+        }
+    }
+
+    /// Walks a data block: structure, order, form of the keys, and each key against the filters.
+    fn check_block(&mut self, offset: u64, loaded: Loaded, filters: &mut [Filter]) -> Option<Ends> {
+        if !loaded.trusted {
+            return None;
+        }
+        let place = (Section::Data, offset);
+        let Parsed {
+            block, well_formed, ..
+        } = self.parse(offset, loaded, Section::Data)?;
+        for filter in filters.iter_mut() {
+            if !filter.reader.has_filter(offset) {
+                filter.unfiltered.note(|| {
+                    (
+                        format!("a filter for the data block at {offset}"),
+                        "none: lookups in it read the block".into(),
+                    )
+                });
+            }
+        }
+        let (mut order, mut form) = (Tally::default(), Tally::default());
+        let mut ends: Option<Ends> = None;
+        let mut cursor = BlockCursor::new(block);
+        while let Ok(true) = cursor.next() {
+            let key = cursor.key();
+            self.report.entries += 1;
+            if self.report.internal_keys && InternalKey::parse(key).is_none() {
+                form.note(|| {
+                    (
+                        "internal keys: at least 8 bytes, of type 0 or 1".into(),
+                        show_key(key),
+                    )
+                });
+            }
+            for filter in filters.iter_mut().filter(|filter| filter.trusted) {
+                self.report.filter_checks += 1;
+                if !filter.reader.key_may_match(&*filter.policy, offset, key) {
+                    filter.hidden.note(|| {
+                        (
+                            format!("that {} passes each key of the table", filter.policy.name()),
+                            format!(
+                                "{} rejected, which is in the data block at {offset}",
+                                show_key(key)
+                            ),
+                        )
+                    });
+                }
+            }
+            match &mut ends {
+                None => {
+                    ends = Some(Ends {
+                        first: key.to_vec(),
+                        last: key.to_vec(),
+                    });
+                }
+                Some(Ends { last, .. }) => {
+                    if self.order.compare(last, key) != Ordering::Less {
+                        order.note(|| not_ascending(last, key));
+                    }
+                    last.clear();
+                    last.extend_from_slice(key);
+                }
+            }
+        }
+        self.report.data_blocks += 1;
+        if !well_formed {
+            return None;
+        }
+        self.report.find_tally(Severity::Damage, place, order);
+        self.report.find_tally(Severity::Damage, place, form);
+        ends
+    }
+}

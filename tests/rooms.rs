@@ -1,0 +1,94 @@
+//! The rooms of the library import downwards only, so that each can be read without those above it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// The rooms, lowest first. A file may import from its own room and from any before it.
+///
+/// Three files of upper rooms stand lower than the rest of their room, since `read` asks them: the form of internal keys,
+/// the rule that recognises a database's table, and what a file that is no table might be. They are pure functions
+/// over bytes.
+const ROOMS: [&[&str]; 12] = [
+    &["coding", "error"],
+    &["comparator"],
+    &["filter"],
+    &["format"],
+    &["db::key", "db::recognise"],
+    &["repair::identify"],
+    &["write"],
+    &["read"],
+    &["db"],
+    &["inspect"],
+    &["repair"],
+    &["fuzzing", "lib"],
+];
+
+/// The position of the room that `path`, such as `read::table`, is in.
+fn room(path: &str) -> usize {
+    let is_in = |room: &&str| path == *room || path.starts_with(&format!("{room}::"));
+    let fits = |(_, rooms): &(usize, &&[&str])| rooms.iter().any(|room| is_in(room));
+    // The longest name decides: `db::key` before `db`.
+    let best = ROOMS
+        .iter()
+        .enumerate()
+        .filter(fits)
+        .max_by_key(|(_, rooms)| {
+            rooms
+                .iter()
+                .filter(|room| is_in(room))
+                .map(|room| room.len())
+                .max()
+        });
+    best.unwrap_or_else(|| panic!("{path} is in no room")).0
+}
+
+fn visit(directory: &Path, module: &str, files: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        let name = match (module, stem) {
+            (_, "mod") => module.to_owned(),
+            ("", stem) => stem.to_owned(),
+            (module, stem) => format!("{module}::{stem}"),
+        };
+        if path.is_dir() {
+            visit(&path, &name, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.insert(name, fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn imports_point_down_only() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = BTreeMap::new();
+    visit(&source, "", &mut files);
+    assert!(files.len() > 30, "{:?}", files.keys());
+    let mut imports = 0;
+    let mut wrong = Vec::new();
+    for (module, text) in &files {
+        if module == "lib" || module.starts_with("bin") {
+            continue;
+        }
+        // Tests may use the public interface, and so may links in documentation.
+        let code = text.split("\n#[cfg(test)]\nmod tests").next().unwrap();
+        let code = code.replace("#[cfg(doc)]\nuse crate::", "// ");
+        let code = code
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"));
+        let code: Vec<&str> = code.collect();
+        let code = code.join("\n");
+        for import in code.split("crate::").skip(1) {
+            let end = import.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+            let import = import[..end.unwrap_or(import.len())].trim_end_matches(':');
+            imports += 1;
+            if room(import) > room(module) {
+                wrong.push(format!("{module} imports {import}"));
+            }
+        }
+    }
+    assert!(imports > 100, "{imports}");
+    assert_eq!(wrong, Vec::<String>::new());
+}
