@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// the key is reported absent although the order says it is there. With such a comparator use a
 /// [`FilterPolicy`](crate::FilterPolicy) that agrees with it (one that hashes the folded key, say),
 /// or no filter.
-pub trait Comparator: Debug + Send + Sync {
+pub trait Comparator: Any + Debug + Send + Sync {
     /// Name of this order, such as `leveldb.BytewiseComparator`.
     ///
     /// Change it when the order changes in any way.
@@ -26,9 +26,17 @@ pub trait Comparator: Debug + Send + Sync {
 
     /// Compares two keys. Must be a total order, the same in every process that reads the table.
     ///
-    /// Any bytes at all must have a place in it, without a panic: a file may hold keys that nobody wrote, and while a
-    /// table with a filter is built, keys between its own are made up to measure the filter on.
+    /// Any bytes at all must have a place in it, without a panic: a damaged file may hold keys that nobody wrote.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
+
+    /// The part of `key` that filters are given, when a table is written and when a key is looked up; by default the
+    /// whole key.
+    ///
+    /// For keys that end in something that a lookup does not know, such as the sequence number in the keys of a
+    /// LevelDB database.
+    fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        key
+    }
 
     /// Shortens `start` in place to some key `s` with `start <= s < limit`, or leaves it.
     ///
@@ -116,11 +124,11 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    pub(crate) fn of<C: Comparator + 'static>(comparator: C) -> Order {
-        if (&comparator as &dyn Any).is::<BytewiseComparator>() {
-            Order::Bytewise
-        } else {
-            Order::Custom(Arc::new(comparator))
+    pub(crate) fn of(comparator: impl Comparator) -> Order {
+        let comparator: Arc<dyn Comparator> = Arc::new(comparator);
+        match is_bytewise(&*comparator) {
+            true => Order::Bytewise,
+            false => Order::Custom(comparator),
         }
     }
 
@@ -139,6 +147,31 @@ impl Order {
             Order::Custom(comparator) => comparator.compare(a, b),
         }
     }
+
+    /// What filters know of `key`.
+    #[inline]
+    pub(crate) fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        match self {
+            Order::Bytewise => key,
+            Order::Custom(comparator) => comparator.filter_key(key),
+        }
+    }
+
+    /// Whether filters know only a part of each key.
+    pub(crate) fn shortens_filter_keys(&self) -> bool {
+        let key = [0; 16];
+        self.filter_key(&key).len() < key.len()
+    }
+}
+
+/// Whether `comparator` is a [`BytewiseComparator`], perhaps in an [`Arc`].
+fn is_bytewise(comparator: &dyn Comparator) -> bool {
+    let comparator: &dyn Any = comparator;
+    comparator.is::<BytewiseComparator>()
+        || comparator.is::<Arc<BytewiseComparator>>()
+        || comparator
+            .downcast_ref::<Arc<dyn Comparator>>()
+            .is_some_and(|inner| is_bytewise(&**inner))
 }
 
 impl<C: Comparator + ?Sized> Comparator for Arc<C> {
@@ -148,6 +181,10 @@ impl<C: Comparator + ?Sized> Comparator for Arc<C> {
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         (**self).compare(a, b)
+    }
+
+    fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        (**self).filter_key(key)
     }
 
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
@@ -162,6 +199,7 @@ impl<C: Comparator + ?Sized> Comparator for Arc<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::db::key::InternalKeyComparator;
 
     fn separator(start: &[u8], limit: &[u8]) -> Vec<u8> {
         let mut s = start.to_vec();
@@ -220,11 +258,16 @@ mod tests {
     }
 
     #[test]
-    fn only_the_bytewise_comparator_takes_the_bytewise_path() {
-        assert!(matches!(Order::of(BytewiseComparator), Order::Bytewise));
-        assert!(matches!(
+    fn the_bytewise_comparator_is_known_in_any_arc() {
+        let shared: Arc<dyn Comparator> = Arc::new(BytewiseComparator);
+        for order in [
+            Order::of(BytewiseComparator),
             Order::of(Arc::new(BytewiseComparator)),
-            Order::Custom(_)
-        ));
+            Order::of(shared),
+        ] {
+            assert!(matches!(order, Order::Bytewise), "{order:?}");
+        }
+        let other = InternalKeyComparator::new(BytewiseComparator);
+        assert!(matches!(Order::of(Arc::new(other)), Order::Custom(_)));
     }
 }

@@ -22,7 +22,7 @@ fn refused(defect: Defect) -> Refused {
 
 /// The policies that every reader knows.
 pub fn built_in_policies() -> Vec<Arc<dyn FilterPolicy>> {
-    OpenOptions::new().policies_for(&Order::Bytewise)
+    OpenOptions::new().known_policies()
 }
 
 /// A cursor over a block that passed the checks of a block when it is first read.

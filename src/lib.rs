@@ -86,24 +86,22 @@
 
 mod coding;
 mod comparator;
-mod db;
+pub mod db;
 mod error;
-mod filter;
+pub mod filter;
 mod format;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod inspect;
+pub mod inspect;
 mod read;
-mod repair;
+pub mod repair;
 mod write;
 
 pub use comparator::{BytewiseComparator, Comparator};
 pub use db::builder::DbTableBuilder;
-pub use db::key::{
-    InternalFilterPolicy, InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType,
-};
 pub use db::range::DbRange;
 pub use db::table::{DbEntry, DbTable, Version};
+pub use db::{InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType};
 pub use error::{Corruption, Error, ErrorKind, Result, Section};
 pub use filter::{
     BloomFilterPolicy, FilterBuilder, FilterPolicy, RibbonFilterPolicy, create_filter,

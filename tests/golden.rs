@@ -16,8 +16,7 @@ use bytes::Bytes;
 use common::{Entry, read_entries, testdata};
 use leveltable::{
     BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbEntry, DbTable, FilterPolicy,
-    InternalFilterPolicy, InternalKeyComparator, MAX_SEQUENCE, OpenOptions, Table, Version,
-    WriteOptions, create_filter,
+    InternalKeyComparator, MAX_SEQUENCE, OpenOptions, Table, Version, WriteOptions, create_filter,
 };
 
 // ---- The golden files -----------------------------------------------------------------------
@@ -206,9 +205,6 @@ impl Golden {
         };
         let bloom = BloomFilterPolicy::new(self.bits_per_key);
         match self.filter {
-            Filter::Bloom if self.internal_keys => {
-                options.filter_policy(InternalFilterPolicy::new(bloom))
-            }
             Filter::Bloom => options.filter_policy(bloom),
             // New tables are not given filters of the older name.
             Filter::None | Filter::OldSigned | Filter::OldUnsigned => options.no_filter(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use bytes::Bytes;
 use leveltable::fuzzing::{FilterBlockBuilder, FilterBlockReader, built_in_policies};
-use leveltable::{BloomFilterPolicy, FilterPolicy, InternalFilterPolicy, RibbonFilterPolicy};
+use leveltable::{BloomFilterPolicy, FilterPolicy, RibbonFilterPolicy};
 use leveltable_fuzz::naive;
 use libfuzzer_sys::fuzz_target;
 
@@ -28,8 +28,6 @@ enum Policy {
     BloomRate(f64),
     Ribbon(f64),
     RibbonRate(f64),
-    InternalBloom(u8),
-    InternalRibbon(u8),
     BuiltIn(u8),
 }
 
@@ -42,13 +40,6 @@ impl Policy {
             Policy::Ribbon(bits) => Arc::new(RibbonFilterPolicy::new(bits)),
             Policy::RibbonRate(rate) => {
                 Arc::new(RibbonFilterPolicy::with_false_positive_rate(rate))
-            }
-            Policy::InternalBloom(bits) => {
-                let bloom = BloomFilterPolicy::new(bits.into());
-                Arc::new(InternalFilterPolicy::new(bloom))
-            }
-            Policy::InternalRibbon(bits) => {
-                Arc::new(InternalFilterPolicy::new(RibbonFilterPolicy::new(bits)))
             }
             Policy::BuiltIn(i) => {
                 let policies = built_in_policies();

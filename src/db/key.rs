@@ -8,11 +8,9 @@
 //! for one user key by sequence, newest first.
 
 use std::cmp::{Ordering, Reverse};
-use std::sync::Arc;
 
 use crate::coding::{fixed64_at, put_fixed64};
 use crate::comparator::{Comparator, Order};
-use crate::filter::{FilterBuilder, FilterPolicy};
 
 /// The largest sequence number that an internal key can hold, 2^56 - 1.
 pub const MAX_SEQUENCE: u64 = (1 << 56) - 1;
@@ -103,6 +101,12 @@ fn split(stored: &[u8]) -> (&[u8], Option<u64>) {
     }
 }
 
+/// Sequence number and type of a stored key: `sequence << 8 | type`. `None` in one that is too short.
+#[inline]
+pub(crate) fn tag(stored: &[u8]) -> Option<u64> {
+    split(stored).1
+}
+
 /// The user key of a stored key.
 #[inline]
 pub(crate) fn user_key(stored: &[u8]) -> &[u8] {
@@ -126,9 +130,12 @@ pub struct InternalKeyComparator {
     user: Order,
 }
 
-const COMPARATOR_NAME: &str = "leveldb.InternalKeyComparator";
-
 impl InternalKeyComparator {
+    /// For user keys in bytewise order.
+    pub(crate) const BYTEWISE: InternalKeyComparator = InternalKeyComparator {
+        user: Order::Bytewise,
+    };
+
     /// Orders user keys by `user`.
     pub fn new(user: impl Comparator + 'static) -> InternalKeyComparator {
         let user = Order::of(user);
@@ -149,7 +156,7 @@ impl InternalKeyComparator {
 
 impl Comparator for InternalKeyComparator {
     fn name(&self) -> &str {
-        COMPARATOR_NAME
+        "leveldb.InternalKeyComparator"
     }
 
     #[inline]
@@ -157,6 +164,11 @@ impl Comparator for InternalKeyComparator {
         let ((user_a, tag_a), (user_b, tag_b)) = (split(a), split(b));
         let by_user_key = self.user.compare(user_a, user_b);
         by_user_key.then_with(|| Reverse(tag_a).cmp(&Reverse(tag_b)))
+    }
+
+    /// The user key, which is what lookups know, and what LevelDB's filters hold.
+    fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        user_key(key)
     }
 
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
@@ -176,90 +188,9 @@ impl Comparator for InternalKeyComparator {
     }
 }
 
-/// A filter policy over the user keys of a database's table: strips the 8 bytes behind each key.
-///
-/// It keeps the name of the policy inside, as LevelDB does: the file does not tell whether its filter
-/// holds user keys. Tables in [`InternalKeyComparator`] order wrap the policies they are given by themselves.
-#[derive(Debug, Clone)]
-pub struct InternalFilterPolicy {
-    user: Arc<dyn FilterPolicy>,
-}
-
-impl InternalFilterPolicy {
-    /// Gives `user` the user keys only.
-    pub fn new(user: impl FilterPolicy + 'static) -> InternalFilterPolicy {
-        InternalFilterPolicy::over(Arc::new(user))
-    }
-
-    fn over(user: Arc<dyn FilterPolicy>) -> InternalFilterPolicy {
-        InternalFilterPolicy { user }
-    }
-}
-
-impl FilterPolicy for InternalFilterPolicy {
-    fn name(&self) -> &str {
-        self.user.name()
-    }
-
-    fn builder(&self) -> Box<dyn FilterBuilder> {
-        Box::new(UserKeys(self.user.builder()))
-    }
-
-    fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
-        self.user.key_may_match(user_key(key), filter)
-    }
-
-    fn strips_tags(&self) -> bool {
-        true
-    }
-}
-
-struct UserKeys(Box<dyn FilterBuilder>);
-
-impl FilterBuilder for UserKeys {
-    fn add_key(&mut self, key: &[u8]) {
-        self.0.add_key(user_key(key));
-    }
-
-    fn finish(&mut self, dst: &mut Vec<u8>) {
-        self.0.finish(dst);
-    }
-}
-
-/// `policy` as tables in `order` need it: over user keys where the table holds internal keys.
-///
-/// The same for writing and reading, whoever chose the policy, or one would hide what the other put in.
-pub(crate) fn policy_for(policy: &Arc<dyn FilterPolicy>, order: &Order) -> Arc<dyn FilterPolicy> {
-    match is_internal(order) && !policy.strips_tags() {
-        true => Arc::new(InternalFilterPolicy::over(policy.clone())),
-        false => policy.clone(),
-    }
-}
-
 /// The order of the tables of a database whose user keys are in the order `user`.
 pub(crate) fn internal_order(user: Order) -> Order {
     Order::of(InternalKeyComparator { user })
-}
-
-/// Whether tables in `order` hold internal keys.
-pub(crate) fn is_internal(order: &Order) -> bool {
-    matches!(order, Order::Custom(comparator) if comparator.name() == COMPARATOR_NAME)
-}
-
-/// Whether `stored` could be a key that a database wrote.
-///
-/// Eight bytes of anything parse as a tag one time in 128. What tells a sequence number is that it
-/// counts writes: it starts at 1 (at 0 only where RocksDB forgot the number of an old value),
-/// stays far below 2^48, and is [`MAX_SEQUENCE`] in the separators of an index. These have the largest type
-/// that their writer knew: LevelDB 1, RocksDB (whose first format is LevelDB's) more from version to version.
-pub(crate) fn is_plausible(stored: &[u8]) -> bool {
-    /// RocksDB's types end below this.
-    const TYPES_END: u64 = 0x80;
-    let (_, tag) = split(stored);
-    tag.is_some_and(|tag| match (tag >> 8, tag & 0xff) {
-        (MAX_SEQUENCE, value_type) => (1..TYPES_END).contains(&value_type),
-        (sequence, value_type) => (1..1 << 48).contains(&sequence) && value_type <= 1 || tag == 1,
-    })
 }
 
 #[cfg(test)]
@@ -357,32 +288,9 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_sees_user_keys_only() {
-        let policy = InternalFilterPolicy::new(crate::BloomFilterPolicy::new(10));
-        let mut filter = Vec::new();
-        crate::create_filter(&policy, [value(b"k", 5)], &mut filter);
-        assert!(policy.key_may_match(&value(b"k", MAX_SEQUENCE), &filter));
-        assert!(crate::BloomFilterPolicy::new(10).key_may_match(b"k", &filter));
-        assert!(!policy.key_may_match(&value(b"x", 5), &filter));
-    }
-
-    #[test]
-    fn plain_keys_are_seldom_plausible() {
-        assert!(is_plausible(&value(b"user", 1)));
-        assert!(is_plausible(&stored(b"user", 1 << 40, ValueType::Deletion)));
-        assert!(is_plausible(&value(b"g", MAX_SEQUENCE)));
-        assert!(is_plausible(&value(b"forgotten", 0)));
-        assert!(!is_plausible(&stored(b"user", 0, ValueType::Deletion)));
-        let rocksdb_separator = [b"g", &[0x18][..], &[0xff; 7]].concat();
-        assert!(is_plausible(&rocksdb_separator));
-        for plain in [
-            &b"short"[..],
-            b"a text of some length",
-            &[0; 16],
-            &7u64.to_be_bytes(),
-            &[0xff; 16],
-        ] {
-            assert!(!is_plausible(plain), "{plain:?}");
-        }
+    fn filters_see_user_keys_only() {
+        let order = InternalKeyComparator::new(BytewiseComparator);
+        assert_eq!(order.filter_key(&value(b"k", 5)), b"k");
+        assert_eq!(order.filter_key(b"short"), b"short");
     }
 }

@@ -3,4 +3,11 @@
 pub(crate) mod builder;
 pub(crate) mod key;
 pub(crate) mod range;
+pub(crate) mod recognise;
 pub(crate) mod table;
+
+pub use builder::DbTableBuilder;
+pub use key::{InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType};
+pub use range::DbRange;
+pub use recognise::KeyKind;
+pub use table::{DbEntry, DbTable, Version};

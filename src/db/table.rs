@@ -9,8 +9,9 @@ use crate::comparator::Order;
 use crate::db::key as internal_key;
 #[cfg(doc)]
 use crate::db::key::InternalKeyComparator;
-use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order, is_plausible};
+use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order};
 use crate::db::range::DbRange;
+use crate::db::recognise::may_be_internal;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
@@ -115,7 +116,7 @@ impl DbTable {
             _ => e,
         })?;
         let index = table.index();
-        let foreign = |key: &&[u8]| InternalKey::parse(key).is_none() && !is_plausible(key);
+        let foreign = |key: &&[u8]| !may_be_internal(key);
         let Some(key) = (0..index.len()).map(|i| index.key(i)).find(foreign) else {
             return Ok(DbTable { table, order });
         };

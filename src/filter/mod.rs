@@ -32,14 +32,6 @@ pub trait FilterPolicy: Debug + Send + Sync {
     /// `filter` comes from a file: any bytes at all, none included, must be answered without a
     /// panic. Answer `true` for what cannot be understood.
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool;
-
-    /// Whether it takes the keys of a database's table as they are stored, and strips their tags itself, as
-    /// [`InternalFilterPolicy`](crate::InternalFilterPolicy) does: tables in
-    /// [`InternalKeyComparator`](crate::InternalKeyComparator) order wrap all others in that one. A policy that is
-    /// made over another passes that one's answer on.
-    fn strips_tags(&self) -> bool {
-        false
-    }
 }
 
 /// Gathers keys and makes filters of them, one after another.
@@ -65,10 +57,6 @@ impl<P: FilterPolicy + ?Sized> FilterPolicy for Arc<P> {
 
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
         (**self).key_may_match(key, filter)
-    }
-
-    fn strips_tags(&self) -> bool {
-        (**self).strips_tags()
     }
 }
 

@@ -2,3 +2,5 @@
 
 pub(crate) mod layout;
 pub(crate) mod sample;
+
+pub use layout::{BlockInfo, Blocks, Layout, NamedBlock};

@@ -68,7 +68,7 @@ impl AbsentKeys {
     fn sample(&mut self, below: &[u8], above: &[u8], block_offset: u64, order: &Order) {
         // In a database's table the filter knows user keys, and it is these that a sampled one must lie between:
         // with the newest tag behind `below`, with the oldest before `above`.
-        let (stem, newest, oldest): (_, &[u8], &[u8]) = match internal_key::is_internal(order) {
+        let (stem, newest, oldest): (_, &[u8], &[u8]) = match order.shortens_filter_keys() {
             true => (internal_key::user_key(below), &[0xff; 8], &[0; 8]),
             false => (below, &[], &[]),
         };

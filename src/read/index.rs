@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
-use crate::db::key as internal_key;
+use crate::db::recognise::Evidence;
 use crate::error::{Error, ErrorKind, Section, show_key};
 use crate::format::Defect;
 use crate::format::block::{Block, BlockBuilder, split_entry};
@@ -260,9 +260,12 @@ impl Index {
         self.block.restart_entry(i).unwrap_or_default().0
     }
 
-    /// Whether there are keys, all of which could be a database's.
-    pub(crate) fn looks_internal(&self) -> bool {
-        self.len() > 0 && (0..self.len()).all(|i| internal_key::is_plausible(self.key(i)))
+    /// What the index keys say of the table's kind.
+    pub(crate) fn evidence(&self) -> Evidence {
+        let mut evidence = Evidence::default();
+        (0..self.len()).for_each(|i| evidence.add_index_key(self.key(i)));
+        evidence.end_block();
+        evidence
     }
 
     /// The one data block that can hold `key`; `None` behind the last.

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::comparator::Order;
-use crate::db::key as internal_key;
 use crate::db::key::internal_order;
+use crate::db::recognise::KeyKind;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::filter::FilterPolicy;
 use crate::format::Defect;
@@ -54,9 +54,10 @@ impl OpenOptions {
         let footer = file.footer()?;
         let order = self.order.clone().unwrap_or(Order::Bytewise);
         let index = self.read_index(&file, &footer, &order)?;
-        let filter = match self.filters && !self.leaves_filter(|| index.looks_internal()) {
-            true => self.read_filter(&file, &footer, &order, &index)?,
-            false => None,
+        let filter = if self.filters && self.filter_knows_keys(|| index.evidence()) {
+            self.read_filter(&file, &footer, &index)?
+        } else {
+            None
         };
         let table = Table {
             inner: Arc::new(Inner {
@@ -89,7 +90,7 @@ impl OpenOptions {
             let of_database = error.kind() == ErrorKind::Comparator
                 && self.order.is_none()
                 && decode(&internal_order(Order::Bytewise))
-                    .is_ok_and(|index| index.looks_internal());
+                    .is_ok_and(|index| index.evidence().kind() == KeyKind::Database);
             if of_database { database_table() } else { error }
         })
     }
@@ -99,12 +100,11 @@ impl OpenOptions {
         &self,
         file: &TableFile,
         footer: &Footer,
-        order: &Order,
         index: &Index,
     ) -> Result<Option<TableFilter>> {
         let footer_place = (Section::Footer, file.footer_offset());
         let metaindex = file.read_block(footer.metaindex, Section::Metaindex, footer_place)?;
-        let mut policies = self.policies_for(order);
+        let mut policies = self.known_policies();
         let found = find_filter(&metaindex, &policies)
             .map_err(|defect| defect.locate(Section::Metaindex, footer.metaindex.offset))?;
         let Some((i, handle)) = found else {
@@ -137,39 +137,35 @@ impl Table {
 
     /// Refuses a database's table, whose keys are internal keys.
     ///
-    /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds
-    /// user keys. All index keys must look the part, and then the first keys of one data block, so
-    /// that a plain table passes for one only if its keys end in what could be sequence numbers.
+    /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys.
+    /// Nearly always the index alone shows that a table is plain; if not, the first keys of a data block are read, too.
     fn refuse_internal_keys(&self) -> Result<()> {
-        /// What is looked at, so that opening takes no longer for a block of many long keys.
+        /// Bounds the work, so that opening stays fast when the first block is large.
         const MOST_KEYS: usize = 64;
         const MOST_BYTES: usize = 64 << 10;
-        if !self.index().looks_internal() {
+        let mut evidence = self.index().evidence();
+        if self.data_blocks() == 0 || !evidence.may_be_database() {
             return Ok(());
         }
-        let internal = internal_order(Order::Bytewise);
-        let (mut is_internal, mut is_bytewise) = (true, true);
-        let mut previous: Option<Vec<u8>> = None;
         let (mut keys, mut bytes) = (0, 0);
+        let mut previous: Option<Vec<u8>> = None;
+        let mut is_bytewise = true;
         let mut cursor = BlockCursor::new(self.block(0, Part::WHOLE)?);
         while keys < MOST_KEYS
             && bytes < MOST_BYTES
             && cursor.next().map_err(|defect| self.locate(0, defect))?
         {
             let key = cursor.key();
-            is_internal &= internal_key::is_plausible(key);
-            if let Some(previous) = &previous {
-                is_internal &= internal.compare(previous, key).is_lt();
-                is_bytewise &= **previous < *key;
-            }
+            evidence.add_key(key);
+            is_bytewise &= previous.is_none_or(|previous| *previous < *key);
+            previous = Some(key.to_vec());
             keys += 1;
             bytes += key.len();
-            previous = Some(key.to_vec());
         }
-        match (is_internal, is_bytewise) {
-            (true, _) => Err(database_table()),
-            (false, true) => Ok(()),
-            (false, false) => Err(Error::new(
+        match evidence.kind() {
+            KeyKind::Database => Err(database_table()),
+            KeyKind::Plain if is_bytewise => Ok(()),
+            KeyKind::Plain => Err(Error::new(
                 ErrorKind::Comparator,
                 "the keys of the first data block do not ascend bytewise; open the table with the comparator \
                  it was written with (and as a DbTable if it is a database's)",

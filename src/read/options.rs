@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::comparator::{Comparator, Order};
-use crate::db::key::{is_internal, policy_for};
+use crate::db::recognise::{Evidence, KeyKind};
 use crate::filter::{BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, RibbonFilterPolicy};
 use crate::read::cache::BlockCache;
 
@@ -45,9 +45,9 @@ impl OpenOptions {
 
     /// The order that the table was written in.
     ///
-    /// Naming one, the bytewise one too, also says that the table is to be read as it is stored: one that
-    /// looks like a database's is then not refused; if the comparator is not the
-    /// [`InternalKeyComparator`](crate::InternalKeyComparator), its filter, which knows user keys, is left unused.
+    /// Naming one, the bytewise one too, also says that the table is to be read as it is stored: one that looks like a
+    /// database's is then not refused. Its filter, which knows user keys, is used only if the comparator
+    /// [knows of them](Comparator::filter_key), as [`InternalKeyComparator`](crate::InternalKeyComparator) does.
     pub fn comparator(mut self, comparator: impl Comparator + 'static) -> OpenOptions {
         self.order = Some(Order::of(comparator));
         self
@@ -59,24 +59,22 @@ impl OpenOptions {
         self
     }
 
-    /// The filter policies that are known to tables in `order`, the best first.
-    pub(crate) fn policies_for(&self, order: &Order) -> Vec<Arc<dyn FilterPolicy>> {
+    /// The filter policies that are known, the best first.
+    pub(crate) fn known_policies(&self) -> Vec<Arc<dyn FilterPolicy>> {
         let built_in: [Arc<dyn FilterPolicy>; 3] = [
             // Bits a key matter to builders only.
             Arc::new(RibbonFilterPolicy::new(10)),
             Arc::new(BloomFilterPolicy::new(10)),
             Arc::new(OldBloomFilterPolicy),
         ];
-        let known = self.policies.iter().chain(&built_in);
-        known.map(|policy| policy_for(policy, order)).collect()
+        self.policies.iter().cloned().chain(built_in).collect()
     }
 
-    /// Whether the filter is left unused: that of a database's table holds user keys, and asked for stored ones, by a
-    /// caller who named another order than that of internal keys, it would hide nearly all.
-    /// Whether the index looks like a database's, which takes a look at each of its keys, is asked only where it matters.
-    pub(crate) fn leaves_filter(&self, looks_internal: impl FnOnce() -> bool) -> bool {
-        let other = self.order.as_ref().is_some_and(|order| !is_internal(order));
-        other && looks_internal()
+    /// Whether the filter knows the keys that are looked up. That of a database's table holds user keys, which a caller
+    /// who named an order that does not know of them will not ask for.
+    pub(crate) fn filter_knows_keys(&self, evidence: impl FnOnce() -> Evidence) -> bool {
+        let takes_stored_keys = |order: &Order| !order.shortens_filter_keys();
+        !self.order.as_ref().is_some_and(takes_stored_keys) || evidence().kind() == KeyKind::Plain
     }
 
     /// Opens without filters, and so also a table whose filter or metaindex block is damaged.

@@ -311,9 +311,10 @@ impl Inner {
 
     #[inline]
     pub(super) fn passes(&self, filter: &TableFilter, block_offset: u64, key: &[u8]) -> bool {
-        let passes = filter
-            .block
-            .key_may_match(&*filter.policy, block_offset, key);
+        let passes =
+            filter
+                .block
+                .key_may_match(&*filter.policy, block_offset, self.order.filter_key(key));
         self.file.counters.add(
             match passes {
                 true => Counter::FilterPassed,

@@ -4,3 +4,7 @@ pub(crate) mod identify;
 pub(crate) mod progress;
 pub(crate) mod salvage;
 pub(crate) mod verify;
+
+pub use progress::Progress;
+pub use salvage::{IndexState, LostRange, SalvageReport};
+pub use verify::{Finding, Severity, VerifyReport};

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
-use crate::db::key::policy_for;
 use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::filter::FilterPolicy;
 use crate::format::block::BlockBuilder;
@@ -154,8 +153,7 @@ impl WriteOptions {
     /// Takes any [`io::Write`](std::io::Write), `&mut Vec<u8>` included. Writes are large, so it need
     /// not be buffered. `finish` flushes it; syncing is the caller's business.
     pub fn build<D: Destination>(&self, writer: D) -> TableBuilder<D> {
-        let filter = self.filter.as_ref().map(|chosen| {
-            let policy = policy_for(chosen, &self.order);
+        let filter = self.filter.clone().map(|policy| {
             let mut block = FilterBlockBuilder::new(policy.builder(), self.span);
             block.start_block(0);
             TableFilter {
@@ -211,7 +209,7 @@ impl<D: Destination> TableBuilder<D> {
             self.add_index_entry(handle, Some(key))?;
         }
         if let Some(filter) = &mut self.filter {
-            filter.block.add_key(key);
+            filter.block.add_key(self.order.filter_key(key));
             let n = self.summary.entries;
             if n > 0 {
                 let (below, offset) = (self.data.last_key(), self.file.offset());

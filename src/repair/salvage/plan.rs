@@ -9,7 +9,6 @@ use super::recognise::{belongs, block_around};
 use super::scan::{PAGE, SECTOR};
 use super::survey::{Survey, gaps};
 use crate::comparator::Order;
-use crate::db::key as internal_key;
 use crate::db::key::InternalKey;
 use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::block::KeyWork;
@@ -107,14 +106,13 @@ impl Survey<'_> {
             return Ok(());
         }
         match self.order {
-            Order::Bytewise if all(internal_key::is_plausible) => Err(Error::new(
+            Order::Bytewise if all(crate::db::recognise::may_be_internal) => Err(Error::new(
                 ErrorKind::DatabaseTable,
                 "this table belongs to a LevelDB database (each key ends in a sequence number and a \
                  type): salvage it with salvage_db",
             )),
             order
-                if internal_key::is_internal(order)
-                    && all(|key| InternalKey::parse(key).is_none()) =>
+                if order.shortens_filter_keys() && all(|key| InternalKey::parse(key).is_none()) =>
             {
                 Err(Error::new(
                     ErrorKind::Comparator,

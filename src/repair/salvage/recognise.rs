@@ -162,7 +162,7 @@ impl Survey<'_> {
     fn is_stock(&self, found: &Found) -> bool {
         let summary = found.summary().filter(|summary| summary.entries == 1);
         let name = summary.and_then(|summary| summary.first.strip_prefix(FILTER_PREFIX));
-        let stock = OpenOptions::new().policies_for(self.order);
+        let stock = OpenOptions::new().known_policies();
         let mut names = stock.iter().map(|policy| policy.name().as_bytes());
         name.is_some_and(|name| names.any(|stock| stock == name))
     }

@@ -9,8 +9,8 @@ use super::blocks::{Loaded, Parsed};
 use super::filters::Filter;
 use super::report::{Severity, Tally, not_ascending};
 use crate::comparator::Order;
-use crate::db::key as internal_key;
-use crate::db::key::InternalKey;
+use crate::db::key::{InternalKey, internal_order};
+use crate::db::recognise::{Evidence, KeyKind};
 use crate::error::{Section, show_key};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -23,54 +23,47 @@ struct Ends {
     last: Vec<u8>,
 }
 
-/// Whether all keys of the index could be internal keys, and there is one.
-pub(super) fn looks_internal(index: &Parsed) -> bool {
+/// What the keys of an index say of the table's kind.
+pub(super) fn evidence(index: &Parsed) -> Evidence {
+    let mut evidence = Evidence::default();
     let mut cursor = BlockCursor::new(index.block.clone());
-    let mut any = false;
     while let Ok(true) = cursor.next() {
-        any = true;
-        if !internal_key::is_plausible(cursor.key()) {
-            return false;
-        }
+        evidence.add_index_key(cursor.key());
     }
-    any
+    evidence.end_block();
+    evidence
 }
 
 impl Verifier<'_> {
-    /// Turns to the order of internal keys if the caller named none and the table looks like a database's:
-    /// all its index keys, and the keys of the first data block that can be read.
+    /// Turns to the order of internal keys if the caller named none and the table is a database's: by its index keys, and
+    /// the keys of the first data block that can be read.
     pub(super) fn recognise_database(&mut self, index: &Parsed) {
-        if self.options.order.is_some() || !looks_internal(index) {
+        let mut evidence = evidence(index);
+        if self.options.order.is_some() || !evidence.may_be_database() {
             return;
         }
         let mut cursor = BlockCursor::new(index.block.clone());
         for _ in 0..16 {
             let Ok(true) = cursor.next() else { break };
-            match self.keys_are_plausible(cursor.value()) {
-                Some(true) => break,
-                Some(false) => return,
-                None => {}
+            if self.add_keys(cursor.value(), &mut evidence).is_some() {
+                break;
             }
         }
-        self.order = internal_key::internal_order(Order::Bytewise);
-        self.report.internal_keys = true;
+        if evidence.kind() == KeyKind::Database {
+            self.order = internal_order(Order::Bytewise);
+            self.report.internal_keys = true;
+        }
     }
 
-    /// Whether all keys of the data block at the handle `value` could be internal keys; `None` where it
-    /// cannot be read.
-    fn keys_are_plausible(&mut self, value: &[u8]) -> Option<bool> {
+    /// Adds the keys of the data block at the handle `value`; `None` where it cannot be read.
+    fn add_keys(&mut self, value: &[u8], evidence: &mut Evidence) -> Option<()> {
         let (handle, _) = BlockHandle::decode(value)?;
         let payload = frame::open(&self.try_frame(handle)?);
-        let block = Block::parse(payload.ok()?).ok()?;
-        let mut cursor = BlockCursor::new(block);
-        let mut any = false;
+        let mut cursor = BlockCursor::new(Block::parse(payload.ok()?).ok()?);
         while cursor.next().ok()? {
-            any = true;
-            if !internal_key::is_plausible(cursor.key()) {
-                return Some(false);
-            }
+            evidence.add_key(cursor.key());
         }
-        any.then_some(true)
+        Some(())
     }
 
     /// Walks the index and all data blocks that it leads to.
@@ -220,7 +213,10 @@ impl Verifier<'_> {
             }
             for filter in filters.iter_mut().filter(|filter| filter.trusted) {
                 self.report.filter_checks += 1;
-                if !filter.reader.key_may_match(&*filter.policy, offset, key) {
+                if !filter
+                    .reader
+                    .key_may_match(&*filter.policy, offset, self.order.filter_key(key))
+                {
                     filter.hidden.note(|| {
                         (
                             format!("that {} passes each key of the table", filter.policy.name()),

@@ -26,7 +26,7 @@ impl Verifier<'_> {
     /// Checks the metaindex and loads what it leads to. Answers the filters that can be asked.
     pub(super) fn check_metaindex(&mut self, offset: u64, metaindex: &Parsed) -> Vec<Filter> {
         let place = (Section::Metaindex, offset);
-        let policies = self.options.policies_for(&self.order);
+        let policies = self.options.known_policies();
         let mut filters: Vec<Filter> = Vec::new();
         let mut budget_of_others = self.file.size;
         let mut order = Tally::default();

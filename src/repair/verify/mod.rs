@@ -12,7 +12,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::comparator::Order;
-use crate::db::key as internal_key;
 #[cfg(doc)]
 use crate::db::key::InternalKeyComparator;
 use crate::db::table::DbTable;
@@ -28,7 +27,7 @@ use crate::read::table::Table;
 use crate::repair::progress::{Progress, Reporter};
 
 use blocks::Extent;
-use data::looks_internal;
+use data::evidence;
 pub use report::{Finding, Severity, VerifyReport};
 
 impl OpenOptions {
@@ -118,7 +117,7 @@ impl OpenOptions {
         let verifier = Verifier {
             report: VerifyReport {
                 file_bytes: file.size,
-                internal_keys: internal_key::is_internal(&order),
+                internal_keys: order.shortens_filter_keys(),
                 ..VerifyReport::default()
             },
             order,
@@ -221,7 +220,7 @@ impl Verifier<'_> {
             None => Vec::new(),
         };
         let Some(index) = index else { return false };
-        if self.options.leaves_filter(|| looks_internal(&index)) {
+        if !self.options.filter_knows_keys(|| evidence(&index)) {
             filters.clear();
         }
         let walked = self.check_data(footer.index.offset, &index, &mut filters);
