@@ -285,7 +285,7 @@ fn tables_share_a_tiny_cache() {
 fn threads_share_a_disk_that_fails_now_and_then() {
     let entries = some_entries(0);
     let disk = disk(&small_blocks(), &entries, 7);
-    let source = Source::Io(disk.clone());
+    let source = Source::from(disk.clone());
     let table = tiny_cache().open_source(source).unwrap();
     let failed = hammer(&[Modelled::new(table, entries)]);
     let reads = disk.reads.load(Ordering::Relaxed);

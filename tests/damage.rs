@@ -246,7 +246,7 @@ impl fmt::Display for Tally {
 /// Examines `damaged` from memory and by way of reads; says what was done to it if that fails.
 fn examine(specimen: &Specimen, damaged: &[u8], damage: impl fmt::Display) -> [Outcome; 2] {
     let file = Bytes::copy_from_slice(damaged);
-    let sources = [Source::Memory(file.clone()), Source::from(Arc::new(file))];
+    let sources = [Source::from(file.clone()), Source::from(Arc::new(file))];
     sources.map(|source| {
         let how = format!("{source:?}");
         catch_unwind(AssertUnwindSafe(|| specimen.examine(source)))
@@ -407,7 +407,7 @@ fn errors_name_the_damaged_section_and_nothing_else_suffers() {
                 let error = opened.expect_err(&context);
                 assert_located(&error, section, start, byte, &context);
                 if section != Section::Index {
-                    let table = OpenOptions::new().no_filters().open_source(file).unwrap();
+                    let table = OpenOptions::new().no_filter().open_source(file).unwrap();
                     common::assert_holds(&table, &specimen.entries);
                 }
             }

@@ -130,7 +130,7 @@ fn opening_reads_footer_index_metaindex_and_filter() {
         for with_filters in [true, false] {
             let open = match with_filters {
                 true => own_cache(),
-                false => own_cache().no_filters(),
+                false => own_cache().no_filter(),
             };
             let Counted { disk, layout, .. } = Counted::open(&write, &open);
             let mut parts = vec![layout.footer, layout.index];
@@ -595,6 +595,6 @@ fn estimates_stay_inside_the_file_whatever_the_metaindex_handle_says() {
     let index = [file[footer + 2], file[footer + 3]];
     file[footer..footer + 10].copy_from_slice(b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x08");
     file[footer + 10..footer + 12].copy_from_slice(&index);
-    let table = OpenOptions::new().no_filters().open_source(file).unwrap();
+    let table = OpenOptions::new().no_filter().open_source(file).unwrap();
     assert!(table.approximate_offset_of(b"z") <= table.file_bytes());
 }

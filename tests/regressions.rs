@@ -300,7 +300,7 @@ fn many_index_keys_of_one_prefix_are_searched_by_halves() {
     }
     builder.add(b"zzz", b"").unwrap();
     builder.finish().unwrap();
-    let table = OpenOptions::new().no_filters().open_source(file).unwrap();
+    let table = OpenOptions::new().no_filter().open_source(file).unwrap();
     // The best of several times: the first one brings blocks in, and others may be interrupted.
     let lookups = |keys: &[String]| {
         let once = || {

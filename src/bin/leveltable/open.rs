@@ -58,7 +58,7 @@ pub(crate) struct Row {
 impl TableArgs {
     /// Opens the table for a walk or a single lookup, which are better off without reading its filter.
     pub(crate) fn open(&self) -> Result<AnyTable, Failure> {
-        self.open_with(OpenOptions::new().no_filters())
+        self.open_with(OpenOptions::new().no_filter())
     }
 
     /// Opens the table with its filter, to look at that.

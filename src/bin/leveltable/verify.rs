@@ -71,7 +71,7 @@ fn verify(path: &Path) -> Result<(VerifyReport, bool), Failure> {
     check_is_file(path)?;
     let named = |e: &dyn Display| Failure::new(e.to_string()).at(path.display());
     let options = OpenOptions::new();
-    let opened = options.clone().no_filters().open(path);
+    let opened = options.clone().no_filter().open(path);
     let is_table = match opened.map_err(|e| e.kind()) {
         // Every key would be a finding.
         Err(ErrorKind::Comparator) => return Err(own_order(path)),
