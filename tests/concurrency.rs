@@ -26,12 +26,15 @@ const THREADS: u64 = 8;
 /// Operations of each thread.
 const OPERATIONS: usize = 300;
 
-/// Even numbers, so that there is something absent between any two keys.
+/// Even numbers, so that there is something absent between any two keys. Keys and lengths are the same whatever `salt`
+/// is, and all values of four bytes or more differ.
 fn some_entries(salt: u8) -> Vec<Entry> {
-    let mut random = Random(salt.into());
+    let mut random = Random(0);
     let entry = |i: usize| {
         let len = random.below(60);
-        (key(2 * i), random.bytes(len))
+        let mut value = random.bytes(len);
+        value.iter_mut().for_each(|byte| *byte ^= salt);
+        (key(2 * i), value)
     };
     (0..1000).map(entry).collect()
 }
@@ -234,7 +237,10 @@ fn threads_share_a_table_and_a_tiny_cache() {
             disk.reads.load(Ordering::Relaxed),
             "none uncounted"
         );
-        assert!(stats.cache_misses > 100, "{stats:?}");
+        assert!(
+            stats.cache_misses > 100 && stats.cache_hits > 0,
+            "{stats:?}"
+        );
     }
 }
 
@@ -272,12 +278,21 @@ fn threads_share_a_file() {
 fn tables_share_a_tiny_cache() {
     let options = tiny_cache();
     let write = small_blocks().compression(Compression::None);
+    let layouts = [1, 2, 3].map(|salt| {
+        let file = common::build(&write, &some_entries(salt));
+        format!("{:?}", common::Layout::of(&file).data)
+    });
+    assert!(layouts.iter().all(|layout| *layout == layouts[0]));
     let table = |salt| {
         let entries = some_entries(salt);
         let table = options.open_source(disk(&write, &entries, 0)).unwrap();
         Modelled::new(table, entries)
     };
-    assert_eq!(hammer(&[1, 1, 2].map(table)), 0);
+    let tables = [1, 2, 3].map(table);
+    assert_eq!(hammer(&tables), 0);
+    for Modelled { table, .. } in tables {
+        assert!(table.stats().cache_hits > 0, "{:?}", table.stats());
+    }
 }
 
 /// A read that fails costs its own operation, and leaves nothing behind for the others.
