@@ -14,9 +14,10 @@ struct Sparse(File);
 impl Write for Sparse {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for page in bytes.chunks(1 << 16) {
-            match page.iter().all(|&byte| byte == 0) {
-                true => drop(self.0.seek(SeekFrom::Current(page.len() as i64))?),
-                false => self.0.write_all(page)?,
+            if page.iter().all(|&byte| byte == 0) {
+                self.0.seek(SeekFrom::Current(page.len() as i64))?;
+            } else {
+                self.0.write_all(page)?;
             }
         }
         Ok(bytes.len())
@@ -59,9 +60,10 @@ fn a_table_beyond_4_gib_is_written_and_read() {
             continue;
         }
         let value = table.get(key(i).as_bytes()).unwrap().unwrap();
-        match is_large(i) {
-            true => assert!(value == large, "{i}"),
-            false => assert_eq!(value, key(i).as_bytes()),
+        if is_large(i) {
+            assert!(value == large, "{i}");
+        } else {
+            assert_eq!(value, key(i).as_bytes());
         }
     }
     let report = table.verify().unwrap();

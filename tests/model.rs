@@ -387,9 +387,12 @@ impl Twist {
             (Twist::Shorter, _) => drop(key.pop()),
             (Twist::Up, Some(last)) => *last = last.saturating_add(1),
             (Twist::Down, Some(last)) => *last = last.saturating_sub(1),
-            (Twist::OtherCase, _) => key.iter_mut().for_each(|b| match b.is_ascii_lowercase() {
-                true => b.make_ascii_uppercase(),
-                false => b.make_ascii_lowercase(),
+            (Twist::OtherCase, _) => key.iter_mut().for_each(|b| {
+                if b.is_ascii_lowercase() {
+                    b.make_ascii_uppercase();
+                } else {
+                    b.make_ascii_lowercase();
+                }
             }),
             _ => {}
         }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use common::{Entry, Layout};
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Compression, CountingReadAt, ErrorKind,
-    MAX_SEQUENCE, OpenOptions, ReadAt, ReadOptions, Stats, Table, WriteOptions,
+    MAX_SEQUENCE, OpenOptions, ReadAt, ReadOptions, Stats, Table, Version, WriteOptions,
 };
 
 /// Reads, and bytes of them.
@@ -128,9 +129,10 @@ impl Counted {
 fn opening_reads_footer_index_metaindex_and_filter() {
     for (name, write) in filters() {
         for with_filters in [true, false] {
-            let open = match with_filters {
-                true => own_cache(),
-                false => own_cache().no_filters(),
+            let open = if with_filters {
+                own_cache()
+            } else {
+                own_cache().no_filters()
             };
             let Counted { disk, layout, .. } = Counted::open(&write, &open);
             let mut parts = vec![layout.footer, layout.index];
@@ -298,12 +300,16 @@ fn a_lookup_in_a_databases_table_costs_one_block_at_most_but_for_keys_of_the_ind
         let mut file = Vec::new();
         let mut builder = write.build_db(&mut file);
         let mut user_keys = Vec::new();
+        // The sequence number of each key's newest version, and the value of all.
+        let mut stored = BTreeMap::new();
         for (i, (mut key, value)) in some_entries().into_iter().enumerate() {
             key.extend(b"/tail"); // to be cut off in the index
             // Up to 20 versions of a key, so that some fill a block and more.
-            for sequence in (1..=1 + i as u64 % 20).rev() {
+            let versions = 1 + i as u64 % 20;
+            for sequence in (1..=versions).rev() {
                 builder.put(&key, 10 * sequence, &value).unwrap();
             }
+            stored.insert(key.clone(), (10 * versions, value));
             user_keys.push(key);
         }
         builder.finish().unwrap();
@@ -322,22 +328,31 @@ fn a_lookup_in_a_databases_table_costs_one_block_at_most_but_for_keys_of_the_ind
         let disk = Arc::new(CountingReadAt::new(Bytes::from(file)));
         let no_cache = OpenOptions::new().no_cache();
         let table = no_cache.open_db_source(Arc::clone(&disk)).unwrap();
+        let mut second_reads = 0;
         let cut: Vec<Vec<u8>> = separators.filter(|key| !user_keys.contains(key)).collect();
         for key in user_keys.iter().chain(&cut).chain(&between) {
             for sequence in [MAX_SEQUENCE, 200, 195, 100, 15, 10, 5, 0] {
                 let before = disk.reads();
-                table.get_at(key, sequence).unwrap();
+                let found = table.get_at(key, sequence).unwrap();
                 let reads = disk.reads() - before;
-                // The newest version of a key that the index was cut to may be on either side of the cut, as far as
-                // the index and no filter tell.
-                let may_be_behind = name == "none" && sequence == MAX_SEQUENCE && cut.contains(key);
+                let value = stored
+                    .get(key)
+                    .filter(|_| sequence >= 10)
+                    .map(|(_, value)| Version::Value(Bytes::copy_from_slice(value)));
+                assert_eq!(found, value);
+                assert!(reads > 0 || value.is_none(), "nothing is cached");
+                // Without a filter, the newest version of a key that the index was cut to may be on either side of
+                // the cut.
+                let may_be_after = name == "none" && sequence == MAX_SEQUENCE && cut.contains(key);
                 let shown = key.escape_ascii();
                 assert!(
-                    reads <= 1 + u64::from(may_be_behind),
+                    reads <= 1 + u64::from(may_be_after),
                     "{shown} at {sequence}: {reads} reads, filter: {name}"
                 );
+                second_reads += reads.saturating_sub(1);
             }
         }
+        assert_eq!(second_reads > 0, name == "none", "{second_reads}");
     }
 }
 
@@ -518,6 +533,7 @@ fn statistics_account_for_every_lookup() {
         assert_eq!(stats.cache_misses, stats.source_reads - opened.source_reads);
         if name == "none" {
             assert_eq!((stats.filter_passed, stats.filter_rejected), (0, 0));
+            assert!((lookups - 4..=lookups).contains(&fetched), "{fetched}");
         } else {
             // Behind the last index key there is no block to ask a filter about, nor to fetch.
             let asked = stats.filter_passed + stats.filter_rejected;
@@ -568,16 +584,24 @@ fn get_many_answers_in_order_and_reads_each_block_once() {
         let stats = in_memory.stats();
         let asked = stats.filter_passed + stats.filter_rejected;
         let with_filter = in_memory.filter().is_some();
-        assert!(with_filter == (asked > 0) && asked <= keys.len() as u64);
+        // All but those past the last key, 003998; a filter of the whole table is asked before the index.
+        let left = numbers.iter().filter(|&&n| n <= 3998).count() as u64;
+        let all = keys.len() as u64;
+        let expected_to_ask = match in_memory.filter() {
+            Some(filter) if filter.whole_table => all..=all,
+            // The last index key may be a successor, past which nothing is asked.
+            Some(_) => left..=all,
+            None => 0..=0,
+        };
+        assert!(
+            expected_to_ask.contains(&asked),
+            "{asked} of {expected_to_ask:?}"
+        );
         assert!(!with_filter || stats.filter_rejected > 2000);
         let opening = disk.reads();
         assert_eq!(on_disk.get_many(&keys).unwrap(), expected);
         let reads = disk.reads() - opening;
-        assert!(
-            reads <= summary.data_blocks,
-            "{reads} reads of {} blocks",
-            summary.data_blocks
-        );
+        assert_eq!(reads, summary.data_blocks, "each block has keys to find");
         assert_eq!(on_disk.get_many::<&[u8]>(&[]).unwrap(), vec![]);
     }
 }

@@ -519,18 +519,13 @@ fn blocks_of_an_older_table_are_left_out() {
     for (file, has_index) in [(behind, true), (in_front, true), (instead, false)] {
         let (report, rescued) = rescue(file);
         assert!(rescued == new, "{report}");
-        match has_index {
-            true => assert_eq!(report.index, IndexState::Found),
-            false => {
-                assert_eq!(report.index, IndexState::Lost);
-                assert_eq!(report.entries_out_of_order, 50);
-                let lost = report
-                    .lost
-                    .iter()
-                    .filter_map(|lost| lost.entries)
-                    .sum::<u64>();
-                assert_eq!(lost, 50);
-            }
+        if has_index {
+            assert_eq!(report.index, IndexState::Found);
+        } else {
+            assert_eq!(report.index, IndexState::Lost);
+            assert_eq!(report.entries_out_of_order, 50);
+            let lost = report.lost.iter().filter_map(|lost| lost.entries);
+            assert_eq!(lost.sum::<u64>(), 50);
         }
     }
 }
@@ -698,13 +693,11 @@ impl ReadAt for BadSectors {
 
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         let end = offset + len as u64;
-        match self
-            .bad
-            .iter()
-            .any(|bad| bad.start < end && offset < bad.end)
-        {
-            true => Err(io::Error::other("bad sector")),
-            false => self.file.read_at(offset, len),
+        let is_bad = |bad: &Range<u64>| bad.start < end && offset < bad.end;
+        if self.bad.iter().any(is_bad) {
+            Err(io::Error::other("bad sector"))
+        } else {
+            self.file.read_at(offset, len)
         }
     }
 }
@@ -765,14 +758,18 @@ fn blocks_of_a_codec_that_is_not_built_in_are_named() {
     let range = layout.data[1].clone();
     file[range.end - 5] = 7;
     seal(&mut file, &range);
-    for damage in [0..0, layout.index.start..file.len()] {
+    for (damage, index) in [
+        (0..0, IndexState::Sound),
+        (layout.index.start..file.len(), IndexState::Lost),
+    ] {
         let mut damaged = file.clone();
         destroy(&mut damaged, damage);
         let (report, rescued) = rescue(damaged);
         assert!(rescued == without(&blocks, |i| i == 1), "{report}");
         assert_eq!(ranges(&report)[0], range);
+        assert_eq!(report.index, index);
         let named = report.lost[0].reason.contains("type 7");
-        assert!(named || report.index == IndexState::Lost, "{report}");
+        assert!(named || index == IndexState::Lost, "{report}");
     }
 }
 
@@ -890,9 +887,10 @@ fn real_tables_are_salvaged_without_index_and_footer() {
                 builder.finish().unwrap();
                 report
             };
-            let order: Arc<dyn Comparator> = match is_internal {
-                true => Arc::new(InternalKeyComparator::new(BytewiseComparator)),
-                false => Arc::new(BytewiseComparator),
+            let order: Arc<dyn Comparator> = if is_internal {
+                Arc::new(InternalKeyComparator::new(BytewiseComparator))
+            } else {
+                Arc::new(BytewiseComparator)
             };
             let table = OpenOptions::new()
                 .comparator(order)
@@ -1019,9 +1017,10 @@ fn a_salvage_can_be_ended_early() {
         let mut builder = WriteOptions::new().build(&mut rescued);
         let report = salvage_with(file.to_vec(), &mut builder, |_| {
             calls += 1;
-            match calls > calls_before {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if calls > calls_before {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         });
         let report = report.unwrap();
