@@ -67,7 +67,7 @@ impl Modelled {
         number.div_ceil(2).min(self.entries.len())
     }
 
-    /// One operation of a random kind at a random place; answers how much of it failed, where nothing
+    /// One operation of a random kind at a random place; returns how much of it failed, if nothing
     /// else is wrong. A value that it got is added to `kept`.
     fn operate(
         &self,
@@ -132,7 +132,7 @@ impl Modelled {
     }
 }
 
-/// Asserts that a walk is right as far as it goes; answers 1 if it ended in an error.
+/// Asserts that a walk is right as far as it goes; returns 1 if it ended in an error.
 fn check_walk<'a>(
     mut walk: impl Iterator<Item = leveltable::Result<(Bytes, Bytes)>>,
     expected: impl Iterator<Item = &'a Entry>,
@@ -151,8 +151,8 @@ fn check_walk<'a>(
     }
 }
 
-/// Lets all threads at all of `tables` at once; answers how many operations failed. Cursors change hands,
-/// and values are looked at again when all else is done.
+/// Runs all threads on all of `tables` at once; returns how many operations failed. Cursors change hands,
+/// and values are compared again at the end.
 fn hammer(tables: &[Modelled]) -> usize {
     let failed: Vec<usize> = thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
@@ -199,7 +199,7 @@ impl ReadAt for Disk {
 
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         let read = 1 + self.reads.fetch_add(1, Ordering::Relaxed);
-        // Opening is let pass.
+        // Opening always succeeds.
         if read > 4 && read.is_multiple_of(self.fails_every) {
             return Err(io::Error::other("the disk is on fire"));
         }
@@ -295,7 +295,7 @@ fn tables_share_a_tiny_cache() {
     }
 }
 
-/// A read that fails costs its own operation, and leaves nothing behind for the others.
+/// A read that fails costs its own operation and does not affect the others.
 #[test]
 fn threads_share_a_disk_that_fails_now_and_then() {
     let entries = some_entries(0);

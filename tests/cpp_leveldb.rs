@@ -127,7 +127,7 @@ where
     )
 }
 
-/// What LevelDB's lookup of a key came to.
+/// The outcome of LevelDB's lookup of a key.
 #[derive(Debug, PartialEq)]
 struct Answer {
     verdict: Verdict,
@@ -478,7 +478,7 @@ impl Comparator for ReverseBytewiseComparator {
     }
 }
 
-/// What the keys of one table are like. A small alphabet makes keys that are prefixes of others,
+/// The form of one table's keys. A small alphabet makes keys that are prefixes of others,
 /// and separators that cannot be shortened; the extreme bytes ask for carries.
 struct KeyShape {
     prefix: Vec<u8>,
@@ -552,7 +552,7 @@ impl Random {
     }
 }
 
-/// Random cases, of random settings that `adjust` has had the last word on.
+/// Random cases, of random settings that `adjust` has changed.
 fn cases(seed: u64, count: usize, adjust: impl Fn(&mut Settings)) -> Vec<Case> {
     let mut random = Random(seed);
     let mut case = |number| {

@@ -18,7 +18,7 @@ use leveltable::{
 
 // ---- Writing --------------------------------------------------------------------------------
 
-/// What the writer does at one of its calls instead of writing.
+/// A misbehaviour of the writer at one of its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriteFault {
     Fail,
@@ -235,7 +235,7 @@ fn a_faulty_writer_gives_an_error_or_the_whole_table() {
 
 // ---- Reading --------------------------------------------------------------------------------
 
-/// What the source does at one of its calls instead of reading what it was asked for.
+/// A misbehaviour of the source at one of its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReadFault {
     Fail,
@@ -327,7 +327,7 @@ fn small_entries() -> Vec<Entry> {
     (0..24).map(entry).collect()
 }
 
-/// Opens the table and reads all of it in every way. Answers how many operations failed; what does not fail
+/// Opens the table and reads all of it in every way. Returns how many operations failed; what does not fail
 /// must be right.
 fn read_everything(source: Arc<FaultySource>, open: &OpenOptions, entries: &[Entry]) -> usize {
     let Ok(table) = open.open_source(Arc::clone(&source)) else {

@@ -120,7 +120,7 @@ impl Golden {
         fs::read(testdata(&self.file)).unwrap()
     }
 
-    /// The table's order, told anew.
+    /// The table's order, written a second time.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         let user_order = |a: &[u8], b: &[u8]| if self.reverse { b.cmp(a) } else { a.cmp(b) };
         if self.internal_keys {
@@ -186,7 +186,7 @@ impl Golden {
         }
     }
 
-    /// The options that LevelDB had, in this crate's words, but for comparator and filter.
+    /// The options that LevelDB had, as this crate's, except comparator and filter.
     fn block_options(&self) -> WriteOptions {
         let compression = if self.snappy {
             Compression::Snappy
@@ -259,7 +259,7 @@ impl Comparator for ReverseBytewiseComparator {
 /// It takes a well-formed file and panics over any other.
 mod plain {
     pub(crate) struct Block {
-        /// What the index says of it: a key at or above its last one.
+        /// Its index key, which is at or above its last key.
         pub(crate) separator: Vec<u8>,
         pub(crate) compressed: bool,
         pub(crate) stored_size: usize,
@@ -685,10 +685,9 @@ fn every_sequence_number_sees_its_own_version() {
     }
 }
 
-/// What is compared with here is not the list of entries but LevelDB's own lookups, made while it
-/// held the snapshots.
+/// Compares with LevelDB's own lookups, made while it held the snapshots, not with the list of entries.
 #[test]
-fn lookups_answer_what_the_database_answered() {
+fn lookups_return_what_the_database_returned() {
     for (golden, _) in database_tables()
         .iter()
         .filter(|(golden, _)| golden.from_database)

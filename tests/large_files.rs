@@ -132,7 +132,7 @@ fn frame_of(key: &[u8], value: &[u8]) -> Vec<u8> {
     frame([&lengths, key, value, &[0; 4], &1u32.to_le_bytes()].concat())
 }
 
-/// What the handles of a table say, instead of the truth, of a block's offset and size.
+/// What is added to a block's true offset and size in its handle.
 #[derive(Default, Clone, Copy)]
 struct Lies {
     data: (u64, u64),
@@ -140,7 +140,7 @@ struct Lies {
     index: (u64, u64),
 }
 
-/// A table of one entry, `key` with value `value`, whose data block lies at 5 GiB, and all that comes behind
+/// A table of one entry, `key` with value `value`, whose data block lies at 5 GiB, and everything after it
 /// at 15 GiB.
 fn table_with(lies: Lies) -> Islands {
     let tell = |offset: u64, frame: &[u8], lie: (u64, u64)| Handle {
@@ -150,19 +150,19 @@ fn table_with(lies: Lies) -> Islands {
     let data = frame_of(b"key", b"value");
     let data_handle = tell(5 * GIB, &data, lies.data);
 
-    let behind = 15 * GIB;
+    let tail_at = 15 * GIB;
     // One filter for all, of one byte whose bits are all set, and one probe.
     let filter = frame([&[0xff, 1, 0, 0, 0, 0], &2u32.to_le_bytes()[..], &[63]].concat());
     let mut tail = filter.clone();
-    let filter_handle = tell(behind, &filter, lies.filter);
+    let filter_handle = tell(tail_at, &filter, lies.filter);
     let metaindex = frame_of(
         b"filter.leveldb.BuiltinBloomFilter2",
         &filter_handle.encode(),
     );
-    let metaindex_handle = tell(behind + tail.len() as u64, &metaindex, (0, 0));
+    let metaindex_handle = tell(tail_at + tail.len() as u64, &metaindex, (0, 0));
     tail.extend(metaindex);
     let index = frame_of(b"key", &data_handle.encode());
-    let index_handle = tell(behind + tail.len() as u64, &index, lies.index);
+    let index_handle = tell(tail_at + tail.len() as u64, &index, lies.index);
     tail.extend(index);
     let mut footer = [metaindex_handle.encode(), index_handle.encode()].concat();
     footer.resize(40, 0);
@@ -172,7 +172,7 @@ fn table_with(lies: Lies) -> Islands {
         size: footer_at + footer.len() as u64,
         islands: vec![
             (5 * GIB, data.into()),
-            (behind, tail.into()),
+            (tail_at, tail.into()),
             (footer_at, footer.into()),
         ],
     }

@@ -34,7 +34,7 @@ fn as_child(command: &mut Command, role: &str, directory: &Path) {
         .current_dir(directory);
 }
 
-/// What the child process does. In an ordinary run of the tests there is no role, and this shows that a child without
+/// The work of a child process. In an ordinary run of the tests there is no role, and this shows that a child without
 /// a proper one fails, so that no test takes a child that did nothing for one that did its work.
 #[test]
 fn in_a_role() {
@@ -112,7 +112,7 @@ fn whole_generation(path: &Path) -> usize {
 
 // ---- What a path may hold -------------------------------------------------------------------
 
-/// What is in a directory before a table is written at its `table`.
+/// The content of a directory before a table is written to its `table`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
     Nothing,
@@ -130,7 +130,7 @@ impl Before {
         directory
     }
 
-    /// Asserts that the directory holds what it held, but for `leftovers` temporary files.
+    /// Asserts that the directory holds what it held, and `leftovers` temporary files.
     fn assert_untouched(self, directory: &Path, leftovers: usize) {
         let (temporary, others): (Vec<_>, Vec<_>) = names(directory)
             .into_iter()
@@ -154,7 +154,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// The documented name of a table under way: `.leveltable-*.tmp`.
+/// The documented name of an unfinished table: `.leveltable-*.tmp`.
 fn is_temporary(name: &str) -> bool {
     name.starts_with(".leveltable-") && name.ends_with(".tmp")
 }
@@ -189,7 +189,7 @@ fn a_dropped_builder_leaves_no_trace() {
     }
 }
 
-/// The table under way may fail at `finish`, too; here the comparator's successor is refused.
+/// A table may fail as late as in `finish`; here the comparator's successor is refused.
 #[test]
 fn a_builder_that_fails_to_finish_leaves_no_trace() {
     #[derive(Debug)]
@@ -359,7 +359,7 @@ fn a_link_to_a_directory_is_replaced_as_any_other() {
     assert_eq!(std::fs::read_dir(&inside).unwrap().count(), 0);
 }
 
-/// What is read again after opening named no file: the layout, say.
+/// Errors of reads after opening, such as for the layout, named no file.
 #[test]
 fn errors_of_an_open_table_name_its_path() {
     let directory = tempfile::tempdir().unwrap();
@@ -382,7 +382,7 @@ fn errors_of_an_open_table_name_its_path() {
     assert_eq!(error.path(), Some(&*path));
 }
 
-/// What the path was when the builder was made, it need not be when it finishes.
+/// The path may become a directory between making the builder and finishing it.
 #[test]
 fn a_path_that_has_become_a_directory_is_an_error_that_names_it() {
     let directory = tempfile::tempdir().unwrap();
@@ -418,8 +418,8 @@ fn a_directory_that_has_gone_is_an_error_that_names_the_path() {
 
 // ---- Death ----------------------------------------------------------------------------------
 
-/// A process that writes one generation after another to the same path is killed a hundred times: after it reported
-/// so many of them, and as it goes on, soon after or when the next one is under way. The path always holds one whole
+/// A process that writes one generation after another to the same path is killed a hundred times: a moment
+/// after it reported some number of them, or while it writes the next. The path always holds one whole
 /// generation: the last that was reported, or the one after it.
 #[test]
 fn a_killed_writer_never_leaves_a_bad_table() {
@@ -665,7 +665,7 @@ mod system_calls {
         nth: usize,
     }
 
-    /// What a call means to the publishing of a table.
+    /// The part that a call plays in publishing a table.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     enum Step {
         Create,

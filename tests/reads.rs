@@ -1,4 +1,4 @@
-//! What operations cost in reads, counted where the reading is done and not by the filter's own word.
+//! The cost of operations in reads, counted where the reading is done and not by the filter's own statistics.
 
 mod common;
 
@@ -19,7 +19,7 @@ type Cost = (u64, u64);
 
 const NOTHING: Cost = (0, 0);
 
-/// A table behind a counter.
+/// A table whose reads are counted.
 struct Counted {
     file: Bytes,
     layout: Layout,
@@ -70,7 +70,7 @@ impl Counted {
         }
     }
 
-    /// What `operation` costs. The table itself must count the same.
+    /// The cost of `operation`. The table itself must count the same.
     fn cost<R>(&self, operation: impl FnOnce(&Table) -> R) -> Cost {
         let (reads, bytes) = (self.disk.reads(), self.disk.bytes());
         operation(&self.table);
@@ -84,12 +84,12 @@ impl Counted {
         common::entries(&common::payload(&self.file, &self.layout.data[i]))
     }
 
-    /// What reading data block `i` costs.
+    /// The cost of reading data block `i`.
     fn one_block(&self, i: usize) -> Cost {
         (1, self.layout.data[i].len() as u64)
     }
 
-    /// What reading all data blocks costs.
+    /// The cost of reading all data blocks.
     fn all_blocks(&self) -> Cost {
         let bytes = self.layout.data.iter().map(|range| range.len() as u64);
         (self.layout.data.len() as u64, bytes.sum())
@@ -101,7 +101,7 @@ impl Counted {
         entries.map(|(key, _)| key).collect()
     }
 
-    /// Keys that are not there: before, between and behind all that are, and the index's own keys
+    /// Keys that are not there: before, between and after all that are, and the index's own keys
     /// with their neighbours, where a lookup could stray into a second block.
     fn absent_keys(&self) -> Vec<Vec<u8>> {
         let stored: Vec<Vec<u8>> = some_entries().into_iter().map(|(key, _)| key).collect();
@@ -142,7 +142,7 @@ fn opening_reads_footer_index_metaindex_and_filter() {
             }
             let bytes: usize = parts.iter().map(|part| part.len()).sum();
             let expected = (parts.len() as u64, bytes as u64);
-            assert!(parts.len() <= 4, "what the documentation says");
+            assert!(parts.len() <= 4, "as documented");
             assert_eq!((disk.reads(), disk.bytes()), expected, "filter: {name}");
         }
     }
@@ -251,7 +251,7 @@ fn an_absent_key_costs_nothing_where_the_filter_rejects_it_and_one_block_at_most
             let (cost, _) = counted.cost(get);
             let may_read = counted.table.may_contain(key);
             assert_eq!(cost, u64::from(may_read), "{:?}", key.escape_ascii());
-            assert!(*key <= last || cost == 0, "behind the end");
+            assert!(*key <= last || cost == 0, "past the end");
             reads += cost;
         }
         let passed = reads as f64 / absent.len() as f64;
@@ -295,7 +295,7 @@ fn all_kinds_of_lookup_cost_the_same() {
 }
 
 #[test]
-fn a_lookup_in_a_databases_table_costs_one_block_at_most_but_for_keys_of_the_index() {
+fn a_lookup_in_a_databases_table_costs_one_block_at_most_except_for_keys_of_the_index() {
     for (name, write) in filters() {
         let mut file = Vec::new();
         let mut builder = write.build_db(&mut file);
@@ -535,7 +535,7 @@ fn statistics_account_for_every_lookup() {
             assert_eq!((stats.filter_passed, stats.filter_rejected), (0, 0));
             assert!((lookups - 4..=lookups).contains(&fetched), "{fetched}");
         } else {
-            // Behind the last index key there is no block to ask a filter about, nor to fetch.
+            // Past the last index key there is no block to ask a filter about, nor to fetch.
             let asked = stats.filter_passed + stats.filter_rejected;
             assert!(
                 (lookups - 4..=lookups).contains(&asked),
@@ -550,7 +550,7 @@ fn statistics_account_for_every_lookup() {
 /// Many keys at once, with every kind of filter: the values in the order asked, each block read once, the filter
 /// asked once for each key that the index leaves.
 #[test]
-fn get_many_answers_in_order_and_reads_each_block_once() {
+fn get_many_returns_values_in_order_and_reads_each_block_once() {
     let value = |n: u32| Bytes::copy_from_slice(&n.to_le_bytes());
     let kinds = [
         WriteOptions::new(),
@@ -573,7 +573,7 @@ fn get_many_answers_in_order_and_reads_each_block_once() {
             .open_source(Arc::clone(&disk))
             .unwrap();
         let in_memory = OpenOptions::new().open_source(file).unwrap();
-        // Every key, present and absent, one behind the last, some of them twice, in an order of no use.
+        // Every key, present and absent, one past the last, some of them twice, in an order of no use.
         let numbers: Vec<u32> = (0..5000).map(|i| i * 7919 % 4001).collect();
         let keys: Vec<String> = numbers.iter().map(|n| format!("{n:06}")).collect();
         let expected: Vec<Option<Bytes>> = numbers
@@ -606,15 +606,15 @@ fn get_many_answers_in_order_and_reads_each_block_once() {
     }
 }
 
-/// Opened without filters the metaindex is not looked at: its handle may be nonsense, the estimate of where a
-/// key would be must not.
+/// Opening without filters does not read the metaindex, so its handle may be nonsense; the estimated offset of a key must
+/// not be.
 #[test]
 fn estimates_stay_inside_the_file_whatever_the_metaindex_handle_says() {
     let mut file = Vec::new();
     let mut builder = WriteOptions::leveldb().build(&mut file);
     builder.add(b"key", b"value").unwrap();
     builder.finish().unwrap();
-    // Metaindex: 8 bytes at 2^63 - 1. The index handle, whose numbers are below 128 here, moves behind it.
+    // Metaindex: 8 bytes at 2^63 - 1. The index handle, whose numbers are below 128 here, moves after it.
     let footer = file.len() - 48;
     let index = [file[footer + 2], file[footer + 3]];
     file[footer..footer + 10].copy_from_slice(b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x08");

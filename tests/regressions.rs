@@ -1,4 +1,4 @@
-//! Mistakes that were made once, each with what it would cost.
+//! Mistakes that were made once, each with its cost.
 
 mod common;
 
@@ -60,7 +60,7 @@ fn a_databases_table_opened_bytewise_on_purpose_finds_its_stored_keys() {
             let key = stored_key(&user_key(i), u64::from(i) + 1);
             assert!(table.get(&key).unwrap().is_some(), "key {i}");
         }
-        // It was called damaged, since the filter was asked for stored keys all the same.
+        // It was reported as damaged, since the filter was asked for stored keys.
         for report in [open.verify_source(file), table.verify()] {
             let report = report.unwrap();
             assert!(report.is_sound() && !report.internal_keys, "{report}");
@@ -69,8 +69,8 @@ fn a_databases_table_opened_bytewise_on_purpose_finds_its_stored_keys() {
     }
 }
 
-/// Whether the policy is the preset's, one's own, or wrapped already: what one way of writing puts in, every way
-/// of reading must ask for.
+/// A policy that was wrapped already was wrapped once more, and hid every key. Whether the policy is the preset's,
+/// one's own, or wrapped: every way of reading must find what every way of writing put in.
 #[test]
 fn filters_of_internal_keys_agree_however_they_were_chosen() {
     fn own<P: FilterPolicy + Clone + 'static>(policy: P) -> [WriteOptions; 4] {
@@ -103,7 +103,7 @@ fn filters_of_internal_keys_agree_however_they_were_chosen() {
         let open = OpenOptions::new();
         let wrapped = || InternalFilterPolicy::new(BloomFilterPolicy::new(10));
         let open_wrapped = open.clone().filter_policy(wrapped());
-        // A policy that was shared was wrapped once more, and every lookup answered that there is no such key.
+        // A policy that was shared was wrapped once more, and every lookup found nothing.
         let open_shared = open.clone().filter_policy(Arc::new(wrapped()));
         for open in [open, open_wrapped, open_shared] {
             let db = open.open_db_source(by_db.clone()).unwrap();
@@ -153,7 +153,7 @@ fn unverified_blocks_are_not_cached() {
     assert_eq!(table.get(b"key").unwrap_err().kind(), ErrorKind::Corruption);
 }
 
-/// One block, so that the index shows nothing: it opened as a plain table, and no key was found.
+/// In a table of one block the index shows nothing: it opened as a plain table, and no key was found.
 #[test]
 fn a_database_in_another_order_is_not_taken_for_a_plain_table() {
     let mut file = Vec::new();
@@ -200,6 +200,8 @@ fn a_separator_that_is_the_limits_user_key_hides_nothing() {
     builder.put(b"aaaa", 9, b"1").unwrap();
     builder.put(b"b", 9, b"2").unwrap();
     builder.finish().unwrap();
+    let index = common::entries(&common::payload(&file, &Layout::of(&file).index));
+    assert_eq!(index[0].0, stored_key(b"aaaa", 9), "left as it was");
     let db = OpenOptions::new()
         .comparator(LimitAsSeparator)
         .open_db_source(file)
@@ -207,8 +209,8 @@ fn a_separator_that_is_the_limits_user_key_hides_nothing() {
     assert_eq!(db.get(b"b").unwrap(), Some(Version::Value("2".into())));
 }
 
-/// The order of internal keys, but for the index keys, which a function makes: of a key, and of the one behind it
-/// unless it is the last.
+/// The order of internal keys, with index keys that a function makes: from a key and the one after it, unless it is
+/// the last.
 #[derive(Debug)]
 struct IndexedBy(fn(&mut Vec<u8>, Option<&[u8]>));
 
@@ -230,7 +232,7 @@ impl Comparator for IndexedBy {
     }
 }
 
-/// The user key of the limit, as new as can be: right in the order of internal keys, if nobody does so.
+/// The user key of the limit, as new as can be: right in the order of internal keys, though no writer does so.
 fn newest_of_limit(key: &mut Vec<u8>, limit: Option<&[u8]>) {
     let head = |key: &[u8]| key[..key.len() - 8].to_vec();
     if let Some(limit) = limit
@@ -270,7 +272,7 @@ fn a_separator_of_the_next_blocks_user_key_hides_nothing() {
     }
 }
 
-/// Older versions sort behind newer ones: present keys were taken for absent, and the rate came out as 83 %.
+/// Older versions sort after newer ones: present keys were taken for absent, and the rate came out as 83 %.
 #[test]
 fn the_measured_rate_of_a_databases_filter_is_of_absent_user_keys() {
     let mut file = Vec::new();
@@ -526,7 +528,7 @@ impl Comparator for AnyOrder {
 }
 
 /// In a table whose checksums are right and whose keys do not ascend, a range that was taken from both ends in turn
-/// went on for ever: the bound behind the last key taken could be wider than the one before.
+/// went on for ever: the bound after the last key taken could be wider than the one before.
 #[test]
 fn a_range_ends_from_both_ends_in_turn_whatever_the_order_of_keys() {
     let mut file = Vec::new();
@@ -606,7 +608,7 @@ fn a_rocksdb_table_in_leveldbs_format_is_a_databases() {
     assert!(report.is_sound() && report.internal_keys, "{report}");
 }
 
-/// The message spoke of a data block, though it is a key of the index that is none of a database's.
+/// The message named a data block, though a key of the index is at fault.
 #[test]
 fn a_plain_table_opened_as_a_databases_is_refused_at_its_index() {
     let mut file = Vec::new();
@@ -636,7 +638,7 @@ impl Comparator for Numbers {
     }
 }
 
-/// The first key was compared with one before it, which there is not: an empty one, that nobody had added.
+/// The first key was compared with an empty one before it, which nobody had added.
 #[test]
 fn a_comparator_is_given_keys_of_the_table_only() {
     let mut file = Vec::new();

@@ -348,7 +348,7 @@ fn a_damaged_index_or_footer_leaves_the_rest_to_be_checked() {
     let words = format!("300 entries in {} sound blocks", layout.data.len());
     assert!(report.findings[1].found().starts_with(&words), "{report}");
 
-    // No footer: the words are those of `open`, and the data is still looked at.
+    // No footer: the message is that of `open`, and the data is still checked.
     let report = verify(&file[..layout.footer.start]);
     let opened = OpenOptions::new()
         .open_source(file[..layout.footer.start].to_vec())
@@ -396,7 +396,7 @@ fn separators_are_held_against_their_blocks() {
         Severity::Damage,
         Section::Data,
         layout.data[1].start,
-        "behind the index key before, \"c\"",
+        "the index key before, \"c\"",
     );
     // Both: the blocks overlap.
     let (file, layout) = Forge::table(&[("c", &["a", "e"]), ("f", &["d", "f"])]);
@@ -414,7 +414,7 @@ fn separators_are_held_against_their_blocks() {
     assert!(
         report.findings[1]
             .expected()
-            .contains("behind the last of the block before"),
+            .contains("the last of the block before"),
         "{report}"
     );
 }
@@ -625,7 +625,7 @@ fn a_filter_that_hides_keys_is_found() {
         filter.start,
         "lg(base)",
     );
-    // A smaller base leaves the blocks behind without a filter, and gives the others the wrong one.
+    // A smaller base leaves the later blocks without a filter, and gives the others the wrong one.
     let mut file = sound;
     file[filter.end - 6] = 10;
     seal(&mut file, &filter);
@@ -865,7 +865,7 @@ fn reads_that_fail_are_findings() {
     }
 }
 
-/// What the file is now counts, not what was read when it was opened.
+/// Verifying reads the file as it is now, not as it was when it was opened.
 #[test]
 fn an_open_table_is_read_anew() {
     let dir = tempfile::tempdir().unwrap();
