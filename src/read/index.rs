@@ -279,15 +279,11 @@ impl Index {
         // Counted rather than searched: nothing to predict, and all lines read at once.
         let below = span.iter().filter(|entry| entry.prefix < prefix).count();
         let low = start + below;
-        let is_tie = |entry: &IndexEntry| entry.prefix == prefix;
-        if !entries.get(low).is_some_and(is_tie) {
+        let rest = entries.get(low..).unwrap_or(&[]);
+        if rest.first().is_none_or(|entry| entry.prefix != prefix) {
             return (low, Some(prefix));
         }
-        let ties = entries
-            .iter()
-            .skip(low)
-            .take_while(|entry| is_tie(entry))
-            .count();
+        let ties = rest.partition_point(|entry| entry.prefix == prefix);
         let first = self.first_at_or_after(key, low, low + ties, &Order::Bytewise);
         (first, Some(prefix))
     }
