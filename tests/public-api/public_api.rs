@@ -1,10 +1,10 @@
-//! The public interface is the one that `docs/public-api.txt` lists, with all features.
+//! Compares the public interface of `leveltable`, with all features, with `docs/public-api.txt`.
 //!
-//! So a change of it is seen in review, and none happens by accident. Needs rustdoc's JSON, hence a
-//! nightly toolchain; plain `cargo test` leaves it out. To bring the list up to date:
+//! This makes every change of the interface visible in review. It needs rustdoc's JSON, and so a nightly
+//! toolchain; `.ci/run` runs it. To update the list:
 //!
 //! ```console
-//! UPDATE=1 cargo test --test public_api -- --ignored
+//! UPDATE=1 cargo test -p leveltable-public-api -- --ignored
 //! ```
 
 use std::env;
@@ -12,10 +12,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+/// The directory of the package `leveltable`.
+const ENGINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
 #[test]
-#[ignore = "needs a nightly toolchain; .ci/run has it run where there is one"]
+#[ignore = "needs a nightly toolchain; .ci/run runs it where there is one"]
 fn the_public_interface_is_the_one_that_is_listed() {
-    let listed_at = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/public-api.txt");
+    let listed_at = Path::new(ENGINE).join("docs/public-api.txt");
     let actual = public_interface();
     if env::var_os("UPDATE").is_some() {
         fs::write(&listed_at, &actual).unwrap();
@@ -32,12 +35,12 @@ fn the_public_interface_is_the_one_that_is_listed() {
     assert!(
         listed == actual,
         "docs/public-api.txt is not the public interface:\n{gone}{new}\
-         If that is meant, UPDATE=1 cargo test --test public_api -- --ignored"
+         If the change is intended: UPDATE=1 cargo test -p leveltable-public-api -- --ignored"
     );
 }
 
-/// What the compiler adds to types by itself, other than `Send` and `Sync`: some come and go between
-/// its versions, and nobody chooses a table by them.
+/// Traits that the compiler implements by itself, other than `Send` and `Sync`. Its versions differ in them,
+/// and no user of a table depends on them.
 const INCIDENTAL: [&str; 5] = [
     "Freeze for",
     "StructuralPartialEq for",
@@ -46,10 +49,10 @@ const INCIDENTAL: [&str; 5] = [
     "UnwindSafe for",
 ];
 
-/// A line for each public item and implementation; without what every type gets from the standard
-/// library.
+/// Returns a line for each public item and implementation, without the standard library's blanket
+/// implementations.
 fn public_interface() -> String {
-    // Apart from the other builds: another toolchain's would have to be made anew each time.
+    // A directory of its own: sharing one with another toolchain would rebuild everything each time.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("public_api");
     let mut rustdoc = Command::new("rustup");
     rustdoc
@@ -57,7 +60,7 @@ fn public_interface() -> String {
         .args(["--all-features", "--target-dir"])
         .arg(&target)
         .args(["--", "-Zunstable-options", "--output-format", "json"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"));
+        .current_dir(ENGINE);
     let output = rustdoc.output().expect("rustup");
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "rustdoc: {message}");

@@ -1,11 +1,8 @@
-//! The tool `leveltable`, run as its users run it.
+//! Runs the tool `leveltable` as its users do.
 //!
-//! What it shows is compared with what C++ LevelDB says of its own tables in `testdata/`, and what it
-//! builds with the files that LevelDB built. `tests/cli/` holds whole sessions, input and
-//! output; so does the README.
-#![cfg(feature = "cli")]
-
-mod common;
+//! Compares its output with what C++ LevelDB says of its own tables in the engine's `testdata/`, and the tables
+//! that it builds with those that LevelDB built. `tests/cli/` and the README hold whole sessions, input and
+//! output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +12,6 @@ use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
-use common::{Entry, read_entries, testdata};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -81,6 +77,35 @@ fn await_files(child: &mut Child, directory: &Path, files: usize) {
 }
 
 // ---- LevelDB's own tables -------------------------------------------------------------------
+
+/// The directory of the engine, which holds `testdata/` and the README.
+const ENGINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// A key, as the table stores it, and a value.
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// Returns the path of a file in `testdata/`.
+fn testdata(name: &str) -> PathBuf {
+    [ENGINE, "testdata", name].iter().collect()
+}
+
+/// Reads the entries of a table from the file that C++ LevelDB's generator wrote beside it. Each string follows
+/// its length, four little-endian bytes.
+fn read_entries(name: &str) -> Vec<Entry> {
+    let bytes = fs::read(testdata(name)).unwrap();
+    let mut rest = bytes.as_slice();
+    let mut string = || {
+        let (len, after) = rest.split_first_chunk()?;
+        let (string, after) = after.split_at(u32::from_le_bytes(*len) as usize);
+        rest = after;
+        Some(string.to_vec())
+    };
+    let mut entries = Vec::new();
+    while let Some(key) = string() {
+        entries.push((key, string().expect("a key without a value")));
+    }
+    entries
+}
 
 /// A line of `testdata/manifest.tsv`.
 struct Golden {
@@ -746,13 +771,15 @@ fn a_full_disk_is_an_error_and_no_silent_loss() {
     let full = || fs::File::options().write(true).open("/dev/full").unwrap();
     let table = testdata("words-b1024-r16-bloom10.ldb");
     let table = table.to_str().unwrap();
+    let manifest = testdata("manifest.tsv");
+    let manifest = manifest.to_str().unwrap();
     for args in [
         &["scan", table][..],
         &["scan", table, "--limit=1"],
         &["get", table, "user/000000/name"],
         &["info", table],
         &["info", table, "--json"],
-        &["build", "-", "testdata/manifest.tsv", "--raw", "--sort"],
+        &["build", "-", manifest, "--raw", "--sort"],
     ] {
         let output = process().args(args).stdout(full()).output().unwrap();
         let complaint = complaint(output, 2);
@@ -1386,18 +1413,17 @@ fn an_interrupted_build_leaves_no_trace() {
 #[test]
 #[cfg(unix)]
 fn sessions_run_as_they_are_written_down() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files: Vec<PathBuf> = names_in(&root.join("tests/cli"))
+    let sessions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli");
+    let mut files: Vec<PathBuf> = names_in(&sessions)
         .iter()
-        .map(|name| root.join("tests/cli").join(name))
+        .map(|name| sessions.join(name))
         .collect();
-    files.push(root.join("README.md"));
+    files.push(Path::new(ENGINE).join("README.md"));
     let mut commands = 0;
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
         let directory = TempDir::new().unwrap();
-        std::os::unix::fs::symlink(root.join("testdata"), directory.path().join("testdata"))
-            .unwrap();
+        std::os::unix::fs::symlink(testdata(""), directory.path().join("testdata")).unwrap();
         let mut replayed = String::new();
         let mut in_session = false;
         let mut in_output = false;

@@ -5,30 +5,32 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use bytes::Bytes;
+use leveltable::OpenOptions;
 use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::register_font;
 
+use crate::format::thousands;
 use crate::measure::{self, Filter, Measured};
-use crate::thousands;
 use crate::workload::{Shape, Workload};
 
-/// One panel each: what the theory is about, and what keys often look like.
+/// The panels. Theory assumes random keys; real keys often look like decimal ones.
 const PANELS: [(Shape, &str); 2] = [
     (Shape::Random, "Random keys"),
     (Shape::Decimal, "Decimal keys of 16 digits"),
 ];
 
-/// Tables that are measured for each panel. With a million keys each there are four million lookups, and
-/// of the rarest reads drawn, at 14 bits a key, still some 250.
+/// Number of tables to measure for each point. With a million keys each that makes four million lookups, of
+/// which some 250 read a block at the lowest point, at 14 bits a key.
 const TABLES: u64 = 4;
 
-/// The picture's size in units; the PNG has [`SCALE`] pixels for each.
+/// Size of the picture in units. The PNG has [`SCALE`] pixels a unit.
 const SIZE: (u32, u32) = (960, 480);
 const SCALE: u32 = 2;
 
-/// Kinds of filters, their settings, and how they are drawn.
+/// A kind of filter, the settings to measure, and how to draw them.
 struct Kind {
     name: &'static str,
     filter: fn(u32) -> Filter,
@@ -36,7 +38,7 @@ struct Kind {
     colour: RGBColor,
 }
 
-/// Colours that readers of every sight tell apart (Okabe and Ito 2008).
+/// In colours that colour-blind readers can tell apart (Okabe and Ito 2008).
 const KINDS: [Kind; 3] = [
     Kind {
         name: "Bloom, 2 KiB windows (LevelDB)",
@@ -60,12 +62,12 @@ const KINDS: [Kind; 3] = [
 
 const FLOOR_COLOUR: RGBColor = RGBColor(110, 110, 110);
 
-/// Bits a key, and the part of the lookups of absent keys that read a block.
+/// Bits a key, and the share of lookups of absent keys that read a block.
 type Point = (f64, f64);
 
 struct Panel {
     title: &'static str,
-    /// For each of [`KINDS`].
+    /// One curve for each of [`KINDS`].
     curves: [Vec<Point>; KINDS.len()],
 }
 
@@ -80,7 +82,7 @@ pub(crate) fn draw(dir: &Path, entries: u64, out: &mut impl Write) -> Result<(),
         thousands(entries)
     );
 
-    // Drawing needs no font of the system's; viewers of the SVG choose one of theirs.
+    // The text is measured and drawn with an embedded font. Viewers of the SVG use a font of their own.
     register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular())
         .map_err(|_| "the embedded font cannot be read")?;
     fs::create_dir_all(dir)?;
@@ -121,7 +123,7 @@ fn measure_panel(
         let numbers = table * entries..(table + 1) * entries;
         let workload = Workload::generate(shape, numbers, usize::MAX);
         for (filter, sum) in points.iter_mut().flatten() {
-            let measured = measure::in_memory(&workload, *filter)?;
+            let measured = in_memory(&workload, *filter)?;
             sum.bits_per_key = measured.bits_per_key;
             sum.lookups += measured.lookups;
             sum.wasted_reads += measured.wasted_reads;
@@ -134,7 +136,7 @@ fn measure_panel(
             "{filter:<21}  {bits:>5.2} bits a key  {wasted:>8.4} % wasted"
         )?;
     }
-    // A logarithm has no place for 0.
+    // A logarithmic axis cannot show 0.
     let curves = points.map(|points| {
         let drawn = points.iter().filter(|(_, point)| point.wasted_reads > 0);
         drawn
@@ -142,6 +144,16 @@ fn measure_panel(
             .collect()
     });
     Ok(Panel { title, curves })
+}
+
+/// Measures `filter` on a table in memory. Reads are counted as they are for a file.
+fn in_memory(workload: &Workload, filter: Filter) -> Result<Measured, Box<dyn Error>> {
+    let mut file = Vec::new();
+    let summary = measure::write(filter.options().build(&mut file), workload)?;
+    let file = Bytes::from(file);
+    let table = OpenOptions::new().open_source(file.clone())?;
+    measure::find_every_present_key(&table, workload)?;
+    measure::miss_every_absent_key(file, &summary, workload)
 }
 
 /// Draws the picture with `scale` pixels to a unit.
@@ -201,7 +213,7 @@ where
         .label_style(small)
         .draw()?;
 
-    // The least that any filter of so many bits a key lets pass, whatever its structure.
+    // No filter with so many bits a key lets fewer absent keys pass.
     let floor = [bits.start, bits.end].map(|bits| (bits, (-bits).exp2()));
     let (dash, gap) = (6 * scale, 4 * scale);
     let line = FLOOR_COLOUR.stroke_width(scale);
@@ -231,7 +243,7 @@ where
     Ok(())
 }
 
-/// Length in units of the sample of a line in the legend.
+/// Length of a line in the legend, in units.
 const LEGEND_LINE: u32 = 24;
 
 fn legend_line((x, y): (i32, i32), scale: u32) -> [(i32, i32); 2] {

@@ -1,10 +1,11 @@
-//! What the pieces of a table cost: hashes, the checksum, a block's search and its walks, filters, building.
+//! Times the pieces of a table: hashes, the checksum, searching and scanning a block, filters, building.
 //!
-//! All through the public interface. Where a piece is not public, the table is made so small or so plain
-//! that little else is left: a table of one block has nothing to search but that block. `benches/peers` compares
-//! with other implementations; this is for seeing what a change does.
+//! Uses the public interface only. A piece that is not public is measured with a table in which little else
+//! happens: a lookup in a table of one block is mostly the search in that block. These benchmarks show the
+//! effect of a change; `benches/peers` compares with other implementations.
 //!
-//! `cargo bench --bench pieces`, with a name to run only what it is part of.
+//! `cargo bench -p leveltable-pieces` runs all of them, `cargo bench -p leveltable-pieces -- NAME` those whose
+//! names contain NAME.
 
 use std::hint::black_box;
 
@@ -22,7 +23,7 @@ const BLOCK: usize = 4096;
 /// Entries of 16 and 100 bytes that fill about one block.
 const ENTRIES_OF_A_BLOCK: u64 = 38;
 
-/// Number `n` in 16 decimal digits.
+/// Returns `n` in 16 decimal digits.
 fn key(n: u64) -> Key {
     let mut key = [b'0'; 16];
     let digits = n.to_string();
@@ -30,7 +31,7 @@ fn key(n: u64) -> Key {
     key
 }
 
-/// 100 bytes, the second half like the first.
+/// Returns 100 bytes, the second half equal to the first.
 fn value(rng: &mut fastrand::Rng) -> [u8; 100] {
     let mut value = [0; 100];
     rng.fill(&mut value[..50]);
@@ -38,7 +39,7 @@ fn value(rng: &mut fastrand::Rng) -> [u8; 100] {
     value
 }
 
-/// A table of the even numbers below `2 * entries`, as its bytes.
+/// Returns the file of a table whose keys are the even numbers below `2 * entries`.
 fn build(options: &WriteOptions, entries: u64) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(entries);
     let mut file = Vec::new();
@@ -59,21 +60,21 @@ fn raw() -> WriteOptions {
     WriteOptions::leveldb().compression(Compression::None)
 }
 
-/// A block, its restarts every 16 keys, without a filter before it.
+/// Returns a table of one block, with a restart every 16 keys and no filter.
 fn one_block(compression: Compression) -> Vec<u8> {
     let options = raw().compression(compression).no_filter();
     build(&options.block_size(1 << 20), ENTRIES_OF_A_BLOCK)
 }
 
-/// The numbers of `range` in random order, as keys.
+/// Returns the numbers of `range` as keys, in random order.
 fn shuffled(range: impl Iterator<Item = u64>) -> Vec<Key> {
     let mut keys: Vec<Key> = range.map(key).collect();
     fastrand::Rng::with_seed(1).shuffle(&mut keys);
     keys
 }
 
-/// One filter of `n` keys: what it costs to make, and to ask for keys that are in it and keys that are not.
-/// Of few keys it lies in the fastest cache, so that the hash and the probes are what is left.
+/// Building one filter of `n` keys, and asking it for present and for absent keys. A filter of few keys stays
+/// in the fastest cache, so its probes show the cost of the hash.
 fn filters(c: &mut Criterion) {
     let policies: [(&str, &dyn FilterPolicy); 2] = [
         ("bloom", &BloomFilterPolicy::new(10)),
@@ -105,7 +106,7 @@ fn filters(c: &mut Criterion) {
     }
 }
 
-/// LevelDB's hash alone: a filter of a single probe in an array of 64 bits.
+/// LevelDB's hash alone, in a filter of 64 bits with a single probe.
 fn hash(c: &mut Criterion) {
     let policy = BloomFilterPolicy::new(1);
     let mut group = c.benchmark_group("hash");
@@ -120,7 +121,7 @@ fn hash(c: &mut Criterion) {
     }
 }
 
-/// The checksum: what reading a block of one large value from a source costs more with it than without.
+/// The checksum: reading a block of one large value from a source, with and without verifying it.
 fn checksum(c: &mut Criterion) {
     let mut group = c.benchmark_group("checksum");
     for len in [BLOCK, 256 << 10] {
@@ -128,7 +129,7 @@ fn checksum(c: &mut Criterion) {
         let mut builder = raw().no_filter().build(&mut file);
         builder.add(b"key", &vec![b'v'; len]).unwrap();
         builder.finish().unwrap();
-        // Behind an Arc it is a source to read from, not memory that is verified once.
+        // `Bytes` alone would be memory, which is verified only once. In an `Arc` it is a source to read from.
         let source = std::sync::Arc::new(Bytes::from(file));
         let table = OpenOptions::new().no_cache().open_source(source).unwrap();
         group.throughput(Throughput::Bytes(len as u64));
@@ -141,7 +142,7 @@ fn checksum(c: &mut Criterion) {
     }
 }
 
-/// Search in one block that is in the processor's caches.
+/// Searching one block that is in the processor's caches.
 fn block_search(c: &mut Criterion) {
     let table = open(one_block(Compression::None));
     let present = shuffled((0..ENTRIES_OF_A_BLOCK).map(|n| 2 * n));
@@ -160,7 +161,7 @@ fn block_search(c: &mut Criterion) {
     });
 }
 
-/// Decoding: a walk over all entries of a block, an entry.
+/// Decoding: scanning all entries of a block. The figures are for one entry.
 fn decode(c: &mut Criterion) {
     let table = open(one_block(Compression::None));
     let mut group = c.benchmark_group("decode");
@@ -196,7 +197,7 @@ fn decode(c: &mut Criterion) {
                 .sum::<usize>()
         });
     });
-    // Without a cache every lookup decompresses.
+    // Without a cache, every lookup decompresses the block.
     let file = one_block(Compression::Snappy);
     let snappy = OpenOptions::new().no_cache().open_source(file).unwrap();
     group.throughput(Throughput::Bytes(BLOCK as u64));
@@ -205,7 +206,7 @@ fn decode(c: &mut Criterion) {
     });
 }
 
-/// Encoding: a table of 10,000 entries into memory, an entry.
+/// Encoding: building a table of 10,000 entries in memory. The figures are for one entry.
 fn encode(c: &mut Criterion) {
     let mut rng = fastrand::Rng::with_seed(1);
     let entries: Vec<_> = (0..10_000).map(|n| (key(2 * n), value(&mut rng))).collect();
@@ -234,7 +235,8 @@ fn encode(c: &mut Criterion) {
     }
 }
 
-/// The index: the data block of a key among 27,000, when the filter answers no before the block is looked at.
+/// The index: finding the data block of a key among 27,000. The filter then excludes the key, so no block is
+/// searched.
 fn index(c: &mut Criterion) {
     let table = open(build(&raw(), 1_000_000));
     let keys = shuffled((0..100_000).map(|n| 20 * n + 1));
