@@ -44,7 +44,7 @@ Options:
   --entries N   generate N entries for each shape of keys [default: 1000000]
   --keys SHAPE  measure all filters, for one shape of keys:
                 decimal, hexadecimal, url, counter or random
-  --all         measure all filters, for every shape of keys; takes some minutes
+  --all         measure all filters, for every shape of keys; takes a minute
   --from DIR    measure all filters, on a table of the files under DIR (path -> size
                 and modification time), and look up siblings that do not exist
   --help        print this help";
@@ -131,7 +131,7 @@ impl Args {
         if let Some(from) = from {
             if entries.is_some() || shapes.is_some() {
                 return Err(
-                    "--from takes its keys from a directory and no other option with it".into(),
+                    "--from takes the keys from a directory: use it without other options".into(),
                 );
             }
             return Ok(Args::Files(from));

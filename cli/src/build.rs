@@ -1,4 +1,4 @@
-//! `leveltable build`: a table from lines of text.
+//! `leveltable build`: builds a table from lines of text.
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use crate::write::{TableOptions, check_free, not_written, parse_size, report};
 
 /// Build a table from lines of text.
 ///
-/// A line is `key<TAB>value`, with escapes, or a JSON object as `scan --json` writes it. The table appears
-/// at OUT when it is whole and on disk, or not at all.
+/// A line is `key<TAB>value`, with escapes, or a JSON object as `scan --json` prints it. OUT appears only
+/// when the table is complete and on disk.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,47 +27,47 @@ Examples:
   leveltable scan db/000005.ldb | leveltable build --database new.ldb
   leveltable build - < sorted.tsv > table.ldb
 
-Keys must ascend, byte by byte, as `LC_ALL=C sort` has them; --sort brings them in order, in \
-temporary files where they are more than memory takes. Empty lines are skipped. A \
-carriage return at the end of a line belongs to the line end (with --raw, to the value): write one in a value as \\r.
+Keys must ascend in byte order, which is that of `LC_ALL=C sort`; --sort sorts them first, in \
+temporary files if they do not fit in memory. Empty lines are skipped. A carriage return before the newline is \
+part of the line end: write \\r to end a value with one. With --raw it is part of the value.
 
-What a pipe brings is built even where the command before it fails half-way, which only `set -o pipefail` shows \
-in the status. To copy a damaged table, use `leveltable salvage`.
+If the command before a pipe fails, the table is built from the lines that arrived, and only `set -o pipefail` \
+reports the failure. To copy a damaged table, use `leveltable salvage`.
 
-A build that is interrupted leaves OUT as it was; one that is killed perhaps also a file \
-.leveltable-*.tmp beside it, which can be deleted.")]
+An interrupted build leaves OUT unchanged. A killed one may also leave a file .leveltable-*.tmp beside it, \
+which can be deleted.")]
 pub(crate) struct Args {
-    /// Where the table is to be; - for standard output
+    /// The table's file; - for standard output
     out: PathBuf,
     /// The lines; - for standard input
     #[arg(value_name = "IN", default_value = "-")]
     input: PathBuf,
-    /// Replace OUT if it is there
+    /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
-    /// Where there are no entries, build a table without any
+    /// Build an empty table if there are no entries
     #[arg(long, help_heading = "Input")]
     allow_empty: bool,
-    /// How a line holds an entry
+    /// The format of a line
     #[arg(long, value_enum, default_value_t = Format::Auto, value_name = "FORMAT", help_heading = "Input")]
     format: Format,
     /// Sort the entries first
     #[arg(long, help_heading = "Input")]
     sort: bool,
-    /// Of several entries of one key take the last, instead of refusing them
+    /// Keep the last of several entries with the same key, instead of failing
     #[arg(long, requires = "sort", help_heading = "Input")]
     keep_last: bool,
-    /// Memory to sort in; beyond, temporary files are used
+    /// Memory for sorting; temporary files hold what does not fit
     #[arg(long, requires = "sort", value_parser = parse_size, default_value = "256M", value_name = "SIZE",
         help_heading = "Input")]
     sort_memory: usize,
-    /// Build a table of a LevelDB database: entries have a sequence number and a type, too
+    /// Build a table of a LevelDB database, whose entries also have a sequence number and a type
     #[arg(long, help_heading = "Input")]
     database: bool,
-    /// Keys and values in lines with tabs are in hexadecimal
+    /// Keys and values in tab-separated lines are in hexadecimal
     #[arg(long, help_heading = "Input")]
     hex: bool,
-    /// Keys and values in lines with tabs have no escapes: a backslash is one
+    /// Keys and values in tab-separated lines have no escapes: a backslash stands for itself
     #[arg(long, conflicts_with = "hex", help_heading = "Input")]
     raw: bool,
     #[command(flatten)]
@@ -79,11 +79,12 @@ impl Args {
         self.out.as_os_str() == "-"
     }
 
-    /// Writing the table failed.
+    /// Returns the failure for an error while writing the table.
     fn failure(&self, error: leveltable::Error) -> Failure {
-        match self.is_to_stdout() {
-            true => Failure::from(error).at("standard output"),
-            false => not_written(error, &self.out),
+        if self.is_to_stdout() {
+            Failure::from(error).at("standard output")
+        } else {
+            not_written(error, &self.out)
         }
     }
 }
@@ -98,27 +99,24 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let to_stdout = args.is_to_stdout();
     if to_stdout && io::stdout().is_terminal() {
         return Err(Failure::new(
-            "a table is no text for a terminal: send it to a file",
+            "standard output is a terminal and a table is binary: redirect it to a file",
         ));
     }
     if !to_stdout {
         check_free(&args.out, args.force)?;
     }
     let entries = Entries::open(&args.input, args.format, notation, args.database)?;
-    let summary = match to_stdout {
-        true => {
-            let mut builder = options.build(io::stdout().lock());
-            fill(&mut builder, entries, args)
-                .and_then(|()| builder.finish().map_err(|e| args.failure(e)))
-        }
-        false => {
-            let options = options.replace_existing(args.force);
-            let mut builder =
-                interrupt::create(&options, &args.out).map_err(|e| args.failure(e))?;
-            fill(&mut builder, entries, args)
-                .and_then(|()| builder.finish().map_err(|e| args.failure(e)))
-        }
-    }?;
+    let summary = if to_stdout {
+        let mut builder = options.build(io::stdout().lock());
+        fill(&mut builder, entries, args)?;
+        builder.finish()
+    } else {
+        let options = options.replace_existing(args.force);
+        let mut builder = interrupt::create(&options, &args.out).map_err(|e| args.failure(e))?;
+        fill(&mut builder, entries, args)?;
+        builder.finish()
+    }
+    .map_err(|e| args.failure(e))?;
     report(&args.out, &summary);
     Ok(Answer::Yes)
 }
@@ -150,8 +148,8 @@ fn fill<D: Destination>(
         is_empty = false;
     }
     if is_empty && !args.allow_empty {
-        // More often than not, what should have written them has failed.
-        let what = "no entries: give --allow-empty for a table without any";
+        // Usually the command that should have written them has failed.
+        let what = "no entries: use --allow-empty to build an empty table";
         return Err(Failure::new(what).at(entries.name()));
     }
     match sorter {
@@ -165,18 +163,20 @@ fn fill<D: Destination>(
 #[cold]
 fn out_of_order(order: KeyOrder, previous: &[u8], key: &[u8]) -> String {
     let shown = order.show(key);
-    match key == previous {
-        true => format!("key {shown} is there twice: remove one, or give --sort --keep-last"),
-        false => format!(
-            "key {shown} comes before {}, which is in front of it: sort the lines, or give --sort",
+    if key == previous {
+        format!("duplicate key {shown}: remove one, or use --sort --keep-last")
+    } else {
+        format!(
+            "key {shown} is out of order, it follows {}: sort the lines, or use --sort",
             order.show(previous)
-        ),
+        )
     }
 }
 
 fn order(args: &Args) -> KeyOrder {
-    match args.database {
-        true => KeyOrder::Internal,
-        false => KeyOrder::Bytewise,
+    if args.database {
+        KeyOrder::Internal
+    } else {
+        KeyOrder::Bytewise
     }
 }

@@ -1,14 +1,14 @@
-//! Why a command could not be carried out.
+//! The errors of commands.
 
 use std::fmt::Display;
 use std::io;
 
-/// What ends a command early.
+/// The reason why a command ended early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Nobody reads our output any more: no error.
+    /// The reader of the output has gone away. This is not an error.
     ClosedPipe,
-    /// One line that says what is wrong and what to do.
+    /// One line with the error and, where possible, a remedy.
     Message(String),
 }
 
@@ -17,7 +17,7 @@ impl Failure {
         Failure::Message(message.into())
     }
 
-    /// The same failure, with `place` said before it.
+    /// Returns the failure with `place` prepended to its message.
     pub(crate) fn at(self, place: impl Display) -> Failure {
         match self {
             Failure::ClosedPipe => Failure::ClosedPipe,
@@ -25,7 +25,7 @@ impl Failure {
         }
     }
 
-    /// Writing to standard output failed.
+    /// Returns the failure for an error while writing to standard output.
     pub(crate) fn output(error: io::Error) -> Failure {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::ClosedPipe,

@@ -1,4 +1,4 @@
-//! `leveltable get`: the value of one key.
+//! `leveltable get`: prints the value of one key.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -13,13 +13,13 @@ use leveltable::{MAX_SEQUENCE, ValueType};
 
 /// Show the value of a key.
 ///
-/// In a database's table it is the newest version that counts. A key that is not there, or was
-/// deleted, ends with status 1; damage on the way to it, with 2.
+/// Shows the newest version if it is a table of a database. Exits with status 1 if the key is absent or deleted,
+/// and with status 2 if damage makes the answer unknown.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   leveltable get 000005.ldb user:17
-  leveltable get 000005.ldb 'b\\x00\\x00\\x01'       a key with any bytes in it
+  leveltable get 000005.ldb 'b\\x00\\x00\\x01'       a key of arbitrary bytes
   leveltable get 000005.ldb --hex 62000001        the same, in hexadecimal
   leveltable get 000005.ldb thumbnail --raw > thumbnail.png")]
 pub(crate) struct Args {
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     table: TableArgs,
     /// The key, as text with escapes
     key: OsString,
-    /// In a database's table: the value as of this sequence number
+    /// The value as of this sequence number, in a table of a database
     #[arg(long, value_name = "SEQUENCE")]
     at: Option<u64>,
     #[command(flatten)]
@@ -68,11 +68,11 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     })
 }
 
-/// The entry of `key`: in a database's table, the newest that is no newer than `at`.
+/// Returns the entry of `key`. In a table of a database that is its newest entry not newer than `at`.
 fn find(table: &AnyTable, key: &[u8], at: Option<u64>) -> Result<Option<Row>, Failure> {
     match table {
         AnyTable::Plain(_) if at.is_some() => Err(Failure::new(
-            "--at takes a database's table: the keys of this one have no sequence numbers",
+            "--at needs a table of a database: the keys of this table have no sequence numbers",
         )),
         AnyTable::Plain(table) => Ok(table.get(key)?.map(|value| Row {
             key: key.to_vec().into(),
@@ -81,7 +81,7 @@ fn find(table: &AnyTable, key: &[u8], at: Option<u64>) -> Result<Option<Row>, Fa
         })),
         AnyTable::Database(table) => {
             let at = at.unwrap_or(MAX_SEQUENCE);
-            // The newest come first.
+            // The entries of a key are sorted from new to old.
             let bounds = (Bound::Included(key), Bound::Included(key));
             for entry in table.range(bounds) {
                 let entry = entry?;
@@ -94,7 +94,7 @@ fn find(table: &AnyTable, key: &[u8], at: Option<u64>) -> Result<Option<Row>, Fa
     }
 }
 
-/// Says that `key` has no value, on standard error.
+/// Prints to standard error that `key` has no value.
 fn no(what: &str, args: &Args, key: &[u8]) -> Answer {
     let file = args.table.file.display();
     complain(what, &format!("key {} in {file}", quoted(key, 100)));

@@ -1,4 +1,4 @@
-//! `leveltable info`: what a file is made of.
+//! `leveltable info`: describes the parts of a table's file.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,11 +14,10 @@ use crate::open::{AnyTable, TableArgs, type_name};
 use crate::output::{BOLD, complain, count, entries};
 use crate::progress::Progress;
 
-/// Show what a table's file is made of.
+/// Show the sections, codecs, keys and filter of a table.
 ///
-/// Sections, entries, codecs, the range of the keys, and the filter with its cost and the share of absent
-/// keys that it lets pass, measured. Reads the whole file once. Blocks that cannot be read are
-/// said, and end with status 1.
+/// Also shows the size of the filter and measures how many absent keys it lets pass. Reads the whole file once.
+/// Reports unreadable blocks and exits with status 1.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,14 +25,14 @@ Examples:
   leveltable info 000005.ldb --blocks | less
   leveltable info 000005.ldb --json | jq .filter.bits_per_key
 
-Bytes include each block's trailer of five: a byte for the codec, and a checksum.")]
+The bytes of a block include its trailer of five: one byte for the codec, four for the checksum.")]
 pub(crate) struct Args {
     #[command(flatten)]
     table: TableArgs,
-    /// List the data blocks, too
+    /// Also list the data blocks
     #[arg(long)]
     blocks: bool,
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -42,24 +41,24 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let table = args.table.open_with_filter()?;
     let anatomy = Anatomy::of(&table, args.blocks)?;
     let mut out = anstream::stdout().lock();
-    match args.json {
-        true => writeln!(out, "{:#}", anatomy.to_json(args)),
-        false => anatomy.draw(args, &mut out),
+    if args.json {
+        writeln!(out, "{:#}", anatomy.to_json(args))
+    } else {
+        anatomy.draw(args, &mut out)
     }
     .and_then(|()| out.flush())
     .map_err(Failure::output)?;
-    match &anatomy.faults[..] {
-        [] => Ok(Answer::Yes),
-        faults => {
-            for fault in faults {
-                complain("unreadable", fault);
-            }
-            Ok(Answer::No)
-        }
+    for fault in &anatomy.faults {
+        complain("unreadable", fault);
     }
+    Ok(if anatomy.faults.is_empty() {
+        Answer::Yes
+    } else {
+        Answer::No
+    })
 }
 
-/// All that is shown of a table.
+/// Everything that is shown of a table.
 struct Anatomy<'a> {
     table: &'a Table,
     is_database: bool,
@@ -67,16 +66,16 @@ struct Anatomy<'a> {
     summary: Summary,
     /// By the codec's name.
     codecs: BTreeMap<&'static str, CodecUse>,
-    /// Bytes of the data blocks without compression.
+    /// Uncompressed size of the data blocks.
     bytes: u64,
     key_range: Option<(Bytes, Bytes)>,
-    /// The data blocks that could be read, if they are asked for.
+    /// The readable data blocks, if they are to be listed.
     blocks: Vec<BlockInfo>,
-    /// Why the others could not.
+    /// An error for each unreadable block.
     faults: Vec<String>,
 }
 
-/// What one codec is used for.
+/// The blocks that use one codec.
 #[derive(Default)]
 struct CodecUse {
     blocks: u64,
@@ -136,7 +135,7 @@ impl Anatomy<'_> {
             }
         }
         if keep {
-            // The picture shows first keys only.
+            // The list shows only first keys.
             if let Some((_, last)) = &mut block.key_range {
                 *last = Bytes::new();
             }
@@ -144,7 +143,7 @@ impl Anatomy<'_> {
         }
     }
 
-    /// The file from its first byte to its last.
+    /// Returns the parts of the file in order, without gaps.
     fn parts(&self) -> Vec<Part> {
         let Layout {
             metaindex,
@@ -181,7 +180,7 @@ impl Anatomy<'_> {
         parts.push(part("footer", *footer_offset, footer_bytes, String::new()));
         parts.sort_by_key(|part| part.offset);
 
-        // The data blocks are what comes before all that.
+        // The data blocks come before all other parts.
         let data_bytes = parts.first().map_or(0, |first| first.offset);
         let mut what = count(self.table.data_blocks() as u64, "block");
         let unused = data_bytes.saturating_sub(self.summary.data_bytes);
@@ -211,15 +210,17 @@ impl Anatomy<'_> {
             value_bytes,
             ..
         } = self.summary;
-        let kind = match self.is_database {
-            true => "a table of a LevelDB database",
-            false => "a LevelDB table",
+        let kind = if self.is_database {
+            "a table of a LevelDB database"
+        } else {
+            "a LevelDB table"
         };
         let file_bytes = self.table.file_bytes();
         writeln!(out, "{BOLD}{}{BOLD:#}", args.table.file.display())?;
-        let readable = match &self.faults[..] {
-            [] => "",
-            _ => " that can be read",
+        let readable = if self.faults.is_empty() {
+            ""
+        } else {
+            " that can be read"
         };
         writeln!(
             out,
@@ -261,7 +262,7 @@ impl Anatomy<'_> {
         Ok(())
     }
 
-    /// A key as it is shown to people, in a line that is not too long.
+    /// Returns a key as text, cut to fit a line.
     fn key(&self, key: &[u8]) -> String {
         match InternalKey::parse(key).filter(|_| self.is_database) {
             Some(InternalKey {
@@ -298,26 +299,27 @@ impl Anatomy<'_> {
     fn draw_filter(&self, args: &Args, out: &mut impl Write) -> io::Result<()> {
         let (Some(info), Some(filter)) = (self.table.filter(), &self.summary.filter) else {
             let is_filter = |block: &NamedBlock| block.name.starts_with(b"filter.");
-            let what = match self.layout.named.iter().any(is_filter) {
-                false => "none",
-                true if args.table.filter_is_for_user_keys() => {
-                    "of a database's user keys, and so not used for keys as they are stored"
-                }
-                true => "of a policy that is not known here, and so not used",
+            let what = if !self.layout.named.iter().any(is_filter) {
+                "none"
+            } else if args.table.filter_is_for_user_keys() {
+                "not used: it holds a database's user keys, not the stored keys"
+            } else {
+                "not used: its policy is unknown"
             };
             return writeln!(out, "filter  {what}");
         };
-        let span = match (info.whole_table, info.filters) {
-            (true, _) => "one for the whole table".to_owned(),
-            (false, filters) => count(filters as u64, "filter"),
+        let span = if info.whole_table {
+            "one for the whole table".to_owned()
+        } else {
+            count(info.filters as u64, "filter")
         };
         writeln!(out, "filter  {}, {span}", filter.policy)?;
         write!(out, "        {} bytes", filter.bytes)?;
-        match &self.faults[..] {
-            [] => writeln!(out, ", {:.2} bits a key", filter.bits_per_key)?,
-            // The number of keys is not known.
-            _ => writeln!(out)?,
+        // Unreadable blocks make the number of keys unknown.
+        if self.faults.is_empty() {
+            write!(out, ", {:.2} bits a key", filter.bits_per_key)?;
         }
+        writeln!(out)?;
         match filter.false_positive_rate {
             Some(rate) => writeln!(
                 out,
@@ -345,12 +347,9 @@ impl Anatomy<'_> {
                 key_range,
                 ..
             } = block;
-            let first = key_range.as_ref().map(|(first, _)| match self.is_database {
-                true => quoted(
-                    InternalKey::parse(first).map_or(first, |key| key.user_key),
-                    24,
-                ),
-                false => quoted(first, 24),
+            let first = key_range.as_ref().map(|(first, _)| {
+                let parsed = InternalKey::parse(first).filter(|_| self.is_database);
+                quoted(parsed.map_or(first, |key| key.user_key), 24)
             });
             let first = first.unwrap_or_default();
             let line = format!(
@@ -446,7 +445,7 @@ impl Anatomy<'_> {
         })
     }
 
-    /// The fields that `scan --json` shows of a key.
+    /// Returns a key with the fields that `scan --json` prints.
     fn key_to_json(&self, key: &[u8]) -> Value {
         let parsed = InternalKey::parse(key).filter(|_| self.is_database);
         let user_key = parsed.map_or(key, |parsed| parsed.user_key);
@@ -465,7 +464,7 @@ impl Anatomy<'_> {
     }
 }
 
-/// Bytes, and in larger units where they are many.
+/// Returns a size in bytes, and from 1 KiB on also in a larger unit.
 fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => count(bytes, "byte"),

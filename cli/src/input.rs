@@ -1,4 +1,4 @@
-//! The entries that `build` reads: a line each, separated by tabs or as JSON.
+//! Reads entries for `build`: one a line, tab-separated or in JSON.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -11,29 +11,29 @@ use serde_json::{Map, Value};
 use crate::failure::Failure;
 use crate::notation::Notation;
 
-/// How a line holds an entry.
+/// The format of a line.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// JSON if the first line is an object with a key, or begins with a brace and has no tab; else tabs
+    /// JSON if the first line is an object with a key, or begins with a brace and has no tab; otherwise tab
     Auto,
     /// Key, tab, value; with --database: key, sequence, type (value or deletion), value
     Tab,
-    /// An object with key or key_hex, value or value_hex; with --database: sequence and type, too
+    /// An object with key or key_hex, value or value_hex; with --database: also sequence and type
     Json,
 }
 
-/// Entries, line by line; memory is that of one line.
+/// Reads entries line by line, and holds one line in memory.
 pub(crate) struct Entries {
     reader: Box<dyn BufRead>,
     name: String,
     format: Format,
     notation: Notation,
-    /// Whether entries have sequence and type.
+    /// Whether entries have a sequence number and a type.
     is_database: bool,
     line: Vec<u8>,
     line_number: u64,
     bytes: u64,
-    /// Size of the input in bytes, where it is a file.
+    /// Size of the input in bytes, if it is a file.
     pub(crate) size: Option<u64>,
 }
 
@@ -45,30 +45,23 @@ impl Entries {
         notation: Notation,
         is_database: bool,
     ) -> Result<Entries, Failure> {
-        let (reader, name, size): (Box<dyn BufRead>, _, _) = match path.as_os_str() == "-" {
-            true => (
-                Box::new(io::stdin().lock()),
-                "standard input".to_owned(),
-                None,
-            ),
-            false => {
-                let name = path.display().to_string();
-                let fail = |what: &str| Failure::new(what).at(&name);
-                let file = File::open(path).map_err(|e| match e.kind() {
-                    io::ErrorKind::NotFound => fail("no such file"),
-                    _ => fail(&e.to_string()),
-                })?;
-                let metadata = file.metadata().map_err(|e| fail(&e.to_string()))?;
-                if metadata.is_dir() {
-                    return Err(fail("a directory: name a file of entries"));
-                }
-                let size = metadata.is_file().then_some(metadata.len());
-                (
-                    Box::new(BufReader::with_capacity(64 << 10, file)),
-                    name,
-                    size,
-                )
+        let (reader, name, size): (Box<dyn BufRead>, _, _) = if path.as_os_str() == "-" {
+            let name = "standard input".to_owned();
+            (Box::new(io::stdin().lock()), name, None)
+        } else {
+            let name = path.display().to_string();
+            let fail = |what: &str| Failure::new(what).at(&name);
+            let file = File::open(path).map_err(|e| match e.kind() {
+                io::ErrorKind::NotFound => fail("no such file"),
+                _ => fail(&e.to_string()),
+            })?;
+            let metadata = file.metadata().map_err(|e| fail(&e.to_string()))?;
+            if metadata.is_dir() {
+                return Err(fail("is a directory: name a file of entries"));
             }
+            let size = metadata.is_file().then_some(metadata.len());
+            let reader = BufReader::with_capacity(64 << 10, file);
+            (Box::new(reader), name, size)
         };
         Ok(Entries {
             reader,
@@ -83,7 +76,7 @@ impl Entries {
         })
     }
 
-    /// Reads the next entry into `key` and `value`: the key as the table stores it. `false` at the end.
+    /// Reads the next entry into `key`, as the table stores it, and `value`. Returns `false` at the end.
     pub(crate) fn next(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool, Failure> {
         loop {
             self.line.clear();
@@ -98,7 +91,7 @@ impl Entries {
             if self.notation != Notation::Raw {
                 self.line.pop_if(|last| *last == b'\r');
             }
-            // An empty line says nothing, so nothing is lost.
+            // Skips empty lines.
             if !self.line.is_empty() {
                 break;
             }
@@ -110,26 +103,27 @@ impl Entries {
         Ok(true)
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub(crate) fn position(&self) -> u64 {
         self.bytes
     }
 
-    /// What is read, for messages.
+    /// Returns the name of the input, for messages.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The line last read, for messages.
+    /// Returns the name of the input and the number of the last line, for messages.
     pub(crate) fn place(&self) -> String {
         format!("{}, line {}", self.name, self.line_number)
     }
 
     fn parse(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<(), String> {
         if self.format == Format::Auto {
-            self.format = match self.looks_like_json() {
-                true => Format::Json,
-                false => Format::Tab,
+            self.format = if self.looks_like_json() {
+                Format::Json
+            } else {
+                Format::Tab
             };
         }
         let tag = match self.format {
@@ -139,11 +133,11 @@ impl Entries {
         if let Some((sequence, value_type)) = tag {
             if sequence > MAX_SEQUENCE {
                 return Err(format!(
-                    "sequence {sequence} is above the greatest, {MAX_SEQUENCE}"
+                    "sequence {sequence} is above the maximum, {MAX_SEQUENCE}"
                 ));
             }
             if value_type == ValueType::Deletion && !value.is_empty() {
-                return Err("a deletion has no value".into());
+                return Err("a deletion cannot have a value".into());
             }
             let user_key = std::mem::take(key);
             InternalKey {
@@ -156,7 +150,8 @@ impl Entries {
         Ok(())
     }
 
-    /// Whether the line is an object with a key, or an attempt at one: without a tab it is no entry in columns.
+    /// Returns whether the line is an object with a key, or begins like one and has no tab. A line without a tab
+    /// is not an entry in columns, so it is better reported as bad JSON.
     fn looks_like_json(&self) -> bool {
         let object = serde_json::from_slice::<Map<String, Value>>(&self.line);
         let has_key = |object: Map<String, Value>| {
@@ -171,32 +166,34 @@ impl Entries {
         key: &mut Vec<u8>,
         value: &mut Vec<u8>,
     ) -> Result<Option<(u64, ValueType)>, String> {
-        // What comes behind the last separator is the value, tabs and all, if it is raw.
+        // Everything after the last separator is the value, because a raw one may contain tabs.
         let columns = if self.is_database { 4 } else { 2 };
         let mut fields = self.line.splitn(columns, |&b| b == b'\t');
         let mut field = |name: &str| {
-            fields.next().ok_or_else(|| match self.is_database {
-                true => {
-                    format!("no {name}: expected key, sequence, type and value with tabs between")
-                }
-                false => format!("no {name}: expected key and value with a tab between"),
+            fields.next().ok_or_else(|| {
+                let columns = if self.is_database {
+                    "key, sequence, type and value"
+                } else {
+                    "key and value"
+                };
+                format!("no {name}: expected {columns}, separated by tabs")
             })
         };
         self.notation.parse(field("key")?, key)?;
-        let tag = match self.is_database {
-            true => Some((
-                parse_sequence(field("sequence")?)?,
-                parse_type(field("type")?)?,
-            )),
-            false => None,
+        let tag = if self.is_database {
+            let sequence = parse_sequence(field("sequence")?)?;
+            Some((sequence, parse_type(field("type")?)?))
+        } else {
+            None
         };
         let written = field("value")?;
         if self.notation == Notation::Text && written.contains(&b'\t') {
-            return Err(match self.is_database {
-                true => r"more than four columns: write a tab in a value as \t".into(),
-                false => r"more than two columns: write a tab in a value as \t, or give --raw or --database"
-                    .into(),
-            });
+            let message = if self.is_database {
+                r"more than four columns: write a tab in a value as \t"
+            } else {
+                r"more than two columns: write a tab in a value as \t, or use --raw or --database"
+            };
+            return Err(message.into());
         }
         self.notation.parse(written, value)?;
         Ok(tag)
@@ -211,19 +208,19 @@ impl Entries {
             serde_json::from_slice(&self.line).map_err(|e| format!("not a JSON object: {e}"))?;
         if let Some(unknown) = object.keys().find(|name| !FIELDS.contains(&name.as_str())) {
             return Err(format!(
-                "JSON with an unknown field {unknown:?}: known are {}",
+                "unknown JSON field {unknown:?}: the known fields are {}",
                 FIELDS.join(", ")
             ));
         }
         let is_tagged = object.contains_key("sequence") || object.contains_key("type");
         let tag = match (self.is_database, is_tagged) {
             (false, false) => None,
-            (false, true) => return Err("sequence and type take --database".into()),
+            (false, true) => return Err("sequence and type need --database".into()),
             (true, _) => {
                 let sequence = object.get("sequence").and_then(Value::as_u64);
                 let value_type = object.get("type").and_then(Value::as_str);
                 Some((
-                    sequence.ok_or("no sequence: expected a whole number")?,
+                    sequence.ok_or("no sequence: expected an integer")?,
                     parse_type(value_type.unwrap_or_default().as_bytes())?,
                 ))
             }
@@ -238,7 +235,7 @@ impl Entries {
 
 const FIELDS: [&str; 6] = ["key", "key_hex", "sequence", "type", "value", "value_hex"];
 
-/// Appends the bytes of the one of two fields that there is.
+/// Appends the bytes of the field `text` or `hex`, whichever is present.
 fn json_bytes(
     object: &Map<String, Value>,
     text: &str,
@@ -254,7 +251,7 @@ fn json_bytes(
             .parse(digits.as_bytes(), dst)
             .map_err(|e| format!("{hex}: {e}")),
         (Some(_), Some(_)) => Err(format!("both {text} and {hex}")),
-        (None, None) => Err(format!("JSON without {text} or {hex}")),
+        (None, None) => Err(format!("neither {text} nor {hex}")),
         _ => Err(format!("{text} is not a string")),
     }
 }
@@ -263,7 +260,7 @@ fn parse_sequence(digits: &[u8]) -> Result<u64, String> {
     let digits = String::from_utf8_lossy(digits);
     digits
         .parse()
-        .map_err(|_| format!("sequence `{digits}` is not a whole number"))
+        .map_err(|_| format!("sequence `{digits}` is not an integer"))
 }
 
 fn parse_type(name: &[u8]) -> Result<ValueType, String> {
@@ -271,7 +268,7 @@ fn parse_type(name: &[u8]) -> Result<ValueType, String> {
         b"value" => Ok(ValueType::Value),
         b"deletion" => Ok(ValueType::Deletion),
         _ => Err(format!(
-            "type `{}`: expected value or deletion",
+            "unknown type `{}`: expected value or deletion",
             String::from_utf8_lossy(name)
         )),
     }

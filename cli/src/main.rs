@@ -1,7 +1,7 @@
-//! The command line of `leveltable`: looks into LevelDB's table files, searches, checks and repairs
-//! them, and builds new ones.
+//! The command-line tool `leveltable`: inspects, searches, checks and repairs LevelDB's table files, and builds
+//! new ones.
 //!
-//! A user of the library's public interface, like any other program.
+//! It uses only the public interface of the library.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -35,8 +35,8 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
 
-/// Looks into the table files of LevelDB (.ldb, .sst): what is in them, and whether they are sound. Salvages
-/// damaged ones, and builds new ones.
+/// Inspects, searches and checks LevelDB's table files (.ldb, .sst), salvages damaged ones and builds new
+/// ones.
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES, max_term_width = 100)]
 #[command(infer_subcommands = true)]
@@ -47,25 +47,25 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  leveltable info 000005.ldb                      what the file is made of
+  leveltable info 000005.ldb                      sections, blocks, codecs, filter
   leveltable scan 000005.ldb --prefix user:       entries, as escaped text
   leveltable get 000005.ldb user:17               one value
-  leveltable verify db/*.ldb                      all that is wrong with them
-  leveltable salvage damaged.ldb rescued.ldb      what can be read of a damaged one
+  leveltable verify db/*.ldb                      everything that is wrong with the tables
+  leveltable salvage damaged.ldb rescued.ldb      copies the readable part of a damaged table
   leveltable scan old.ldb --json | leveltable build new.ldb
 
 Keys are given and shown as text with escapes: \\t \\n \\r \\\\ and \\xNN for any byte.
 
 Exit status:
-  0    it was done: the key is there, the table is sound
-  1    it is not so:
-         get      there is no such key
-         info     data blocks cannot be read
-         verify   a file is damaged, is no table, or could not all be checked
-         salvage  something is lost, or may be
-  2    it could not be done: bad arguments, a failed read or write, a file that is no table
-       (but see verify), or damage that info, get or scan cannot pass
-  130  it was interrupted: no file was written";
+  0    success: the key is present, the table is sound
+  1    the answer is no:
+         get      the key is absent
+         info     some data blocks are unreadable
+         verify   a file is damaged, is not a table, or was not checked completely
+         salvage  entries are lost, or may be lost
+  2    an error: bad arguments, a failed read or write, a file that is not a table
+       (for verify see 1), or damage at which info, get or scan must stop
+  130  interrupted: no file was written";
 
 #[derive(Subcommand)]
 enum Command {
@@ -77,13 +77,13 @@ enum Command {
     Build(build::Args),
 }
 
-/// How a command ended that did what it was asked.
+/// The result of a command that ran to its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Yes,
-    /// The key is not there, or the table is not sound, or not all of it was copied.
+    /// The key is absent, the table is not sound, or not all of it was copied.
     No,
-    /// Some of it could not be done, and why was said.
+    /// Part of the work failed, and the reason was printed.
     Unknown,
 }
 
@@ -100,7 +100,7 @@ fn main() -> ExitCode {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
         Ok(Answer::Unknown) => ExitCode::from(2),
-        // Whoever read our output, `head` say, has seen enough.
+        // The reader of the output, such as `head`, has seen enough.
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
         Err(Failure::Message(message)) => {
             output::complain("error", &message);

@@ -1,4 +1,4 @@
-//! How bytes are written for people: text with escapes, hexadecimal, or just so.
+//! Notations for bytes: text with escapes, hexadecimal, or raw.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -7,13 +7,13 @@ use clap::Args;
 
 use crate::failure::Failure;
 
-/// Flags that choose a [`Notation`] for what is given and what is shown.
+/// Flags that select the [`Notation`] of input and output.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct NotationArgs {
-    /// Give keys, and show keys and values, in hexadecimal
+    /// Read and show keys, and show values, in hexadecimal
     #[arg(long)]
     hex: bool,
-    /// Show keys and values byte for byte
+    /// Show keys and values as they are, without escapes
     #[arg(long, conflicts_with = "hex")]
     raw: bool,
 }
@@ -27,13 +27,14 @@ impl NotationArgs {
         }
     }
 
-    /// A key on the command line, which names the argument in the error.
+    /// Parses a key of the command line. An error names `argument`.
     ///
-    /// Never raw: an argument cannot hold a zero byte.
+    /// Keys have escapes also with `--raw`, because an argument cannot contain a zero byte.
     pub(crate) fn parse_key(self, argument: &str, written: &OsStr) -> Result<Vec<u8>, Failure> {
-        let notation = match self.hex {
-            true => Notation::Hex,
-            false => Notation::Text,
+        let notation = if self.hex {
+            Notation::Hex
+        } else {
+            Notation::Text
         };
         let mut key = Vec::new();
         match notation.parse(written.as_encoded_bytes(), &mut key) {
@@ -43,21 +44,21 @@ impl NotationArgs {
     }
 }
 
-/// A way to write any bytes.
+/// A way to write arbitrary bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Notation {
-    /// Printable characters as they are; `\\`, `\t`, `\n`, `\r`, and `\xNN` for every other byte. Where the
-    /// bytes are not all UTF-8, the printable characters of ASCII only. Neither tab nor newline
-    /// appears in it, so both can separate.
+    /// Printable characters as they are; `\\`, `\t`, `\n`, `\r`, and `\xNN` for every other byte. If the bytes are
+    /// not valid UTF-8, only printable ASCII characters stand as they are. The text contains neither tab nor
+    /// newline, so both can be separators.
     Text,
-    /// Two hexadecimal digits a byte.
+    /// Two hexadecimal digits for each byte.
     Hex,
     /// The bytes themselves.
     Raw,
 }
 
 impl Notation {
-    /// Appends the bytes that `written` stands for to `dst`. The error says what is wrong with it.
+    /// Decodes `written` and appends the bytes to `dst`.
     pub(crate) fn parse(self, written: &[u8], dst: &mut Vec<u8>) -> Result<(), String> {
         match self {
             Notation::Text => unescape(written, dst),
@@ -81,7 +82,7 @@ impl Notation {
 fn write_escaped(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
     match std::str::from_utf8(bytes) {
         Ok(text) => write_escaped_text(text, out),
-        // What looks like a character among such bytes seldom is one.
+        // Among such bytes, a valid UTF-8 sequence is usually a coincidence.
         Err(_) => bytes.iter().try_for_each(|&byte| match byte {
             0..0x80 => write_escaped_char(byte.into(), out),
             _ => write_byte_escapes(&[byte], out),
@@ -91,7 +92,7 @@ fn write_escaped(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
 
 fn write_escaped_text(text: &str, out: &mut impl Write) -> io::Result<()> {
     let mut rest = text;
-    // Runs of printable characters go out whole.
+    // Writes runs of printable characters at once.
     while let Some((at, c)) = rest.char_indices().find(|&(_, c)| !is_plain(c)) {
         let (plain, from_c) = rest.split_at(at);
         out.write_all(plain.as_bytes())?;
@@ -114,13 +115,13 @@ fn write_escaped_char(c: char, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// Whether a terminal shows `c` as itself: no control character, none that is invisible or turns
-/// the direction of writing.
+/// Returns whether a terminal shows `c` as itself. It does not if `c` is a control character, is invisible, or
+/// changes the direction of writing.
 fn is_plain(c: char) -> bool {
     match c {
         '\\' => false,
         ' '..='~' => true,
-        // The standard library escapes what it does not hold for printable.
+        // The standard library escapes characters that are not printable.
         _ => !c.is_ascii() && c.escape_debug().eq([c]),
     }
 }
@@ -140,21 +141,21 @@ fn unescape(written: &[u8], dst: &mut Vec<u8>) -> Result<(), String> {
     while let Some(at) = rest.iter().position(|&b| b == b'\\') {
         let (plain, escape) = rest.split_at(at);
         dst.extend_from_slice(plain);
-        let (byte, behind) = match escape {
-            [_, b'\\', behind @ ..] => (b'\\', behind),
-            [_, b't', behind @ ..] => (b'\t', behind),
-            [_, b'n', behind @ ..] => (b'\n', behind),
-            [_, b'r', behind @ ..] => (b'\r', behind),
-            [_, b'0', behind @ ..] => (0, behind),
-            [_, quote @ (b'"' | b'\''), behind @ ..] => (*quote, behind),
-            [_, b'x', high, low, behind @ ..] => match (digit(*high), digit(*low)) {
-                (Some(high), Some(low)) => (high << 4 | low, behind),
+        let (byte, after) = match escape {
+            [_, b'\\', after @ ..] => (b'\\', after),
+            [_, b't', after @ ..] => (b'\t', after),
+            [_, b'n', after @ ..] => (b'\n', after),
+            [_, b'r', after @ ..] => (b'\r', after),
+            [_, b'0', after @ ..] => (0, after),
+            [_, quote @ (b'"' | b'\''), after @ ..] => (*quote, after),
+            [_, b'x', high, low, after @ ..] => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => (high << 4 | low, after),
                 _ => return Err(bad_escape(escape.get(..4).unwrap_or(escape))),
             },
             _ => return Err(bad_escape(escape.get(..2).unwrap_or(escape))),
         };
         dst.push(byte);
-        rest = behind;
+        rest = after;
     }
     dst.extend_from_slice(rest);
     Ok(())
@@ -191,8 +192,8 @@ fn digit(ascii: u8) -> Option<u8> {
         .and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// Writes the fields of a JSON object for `bytes`: `name` where they are UTF-8, else (and with `hex`)
-/// `name_hex`, so that every sequence of bytes has one form and survives the way back.
+/// Writes `bytes` as the field `name` of a JSON object. With `hex`, or if they are not UTF-8, writes them as
+/// `name_hex`. `build` reads both back.
 pub(crate) fn write_json_field(
     name: &str,
     bytes: &[u8],
@@ -212,7 +213,7 @@ pub(crate) fn write_json_field(
     }
 }
 
-/// `bytes` in quotes, as messages and pictures show them: at most about `most` characters.
+/// Returns `bytes` in quotes, escaped and cut to about `most` characters, for messages.
 pub(crate) fn quoted(bytes: &[u8], most: usize) -> String {
     let head = match std::str::from_utf8(bytes) {
         Ok(text) => text.char_indices().nth(most).map(|(at, _)| at),
@@ -224,9 +225,10 @@ pub(crate) fn quoted(bytes: &[u8], most: usize) -> String {
     let _ = write_escaped(head, &mut escaped);
     let escaped = String::from_utf8_lossy(&escaped);
     let shown: String = escaped.chars().take(most).collect();
-    match head.len() < bytes.len() || shown.len() < escaped.len() {
-        true => format!("\"{shown}\".."),
-        false => format!("\"{shown}\""),
+    if head.len() < bytes.len() || shown.len() < escaped.len() {
+        format!("\"{shown}\"..")
+    } else {
+        format!("\"{shown}\"")
     }
 }
 
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_pair_comes_back_and_never_breaks_a_line() {
+    fn every_byte_pair_survives_and_never_breaks_a_line() {
         for notation in [Notation::Text, Notation::Hex, Notation::Raw] {
             for pair in 0..=u16::MAX {
                 let bytes = [b"a".as_slice(), &pair.to_be_bytes(), b"z"].concat();
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_shows_is_left_as_it_is() {
+    fn printable_characters_stay_as_they_are() {
         assert_eq!(text("Grüße, \"世界\"!".as_bytes()), "Grüße, \"世界\"!");
         assert_eq!(
             text(b"C:\\dir\t\r\n\0\x1b[1m\x7f"),
@@ -272,7 +274,7 @@ mod tests {
         assert_eq!(
             text(b"\xff\xc3\xbc"),
             r"\xff\xc3\xbc",
-            "no letter by chance"
+            "a coincidence is not a letter"
         );
         // Right-to-left override, zero-width space, line separator.
         assert_eq!(
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn quoted_keys_are_cut() {
+    fn long_keys_are_cut() {
         assert_eq!(quoted(b"short", 10), "\"short\"");
         assert_eq!(quoted(b"longer than that", 6), "\"longer\"..");
         assert_eq!(quoted("äöü".as_bytes(), 2), "\"äö\"..");

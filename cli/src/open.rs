@@ -1,4 +1,4 @@
-//! Opening a table whose kind is not known beforehand, and reading it in one way whatever it is.
+//! Opens plain tables and tables of databases, and reads both in the same way.
 
 use std::fs;
 use std::io::{self, Write};
@@ -15,30 +15,30 @@ use leveltable::{
 use crate::failure::Failure;
 use crate::notation::{Notation, write_json_field};
 
-/// The table, and what its keys are.
+/// Arguments that name a table and the kind of its keys.
 #[derive(Args)]
 pub(crate) struct TableArgs {
     /// The table's file
     pub(crate) file: PathBuf,
-    /// What the table's keys are
+    /// The kind of the table's keys
     #[arg(long, value_enum, default_value_t = Keys::Auto, value_name = "KIND")]
     pub(crate) keys: Keys,
 }
 
-/// How a table's keys are to be understood.
+/// The kind of a table's keys.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// Find out: those of a database show by their last eight bytes
+    /// Detect the kind: keys of a database are recognised by their last eight bytes
     Auto,
-    /// Just keys, in the order of their bytes
+    /// Plain keys in byte order
     Plain,
-    /// A database's: user key, sequence number, and whether it was written or deleted
+    /// Keys of a database: user key, sequence number and type
     Database,
-    /// A database's, shown as they are stored, with their last eight bytes
+    /// Keys of a database, shown as they are stored, including their last eight bytes
     Stored,
 }
 
-/// Where a walk begins and ends.
+/// The range of keys to scan.
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// An open table of either kind.
@@ -50,23 +50,24 @@ pub(crate) enum AnyTable {
 /// An entry of either kind of table.
 pub(crate) struct Row {
     pub(crate) key: Bytes,
-    /// In a database's table: its sequence number, and whether it was written or deleted.
+    /// Sequence number and type, in a table of a database.
     pub(crate) tag: Option<(u64, ValueType)>,
     pub(crate) value: Bytes,
 }
 
 impl TableArgs {
-    /// Opens the table for a walk or a single lookup, which are better off without reading its filter.
+    /// Opens the table without its filter. Reading it costs more than it saves a scan or a single lookup.
     pub(crate) fn open(&self) -> Result<AnyTable, Failure> {
         self.open_with(OpenOptions::new().no_filters())
     }
 
-    /// Opens the table with its filter, to look at that.
+    /// Opens the table with its filter, to describe it.
     pub(crate) fn open_with_filter(&self) -> Result<AnyTable, Failure> {
         self.open_with(OpenOptions::new())
     }
 
-    /// Whether `--keys` is why the filter is not used: the table, read as a database's, has it.
+    /// Returns whether the filter is unused because of `--keys plain`: the same table has a filter when it is
+    /// opened as a table of a database.
     pub(crate) fn filter_is_for_user_keys(&self) -> bool {
         let has_filter = |table: DbTable| table.as_table().filter().is_some();
         self.keys == Keys::Plain && OpenOptions::new().open_db(&self.file).is_ok_and(has_filter)
@@ -75,7 +76,7 @@ impl TableArgs {
     fn open_with(&self, options: OpenOptions) -> Result<AnyTable, Failure> {
         let path = &self.file;
         check_is_file(path)?;
-        // Each block is read once.
+        // A cache is useless, because each block is read once.
         let options = options.no_cache();
         let internal_order = InternalKeyComparator::new(BytewiseComparator);
         let opened = match self.keys {
@@ -98,7 +99,7 @@ impl TableArgs {
         opened.map_err(|e| match (e.kind(), self.keys) {
             (ErrorKind::Comparator, Keys::Auto) => own_order(path),
             (ErrorKind::Comparator, _) => Failure::new(format!(
-                "{}: the keys do not ascend in the order that --keys says: leave it out to find out",
+                "{}: the keys are not in the order that --keys implies: leave the option out to detect their kind",
                 path.display()
             )),
             _ => e.into(),
@@ -106,17 +107,17 @@ impl TableArgs {
     }
 }
 
-/// The table at `path` is in the order of a comparator that its writer brought along.
+/// Returns the failure for a table whose writer used a comparator of its own.
 #[cold]
 pub(crate) fn own_order(path: &Path) -> Failure {
     Failure::new(format!(
-        "{}: the keys ascend neither by their bytes nor as a database's: the table was written in an order \
-         of its own, which only a program that has its comparator can read",
+        "{}: the keys are neither in byte order nor in that of a database: the table was written with a custom \
+         comparator, and only a program with the same comparator can read it",
         path.display()
     ))
 }
 
-/// Says what to do about what is not even a file.
+/// Fails with a remedy if `path` is not a regular file.
 pub(crate) fn check_is_file(path: &Path) -> Result<(), Failure> {
     let fail = |what: &str| Err(Failure::new(format!("{}: {what}", path.display())));
     match fs::metadata(path) {
@@ -124,19 +125,19 @@ pub(crate) fn check_is_file(path: &Path) -> Result<(), Failure> {
         Err(e) => fail(&e.to_string()),
         Ok(metadata) if metadata.is_dir() => match table_in(path) {
             Some(table) => fail(&format!(
-                "a directory: name one of the tables in it, such as {}",
+                "is a directory: name one of its tables, such as {}",
                 table.display()
             )),
-            None => fail("a directory, without tables (.ldb, .sst) in it"),
+            None => fail("is a directory without tables (.ldb, .sst)"),
         },
         Ok(metadata) if metadata.is_file() => Ok(()),
-        Ok(_) => {
-            fail("not an ordinary file: a table is read back and forth, so save it to a file first")
-        }
+        Ok(_) => fail(
+            "not a regular file: reading a table needs random access, so save it to a file first",
+        ),
     }
 }
 
-/// The first table in a directory, by name.
+/// Returns the first table in a directory, by name.
 fn table_in(directory: &Path) -> Option<PathBuf> {
     let paths = fs::read_dir(directory)
         .ok()?
@@ -146,7 +147,7 @@ fn table_in(directory: &Path) -> Option<PathBuf> {
 }
 
 impl AnyTable {
-    /// The table as it is stored.
+    /// Returns the table with its keys as they are stored.
     pub(crate) fn table(&self) -> &Table {
         match self {
             AnyTable::Plain(table) => table,
@@ -154,7 +155,7 @@ impl AnyTable {
         }
     }
 
-    /// The entries whose (user) keys lie within the bounds, from either end.
+    /// Returns the entries whose keys, or user keys in a table of a database, lie within the bounds.
     pub(crate) fn rows(&self, bounds: Bounds) -> Box<dyn DoubleEndedIterator<Item = Result<Row>>> {
         match self {
             AnyTable::Plain(table) => {
@@ -189,7 +190,7 @@ impl From<DbEntry> for Row {
     }
 }
 
-/// The word for a type that rows show and `build` takes.
+/// Returns the name of a type that `scan` prints and `build` reads.
 pub(crate) fn type_name(value_type: ValueType) -> &'static str {
     match value_type {
         ValueType::Value => "value",
@@ -198,7 +199,7 @@ pub(crate) fn type_name(value_type: ValueType) -> &'static str {
 }
 
 impl Row {
-    /// Writes `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value`, and ends the line.
+    /// Writes the line `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value`.
     pub(crate) fn write_line(
         &self,
         notation: Notation,
@@ -216,7 +217,7 @@ impl Row {
         out.write_all(b"\n")
     }
 
-    /// Writes the entry as a JSON object, and ends the line.
+    /// Writes the entry as a line with a JSON object.
     pub(crate) fn write_json(
         &self,
         hex: bool,

@@ -9,13 +9,13 @@ use crate::failure::Failure;
 pub(crate) const BOLD: Style = Style::new().bold();
 const RED: Style = AnsiColor::Red.on_default().bold();
 
-/// Says `what` is wrong, in one line on standard error.
+/// Prints `what` and `message` as one line to standard error.
 pub(crate) fn complain(what: &str, message: &str) {
-    // Where not even this can be written, the exit status tells.
+    // If this fails too, the exit status still reports the problem.
     let _ = writeln!(anstream::stderr(), "{RED}{what}:{RED:#} {message}");
 }
 
-/// Standard output for rows: buffered, but on a terminal each row appears at once.
+/// Buffered standard output for rows. On a terminal each row appears at once.
 pub(crate) struct Rows {
     out: BufWriter<StdoutLock<'static>>,
     is_terminal: bool,
@@ -29,26 +29,29 @@ impl Rows {
         }
     }
 
-    /// Writes one row by `write`.
+    /// Writes one row with `write`.
     pub(crate) fn write(
         &mut self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
     ) -> Result<(), Failure> {
         write(&mut self.out)
-            .and_then(|()| match self.is_terminal {
-                true => self.out.flush(),
-                false => Ok(()),
+            .and_then(|()| {
+                if self.is_terminal {
+                    self.out.flush()
+                } else {
+                    Ok(())
+                }
             })
             .map_err(Failure::output)
     }
 
-    /// Nothing more comes.
+    /// Writes out what is still buffered.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.out.flush().map_err(Failure::output)
     }
 }
 
-/// So many of `what`, in words.
+/// Returns `n` and `what`, in the plural unless `n` is 1.
 pub(crate) fn count(n: u64, what: &str) -> String {
     match n {
         1 => format!("1 {what}"),
@@ -56,6 +59,7 @@ pub(crate) fn count(n: u64, what: &str) -> String {
     }
 }
 
+/// Returns `1 entry` or `n entries`.
 pub(crate) fn entries(n: u64) -> String {
     match n {
         1 => "1 entry".into(),

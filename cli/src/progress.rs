@@ -1,13 +1,13 @@
-//! A progress bar, for work that takes longer than a moment and a terminal that shows it.
+//! A progress bar for work that takes longer than a moment.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Work shorter than this shows no bar.
+/// The bar appears after this time.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A bar on standard error; hidden where that is no terminal.
+/// A bar on standard error, hidden if that is not a terminal.
 pub(crate) struct Progress {
     bar: ProgressBar,
     started: Instant,
@@ -15,13 +15,13 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of `total` bytes, or of no known end.
+    /// Creates a bar of `total` bytes, or one without an end.
     pub(crate) fn bytes(total: Option<u64>) -> Progress {
         let template = match total {
             Some(_) => "{wide_bar} {percent:>3} %  {bytes} of {total_bytes}, {eta} left",
             None => "{spinner} {bytes}, {bytes_per_sec}",
         };
-        // A template that does not parse would show as a plain bar: no reason to fail.
+        // A bad template is no reason to fail: show the default bar.
         let style =
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
@@ -33,7 +33,7 @@ impl Progress {
         }
     }
 
-    /// So much is done.
+    /// Sets the number of bytes done.
     pub(crate) fn set(&mut self, done: u64) {
         if !self.shown && self.started.elapsed() > PATIENCE {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -43,7 +43,7 @@ impl Progress {
     }
 }
 
-/// The bar leaves no trace.
+/// Removes the bar from the terminal.
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! `leveltable salvage`: what can be read of a damaged table, in a new one.
+//! `leveltable salvage`: copies the readable part of a damaged table into a new one.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -17,26 +17,25 @@ use crate::progress::Progress;
 use crate::sort::KeyOrder;
 use crate::write::{TableOptions, check_free, not_written};
 
-/// Copy what can be read of a damaged table into a new one.
+/// Copy the readable part of a damaged table into a new table.
 ///
-/// By the index where that is sound, by a search for whole blocks where it is not. Blocks whose checksums
-/// are wrong are left out, and what was lost is listed. Ends with status 1 where something was, or may have
-/// been.
+/// Finds the blocks through the index, or by searching the file if the index is damaged. Leaves out blocks with
+/// wrong checksums and lists what is lost. Exits with status 1 if entries are lost or may be lost.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   leveltable salvage damaged.ldb rescued.ldb
   leveltable salvage db/000005.ldb 000005.ldb --filter bloom
 
-For LevelDB to use a salvaged table in place of the old one, stop the database, move the table there, and let \
-LevelDB repair the database.")]
+To use a salvaged table in a LevelDB database, stop the database, replace the old table, and let LevelDB repair \
+the database.")]
 pub(crate) struct Args {
     /// The damaged table
     #[arg(value_name = "IN")]
     input: PathBuf,
-    /// The file that the new one is to be
+    /// The new table
     out: PathBuf,
-    /// Replace OUT if it is there
+    /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -46,26 +45,27 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     if args.out.as_os_str() == "-" {
         return Err(Failure::new(
-            "OUT is to be a file, since standard output gets the report: name one (./- if it is to be called -)",
+            "OUT must be a file, because the report goes to standard output: write ./- for a file named -",
         ));
     }
     check_is_file(&args.input)?;
-    // Before it is asked whether OUT may be replaced: this one may not.
+    // Check this before asking for --force, which must not overwrite IN.
     if fs::canonicalize(&args.out).ok() == fs::canonicalize(&args.input).ok() {
         return Err(Failure::new(
-            "IN and OUT are the same file: name another, to keep the damaged one",
+            "IN and OUT are the same file: name another file for OUT, to keep the damaged table",
         ));
     }
     check_free(&args.out, args.force)?;
     match salvage_as(KeyOrder::Bytewise, args)? {
         Some(answer) => Ok(answer),
         None => salvage_as(KeyOrder::Internal, args)?.ok_or_else(|| {
-            Failure::new("its keys are neither plain nor a database's").at(args.input.display())
+            Failure::new("the keys are neither plain nor those of a database")
+                .at(args.input.display())
         }),
     }
 }
 
-/// Salvages a table in this order. `None` where its keys are in the other.
+/// Salvages a table in this order. Returns `None` if its keys turn out to be in the other order.
 fn salvage_as(order: KeyOrder, args: &Args) -> Result<Option<Answer>, Failure> {
     let named_in = |e: &dyn Display| Failure::new(e.to_string()).at(args.input.display());
     let file = File::open(&args.input).map_err(|e| named_in(&e))?;
@@ -74,7 +74,7 @@ fn salvage_as(order: KeyOrder, args: &Args) -> Result<Option<Answer>, Failure> {
     let mut builder = interrupt::create(&options, &args.out).map_err(not_written)?;
     let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
     let salvaged = salvage_with(file, &mut builder, |progress| {
-        // Each byte is dealt with twice; the bar has it once.
+        // Salvaging passes over each byte twice.
         bar.set(progress.done / 2);
         ControlFlow::Continue(())
     });
@@ -83,13 +83,13 @@ fn salvage_as(order: KeyOrder, args: &Args) -> Result<Option<Answer>, Failure> {
         Ok(report) => report,
         Err(e) if e.kind() == ErrorKind::DatabaseTable => return Ok(None),
         Err(e) if e.kind() == ErrorKind::Comparator => return Err(own_order(&args.input)),
-        // OUT was opened by its path, IN was not.
+        // Only OUT was opened by path, so an error with a path is about OUT.
         Err(e) if e.path().is_some() => return Err(not_written(e)),
         Err(e) => return Err(named_in(&e)),
     };
     if report.entries == 0 && !is_all(&report) {
         return Err(named_in(
-            &"nothing in it can be salvaged: it holds no whole block of a table",
+            &"nothing to salvage: the file has no intact block of a table",
         ));
     }
     builder.finish().map_err(not_written)?;
@@ -97,18 +97,19 @@ fn salvage_as(order: KeyOrder, args: &Args) -> Result<Option<Answer>, Failure> {
     let mut rows = Rows::new();
     rows.write(|out| out.write_all(describe(order, args, &report).as_bytes()))?;
     rows.finish()?;
-    Ok(Some(match is_all(&report) {
-        true => Answer::Yes,
-        false => Answer::No,
+    Ok(Some(if is_all(&report) {
+        Answer::Yes
+    } else {
+        Answer::No
     }))
 }
 
-/// Whether all entries that the table ever had were copied: only its index can tell.
+/// Returns whether all entries that the table ever had were copied. That is known only if its index is intact.
 fn is_all(report: &SalvageReport) -> bool {
     report.is_complete() && matches!(report.index, IndexState::Sound | IndexState::Found)
 }
 
-/// A line that sums up, and one for each range that is lost.
+/// Returns a summary line and a line for each lost range.
 fn describe(order: KeyOrder, args: &Args, report: &SalvageReport) -> String {
     let input = args.input.display();
     let SalvageReport {
@@ -124,25 +125,29 @@ fn describe(order: KeyOrder, args: &Args, report: &SalvageReport) -> String {
         count(*data_blocks, "block"),
         args.out.display()
     );
-    text += &match (report.is_complete(), is_all(report)) {
-        (_, true) => ", nothing lost\n".to_owned(),
-        (true, false) => ", all that the file holds\n".to_owned(),
-        (false, _) => format!(", {} of {file_bytes} bytes lost\n", report.lost_bytes()),
+    text += &if is_all(report) {
+        ", nothing lost\n".to_owned()
+    } else if report.is_complete() {
+        ", everything that the file holds\n".to_owned()
+    } else {
+        format!(", {} of {file_bytes} bytes lost\n", report.lost_bytes())
     };
     match report.index {
         IndexState::Sound => {}
         IndexState::Found => {
-            text += &format!("{input}: the index was not where the footer says\n");
+            text += &format!(
+                "{input}: the index was not where the footer says, but was found elsewhere\n"
+            );
         }
         _ => {
             text += &format!(
-                "{input}: the index is lost, so blocks were searched for, and what else there was is not known\n"
+                "{input}: the index is lost: blocks were found by searching the file, and others may be missing\n"
             );
         }
     }
     if *entries_out_of_order > 0 {
         text += &format!(
-            "{input}: left out for being out of order: {}\n",
+            "{input}: left out {}, which were out of order\n",
             entries(*entries_out_of_order)
         );
     }
@@ -155,7 +160,7 @@ fn describe(order: KeyOrder, args: &Args, report: &SalvageReport) -> String {
             text += &format!(", {}", entries(n));
         }
         if let Some(key) = &lost.after {
-            text += &format!(", behind key {}", order.show(key));
+            text += &format!(", after key {}", order.show(key));
         }
         if let Some(key) = &lost.before {
             text += &format!(", before key {}", order.show(key));

@@ -1,4 +1,4 @@
-//! `leveltable scan`: the entries of a table, or some of them.
+//! `leveltable scan`: prints the entries of a table, or a range of them.
 
 use std::ffi::OsString;
 use std::ops::Bound;
@@ -9,10 +9,10 @@ use crate::notation::{Notation, NotationArgs};
 use crate::open::{Bounds, Keys, TableArgs};
 use crate::output::Rows;
 
-/// Show entries, in order, a line each.
+/// Show entries in order, one a line.
 ///
-/// A line is `key<TAB>value`, in a database's table `key<TAB>sequence<TAB>type<TAB>value`. Reads on only while
-/// somebody takes the lines.
+/// A line is `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value` in a table of a database. Stops reading
+/// when its output is closed.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -22,34 +22,34 @@ Examples:
   leveltable scan 000005.ldb --from b --to d      keys that begin with b or c
   leveltable scan 000005.ldb --json | jq -r .key
 
-Damage ends it with status 2 after the entries in front; `leveltable salvage` has those behind, too.
+If a block is damaged, scan prints the entries before it and exits with status 2. `leveltable salvage` also \
+copies those after it.
 
-In JSON, bytes that are not UTF-8 appear as key_hex and value_hex in place of key and value; \
-with --hex, all do.")]
+In JSON, a key or value that is not UTF-8 appears as key_hex or value_hex; with --hex, all of them do.")]
 pub(crate) struct Args {
     #[command(flatten)]
     table: TableArgs,
-    /// Begin with this key, or the first one behind it
+    /// Start at this key, or at the first key after it
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     from: Option<OsString>,
-    /// End before this key
+    /// Stop before this key
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     to: Option<OsString>,
-    /// Only keys that begin so
+    /// Show only keys that begin with PREFIX
     #[arg(long, value_name = "PREFIX", allow_hyphen_values = true)]
     prefix: Option<OsString>,
-    /// From the last entry to the first
+    /// Show entries from the last to the first
     #[arg(long, short)]
     reverse: bool,
-    /// At most so many entries
+    /// Show at most N entries
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
-    /// Leave the values out
+    /// Leave out the values
     #[arg(long, short)]
     keys_only: bool,
     #[command(flatten)]
     notation: NotationArgs,
-    /// A JSON object a line
+    /// Show each entry as a JSON object
     #[arg(long, conflicts_with = "raw")]
     json: bool,
 }
@@ -59,23 +59,27 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let bounds = bounds(args)?;
     let table = args.table.open()?;
     let rows = table.rows(bounds);
-    let rows: Box<dyn Iterator<Item = _>> = match args.reverse {
-        true => Box::new(rows.rev()),
-        false => rows,
+    let rows: Box<dyn Iterator<Item = _>> = if args.reverse {
+        Box::new(rows.rev())
+    } else {
+        rows
     };
     let mut out = Rows::new();
     for row in rows.take(args.limit.unwrap_or(usize::MAX)) {
         let row = row?;
-        out.write(|out| match args.json {
-            true => row.write_json(notation == Notation::Hex, args.keys_only, out),
-            false => row.write_line(notation, args.keys_only, out),
+        out.write(|out| {
+            if args.json {
+                row.write_json(notation == Notation::Hex, args.keys_only, out)
+            } else {
+                row.write_line(notation, args.keys_only, out)
+            }
         })?;
     }
     out.finish()?;
     Ok(Answer::Yes)
 }
 
-/// The keys that lie within all of `--from`, `--to` and `--prefix`.
+/// Returns the intersection of `--from`, `--to` and `--prefix`.
 fn bounds(args: &Args) -> Result<Bounds, Failure> {
     let key = |option: &str, written: &Option<OsString>| {
         let written = written.as_ref();
@@ -86,15 +90,15 @@ fn bounds(args: &Args) -> Result<Bounds, Failure> {
     let prefix = key("--prefix", &args.prefix)?;
     if prefix.is_some() && args.table.keys == Keys::Stored {
         return Err(Failure::new(
-            "--prefix does not go with --keys stored, in whose order keys of one prefix need not lie together",
+            "--prefix cannot be used with --keys stored: keys with the same prefix may be apart in that order",
         ));
     }
-    let behind_prefix = prefix.as_deref().and_then(behind);
-    // `None` is before all keys here, and behind all keys there.
+    let after_prefix = prefix.as_deref().and_then(after);
+    // `None` sorts before all keys, which is right for `max` here, but not for `min` below.
     let lower = from.max(prefix);
-    let upper = match (to, behind_prefix) {
-        (Some(to), Some(behind)) => Some(to.min(behind)),
-        (to, behind) => to.or(behind),
+    let upper = match (to, after_prefix) {
+        (Some(to), Some(after)) => Some(to.min(after)),
+        (to, after) => to.or(after),
     };
     Ok((
         lower.map_or(Bound::Unbounded, Bound::Included),
@@ -102,10 +106,10 @@ fn bounds(args: &Args) -> Result<Bounds, Failure> {
     ))
 }
 
-/// The first key behind all that begin with `prefix`, if any key is.
-fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
+/// Returns the first key after all keys that begin with `prefix`, if there is one.
+fn after(prefix: &[u8]) -> Option<Vec<u8>> {
     let at = prefix.iter().rposition(|&b| b != 0xff)?;
-    let mut behind = prefix.get(..=at)?.to_vec();
-    *behind.last_mut()? += 1;
-    Some(behind)
+    let mut after = prefix.get(..=at)?.to_vec();
+    *after.last_mut()? += 1;
+    Some(after)
 }

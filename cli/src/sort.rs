@@ -1,4 +1,4 @@
-//! Sorting more entries than memory holds: sorted runs go to temporary tables, which are then merged.
+//! Sorts entries that may not fit in memory: writes sorted runs to temporary tables and merges them.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ use crate::notation::quoted;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyOrder {
     Bytewise,
-    /// User keys ascending, then sequence numbers descending.
+    /// Ascending by user key, then descending by sequence number.
     Internal,
 }
 
@@ -29,18 +29,18 @@ impl KeyOrder {
         }
     }
 
-    /// A stored key as messages show it.
+    /// Returns a stored key as text, for messages.
     pub(crate) fn show(self, key: &[u8]) -> String {
         match InternalKey::parse(key).filter(|_| self == KeyOrder::Internal) {
             Some(key) => {
                 let user_key = quoted(key.user_key, 100);
-                format!("{user_key} of sequence {}", key.sequence)
+                format!("{user_key} at sequence {}", key.sequence)
             }
             None => quoted(key, 100),
         }
     }
 
-    /// `options` for writing a table in this order.
+    /// Sets `options` to write a table in this order.
     pub(crate) fn write(self, options: WriteOptions) -> WriteOptions {
         match self {
             KeyOrder::Bytewise => options,
@@ -50,7 +50,7 @@ impl KeyOrder {
         }
     }
 
-    /// `options` for reading a table in this order, as it is stored.
+    /// Sets `options` to read a table in this order, with its keys as they are stored.
     fn read(self, options: OpenOptions) -> OpenOptions {
         match self {
             KeyOrder::Bytewise => options.comparator(BytewiseComparator),
@@ -61,29 +61,29 @@ impl KeyOrder {
     }
 }
 
-/// Bytes of memory that an entry takes beside its key and value: its place, and the half of it that a
-/// stable sort takes more.
+/// Memory of an entry in addition to its key and value: the `RunEntry`, and half of it again for the buffer of the
+/// stable sort.
 const ENTRY_OVERHEAD: usize = size_of::<RunEntry>() * 3 / 2;
 
-/// Block size of temporary tables: they are read once, from one end to the other.
+/// Block size of temporary tables. Large, because they are read once from beginning to end.
 const RUN_BLOCK: usize = 64 << 10;
 
-/// Takes entries in any order and gives them back in a table's.
+/// Takes entries in any order and returns them in the order of a table.
 pub(crate) struct Sorter {
     order: KeyOrder,
-    /// Of several entries of one key the last counts; otherwise they are an error.
+    /// Keep the last of several entries with the same key, instead of failing.
     keep_last: bool,
-    /// Most bytes of the run in memory.
+    /// Maximum size in bytes of the run in memory.
     memory: usize,
     run: Run,
-    /// Runs that went to temporary files, in the order in which they came.
+    /// The runs in temporary files, from first to last.
     spilled: Vec<Range>,
 }
 
-/// Entries in memory.
+/// The entries in memory.
 #[derive(Default)]
 struct Run {
-    /// Keys and values end to end.
+    /// Keys and values, concatenated.
     bytes: Vec<u8>,
     entries: Vec<RunEntry>,
 }
@@ -108,7 +108,7 @@ impl Run {
 }
 
 impl Sorter {
-    /// Uses about `memory` bytes, and temporary files beyond.
+    /// Uses about `memory` bytes, and temporary files for the rest.
     pub(crate) fn new(order: KeyOrder, keep_last: bool, memory: usize) -> Sorter {
         Sorter {
             order,
@@ -137,7 +137,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Gives all entries to `take`, in order.
+    /// Passes all entries to `take`, in order.
     pub(crate) fn drain(
         mut self,
         mut take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
@@ -159,7 +159,7 @@ impl Sorter {
             key, value, run, ..
         }) = merge.heap.pop()
         {
-            // Of equal keys the one that came last is first here.
+            // Of equal keys, the heap returns the last one added first.
             if last.as_ref() != Some(&key) {
                 take(&key, &value)?;
             } else if !self.keep_last {
@@ -171,14 +171,14 @@ impl Sorter {
         Ok(())
     }
 
-    /// Gives the entries in memory to `take`, in order.
+    /// Passes the entries in memory to `take`, in order.
     fn drain_run(
         &mut self,
         mut take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut run = std::mem::take(&mut self.run);
         let mut entries = std::mem::take(&mut run.entries);
-        // Stable: of equal keys the one that came last stays last.
+        // The sort is stable, so of equal keys the last one added stays last.
         entries.sort_by(|a, b| self.order.compare(run.key(a), run.key(b)));
         let mut entries = entries.iter().peekable();
         while let Some(entry) = entries.next() {
@@ -193,7 +193,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Moves the entries in memory to a temporary table. Its file has no name, so nothing is left behind.
+    /// Moves the entries in memory to a temporary table. Its file has no name, so it cannot be left behind.
     fn spill(&mut self) -> Result<(), Failure> {
         let fail =
             |e: &dyn std::fmt::Display| Failure::new(format!("sorting in a temporary file: {e}"));
@@ -209,7 +209,7 @@ impl Sorter {
     }
 }
 
-/// The runs, and the first entry of each that is not taken yet.
+/// The runs, and the next entry of each.
 struct Merge {
     order: KeyOrder,
     heap: BinaryHeap<Head>,
@@ -231,8 +231,8 @@ impl Merge {
     }
 }
 
-/// The first entry of a run. The greatest in the heap is the first in the table's order, and
-/// of equal keys the one that came last.
+/// The next entry of a run. The greatest in the heap is the first in the order of the table. Of equal keys it is
+/// the last one added.
 struct Head {
     order: KeyOrder,
     key: Bytes,
@@ -264,7 +264,7 @@ impl Eq for Head {}
 #[cold]
 fn repeated(order: KeyOrder, key: &[u8]) -> Failure {
     Failure::new(format!(
-        "key {} is there more than once: remove all but one, or give --keep-last",
+        "duplicate key {}: remove all but one, or use --keep-last",
         order.show(key)
     ))
 }

@@ -1,4 +1,4 @@
-//! `leveltable verify`: whether tables are sound, and all that is wrong with them.
+//! `leveltable verify`: checks tables and lists everything that is wrong with them.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -17,9 +17,10 @@ use crate::progress::Progress;
 
 /// Check whether tables are sound.
 ///
-/// Reads all of each file: checksums, structure, the order of the keys, the index, and each key against the
-/// filter. Lists everything that is wrong. Ends with status 1 where something is damaged, is no table
-/// or could not be checked, and with 2 where a file could not be read or is in an order of its own.
+/// Reads the whole of each file. Checks checksums, structure, the order of the keys, the index, and each key
+/// against the filter, and lists everything that is wrong. Exits with status 1 if a file is damaged, is not a
+/// table or could not be checked completely, and with status 2 if a file is unreadable or was written with a
+/// custom comparator.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,15 +28,15 @@ Examples:
   leveltable verify db/*.ldb --quiet && echo all sound
   leveltable verify db/*.ldb --json | jq -r 'select(.sound | not) | .file'
 
-A damaged table's entries can be had with `leveltable salvage`.")]
+To copy the entries of a damaged table, use `leveltable salvage`.")]
 pub(crate) struct Args {
     /// The tables' files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Say nothing of what was found, only errors: the exit status tells
+    /// Print errors only, and report findings by the exit status
     #[arg(long, short)]
     quiet: bool,
-    /// A JSON object for each file
+    /// Print a JSON object for each file
     #[arg(long, conflicts_with = "quiet")]
     json: bool,
 }
@@ -66,14 +67,14 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-/// The report on a file, and whether it ends as a table does.
+/// Returns the report on a file, and whether the file has the footer of a table.
 fn verify(path: &Path) -> Result<(VerifyReport, bool), Failure> {
     check_is_file(path)?;
     let named = |e: &dyn Display| Failure::new(e.to_string()).at(path.display());
     let options = OpenOptions::new();
     let opened = options.clone().no_filters().open(path);
     let is_table = match opened.map_err(|e| e.kind()) {
-        // Every key would be a finding.
+        // In a foreign order every key would be a finding.
         Err(ErrorKind::Comparator) => return Err(own_order(path)),
         Err(ErrorKind::NotATable) => false,
         _ => true,
@@ -89,7 +90,7 @@ fn verify(path: &Path) -> Result<(VerifyReport, bool), Failure> {
         .map_err(|e| named(&e))
 }
 
-/// A line that sums up, and one for each finding.
+/// Returns a summary line and a line for each finding.
 fn describe(path: &Path, report: &VerifyReport, is_table: bool) -> String {
     let file = path.display();
     let VerifyReport {
@@ -103,12 +104,13 @@ fn describe(path: &Path, report: &VerifyReport, is_table: bool) -> String {
         ..
     } = report;
     let readable = format!("{} in {}", entries(*n), count(*data_blocks, "block"));
-    let mut text = match report.is_sound() {
-        true => format!("{file}: sound: {readable}"),
-        false => format!(
+    let mut text = if report.is_sound() {
+        format!("{file}: sound: {readable}")
+    } else {
+        format!(
             "{file}: {damage} damaged, {unchecked} unchecked: {readable} could be read, {checked_bytes} of \
              {file_bytes} bytes were checked"
-        ),
+        )
     };
     if *warnings > 0 {
         text += &format!("; {}", count(*warnings, "warning"));
@@ -116,7 +118,7 @@ fn describe(path: &Path, report: &VerifyReport, is_table: bool) -> String {
     text.push('\n');
     for finding in &report.findings {
         text += &match finding.section() {
-            // What is found in place of a footer is a sentence on the whole file.
+            // This finding is a sentence about the whole file, so it needs no section.
             Section::Footer if !is_table => {
                 format!("{file}: {}: {}\n", finding.severity(), finding.found())
             }

@@ -1,4 +1,4 @@
-//! How tables are written: the options that commands share, and where the table may go.
+//! The options for writing a table that commands share, and the checks of its path.
 
 use std::error::Error as _;
 use std::fs;
@@ -11,26 +11,26 @@ use leveltable::{BloomFilterPolicy, Compression, RibbonFilterPolicy, Summary, Wr
 use crate::failure::Failure;
 use crate::sort::KeyOrder;
 
-/// How a table is to be written.
+/// Options for writing a table.
 #[derive(Args)]
 pub(crate) struct TableOptions {
-    /// How blocks are compressed
+    /// Compression of the blocks
     #[arg(long, value_enum, default_value_t = Codec::Snappy, help_heading = "Table")]
     codec: Codec,
-    /// How hard the codec tries: zstd 1 to 22 [default: 1], zlib and deflate 0 to 9 [default: 6]
+    /// Compression level: zstd 1 to 22 [default: 1], zlib and deflate 0 to 9 [default: 6]
     #[arg(long, value_name = "N", help_heading = "Table")]
     level: Option<u8>,
-    /// Size of a block before it is compressed
+    /// Size of a block before compression
     #[arg(long, value_parser = parse_size, default_value = "4K", value_name = "SIZE", help_heading = "Table")]
     block_size: usize,
-    /// Every how many keys one is stored whole
+    /// Number of keys between restarts, at which a key is stored whole
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
         help_heading = "Table")]
     restart_interval: u32,
-    /// The filter [default: ribbon; in a database's table: bloom]
+    /// Filter [default: ribbon; in a table of a database: bloom]
     #[arg(long, value_enum, help_heading = "Table")]
     filter: Option<Filter>,
-    /// What the filter may cost [default: 10]
+    /// Size of the filter, in bits a key [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100),
         help_heading = "Table")]
     bits_per_key: Option<u32>,
@@ -38,30 +38,30 @@ pub(crate) struct TableOptions {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Codec {
-    /// Not at all
+    /// No compression
     None,
     /// LevelDB's default
     Snappy,
-    /// Smaller; read by LevelDB since 2023
+    /// Zstandard: smaller; LevelDB reads it since 2023
     Zstd,
-    /// Read by Mojang's fork (Minecraft)
+    /// zlib; Mojang's LevelDB (Minecraft) reads it
     Zlib,
-    /// Read by Mojang's fork (Minecraft)
+    /// Raw deflate; Mojang's LevelDB (Minecraft) reads it
     Deflate,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 enum Filter {
-    /// This tool's own, one for the whole table: an eighth of the wasted reads. LevelDB does without it
+    /// One ribbon filter for the whole table: an eighth of the wasted reads. LevelDB ignores it
     Ribbon,
-    /// LevelDB's
+    /// LevelDB's Bloom filter
     Bloom,
     /// No filter
     None,
 }
 
 impl TableOptions {
-    /// The library's options for a table in this order.
+    /// Returns the library's options for a table in this order.
     pub(crate) fn write(&self, order: KeyOrder) -> Result<WriteOptions, Failure> {
         let options = WriteOptions::new()
             .block_size(self.block_size)
@@ -70,19 +70,19 @@ impl TableOptions {
         let options = order.write(options);
         let default = match order {
             KeyOrder::Bytewise => Filter::Ribbon,
-            // What the database looks for.
+            // The policy that LevelDB's databases use.
             KeyOrder::Internal => Filter::Bloom,
         };
         let bits_per_key = self.bits_per_key.unwrap_or(10);
         Ok(match self.filter.unwrap_or(default) {
             Filter::None if self.bits_per_key.is_some() => {
                 return Err(Failure::new(
-                    "--bits-per-key: without a filter no key has any; ribbon and bloom are filters",
+                    "--bits-per-key needs a filter: ribbon or bloom",
                 ));
             }
             Filter::None => options.no_filter(),
             Filter::Ribbon => options.filter_policy(RibbonFilterPolicy::new(bits_per_key)),
-            // As LevelDB writes them, so that it makes the best of them.
+            // One for each 2 KiB, as LevelDB writes them.
             Filter::Bloom => options
                 .filter_policy(BloomFilterPolicy::new(bits_per_key))
                 .whole_table_filter(false),
@@ -111,44 +111,46 @@ fn compression(codec: Codec, level: Option<u8>) -> Result<Compression, Failure> 
     })
 }
 
-/// Refuses a path where something is, unless it is a file that may be replaced.
+/// Fails if `path` exists, unless it is a regular file and `force` allows replacing it.
 pub(crate) fn check_free(path: &Path, force: bool) -> Result<(), Failure> {
     let fail = |what: &str| Err(Failure::new(what).at(path.display()));
     match fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
-                fail("the directory it is to be in does not exist")
+                fail("its directory does not exist")
             }
             _ => Ok(()),
         },
         Err(e) => fail(&e.to_string()),
-        // The rename would put a file in place of the link, and leave alone what it leads to.
+        // Renaming would replace the link and leave its target unchanged.
         Ok(metadata) if metadata.is_symlink() => {
-            fail("a symbolic link: name the file that it leads to, or another")
+            fail("is a symbolic link: name its target, or another file")
         }
-        // A device, say: the rename would put a file in its place.
-        Ok(metadata) if !metadata.is_file() => fail("not a file, so a table cannot take its place"),
+        // Renaming would replace a device, for example, with a file.
+        Ok(metadata) if !metadata.is_file() => {
+            fail("not a regular file, so a table cannot replace it")
+        }
         Ok(_) if force => Ok(()),
         Ok(_) => Err(taken(path)),
     }
 }
 
-/// What came of a table that could not be written to `out`. The library names the path by itself.
+/// Returns the failure for an error while writing the table at `out`. The library's error names the path.
 pub(crate) fn not_written(error: leveltable::Error, out: &Path) -> Failure {
     let cause = error.source().and_then(|e| e.downcast_ref::<io::Error>());
     match cause.map(io::Error::kind) {
-        // Whoever made it since `check_free` wants to keep it, too.
+        // Somebody created the file after `check_free`.
         Some(io::ErrorKind::AlreadyExists) => taken(out),
         _ => error.into(),
     }
 }
 
 fn taken(path: &Path) -> Failure {
-    let what = "exists already: give --force to replace it, or name another";
+    let what = "already exists: use --force to replace it, or name another file";
     Failure::new(what).at(path.display())
 }
 
-/// Says on a terminal what was written.
+/// Prints a summary of the new table, if standard error is a terminal.
 pub(crate) fn report(out: &Path, summary: &Summary) {
     if !io::stderr().is_terminal() {
         return;
@@ -169,7 +171,7 @@ pub(crate) fn report(out: &Path, summary: &Summary) {
     anstream::eprintln!("{out}: {entries} entries in {data_blocks} blocks, {filter}, {size}");
 }
 
-/// Bytes, perhaps with K, M or G for multiples of 1024.
+/// Parses a number of bytes, with an optional K, M or G for multiples of 1024.
 pub(crate) fn parse_size(written: &str) -> Result<usize, String> {
     let number = written.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = match written.get(number.len()..).unwrap_or_default() {

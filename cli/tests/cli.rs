@@ -21,7 +21,7 @@ fn tool() -> Command {
     Command::new(env!("CARGO_BIN_EXE_leveltable"))
 }
 
-/// The tool for what `Command` of `assert_cmd` cannot do: its output read while it runs.
+/// The tool as a `std::process::Command`, to read its output while it runs.
 fn process() -> std::process::Command {
     std::process::Command::new(env!("CARGO_BIN_EXE_leveltable"))
 }
@@ -37,7 +37,7 @@ fn stdout(output: Output) -> Vec<u8> {
     output.stdout
 }
 
-/// The one line of an error, which ended with `status`.
+/// Asserts that the tool exited with `status` and printed one line to standard error. Returns that line.
 fn complaint(output: Output, status: i32) -> String {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(status), "{stderr}");
@@ -62,7 +62,7 @@ fn names_in(directory: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Waits until `child` has made its temporary file, with which there are `files` in `directory`.
+/// Waits until there are `files` files in `directory`, because `child` has created its temporary file.
 fn await_files(child: &mut Child, directory: &Path, files: usize) {
     let started = Instant::now();
     while names_in(directory).len() < files {
@@ -154,7 +154,7 @@ fn split(stored: &[u8]) -> (&[u8], u64, &'static str) {
 }
 
 impl Golden {
-    /// What `scan --hex` should show of an entry.
+    /// Returns the line that `scan --hex` should print for an entry.
     fn hex_line(&self, (key, value): &Entry) -> String {
         match self.is_database {
             true => {
@@ -177,7 +177,7 @@ impl Golden {
     }
 }
 
-/// Tables in other orders are refused where that can be noticed; where not, no line is wrong.
+/// Tables in another order are refused if that is detectable. If not, their lines are right.
 #[test]
 fn scan_shows_every_entry_of_leveldbs_tables() {
     let mut refused = 0;
@@ -189,7 +189,7 @@ fn scan_shows_every_entry_of_leveldbs_tables() {
         let output = scan(&[]);
         if table.is_reverse && !output.status.success() {
             let complaint = complaint(output, 2);
-            assert!(complaint.contains("an order of its own"), "{complaint}");
+            assert!(complaint.contains("a custom comparator"), "{complaint}");
             refused += 1;
             continue;
         }
@@ -206,14 +206,14 @@ fn scan_shows_every_entry_of_leveldbs_tables() {
 }
 
 #[test]
-fn get_finds_keys_and_says_which_are_not_there() {
+fn get_finds_present_keys_and_reports_absent_ones() {
     for table in golden_tables().iter().filter(|table| !table.is_reverse) {
         let get = |key: &[u8], more: &[String]| {
             let args = ["get".as_ref(), table.path.as_os_str(), "--hex".as_ref()];
             let key = ["--".to_owned(), hex(key)];
             tool().args(args).args(more).args(key).output().unwrap()
         };
-        // A process for each: a few from all over the table.
+        // Each lookup is a process, so look up only a few keys from all over the table.
         let step = table.entries.len() / 5 + 1;
         for (stored, value) in table.entries.iter().step_by(step) {
             let (key, at, value_type) = match table.is_database {
@@ -239,9 +239,9 @@ fn get_finds_keys_and_says_which_are_not_there() {
     }
 }
 
-/// The database itself answered these, for a user key as of a sequence number.
+/// The expected answers are LevelDB's own, for a user key as of a sequence number.
 #[test]
-fn get_answers_as_the_database_did() {
+fn get_returns_what_the_database_returned() {
     let text = fs::read_to_string(testdata("db-compacted.lookups.tsv")).unwrap();
     let rows: Vec<Vec<&str>> = text
         .lines()
@@ -270,7 +270,7 @@ fn get_answers_as_the_database_did() {
         }
         *statuses.entry(status).or_insert(0) += 1;
     }
-    // Both answers were asked for, and more than once or twice.
+    // Both answers occurred several times.
     let is_frequent = |status: i32| statuses.get(&Some(status)) > Some(&5);
     assert!(is_frequent(0) && is_frequent(1), "{statuses:?}");
 }
@@ -323,7 +323,7 @@ fn info_agrees_with_how_leveldb_wrote_the_tables() {
         };
         assert!(codecs.keys().all(|codec| allowed.contains(&codec.as_str())));
 
-        // Sections tile the file, and blocks the first of them.
+        // The sections tile the file, and the blocks tile the first section.
         let size = fs::metadata(&table.path).unwrap().len();
         let end_of = |tiles: &Value| {
             tiles.as_array().unwrap().iter().fold(0, |end, tile| {
@@ -365,7 +365,7 @@ fn info_agrees_with_how_leveldb_wrote_the_tables() {
     }
 }
 
-/// A policy that is not known is told from keys that are not those in the filter.
+/// `info` distinguishes an unknown policy from a filter that holds other keys.
 #[test]
 fn info_says_why_a_filter_is_not_used() {
     let directory = TempDir::new().unwrap();
@@ -413,27 +413,27 @@ fn info_says_why_a_filter_is_not_used() {
         (
             testdata(database),
             "plain",
-            "filter  of a database's user keys, ",
+            "filter  not used: it holds a database's user keys",
         ),
         (
             unknown(plain),
             "auto",
-            "filter  of a policy that is not known",
+            "filter  not used: its policy is unknown",
         ),
         (
             unknown(plain),
             "plain",
-            "filter  of a policy that is not known",
+            "filter  not used: its policy is unknown",
         ),
         (
             unknown(database),
             "auto",
-            "filter  of a policy that is not known",
+            "filter  not used: its policy is unknown",
         ),
         (
             unknown(database),
             "plain",
-            "filter  of a policy that is not known",
+            "filter  not used: its policy is unknown",
         ),
         (
             testdata("words-b4096-r16-nofilter.ldb"),
@@ -456,7 +456,7 @@ fn info_says_why_a_filter_is_not_used() {
     }
 }
 
-/// From the lists of entries to LevelDB's very bytes, through lines of text of every kind.
+/// Builds LevelDB's tables from their entries as text, and compares the bytes.
 #[test]
 fn build_writes_the_bytes_that_leveldb_wrote() {
     let directory = TempDir::new().unwrap();
@@ -512,9 +512,9 @@ fn build_writes_the_bytes_that_leveldb_wrote() {
 
 // ---- There and back -------------------------------------------------------------------------
 
-/// Whatever form `scan` gives, `build` takes, in any order and with little memory to sort in.
+/// `build` reads every format that `scan` prints, in any order, and sorts it with little memory.
 #[test]
-fn what_scan_shows_build_takes_back() {
+fn build_reads_back_what_scan_prints() {
     let directory = TempDir::new().unwrap();
     let out = directory.path().join("back.ldb");
     let out = out.to_str().unwrap();
@@ -555,7 +555,7 @@ fn what_scan_shows_build_takes_back() {
     }
 }
 
-/// Runs of one entry each, so that equal keys meet in the merge.
+/// With little memory each run has one entry, so equal keys meet in the merge.
 #[test]
 fn of_equal_keys_the_last_is_kept_however_they_are_sorted() {
     let directory = TempDir::new().unwrap();
@@ -667,11 +667,11 @@ fn text_is_json_where_it_can_be_and_hexadecimal_where_not() {
         shown[1],
         serde_json::json!({"key_hex": "ff", "value_hex": "00"})
     );
-    // A value goes to a file byte for byte, and a key with any byte can be named.
+    // --raw prints the bytes of a value, and escapes name a key of arbitrary bytes.
     assert_eq!(stdout(run(["get", out, r"\xff", "--raw"])), b"\0");
 }
 
-/// Files from Windows; but what is raw, or escaped, is kept.
+/// Lines of files from Windows end with one. A raw or escaped carriage return is part of the value.
 #[test]
 fn a_carriage_return_at_the_end_of_a_line_is_no_value() {
     for (args, lines, value) in [
@@ -696,7 +696,7 @@ fn a_carriage_return_at_the_end_of_a_line_is_no_value() {
 
 // ---- Streams --------------------------------------------------------------------------------
 
-/// A table of many blocks, in `directory`.
+/// Builds a table of many blocks in `directory`.
 fn large_table(directory: &TempDir) -> PathBuf {
     let path = directory.path().join("large.ldb");
     let lines: String = (0..50_000)
@@ -712,7 +712,7 @@ fn large_table(directory: &TempDir) -> PathBuf {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_tool_in_peace() {
+fn closing_the_output_ends_the_tool_without_an_error() {
     let directory = TempDir::new().unwrap();
     let path = large_table(&directory);
     for form in [&["scan"][..], &["scan", "--json"], &["info", "--blocks"]] {
@@ -740,9 +740,9 @@ fn a_reader_that_goes_away_ends_the_tool_in_peace() {
     }
 }
 
-/// Rows come out while the table is read: those before a damaged block are there, and then the error.
+/// Rows are printed while the table is read: first the rows before the damaged block, then the error.
 #[test]
-fn rows_before_damage_are_shown_and_the_damage_said() {
+fn rows_before_damage_are_printed_and_the_damage_reported() {
     let directory = TempDir::new().unwrap();
     let path = large_table(&directory);
     let mut bytes = fs::read(&path).unwrap();
@@ -785,16 +785,16 @@ fn a_full_disk_is_an_error_and_no_silent_loss() {
         let complaint = complaint(output, 2);
         assert!(complaint.contains("No space left on device"), "{complaint}");
     }
-    // The device stays one.
+    // The device must stay a device.
     let output = tool()
         .args(["build", "/dev/full", "--force"])
         .write_stdin("a\tb\n")
         .output();
-    assert!(complaint(output.unwrap(), 2).contains("not a file"));
+    assert!(complaint(output.unwrap(), 2).contains("not a regular file"));
     drop(full());
 }
 
-/// A file that may not grow stands for a disk that is full.
+/// A limit on the size of files simulates a full disk.
 #[test]
 #[cfg(unix)]
 fn a_table_that_has_no_room_is_an_error_and_leaves_no_trace() {
@@ -823,7 +823,7 @@ fn a_table_that_has_no_room_is_an_error_and_leaves_no_trace() {
 
 // ---- Damage ---------------------------------------------------------------------------------
 
-/// LevelDB's tables are sound; those in another order are said to be out of reach where it shows.
+/// LevelDB's tables are sound. Those in another order are reported as such if that is detectable.
 #[test]
 fn verify_finds_leveldbs_tables_sound() {
     let tables = golden_tables();
@@ -851,7 +851,7 @@ fn verify_finds_leveldbs_tables_sound() {
     assert!(
         complaints
             .lines()
-            .all(|line| line.contains("an order of its own")),
+            .all(|line| line.contains("a custom comparator")),
         "{complaints}"
     );
 }
@@ -903,7 +903,7 @@ fn verify_tells_sound_from_damaged_from_unreadable_by_its_status() {
     }
 }
 
-/// As `--help` has them, for the same files and each command.
+/// Runs each command on the same files and compares the exit status with `--help`.
 #[test]
 fn each_command_ends_with_the_status_that_the_help_gives() {
     let directory = TempDir::new().unwrap();
@@ -940,9 +940,9 @@ fn each_command_ends_with_the_status_that_the_help_gives() {
     assert_eq!(missing.status.code(), Some(1));
 }
 
-/// What comes out is what C++ LevelDB put in, but for the block that was destroyed.
+/// Salvage returns the entries that C++ LevelDB wrote, without those of the destroyed block.
 #[test]
-fn salvage_copies_what_is_whole_and_says_what_is_lost() {
+fn salvage_copies_intact_blocks_and_reports_what_is_lost() {
     let directory = TempDir::new().unwrap();
     let out = directory.path().join("rescued.ldb");
     for name in ["words-b1024-r16-bloom10.ldb", "db-log-snappy.ldb"] {
@@ -966,7 +966,7 @@ fn salvage_copies_what_is_whole_and_says_what_is_lost() {
             String::from_utf8(shown).unwrap()
         };
 
-        // Nothing is wrong, and all of it comes.
+        // A sound table is copied completely.
         assert!(
             String::from_utf8(stdout(salvage(&bytes)))
                 .unwrap()
@@ -974,7 +974,7 @@ fn salvage_copies_what_is_whole_and_says_what_is_lost() {
         );
         assert_eq!(rescued(), table.hex_lines());
 
-        // One block.
+        // One damaged block.
         let mut destroyed = bytes.clone();
         destroyed[3_000] ^= 1;
         let output = salvage(&destroyed);
@@ -992,7 +992,7 @@ fn salvage_copies_what_is_whole_and_says_what_is_lost() {
             all.len()
         );
 
-        // Footer and index.
+        // No footer and no index.
         let output = salvage(&bytes[..bytes.len() - 100]);
         assert_eq!(output.status.code(), Some(1));
         let report = String::from_utf8(output.stdout).unwrap();
@@ -1001,9 +1001,9 @@ fn salvage_copies_what_is_whole_and_says_what_is_lost() {
     }
 }
 
-/// `-` is standard output to `build`, and to `salvage` no file of that name.
+/// `-` means standard output to `build`. `salvage` refuses it and does not create a file of that name.
 #[test]
-fn salvage_takes_no_dash_for_a_file() {
+fn salvage_refuses_a_dash_for_a_file() {
     let directory = TempDir::new().unwrap();
     let table = testdata("words-b1024-r16-bloom10.ldb");
     let salvage = |out: &str| {
@@ -1013,7 +1013,7 @@ fn salvage_takes_no_dash_for_a_file() {
         salvage.output().unwrap()
     };
     let complaint = complaint(salvage("-"), 2);
-    assert!(complaint.contains("OUT is to be a file"), "{complaint}");
+    assert!(complaint.contains("OUT must be a file"), "{complaint}");
     assert!(names_in(directory.path()).is_empty());
     stdout(salvage("./-"));
     assert_eq!(names_in(directory.path()), BTreeSet::from(["-".to_owned()]));
@@ -1033,16 +1033,16 @@ fn salvage_harms_neither_file() {
     let new = directory.path().join("new.ldb");
     let missing = directory.path().join("missing.ldb");
     for (from, to, force, words) in [
-        (&damaged, &new, false, "nothing in it can be salvaged"),
-        (&damaged, &kept, true, "nothing in it can be salvaged"),
-        (&damaged, &kept, false, "exists already"),
+        (&damaged, &new, false, "nothing to salvage"),
+        (&damaged, &kept, true, "nothing to salvage"),
+        (&damaged, &kept, false, "already exists"),
         (&damaged, &damaged, true, "the same file"),
         (&missing, &new, false, "no such file"),
         (
             &testdata("words-reverse-b64-r2-nofilter.ldb"),
             &new,
             false,
-            "an order of its own",
+            "a custom comparator",
         ),
     ] {
         let mut salvage = tool();
@@ -1062,7 +1062,7 @@ fn salvage_harms_neither_file() {
 // ---- Bad input ------------------------------------------------------------------------------
 
 #[test]
-fn what_is_no_table_is_refused_in_words_that_help() {
+fn other_files_are_refused_with_a_message_that_says_what_they_are() {
     let directory = TempDir::new().unwrap();
     let text = directory.path().join("notes.txt");
     fs::write(
@@ -1086,7 +1086,7 @@ fn what_is_no_table_is_refused_in_words_that_help() {
                 tool.arg("key");
             }
             let output = tool.output().unwrap();
-            // A file that could be read is a damaged table to `verify`: that is its answer.
+            // `verify` reports a readable file as a damaged table, which is an answer and not an error.
             let says = match command == "verify" && path.is_file() {
                 true => String::from_utf8(output.stdout).unwrap(),
                 false => complaint(output, 2),
@@ -1120,7 +1120,7 @@ fn keys_that_cannot_be_read_are_refused() {
     }
 }
 
-/// Each is refused, names the line, and leaves nothing in the directory.
+/// Each input is refused, the message names the line, and the directory stays empty.
 #[test]
 fn lines_that_are_no_entries_build_nothing() {
     let directory = TempDir::new().unwrap();
@@ -1129,22 +1129,26 @@ fn lines_that_are_no_entries_build_nothing() {
         (
             &[][..],
             "a\t1\nc\t2\nb\t3\n",
-            &["line 3", "\"b\" comes before \"c\"", "--sort"][..],
+            &[
+                "line 3",
+                "\"b\" is out of order, it follows \"c\"",
+                "--sort",
+            ][..],
         ),
         (
             &[],
             "a\t1\na\t2\n",
-            &["line 2", "\"a\" is there twice", "--keep-last"],
+            &["line 2", "duplicate key \"a\"", "--keep-last"],
         ),
         (
             &["--sort"],
             "b\t1\na\t1\nb\t2\n",
-            &["\"b\" is there more than once", "--keep-last"],
+            &["duplicate key \"b\"", "--keep-last"],
         ),
         (
             &["--sort", "--sort-memory=1"],
             "b\t1\na\t1\nb\t2\n",
-            &["\"b\" is there more than once"],
+            &["duplicate key \"b\"", "--keep-last"],
         ),
         (&[], "a\t1\nb\n", &["line 2", "no value"]),
         (&[], "a\t1\t2\n", &["line 1", "more than two columns"]),
@@ -1158,17 +1162,17 @@ fn lines_that_are_no_entries_build_nothing() {
         (
             &[],
             "{\"key\":\"a\"}\n",
-            &["line 1", "JSON without value or value_hex"],
+            &["line 1", "neither value nor value_hex"],
         ),
         (
             &[],
             "{\"kay\":\"a\",\"value\":\"1\"}\n",
-            &["line 1", "JSON with an unknown field \"kay\"", "key_hex"],
+            &["line 1", "unknown JSON field \"kay\"", "key_hex"],
         ),
         (
             &[],
             "{\"value\":\"1\"}\n",
-            &["line 1", "JSON without key or key_hex"],
+            &["line 1", "neither key nor key_hex"],
         ),
         (&[], "{\n", &["line 1", "not a JSON object"]),
         (
@@ -1179,7 +1183,7 @@ fn lines_that_are_no_entries_build_nothing() {
         (
             &[],
             "{\"key\":\"a\",\"value\":\"\",\"vlaue\":\"\"}\n",
-            &["unknown field \"vlaue\""],
+            &["unknown JSON field \"vlaue\""],
         ),
         (
             &[],
@@ -1195,7 +1199,7 @@ fn lines_that_are_no_entries_build_nothing() {
         (
             &["--database"],
             "a\t-1\tvalue\tv\n",
-            &["line 1", "`-1` is not a whole number"],
+            &["line 1", "`-1` is not an integer"],
         ),
         (
             &["--database"],
@@ -1210,12 +1214,12 @@ fn lines_that_are_no_entries_build_nothing() {
         (
             &["--database"],
             "a\t1\tvalue\tv\na\t2\tvalue\tv\n",
-            &["line 2", "of sequence 2 comes before"],
+            &["line 2", "at sequence 2 is out of order"],
         ),
         (
             &["--database"],
             "a\t1\tdeletion\tv\n",
-            &["line 1", "a deletion has no value"],
+            &["line 1", "a deletion cannot have a value"],
         ),
         (&["--codec=snappy", "--level=3"], "a\t1\n", &["no levels"]),
         (
@@ -1226,7 +1230,7 @@ fn lines_that_are_no_entries_build_nothing() {
         (
             &["--filter=none", "--bits-per-key=10"],
             "a\t1\n",
-            &["--bits-per-key", "without a filter"],
+            &["--bits-per-key needs a filter"],
         ),
     ] {
         let output = tool()
@@ -1244,7 +1248,7 @@ fn lines_that_are_no_entries_build_nothing() {
     }
 }
 
-/// What a command that failed at once sends down a pipe.
+/// A command that fails at once leaves its pipe empty.
 #[test]
 fn a_table_without_entries_is_built_only_when_asked_for() {
     let directory = TempDir::new().unwrap();
@@ -1299,17 +1303,17 @@ fn nothing_is_overwritten_unless_asked_for() {
     fs::write(&out, "kept").unwrap();
     let refused = complaint(build(&[], "a\t1\n"), 2);
     assert!(
-        refused.contains("exists already") && refused.contains("--force"),
+        refused.contains("already exists") && refused.contains("--force"),
         "{refused}"
     );
-    // With --force, too, it goes only when the new one is whole.
+    // Even with --force the old file stays until the new one is complete.
     complaint(build(&["--force"], "a\t1\nb\n"), 2);
     assert_eq!(fs::read(&out).unwrap(), b"kept");
     assert_eq!(stdout(build(&["--force"], "a\t1\n")), b"");
     assert_eq!(stdout(run(["scan", out.to_str().unwrap()])), b"a\t1\n");
     assert_eq!(names_in(directory.path()).len(), 1);
 
-    // Nor is what somebody else puts there meanwhile.
+    // A file that somebody creates in the meantime is not overwritten either.
     let late = directory.path().join("late.ldb");
     let mut building = process()
         .arg("build")
@@ -1324,7 +1328,7 @@ fn nothing_is_overwritten_unless_asked_for() {
     lines.write_all(b"a\t1\n").unwrap();
     drop(lines);
     let refused = complaint(building.wait_with_output().unwrap(), 2);
-    assert!(refused.contains("exists already"), "{refused}");
+    assert!(refused.contains("already exists"), "{refused}");
     assert_eq!(fs::read(&late).unwrap(), b"theirs");
     assert_eq!(names_in(directory.path()).len(), 2);
 
@@ -1340,12 +1344,12 @@ fn nothing_is_overwritten_unless_asked_for() {
         .arg(directory.path())
         .write_stdin("a\t1\n")
         .output();
-    assert!(complaint(output.unwrap(), 2).contains("not a file"));
+    assert!(complaint(output.unwrap(), 2).contains("not a regular file"));
 }
 
 #[test]
 #[cfg(unix)]
-fn a_symbolic_link_is_said_to_be_one() {
+fn a_symbolic_link_is_reported_as_one() {
     let directory = TempDir::new().unwrap();
     let [kept, link, dangling] =
         ["kept.ldb", "link.ldb", "dangling.ldb"].map(|name| directory.path().join(name));
@@ -1367,7 +1371,7 @@ fn a_symbolic_link_is_said_to_be_one() {
             .output();
         for output in [build, salvage] {
             let complaint = complaint(output.unwrap(), 2);
-            assert!(complaint.contains("a symbolic link"), "{complaint}");
+            assert!(complaint.contains("is a symbolic link"), "{complaint}");
         }
         assert!(out.is_symlink());
     }
@@ -1380,7 +1384,7 @@ fn a_symbolic_link_is_said_to_be_one() {
 fn an_interrupted_build_leaves_no_trace() {
     for signal in ["-INT", "-TERM", "-HUP"] {
         let directory = TempDir::new().unwrap();
-        // Signals that whoever runs the tests ignores, the tool would leave ignored.
+        // The tool leaves a signal ignored that its parent ignores, so reset these signals.
         let mut building = std::process::Command::new("env")
             .arg("--default-signal=INT,TERM,HUP")
             .arg(env!("CARGO_BIN_EXE_leveltable"))
@@ -1405,11 +1409,11 @@ fn an_interrupted_build_leaves_no_trace() {
 
 // ---- Sessions -------------------------------------------------------------------------------
 
-/// Every block of `console` in `tests/cli/*.md` and the README: a line that begins with `$ ` is run by the
-/// shell, and what follows is what it shows, to the byte. The commands of a file run in one temporary
-/// directory, which has the `testdata`.
+/// Runs the `console` blocks of `tests/cli/*.md` and of the README. A line that begins with `$ ` is a shell command,
+/// and the lines after it are its exact output. The commands of a file run in one temporary directory, which
+/// contains `testdata`.
 ///
-/// `UPDATE_SESSIONS=1` writes down what is shown now; then look at the difference.
+/// `UPDATE_SESSIONS=1` updates the files with the current output: review the changes.
 #[test]
 #[cfg(unix)]
 fn sessions_run_as_they_are_written_down() {
@@ -1451,14 +1455,14 @@ fn sessions_run_as_they_are_written_down() {
             let file = file.display();
             assert!(
                 text == replayed,
-                "{file}: written down, and now: {differs:#?}"
+                "{file}: expected and actual output: {differs:#?}"
             );
         }
     }
     assert!(commands > 30, "{commands}");
 }
 
-/// What a terminal shows of `command`.
+/// Returns what a terminal shows when `command` runs.
 #[cfg(unix)]
 fn shell(command: &str, directory: &Path) -> String {
     let tool = Path::new(env!("CARGO_BIN_EXE_leveltable"));
