@@ -800,14 +800,18 @@ proptest! {
         let opened = OpenOptions::new().open_source(shape.source(file));
         match opened {
             // Nothing shows it in a table whose last key has no shorter successor and whose stored keys ascend bytewise, too.
-            Ok(table) => {
+            Ok(_) => {
                 let last = changes.last().map_or(&[][..], |(user_key, ..)| user_key);
                 let significant = last.iter().skip_while(|&&byte| byte == 0xff);
                 prop_assert!(significant.count() <= 1, "{last:?}");
                 let stored: Vec<Vec<u8>> = changes.iter().map(stored_key).collect();
-                prop_assert!(table.data_blocks() > 1 || stored.is_sorted());
+                prop_assert!(stored.is_sorted());
             }
-            Err(error) => prop_assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{}", error),
+            // The rule looks at the first keys only, and the order of all keys is checked afterwards.
+            Err(error) => {
+                let kinds = [ErrorKind::DatabaseTable, ErrorKind::Comparator];
+                prop_assert!(kinds.contains(&error.kind()), "{}", error);
+            }
         }
     }
 }

@@ -404,10 +404,10 @@ fn opening_looks_at_few_keys() {
         spoil_entry(&mut file, spoilt);
         let error = OpenOptions::new().open_source(file.clone()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{error}");
-        // Whoever goes on meets the damage, at that entry.
+        // Whoever goes on meets the damage, which costs the block: nothing in it is certain.
         let table = OpenOptions::new().open_db_source(file).unwrap();
         let (entries, errors): (Vec<_>, Vec<_>) = table.iter().partition(Result::is_ok);
-        assert_eq!((entries.len(), errors.len()), (spoilt, 1));
+        assert_eq!((entries.len(), errors.len()), (0, 1));
     }
 }
 
@@ -540,9 +540,13 @@ fn a_range_ends_from_both_ends_in_turn_whatever_the_order_of_keys() {
         }
     }
     builder.finish().unwrap();
-    let table = OpenOptions::new().open_source(file).unwrap();
+    // Such a table is refused when it is opened, since it is small. In its stored order it can be walked, but not from both
+    // ends in turn, which takes comparisons.
+    let error = OpenOptions::new().open_source(file.clone()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Comparator);
+    let stored = OpenOptions::new().stored_order().open_source(file).unwrap();
     for fronts in 1..4 {
-        let mut range = table.iter();
+        let mut range = stored.iter();
         let from_front = (0..).map(|i| i % (fronts + 1) < fronts);
         let entries = from_front.map_while(|front| {
             if front {
@@ -555,8 +559,8 @@ fn a_range_ends_from_both_ends_in_turn_whatever_the_order_of_keys() {
         assert!(entries.len() < 10, "of four entries: {entries:?}");
         if fronts == 1 {
             let error = entries.into_iter().find_map(Result::err).unwrap();
-            assert_eq!(error.kind(), ErrorKind::Corruption);
-            assert!(error.to_string().contains("keys that ascend"), "{error}");
+            assert_eq!(error.kind(), ErrorKind::Comparator);
+            assert!(error.to_string().contains("stored order"), "{error}");
         }
     }
 }

@@ -170,7 +170,7 @@ impl Block<Bytes> {
 
 impl<B: AsRef<[u8]>> Block<B> {
     /// Finds the entries and the restarts. Constant time; looks at the last four bytes only.
-    #[inline]
+    #[inline(always)] // on the path of every lookup
     pub(crate) fn parse(data: B) -> Result<Block<B>, Defect> {
         let bytes = data.as_ref();
         let count_at = bytes.len().checked_sub(COUNT_LEN);
