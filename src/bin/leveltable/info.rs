@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use bytes::Bytes;
-use leveltable::{BlockInfo, InternalKey, Layout, NamedBlock, Summary, Table};
+use leveltable::{BlockInfo, FilterRate, InternalKey, Layout, NamedBlock, Summary, Table};
 use serde_json::{Map, Value, json};
 
 use crate::Answer;
@@ -65,6 +65,7 @@ struct Anatomy<'a> {
     is_database: bool,
     layout: Layout,
     summary: Summary,
+    filter_rate: Option<FilterRate>,
     /// By the codec's name.
     codecs: BTreeMap<&'static str, CodecUse>,
     /// Bytes of the data blocks without compression.
@@ -104,6 +105,7 @@ impl Anatomy<'_> {
             is_database,
             layout,
             summary: Summary::default(),
+            filter_rate: None,
             codecs: BTreeMap::new(),
             bytes: 0,
             key_range: None,
@@ -119,7 +121,8 @@ impl Anatomy<'_> {
                 Err(e) => anatomy.faults.push(e.to_string()),
             }
         }
-        anatomy.summary = walk.summary();
+        anatomy.summary = walk.totals();
+        anatomy.filter_rate = walk.filter_rate();
         Ok(anatomy)
     }
 
@@ -296,7 +299,7 @@ impl Anatomy<'_> {
     }
 
     fn draw_filter(&self, args: &Args, out: &mut impl Write) -> io::Result<()> {
-        let (Some(info), Some(filter)) = (self.table.filter(), &self.summary.filter) else {
+        let Some(filter) = &self.summary.filter else {
             let is_filter = |block: &NamedBlock| block.name.starts_with(b"filter.");
             let what = match self.layout.named.iter().any(is_filter) {
                 false => "none",
@@ -307,23 +310,26 @@ impl Anatomy<'_> {
             };
             return writeln!(out, "filter  {what}");
         };
-        let span = match (info.whole_table, info.filters) {
+        let span = match (filter.whole_table, filter.filters) {
             (true, _) => "one for the whole table".to_owned(),
             (false, filters) => count(filters as u64, "filter"),
         };
         writeln!(out, "filter  {}, {span}", filter.policy)?;
         write!(out, "        {} bytes", filter.bytes)?;
         match &self.faults[..] {
-            [] => writeln!(out, ", {:.2} bits a key", filter.bits_per_key)?,
+            [] => {
+                let bits = filter.bits_per_key(self.summary.entries);
+                writeln!(out, ", {bits:.2} bits a key")?;
+            }
             // The number of keys is not known.
             _ => writeln!(out)?,
         }
-        match filter.false_positive_rate {
+        match self.filter_rate {
             Some(rate) => writeln!(
                 out,
                 "        lets {:.2} % of absent keys pass, of {} tried",
-                rate * 100.0,
-                filter.sampled_keys
+                rate.false_positive_rate() * 100.0,
+                rate.sampled_keys
             ),
             None => Ok(()),
         }
@@ -397,16 +403,15 @@ impl Anatomy<'_> {
                 json!({"section": name, "offset": offset, "stored_bytes": bytes})
             })
             .collect();
-        let filter = self.table.filter().zip(self.summary.filter.as_ref());
-        let filter = filter.map(|(info, filter)| {
+        let filter = self.summary.filter.as_ref().map(|filter| {
             json!({
                 "policy": filter.policy,
                 "bytes": filter.bytes,
-                "filters": info.filters,
-                "whole_table": info.whole_table,
-                "bits_per_key": filter.bits_per_key,
-                "false_positive_rate": filter.false_positive_rate,
-                "sampled_keys": filter.sampled_keys,
+                "filters": filter.filters,
+                "whole_table": filter.whole_table,
+                "bits_per_key": filter.bits_per_key(entries),
+                "false_positive_rate": self.filter_rate.map(|rate| rate.false_positive_rate()),
+                "sampled_keys": self.filter_rate.map_or(0, |rate| rate.sampled_keys),
             })
         });
         let (first, last) = self.key_range.clone().unzip();
