@@ -194,7 +194,7 @@ impl Blocks {
     /// Reads nothing.
     pub fn filter_rate(&self) -> Option<FilterRate> {
         let filter = self.table.filter_in_use()?;
-        let order = self.table.order();
+        let order = self.table.order().ok()?;
         self.absent.measure(&*filter.policy, &filter.block, order)
     }
 
@@ -207,7 +207,9 @@ impl Blocks {
         let block = frame::verify(&frame).and_then(|()| {
             describe(&frame, handle.offset, work, |key, _| {
                 if let Some(below) = &mut last_key {
-                    absent.offer(n, below, key, handle.offset, table.order());
+                    if let Ok(order) = table.order() {
+                        absent.offer(n, below, key, handle.offset, order);
+                    }
                     below.clear();
                     below.extend_from_slice(key);
                 } else {
