@@ -104,23 +104,23 @@ pub use db::table::{DbEntry, DbTable, Version};
 pub use db::{InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType};
 pub use error::{Corruption, Error, ErrorKind, Result, Section};
 pub use filter::{
-    BloomFilterPolicy, FilterBuilder, FilterPolicy, RibbonFilterPolicy, create_filter,
+    BloomFilterPolicy, FilterBuilder, FilterInfo, FilterPolicy, RibbonFilterPolicy, create_filter,
 };
 pub use format::codec::Compression;
-pub use inspect::layout::{BlockInfo, Blocks, Layout, NamedBlock};
+pub use inspect::{BlockInfo, Blocks, FilterRate, Layout, NamedBlock};
 pub use read::cache::BlockCache;
 pub use read::cursor::Cursor;
 pub use read::options::{OpenOptions, ReadOptions};
 pub use read::range::{KeyRange, Range};
 pub use read::source::{CountingReadAt, ReadAt, Source};
 pub use read::stats::Stats;
-pub use read::table::{FilterInfo, Table};
+pub use read::table::Table;
 pub use repair::progress::Progress;
 pub use repair::salvage::{
     IndexState, LostRange, SalvageReport, salvage, salvage_db, salvage_db_with, salvage_with,
 };
 pub use repair::verify::{Finding, Severity, VerifyReport};
-pub use write::builder::{FilterSummary, Summary, TableBuilder};
+pub use write::builder::{Summary, TableBuilder};
 pub use write::new_file::{Destination, NewFile};
 pub use write::options::WriteOptions;
 

@@ -236,7 +236,10 @@ impl File {
         let names = ["leveldb.BuiltinBloomFilter", "leveldb.BuiltinBloomFilter2"];
         let known = self.filter.as_deref().filter(|name| names.contains(name));
         let used = table.filter().map(|filter| filter.policy);
-        ensure!(used == known, "uses the filter {used:?}, not {known:?}");
+        ensure!(
+            used.as_deref() == known,
+            "uses the filter {used:?}, not {known:?}"
+        );
         let expected = if known.is_some() {
             (entries, 0)
         } else {

@@ -577,9 +577,7 @@ fn get_many_returns_values_in_order_and_reads_each_block_once() {
         let mut file = Vec::new();
         let mut builder = options.block_size(512).build(&mut file);
         for n in (0..4000).step_by(2) {
-            builder
-                .add(format!("{n:06}").as_bytes(), &value(n))
-                .unwrap();
+            builder.add(format!("{n:06}").as_bytes(), value(n)).unwrap();
         }
         let summary = builder.finish().unwrap();
         let disk = Arc::new(CountingReadAt::new(Bytes::from(file.clone())));

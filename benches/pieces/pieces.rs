@@ -45,7 +45,7 @@ fn build(options: &WriteOptions, entries: u64) -> Vec<u8> {
     let mut file = Vec::new();
     let mut builder = options.build(&mut file);
     for n in 0..entries {
-        builder.add(&key(2 * n), &value(&mut rng)).unwrap();
+        builder.add(key(2 * n), value(&mut rng)).unwrap();
     }
     builder.finish().unwrap();
     file
@@ -127,7 +127,7 @@ fn checksum(c: &mut Criterion) {
     for len in [BLOCK, 256 << 10] {
         let mut file = Vec::new();
         let mut builder = raw().no_filter().build(&mut file);
-        builder.add(b"key", &vec![b'v'; len]).unwrap();
+        builder.add(b"key", vec![b'v'; len]).unwrap();
         builder.finish().unwrap();
         // `Bytes` alone would be memory, which is verified only once. In an `Arc` it is a source to read from.
         let source = std::sync::Arc::new(Bytes::from(file));

@@ -4,3 +4,4 @@ pub(crate) mod layout;
 pub(crate) mod sample;
 
 pub use layout::{BlockInfo, Blocks, Layout, NamedBlock};
+pub use sample::FilterRate;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::FilterPolicy;
+use crate::filter::{FilterInfo, FilterPolicy};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_search::{Part, touch_part};
@@ -75,21 +75,6 @@ pub(crate) struct TableFilter {
     pub(crate) block: FilterBlockReader,
     pub(crate) bytes: u64,
     pub(super) whole_table: bool,
-}
-
-/// What a table's filter is; see [`Table::filter`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FilterInfo<'a> {
-    /// Name of the policy.
-    pub policy: &'a str,
-    /// Bytes of the filter block, which are held in memory. Eight times this, divided by the number of
-    /// entries, is what it costs in bits a key.
-    pub bytes: u64,
-    /// Number of filters, empty ones included.
-    pub filters: usize,
-    /// Whether one filter covers the whole table, so that it is asked before the index.
-    pub whole_table: bool,
 }
 
 /// On one line: an index has too much to print.
@@ -234,9 +219,9 @@ impl Table {
     }
 
     /// The filter in use; `None` if the table has none of a policy that is known.
-    pub fn filter(&self) -> Option<FilterInfo<'_>> {
+    pub fn filter(&self) -> Option<FilterInfo> {
         self.inner.filter.as_ref().map(|filter| FilterInfo {
-            policy: filter.policy.name(),
+            policy: filter.policy.name().to_owned(),
             bytes: filter.bytes,
             filters: filter.block.filter_count(),
             whole_table: filter.whole_table,
