@@ -156,7 +156,7 @@ impl Table {
             && cursor.next().map_err(|defect| self.locate(0, defect))?
         {
             let key = cursor.key();
-            evidence.add_key(key);
+            evidence.add_entry(key, cursor.value());
             is_bytewise &= previous.is_none_or(|previous| *previous < *key);
             previous = Some(key.to_vec());
             keys += 1;

@@ -275,6 +275,18 @@ impl<D: Destination> TableBuilder<D> {
         &self.order
     }
 
+    /// Takes entries in the order in which they come, from the first on.
+    pub(crate) fn keep_stored_order(&mut self) -> Result<()> {
+        if self.summary.entries > 0 {
+            return Err(Error::new(
+                ErrorKind::InvalidState,
+                "a builder that holds entries cannot change its order",
+            ));
+        }
+        self.order = self.order.as_stored();
+        Ok(())
+    }
+
     /// Checks that `key` comes after the last; answers how many leading bytes the two share.
     #[inline]
     fn check_order(&self, key: &[u8]) -> Result<usize> {
