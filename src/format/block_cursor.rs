@@ -16,7 +16,7 @@ use way_back::WayBack;
 ///
 /// Ordinary entries are stepped to without a call; all that can come otherwise is left to the functions
 /// that do so slowly.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct BlockCursor<B> {
     block: Block<B>,
     at: Place,

@@ -13,7 +13,7 @@ pub(super) const CHUNK: usize = 2 * LANE;
 ///
 /// Processors pass on what was just stored only to a load of bytes that were stored together; any other waits
 /// until they have reached the cache. So keys are stored in whole lanes, and loaded likewise.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Key {
     /// The key and, behind it, room that holds anything: a chunk in all at least.
     bytes: Vec<u8>,

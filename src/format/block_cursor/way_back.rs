@@ -10,7 +10,7 @@ use super::key::{CHUNK, Key, Piece, merge};
 /// An entry knows what it shares with the one before, so backward steps need the keys before it. The first
 /// step back decodes the restart interval once. Short keys, in an interval of ordinary length, are kept as they are. For
 /// others it is kept what each entry cut off the key before: an undo log, no longer than the interval itself.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct WayBack {
     short: Vec<Short>,
     long: Vec<Undo>,

@@ -33,7 +33,7 @@ use crate::db::key::internal_order;
 use crate::db::recognise::KeyKind;
 #[cfg(doc)]
 use crate::error::ErrorKind;
-use crate::error::{Result, Section};
+use crate::error::{Error, Result, Section};
 use crate::read::file::TableFile;
 use crate::read::source::Source;
 use crate::repair::progress::{Callback, Progress, Reporter};
@@ -329,8 +329,15 @@ pub fn salvage(
     builder: &mut impl SalvageTarget,
     options: SalvageOptions<'_>,
 ) -> Result<SalvageReport> {
-    let file = TableFile::new(source.into(), None)?;
-    file.refuse_foreign()?;
+    let mut source = source.into();
+    let path = source.take_path();
+    // Not the builder's errors: they are about another file.
+    let at_path = |error: Error| match &path {
+        Some(path) => error.at_path(path),
+        None => error,
+    };
+    let file = TableFile::new(source).map_err(at_path)?;
+    file.refuse_foreign().map_err(at_path)?;
     let builder = builder.table_mut();
     let target = Target {
         order: builder.order().clone(),
@@ -346,7 +353,7 @@ pub fn salvage(
             ..survey.report()
         });
     }
-    let plan = survey.plan(&target)?;
+    let plan = survey.plan(&target).map_err(at_path)?;
     let report = SalvageReport {
         entries_out_of_order: plan.left_out,
         stored_order: plan.stored_order,

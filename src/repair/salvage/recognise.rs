@@ -211,7 +211,7 @@ impl Survey<'_> {
 /// between which its keys must lie.
 pub(super) fn belongs(index: &Index, found: &Found, order: &Order) -> Option<usize> {
     let digest = found.digest()?;
-    let i = index.seek(&digest.last, order)?;
+    let i = index.seek(&digest.last, order)?.block;
     let after_previous = i
         .checked_sub(1)
         .is_none_or(|before| order.compare(index.key(before), &digest.first).is_lt());

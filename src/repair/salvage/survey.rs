@@ -154,8 +154,7 @@ impl<'a> Survey<'a> {
             self.take_named(footer.metaindex);
         }
         // In whichever order its keys are: that is for the plan to judge.
-        let order = self.order.as_stored();
-        let index = self.index_in_order(footer.index, footer.index.offset, &order);
+        let index = self.index_in_order(footer.index, footer.index.offset, None);
         let Some(index) = index else {
             let payload = self.read(footer.index).map(|frame| frame::open(&frame));
             if let Some(Ok(payload)) = payload {
@@ -242,10 +241,15 @@ impl<'a> Survey<'a> {
 
     /// The block at `handle` as an index, if it is sound and its blocks end at or before `data_end`.
     pub(super) fn sound_index_at(&self, handle: BlockHandle, data_end: u64) -> Option<Index> {
-        self.index_in_order(handle, data_end, self.order)
+        self.index_in_order(handle, data_end, Some(self.order))
     }
 
-    fn index_in_order(&self, handle: BlockHandle, data_end: u64, order: &Order) -> Option<Index> {
+    fn index_in_order(
+        &self,
+        handle: BlockHandle,
+        data_end: u64,
+        order: Option<&Order>,
+    ) -> Option<Index> {
         let place = IndexPlace {
             offset: handle.offset,
             data_end,

@@ -150,7 +150,12 @@ impl<'a> VerifyOptions<'a> {
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 pub fn verify(source: impl Into<Source>, options: VerifyOptions<'_>) -> Result<VerifyReport> {
-    let file = TableFile::new(source.into(), None)?;
+    let mut source = source.into();
+    let path = source.take_path();
+    let file = TableFile::new(source).map_err(|error| match &path {
+        Some(path) => error.at_path(path),
+        None => error,
+    })?;
     let VerifyOptions {
         open,
         keys,
