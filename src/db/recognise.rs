@@ -65,9 +65,12 @@ pub(crate) struct Counts {
     shortened_internal: u64,
 }
 
-/// Evidence for one side has to outweigh that for the other by this factor: RocksDB's tables of the first format have a
-/// few keys of types that LevelDB does not know.
+/// Evidence for a database has to outweigh that against it by this factor.
 const WEIGHT: u64 = 4;
+
+/// One key in so many may be foreign where other evidence speaks for a database. RocksDB's tables of the first format have
+/// keys of types that LevelDB does not know.
+const FOREIGN_IN: u64 = 16;
 
 /// Keys in an order of their own are a database's only if there are at least so many, and all look like it: few may do
 /// so by chance.
@@ -152,16 +155,21 @@ impl Evidence {
             older_first,
             ..
         } = self.counts;
-        let (for_database, against) = if neither == 0 {
-            (separators + internal_only, foreign + bytewise_only)
+        let many_foreign = if foreign * FOREIGN_IN < keys {
+            0
         } else {
-            // An order of its own: what bytewise neighbours say of it means nothing.
+            foreign
+        };
+        let (for_database, against) = if neither == 0 {
+            (separators + internal_only, many_foreign + bytewise_only)
+        } else {
+            // An order of its own: in which other order neighbours ascend means nothing.
             let all_look_like_it = if keys < FEWEST_KEYS { 0 } else { keys / WEIGHT };
-            (separators + all_look_like_it, foreign + older_first)
+            (separators + all_look_like_it, many_foreign + older_first)
         };
         if for_database > WEIGHT * against {
             Some(KeyKind::Database)
-        } else if against > 0 || neither > 0 {
+        } else if foreign > 0 || against > 0 || neither > 0 {
             Some(KeyKind::Plain)
         } else {
             None
