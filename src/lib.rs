@@ -31,8 +31,8 @@
 //!   [`FilterPolicy`] and [`FilterBuilder`] for one's own.
 //! - **Other orders**: [`Comparator`].
 //! - **Other places than files**: [`Source`] and [`ReadAt`].
-//! - **Damage**: [`Table::verify`] lists it, [`OpenOptions::verify`] also in a file that does not open;
-//!   [`salvage`] copies the rest into a new table.
+//! - **Damage**: [`repair::verify`] lists it, also in a file that does not open; [`repair::salvage`] copies the rest into a
+//!   new table.
 //! - **What a file is made of**: [`Table::layout`] and [`Table::blocks`].
 //! - **What went wrong**: [`Error`], with [`Corruption`] for where.
 //!
@@ -115,11 +115,6 @@ pub use read::range::{KeyRange, Range};
 pub use read::source::{CountingReadAt, ReadAt, Source};
 pub use read::stats::Stats;
 pub use read::table::Table;
-pub use repair::progress::Progress;
-pub use repair::salvage::{
-    IndexState, LostRange, SalvageReport, salvage, salvage_db, salvage_db_with, salvage_with,
-};
-pub use repair::verify::{Finding, Severity, VerifyReport};
 pub use write::builder::{Summary, TableBuilder};
 pub use write::new_file::{Destination, NewFile};
 pub use write::options::WriteOptions;

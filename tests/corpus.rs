@@ -27,9 +27,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use leveltable::repair::{SalvageOptions, salvage};
 use leveltable::{
     BytewiseComparator, DbEntry, DbTable, Error, ErrorKind, InternalKeyComparator, MAX_SEQUENCE,
-    OpenOptions, Table, Version, WriteOptions, salvage,
+    OpenOptions, Table, Version, WriteOptions,
 };
 use sha2::{Digest, Sha256};
 
@@ -319,7 +320,11 @@ impl File {
         if message.contains("open it with") {
             let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
             let mut rescued = Vec::new();
-            let salvaged = salvage(bytes, &mut WriteOptions::new().build(&mut rescued));
+            let salvaged = salvage(
+                bytes,
+                &mut WriteOptions::new().build(&mut rescued),
+                SalvageOptions::new(),
+            );
             let refused = salvaged.err().ok_or("salvaged, though another program's")?;
             ensure!(
                 refused.kind() == ErrorKind::NotATable,

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::{Layout, Reverse, handle_of, seal, take_varint};
+use leveltable::db::KeyKind;
+use leveltable::repair::{VerifyOptions, verify};
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
     FilterPolicy, InternalKey, InternalKeyComparator, OpenOptions, ReadOptions, RibbonFilterPolicy,
@@ -61,11 +63,11 @@ fn a_databases_table_opened_bytewise_on_purpose_finds_its_stored_keys() {
             assert!(table.get(&key).unwrap().is_some(), "key {i}");
         }
         // It was reported as damaged, since the filter was asked for stored keys.
-        for report in [open.verify_source(file), table.verify()] {
-            let report = report.unwrap();
-            assert!(report.is_sound() && !report.internal_keys, "{report}");
-            assert_eq!((report.entries, report.filter_checks), (1000, 0));
-        }
+        let options = VerifyOptions::new().comparator(BytewiseComparator);
+        let report = verify(file, options).unwrap();
+        assert!(report.is_sound(), "{report}");
+        assert_eq!(report.keys, KeyKind::Plain);
+        assert_eq!((report.entries, report.filter_checks), (1000, 0));
     }
 }
 
@@ -254,12 +256,8 @@ fn a_separator_of_the_next_blocks_user_key_hides_nothing() {
         builder.add(stored_key(&user_key(i), 67), b"value").unwrap();
     }
     builder.finish().unwrap();
-    assert!(
-        OpenOptions::new()
-            .verify_source(file.clone())
-            .unwrap()
-            .is_sound()
-    );
+    let report = verify(file.clone(), VerifyOptions::new()).unwrap();
+    assert!(report.is_sound(), "{report}");
     let table = OpenOptions::new().open_db_source(file).unwrap();
     for i in 0..100 {
         for sequence in [67, 68, u64::MAX] {
@@ -610,8 +608,9 @@ fn a_rocksdb_table_in_leveldbs_format_is_a_databases() {
             assert_eq!(version, Some(Version::Value(value.into())));
         }
     }
-    let report = OpenOptions::new().verify_source(file).unwrap();
-    assert!(report.is_sound() && report.internal_keys, "{report}");
+    let report = verify(file, VerifyOptions::new()).unwrap();
+    assert!(report.is_sound(), "{report}");
+    assert_eq!(report.keys, KeyKind::Database);
 }
 
 /// The message named a data block, though a key of the index is at fault.

@@ -151,6 +151,11 @@ impl Source {
         })
     }
 
+    /// Forgets the path, so that what is reported about the file does not repeat it, and returns it.
+    pub(crate) fn take_path(&mut self) -> Option<Arc<Path>> {
+        self.path.take()
+    }
+
     fn memory(bytes: Bytes) -> Source {
         Source {
             bytes: SourceBytes::Memory(bytes),

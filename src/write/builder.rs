@@ -265,6 +265,18 @@ impl<D: Destination> TableBuilder<D> {
         self.data.last_key()
     }
 
+    /// Takes entries in the order in which they come, from the first on.
+    pub(crate) fn keep_stored_order(&mut self) -> Result<()> {
+        if self.summary.entries > 0 {
+            return Err(Error::new(
+                ErrorKind::InvalidState,
+                "a builder that holds entries cannot change its order",
+            ));
+        }
+        self.order = self.order.as_stored();
+        Ok(())
+    }
+
     /// Checks that `key` comes after the last one; returns the length of their common prefix.
     #[inline]
     fn check_order(&self, key: &[u8]) -> Result<usize> {
