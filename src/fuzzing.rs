@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::comparator::{Comparator, Order};
 use crate::filter::FilterPolicy;
-use crate::format::block_search::Part;
+use crate::format::block_search::SearchPart;
 use crate::format::{Defect, block, block_cursor, filter_block};
 use crate::read::options::OpenOptions;
 
@@ -105,7 +105,7 @@ impl BlockCursor {
     /// As [`seek`](Self::seek).
     pub fn find(&self, key: &[u8]) -> Result<Option<Bytes>, Refused> {
         let block = self.cursor.block();
-        let found = block.find(key, &self.order, Part::WHOLE);
+        let found = block.find(key, &self.order, SearchPart::WHOLE);
         let found = found.map_err(refused)?;
         Ok(found.map(|value| block.data().slice(value)))
     }

@@ -15,7 +15,7 @@ use crate::db::recognise::may_be_internal;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::Part;
+use crate::format::block_search::SearchPart;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::KeyRange;
 use crate::read::source::Source;
@@ -174,7 +174,7 @@ impl DbTable {
     /// The version that `target` leads to in data block `i`: `None` if that is behind all of the block's keys, `Some(None)` if
     /// it leads to another user key.
     fn find(&self, i: usize, target: &[u8]) -> Result<Option<Option<Version>>> {
-        let mut cursor = BlockCursor::new(self.table.block(i, Part::WHOLE)?);
+        let mut cursor = BlockCursor::new(self.table.block(i, SearchPart::WHOLE)?);
         let locate = |defect| self.table.locate(i, defect);
         if !cursor.seek(target, self.table.order()).map_err(locate)? {
             return Ok(None);

@@ -232,7 +232,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
 #[cfg(test)]
 mod tests {
     use super::super::block::tests::{Entries, build};
-    use super::super::block_search::Part;
+    use super::super::block_search::SearchPart;
     use super::*;
     use crate::coding::put_fixed32;
     use crate::comparator::Comparator;
@@ -306,7 +306,7 @@ mod tests {
         for target in targets {
             let at = entries.partition_point(|(k, _)| order.compare(k, &target).is_lt());
             let expected = entries.get(at).filter(|(k, _)| *k == target);
-            for part in Part::all() {
+            for part in SearchPart::all() {
                 let found = block.find(&target, order, part).unwrap();
                 assert_eq!(found.map(|r| block.bytes(r)), expected.map(|(_, v)| &v[..]));
             }
@@ -411,7 +411,7 @@ mod tests {
             let order = if reverse { Order::of(Reverse) } else { Order::Bytewise };
             if let Ok(block) = Block::parse(data) {
                 let _ = block.check_restarts();
-                for part in Part::all() {
+                for part in SearchPart::all() {
                     let _ = block.find(&target, &order, part);
                 }
                 let mut cursor = BlockCursor::new(block);

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::Part;
+use crate::format::block_search::SearchPart;
 use crate::format::touch::{LINE, touch};
 use crate::read::table::Table;
 
@@ -109,7 +109,7 @@ impl Cursor {
         let Some(block) = self.table.index().seek(key, self.table.order()) else {
             return Ok(self.leave(Off::AfterLast));
         };
-        self.load(block, Part::WHOLE)?;
+        self.load(block, SearchPart::WHOLE)?;
         let sought = self.entries.seek(key, self.table.order());
         match self.check(sought)? {
             true => Ok(true),
@@ -242,7 +242,9 @@ impl Cursor {
 
     /// Turns to data block `block`, which a walk has come to, or begins with.
     fn walk_into(&mut self, block: usize) -> Result<()> {
-        let part = self.walked.map_or(Part::WHOLE, |_| Part::TOUCHED);
+        let part = self
+            .walked
+            .map_or(SearchPart::WHOLE, |_| SearchPart::TOUCHED);
         self.load(block, part)?;
         self.walked = self.table.place_in_memory(block);
         Ok(())
@@ -250,7 +252,7 @@ impl Cursor {
 
     /// Turns to data block `block`, before its first entry. The position is lost until the caller has
     /// found a new one.
-    fn load(&mut self, block: usize, part: Part) -> Result<()> {
+    fn load(&mut self, block: usize, part: SearchPart) -> Result<()> {
         self.leave(Off::Lost);
         self.walked = None;
         if self.block != Some(block) {

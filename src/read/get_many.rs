@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::error::Result;
-use crate::format::block_search::{Part, touch_part};
+use crate::format::block_search::{SearchPart, touch_part};
 use crate::read::fetch::Fetched;
 use crate::read::table::{Inner, Table};
 
@@ -59,7 +59,7 @@ impl Table {
                 touch_part(fetched.payload(), part);
                 part
             };
-            let parts: Vec<Part> = batch.iter().zip(&fetched).map(touched).collect();
+            let parts: Vec<SearchPart> = batch.iter().zip(&fetched).map(touched).collect();
             for ((wanted, fetched), part) in batch.iter().zip(&fetched).zip(parts) {
                 let value = self.find(wanted.block, fetched.payload(), wanted.key, part)?;
                 if let (Some(range), Some(slot)) = (value, values.get_mut(wanted.at)) {

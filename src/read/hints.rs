@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
-use crate::format::block_search::Part;
+use crate::format::block_search::SearchPart;
 use crate::format::touch::LINE;
 
 /// What was seen of a data block: that it is sound, if so, and its [fences](crate::format::block::Block::fence).
@@ -49,16 +49,16 @@ impl Seen {
 
     /// Where a search goes for a key with these bits: on both sides of a fence that has the same.
     #[inline]
-    pub(super) fn part(&self, key: u16) -> Part {
+    pub(super) fn part(&self, key: u16) -> SearchPart {
         let lines = self.lines.load(Relaxed);
         let fences = [lines >> Self::LINE_BITS, lines].map(|line| (line & Self::LINE_MASK) as u8);
         if fences == [0, 0] {
-            return Part::WHOLE;
+            return SearchPart::WHOLE;
         }
         let [second, third] = self.keys.each_ref().map(|key| key.load(Relaxed));
         // Counted, so that there is nothing to predict.
         let first = u8::from(key > second) + u8::from(key > third);
         let last = u8::from(key >= second) + u8::from(key >= third);
-        Part::new(first, last, fences)
+        SearchPart::new(first, last, fences)
     }
 }

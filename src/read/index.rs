@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Section, show_key};
 use crate::format::Defect;
 use crate::format::block::{Block, BlockBuilder, split_entry};
 use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::Part;
+use crate::format::block_search::SearchPart;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::touch::touch;
@@ -155,12 +155,12 @@ impl Index {
             if rest.is_empty() || restart != block_entries.len() - rest.len() {
                 return Ok(false);
             }
-            let (shared_len, key, value, behind) =
-                split_entry(block_entries, rest).map_err(corrupt)?;
-            if shared_len > 0 {
+            let entry = split_entry(block_entries, rest).map_err(corrupt)?;
+            if entry.shared > 0 {
                 return Ok(false);
             }
-            rest = behind;
+            rest = entry.rest;
+            let (key, value) = (entry.unshared, entry.value);
             if let Some(previous) = previous
                 && order.compare(previous, key) != Ordering::Less
             {
@@ -236,10 +236,10 @@ impl Index {
 
     /// Which part of data block `i` a search for `key` will look at, as far as is known from a time before.
     #[inline]
-    pub(crate) fn part_of(&self, i: usize, key: &[u8]) -> Part {
+    pub(crate) fn part_of(&self, i: usize, key: &[u8]) -> SearchPart {
         match (self.entries.get(i), self.bits_in_block(i, key)) {
             (Some(entry), Some(bits)) => entry.seen.part(bits),
-            _ => Part::WHOLE,
+            _ => SearchPart::WHOLE,
         }
     }
 
@@ -514,7 +514,7 @@ mod tests {
                     builder.add(key, common_prefix(builder.last_key(), key), &[7; 50]);
                 }
                 let block = Block::parse(builder.finish(<[u8]>::to_vec)).unwrap();
-                prop_assert_eq!(index.part_of(i, &keys[0]), Part::WHOLE);
+                prop_assert_eq!(index.part_of(i, &keys[0]), SearchPart::WHOLE);
                 prop_assert_eq!(index.sound_handle(i), None);
                 index.see_parts(i, &block);
                 index.set_sound(i);
@@ -546,7 +546,7 @@ mod tests {
             let lines = [1, 2].map(|number| (block.fence(number).unwrap().0 / 64) as u8);
             for (j, key) in keys.iter().enumerate() {
                 let (first, last) = (j.saturating_sub(1) / 16, j / 16);
-                let expected = Part::new(first as u8, last as u8, lines);
+                let expected = SearchPart::new(first as u8, last as u8, lines);
                 assert_eq!(index.part_of(i, key), expected, "{j}");
             }
         }

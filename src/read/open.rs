@@ -12,7 +12,7 @@ use crate::filter::FilterPolicy;
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::Part;
+use crate::format::block_search::SearchPart;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
 use crate::read::cache::TableId;
@@ -150,7 +150,7 @@ impl Table {
         let (mut keys, mut bytes) = (0, 0);
         let mut previous: Option<Vec<u8>> = None;
         let mut is_bytewise = true;
-        let mut cursor = BlockCursor::new(self.block(0, Part::WHOLE)?);
+        let mut cursor = BlockCursor::new(self.block(0, SearchPart::WHOLE)?);
         while keys < MOST_KEYS
             && bytes < MOST_BYTES
             && cursor.next().map_err(|defect| self.locate(0, defect))?

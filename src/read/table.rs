@@ -13,7 +13,7 @@ use crate::error::{Error, Result, Section};
 use crate::filter::FilterPolicy;
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_search::{Part, touch_part};
+use crate::format::block_search::{SearchPart, touch_part};
 use crate::format::filter_block::FilterBlockReader;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::fetch::Fetched;
@@ -186,7 +186,7 @@ impl Table {
         i: usize,
         payload: &[u8],
         key: &[u8],
-        part: Part,
+        part: SearchPart,
     ) -> Result<Option<Range<usize>>> {
         let block = Block::parse(payload);
         block
@@ -259,7 +259,7 @@ impl Table {
     }
 
     /// Data block `i`, for a cursor to keep, of which `part` will be looked at first.
-    pub(crate) fn block(&self, i: usize, part: Part) -> Result<Block<Bytes>> {
+    pub(crate) fn block(&self, i: usize, part: SearchPart) -> Result<Block<Bytes>> {
         let payload = self.inner.fetch_block(i, self.read)?.into_payload();
         touch_part(&payload, part);
         Block::parse(payload).map_err(|defect| self.locate(i, defect))
