@@ -52,9 +52,9 @@ impl BlockCursor {
         self.cursor.move_before_first();
     }
 
-    /// Moves behind the last entry.
-    pub fn move_behind_last(&mut self) {
-        self.cursor.move_behind_last();
+    /// Moves past the last entry.
+    pub fn move_past_last(&mut self) {
+        self.cursor.move_past_last();
     }
 
     /// Moves to the first entry at or after `target`; `false` if there is none.

@@ -223,7 +223,7 @@ impl Cursor {
     fn last_before(&mut self, block: usize) -> Result<bool> {
         for block in (0..block).rev() {
             self.walk_into(block)?;
-            self.entries.move_behind_last();
+            self.entries.move_past_last();
             let moved = self.entries.prev();
             if self.check(moved)? {
                 return Ok(true);
@@ -235,7 +235,7 @@ impl Cursor {
     /// Leaves the entries; answers that the cursor is on none.
     fn leave(&mut self, off: Off) -> bool {
         // Where no step leads on from.
-        self.entries.move_behind_last();
+        self.entries.move_past_last();
         self.off = off;
         false
     }
