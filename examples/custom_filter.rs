@@ -1,11 +1,10 @@
-//! An application's own filter policy, beside a comparator of its own.
+//! A custom filter policy together with a custom comparator.
 //!
-//! The application here stores host names, which ignore case: `Example.org` and `example.ORG` are one
-//! key. That is its comparator's doing. A filter knows nothing of comparators: it is given the bytes of
-//! the keys that were added, and asked about the bytes that somebody looks up. So the two must *agree*:
-//! whenever the comparator calls two byte strings equal, the policy must treat them alike. The
-//! policy here does, since it folds each key as the comparator does, before it hashes it. LevelDB's Bloom
-//! filter does not, and the end of this program shows how it then hides a key that is there.
+//! This application stores host names, which ignore case: its comparator makes `Example.org` and `example.ORG`
+//! the same key. A filter does not use the comparator. It sees only the bytes of the keys that are added and
+//! looked up. The two must therefore *agree*: if the comparator calls two byte strings equal, the policy must
+//! treat them alike. The policy below does, because it folds the case of each key before hashing it. LevelDB's
+//! Bloom filter does not, and the end of this program shows how it hides a key that is present.
 //!
 //! `cargo run --example custom_filter`
 
@@ -16,7 +15,7 @@ use leveltable::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Host names in ASCII, without regard to case.
+/// Orders ASCII host names without regard to case.
 #[derive(Debug, Clone, Copy)]
 struct IgnoreCase;
 
@@ -30,22 +29,22 @@ impl Comparator for IgnoreCase {
     }
 }
 
-/// Keeps a fingerprint of 32 bits of each key, sorted.
+/// Stores a sorted list of 32-bit fingerprints, one for each key.
 ///
-/// Three times the memory of an ordinary filter, and all but exact: among a million keys, an absent one
-/// meets a fingerprint once in 4,000 lookups. For a table far away, where each read is a request.
+/// It takes three times the memory of an ordinary filter and is more exact: with a million keys, one absent key in
+/// 4,000 passes. That pays off for a remote table, where each read is a request.
 #[derive(Debug, Clone, Copy)]
 struct Fingerprints;
 
-/// The one place that decides which keys are the same. The comparator and this must change together,
-/// and then so must both names.
+/// Decides which keys are the same to the filter. If the comparator changes, this function must change too, and
+/// both need new names.
 fn fingerprint(key: &[u8]) -> u32 {
     (xxh3_64(&key.to_ascii_lowercase()) >> 32) as u32
 }
 
 impl FilterPolicy for Fingerprints {
-    /// Stored in the table. A reader uses the filter only if it has a policy of this name, so a change
-    /// of the encoding, the hash or the folding needs a new one.
+    /// The name is stored in the table. A reader uses the filter only if it has a policy of this name, so a
+    /// different encoding, hash or folding needs a different name.
     fn name(&self) -> &str {
         "example.IgnoreCaseFingerprints32"
     }
@@ -56,7 +55,7 @@ impl FilterPolicy for Fingerprints {
 
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
         let (fingerprints, rest) = filter.as_chunks::<4>();
-        // The bytes come from a file. What is not a filter of ours must not hide a key.
+        // The bytes come from a file. If they are not one of our filters, they must not hide a key.
         if !rest.is_empty() {
             return true;
         }
@@ -74,15 +73,16 @@ impl FilterBuilder for FingerprintBuilder {
         self.0.push(fingerprint(key));
     }
 
-    /// Called once for each filter of the table. That is one filter with `WriteOptions::new()`, but one for
-    /// each 2 KiB of the file with `whole_table_filter(false)`, so the builder must be ready to begin anew.
+    /// Called once for each filter of the table. `WriteOptions::new()` writes one filter, but
+    /// `whole_table_filter(false)` writes one for each 2 KiB of the file. The builder must therefore be empty
+    /// after each call.
     fn finish(&mut self, dst: &mut Vec<u8>) {
         self.0.sort_unstable();
         dst.extend(self.0.drain(..).flat_map(u32::to_le_bytes));
     }
 }
 
-/// A table of host names, filtered with `policy`; written to memory.
+/// Writes a table of host names to memory, with a filter of `policy`.
 fn write(policy: impl FilterPolicy + 'static) -> leveltable::Result<Vec<u8>> {
     let mut file = Vec::new();
     let mut builder = WriteOptions::new()
@@ -99,7 +99,7 @@ fn write(policy: impl FilterPolicy + 'static) -> leveltable::Result<Vec<u8>> {
 fn main() -> leveltable::Result<()> {
     let table = OpenOptions::new()
         .comparator(IgnoreCase)
-        .filter_policy(Fingerprints) // readers must know it, too
+        .filter_policy(Fingerprints) // readers need the policy too
         .open_source(write(Fingerprints)?)?;
     println!("with {:?}:", table.filter().map(|filter| filter.policy));
     for host in ["example.ORG", "EXAMPLE.org", "example.com"] {
@@ -109,7 +109,7 @@ fn main() -> leveltable::Result<()> {
     assert!(table.contains_key(b"EXAMPLE.org")?);
     assert!(!table.may_contain(b"example.com"), "no block is read");
 
-    // The same with a filter that knows bytes only.
+    // The same table with a filter that distinguishes upper and lower case.
     let table = OpenOptions::new()
         .comparator(IgnoreCase)
         .open_source(write(BloomFilterPolicy::new(10))?)?;
@@ -120,7 +120,7 @@ fn main() -> leveltable::Result<()> {
     }
     assert!(
         !table.contains_key(b"EXAMPLE.org")?,
-        "the comparator finds the key, and the filter hid it before the comparator was asked"
+        "the filter hides the key before the comparator sees it"
     );
     Ok(())
 }

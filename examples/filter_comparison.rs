@@ -1,12 +1,12 @@
-//! Compares filters: LevelDB's Bloom filter, Bloom filters with a better hash, a plain ribbon, and this
-//! crate's own, by bits a key, false positives, and the time to build and to ask.
+//! Compares LevelDB's Bloom filter, Bloom filters with a better hash, a plain ribbon filter, and this crate's
+//! ribbon filter: bits a key, false positives, and the time to build and to query.
 //!
 //! ```text
 //! cargo run --release --example filter_comparison [keys ...]     # default: 100 10000 1000000
 //! ```
 //!
-//! Times are the best of several rounds in which all filters take turns, so that what else the machine
-//! does meets all of them. `docs/filters.md` keeps a run and what follows from it.
+//! Each time is the best of several rounds. The filters take turns in each round, so that other load on the
+//! machine affects all of them. `docs/filters.md` has the results of a run and discusses them.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -85,14 +85,14 @@ fn main() {
     }
 }
 
-/// What a filter block adds to its only filter: the offset of the filter, of its end, and lg(base).
+/// Bytes that a filter block adds to its only filter: the offsets of its start and end, and lg(base).
 const BLOCK_OVERHEAD: usize = 9;
 
 fn decimal(i: u64) -> Vec<u8> {
     format!("{i:016}").into_bytes()
 }
 
-/// SplitMix64 of `i`.
+/// Returns a pseudo-random number for `i` (SplitMix64).
 fn random(i: u64) -> u64 {
     let z = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -100,15 +100,16 @@ fn random(i: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Part of two million absent keys that a filter lets pass. They are of the odd numbers from 1 on, and the present
-/// ones of the even: with `n` present keys, all absent ones but the first `n` lie behind the last that is present.
+/// Returns the share of two million absent keys that a filter lets pass. Absent keys are odd numbers from 1 on,
+/// present keys even numbers. With `n` present keys, all absent keys except the first `n` are past the last present
+/// one.
 fn rate(policy: &dyn FilterPolicy, filter: &[u8], absent: impl Fn(u64) -> Vec<u8>) -> f64 {
     const PROBES: u64 = 2_000_000;
     let passed = (0..PROBES).filter(|&i| policy.key_may_match(&absent(i), filter));
     passed.count() as f64 / PROBES as f64
 }
 
-/// Keys of 16 bytes, one after the other, so that reading them costs no cache misses.
+/// Keys of 16 bytes, stored contiguously so that reading them costs no cache misses.
 struct Keys(Vec<u8>);
 
 impl Keys {
@@ -121,7 +122,7 @@ impl Keys {
     }
 }
 
-/// One line of the table; times are nanoseconds a key, the best so far.
+/// A row of the table. Times are nanoseconds a key, the best so far.
 #[derive(Clone)]
 struct Row {
     filter: Vec<u8>,
@@ -144,7 +145,7 @@ impl Default for Row {
 
 impl Row {
     fn measure(&mut self, policy: &dyn FilterPolicy, keys: &Keys, absent: &Keys, present: &Keys) {
-        // Small filters are built many times, for the clock's sake.
+        // Builds a small filter many times, to take long enough for the clock.
         let times = (100_000 / keys.iter().len()).max(1);
         let begin = Instant::now();
         for _ in 0..times {
@@ -167,24 +168,22 @@ impl Row {
     }
 }
 
-/// A Bloom filter of 10 bits a key and 7 probes with a good hash: over all of its bits, or within the cache
-/// line (512 bits) that the hash chooses.
+/// A Bloom filter with 10 bits a key, 7 probes and a good hash. The probes go to the whole filter or, if `blocked`,
+/// to one cache line (512 bits).
 #[derive(Debug)]
 struct XxBloom {
     blocked: bool,
 }
 
 impl XxBloom {
-    /// The bits of a key in a filter of so many bytes.
+    /// Returns the bits of a key in a filter of `bytes` bytes.
     fn bits(&self, hash: u64, bytes: usize) -> impl Iterator<Item = usize> + use<> {
         let scale = |hash: u64, n: usize| ((u128::from(hash) * n as u128) >> 64) as usize;
-        let (first, size, mixed) = match self.blocked {
-            true => (
-                scale(hash, bytes / 64) * 512,
-                512,
-                hash.wrapping_mul(0x9e37_79b9_7f4a_7c15),
-            ),
-            false => (0, bytes * 8, hash),
+        let (first, size, mixed) = if self.blocked {
+            let line = scale(hash, bytes / 64);
+            (line * 512, 512, hash.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        } else {
+            (0, bytes * 8, hash)
         };
         let step = mixed.rotate_left(32) | 1;
         (0..7).map(move |i| first + scale(mixed.wrapping_add(step.wrapping_mul(i)), size))
@@ -197,19 +196,16 @@ impl FilterPolicy for XxBloom {
     }
 
     fn builder(&self) -> Box<dyn FilterBuilder> {
-        let build = |hashes: &[u64], blocked: bool, dst: &mut Vec<u8>| {
+        let blocked = self.blocked;
+        HashBuilder::boxed(move |hashes, dst| {
             let mut filter = vec![0u8; (hashes.len() * 10 / 8).max(64).next_multiple_of(64)];
-            for &hash in hashes {
+            for &mut hash in hashes {
                 for bit in (XxBloom { blocked }).bits(hash, filter.len()) {
                     filter[bit / 8] |= 1 << (bit % 8);
                 }
             }
             dst.append(&mut filter);
-        };
-        match self.blocked {
-            true => HashBuilder::boxed(move |hashes, dst| build(hashes, true, dst)),
-            false => HashBuilder::boxed(move |hashes, dst| build(hashes, false, dst)),
-        }
+        })
     }
 
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
@@ -218,13 +214,13 @@ impl FilterPolicy for XxBloom {
     }
 }
 
-/// A ribbon of width 128 in one piece, without bumping, whose 10 bits a key are the slots' fingerprints of 9 and
-/// of 10 bits. 5 % more slots than keys, and 1 % more until the equations can be solved.
+/// A ribbon filter of width 128 without bumping. It starts with 5 % more slots than keys and adds 1 % until the
+/// equations have a solution. Fingerprints have 9 or 10 bits, mixed to spend 10 bits a key.
 #[derive(Debug)]
 struct PlainRibbon;
 
 impl PlainRibbon {
-    /// Start, coefficients and fingerprint in a ribbon of so many blocks of 128 slots.
+    /// Returns start, coefficients and fingerprint of a key, in a ribbon of `blocks` blocks of 128 slots.
     fn equation(hash: u64, blocks: usize) -> (usize, u128, u16) {
         let start = (u128::from(hash) * (blocks as u128 * 128 - 127)) >> 64;
         let low = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -235,7 +231,7 @@ impl PlainRibbon {
     }
 
     fn build(hashes: &mut [u64], dst: &mut Vec<u8>) {
-        hashes.sort_unstable(); // and so by start
+        hashes.sort_unstable(); // also sorts by start
         let mut blocks = (hashes.len() * 105).div_ceil(100 * 128);
         let rows = loop {
             match Self::eliminate(hashes, blocks) {
@@ -326,7 +322,7 @@ impl FilterPolicy for PlainRibbon {
     }
 }
 
-/// Gathers XXH3 hashes and hands them to a function that makes the filter.
+/// Collects XXH3 hashes and builds the filter with `make`.
 struct HashBuilder<F> {
     hashes: Vec<u64>,
     make: F,

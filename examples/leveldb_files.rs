@@ -1,11 +1,11 @@
-//! Prints the tables of a LevelDB database: for each entry the user key, its sequence number and type.
+//! Prints the tables of a LevelDB database: the user key, sequence number and type of each entry.
 //!
-//! `cargo run --example leveldb_files -- DIR`, where DIR holds `CURRENT`, `MANIFEST-*` and files such as
-//! `000005.ldb` or `000005.sst`. Without DIR, prints two tables that it makes for the purpose. The
-//! database need not be closed: finished tables do not change.
+//! Run it with `cargo run --example leveldb_files -- DIR`, where DIR holds `CURRENT`, `MANIFEST-*` and files such
+//! as `000005.ldb` or `000005.sst`. Without DIR it creates and prints two small tables. The database may be open,
+//! because finished tables do not change.
 //!
-//! A table on its own is not the database: newer changes may be in other tables or in the log, and the
-//! manifest may no longer list a file that is still there.
+//! A table is only a part of its database. Newer changes may be in other tables or in the log, and the manifest
+//! may no longer list a file that still exists.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -18,12 +18,12 @@ fn main() -> ExitCode {
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = match std::env::args_os().nth(1) {
         Some(dir) => print_tables(dir.as_ref(), &mut out),
-        None => print_tables_of_our_own(&mut out),
+        None => print_sample_tables(&mut out),
     };
     match printed.and_then(|sound| out.flush().map(|()| sound)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // Whoever read the output has seen enough.
+        // The reader of the output, such as `head`, has seen enough.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("leveldb_files: {e}");
@@ -32,17 +32,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn print_tables_of_our_own(out: &mut impl Write) -> io::Result<bool> {
+fn print_sample_tables(out: &mut impl Write) -> io::Result<bool> {
     let dir = tempfile::tempdir()?;
     make_tables(dir.path())?;
     print_tables(dir.path(), out)
 }
 
-/// Prints every table in `dir`; answers whether all could be read to the end.
+/// Prints every table in `dir`. Returns whether all of them could be read to the end.
 fn print_tables(dir: &Path, out: &mut impl Write) -> io::Result<bool> {
     let paths = table_paths(dir)?;
     if paths.is_empty() {
-        writeln!(out, "no *.ldb and no *.sst in {}", dir.display())?;
+        writeln!(out, "no *.ldb or *.sst files in {}", dir.display())?;
     }
     let mut sound = true;
     for path in paths {
@@ -59,13 +59,13 @@ fn print_tables(dir: &Path, out: &mut impl Write) -> io::Result<bool> {
     Ok(sound)
 }
 
-/// The files in `dir` that are named as tables are, the oldest first.
+/// Returns the files in `dir` with the extension of a table, sorted by name.
 fn table_paths(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
-    let name_it = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", dir.display()));
-    for entry in fs::read_dir(dir).map_err(name_it)? {
+    let name_dir = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", dir.display()));
+    for entry in fs::read_dir(dir).map_err(name_dir)? {
         let path = entry?.path();
-        // LevelDB before 1.14 called its tables .sst.
+        // LevelDB before 1.14 named its tables .sst.
         if path
             .extension()
             .is_some_and(|ext| ext == "ldb" || ext == "sst")
@@ -114,7 +114,7 @@ fn print_table(path: &Path, out: &mut impl Write) -> Result<(), PrintError> {
     Ok(())
 }
 
-/// Two tables as a database might leave them: the second changes what the first one says.
+/// Writes two tables as a database might: the second has newer versions of the keys in the first.
 fn make_tables(dir: &Path) -> leveltable::Result<()> {
     let mut builder = WriteOptions::leveldb().create_db(dir.join("000005.ldb"))?;
     builder.put(b"apple", 1, b"green")?;
@@ -122,7 +122,7 @@ fn make_tables(dir: &Path) -> leveltable::Result<()> {
     builder.finish()?;
 
     let mut builder = WriteOptions::leveldb().create_db(dir.join("000008.ldb"))?;
-    builder.put(b"apple", 7, b"brown")?; // versions of one key: the newest first
+    builder.put(b"apple", 7, b"brown")?; // the versions of a key, from new to old
     builder.put(b"apple", 4, b"red")?;
     builder.delete(b"banana", 6)?;
     builder.finish()?;

@@ -1,9 +1,8 @@
 //! Reads a table through a memory map: no copies, no block cache, no read calls.
 //!
-//! The map comes in as [`Bytes`]. Uncompressed blocks are used where they lie in the file, so a value is a
-//! slice of the map; compressed ones are decompressed into the block cache, and a value is a slice of that block.
-//! The one `unsafe` is the map's own: whoever makes it promises that nobody changes the file, and this crate cannot
-//! know that.
+//! The table opens the map as [`Bytes`]. It reads uncompressed blocks in place, so a value is a slice of the map.
+//! Compressed blocks are decompressed into the block cache, and a value is a slice of such a block. Creating the
+//! map is `unsafe`: the caller promises that nobody changes the file, which this crate cannot check.
 //!
 //! `cargo run --example mmap`
 
@@ -24,14 +23,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     builder.finish()?;
 
-    // SAFETY: nobody may write to or truncate the file while the map, or any value taken from it, is in use.
-    // This one lies in a directory of this program's own, and nothing here writes to a finished table. One
-    // that is *replaced* under its name, as `WriteOptions::create` does, is no danger: the map keeps the
-    // old file. But the end of a file that was truncated raises SIGBUS on access, which ends the program.
-    #[expect(unsafe_code, reason = "nobody else can make that promise")]
+    // SAFETY: nobody may write to or truncate the file while the map, or a value taken from it, is in use. The
+    // file is in this program's own temporary directory, and the program does not write to finished tables.
+    // *Replacing* a file, as `WriteOptions::create` does, is safe: the map keeps the old file. Reading the map past
+    // the end of a truncated file raises SIGBUS, which ends the program.
+    #[expect(
+        unsafe_code,
+        reason = "only the program can promise that the file stays unchanged"
+    )]
     let map = unsafe { Mmap::map(&File::open(&path)?)? };
     #[cfg(unix)]
-    map.advise(memmap2::Advice::Random)?; // lookups jump about, so reading ahead would be in vain
+    map.advise(memmap2::Advice::Random)?; // lookups are random, so reading ahead would be wasted
 
     let bytes = Bytes::from_owner(map);
     let table = OpenOptions::new().open_source(bytes.clone())?;
@@ -39,15 +41,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("777 squared is {}", value.escape_ascii());
     assert!(
         bytes.as_ptr_range().contains(&value.as_ptr()),
-        "the value lies in the map"
+        "the value is a slice of the map"
     );
-    assert_eq!(
-        table.stats().source_reads,
-        0,
-        "nothing was read through a call"
-    );
+    assert_eq!(table.stats().source_reads, 0, "no read calls were made");
 
-    // A value keeps the whole map alive, and may outlive the table.
+    // A value keeps the map alive, and can outlive the table.
     drop((table, bytes));
     assert_eq!(value, "603729");
     Ok(())

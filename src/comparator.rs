@@ -157,6 +157,17 @@ impl Order {
         }
     }
 
+    /// The message for keys that are not in this order: `what` they are, and two that the order would have the other way
+    /// round.
+    #[cold]
+    pub(crate) fn misfit(&self, what: &str, previous: &str, key: &str) -> String {
+        let name = self.comparator().name();
+        format!(
+            "{what} do not ascend in the order {name:?}: {previous} comes before {key}; open the table with the \
+             comparator that it was written with, and as a DbTable if it is a database's"
+        )
+    }
+
     /// Whether filters know only a part of each key.
     pub(crate) fn shortens_filter_keys(&self) -> bool {
         let key = [0; 16];

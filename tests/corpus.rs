@@ -1,5 +1,5 @@
-//! Tables that real programs wrote, read in every way and compared with what C++ LevelDB says of
-//! them; and files that are no tables, or damaged ones, which must be refused in words that help.
+//! Tables that real programs wrote, read in every way and compared with the content that C++ LevelDB
+//! reads; and files that are no tables, or damaged ones, which must be refused with a message that says what the file is.
 //!
 //! The files are other people's data and not part of this project, so plain `cargo test` leaves this out:
 //!
@@ -33,7 +33,7 @@ use leveltable::{
 };
 use sha2::{Digest, Sha256};
 
-/// What a check found wrong, in one line.
+/// The fault that a check found, in one line.
 type Outcome = Result<(), String>;
 
 /// Entries as stored, in order.
@@ -327,7 +327,7 @@ impl File {
     }
 }
 
-/// What an error must say, for each file that must give one.
+/// The words that an error must contain, for each file that must give one.
 const REFUSALS: &[(&str, &[&str])] = &[
     (
         "pebble-h-no-compression.sst",
@@ -560,7 +560,7 @@ fn collect(walk: impl Iterator<Item = Result<(Bytes, Bytes), Error>>) -> Result<
     walk.collect()
 }
 
-/// What an error says besides the path, since the files are named for what they are.
+/// An error's message without the path, since the files are named for what they are.
 fn message(error: &Error, path: &Path) -> String {
     error.to_string().replace(&*path.to_string_lossy(), "FILE")
 }

@@ -127,7 +127,7 @@ where
     )
 }
 
-/// What LevelDB's lookup of a key came to.
+/// The outcome of LevelDB's lookup of a key.
 #[derive(Debug, PartialEq)]
 struct Answer {
     verdict: Verdict,
@@ -250,13 +250,15 @@ impl Settings {
         let options = WriteOptions::leveldb()
             .block_size(self.block_size)
             .restart_interval(self.restart_interval)
-            .compression(match self.snappy {
-                true => Compression::Snappy,
-                false => Compression::None,
+            .compression(if self.snappy {
+                Compression::Snappy
+            } else {
+                Compression::None
             });
-        let options = match self.reverse {
-            true => options.comparator(ReverseBytewiseComparator),
-            false => options,
+        let options = if self.reverse {
+            options.comparator(ReverseBytewiseComparator)
+        } else {
+            options
         };
         match self.bits_per_key {
             0 => options.no_filter(),
@@ -266,13 +268,15 @@ impl Settings {
 
     /// Opens a table of these settings, to be read as it is stored.
     fn open(&self, source: impl Into<Source>) -> leveltable::Result<Table> {
-        let options = match self.reverse {
-            true => OpenOptions::new().comparator(ReverseBytewiseComparator),
-            false => OpenOptions::new(),
+        let options = if self.reverse {
+            OpenOptions::new().comparator(ReverseBytewiseComparator)
+        } else {
+            OpenOptions::new()
         };
-        match self.internal_keys {
-            true => Ok(options.open_db_source(source)?.as_table().clone()),
-            false => options.open_source(source),
+        if self.internal_keys {
+            Ok(options.open_db_source(source)?.as_table().clone())
+        } else {
+            options.open_source(source)
         }
     }
 }
@@ -301,9 +305,10 @@ impl Case {
                 continue;
             }
             for _ in 0..random.below(4) {
-                let sequence = match random.one_in(9) {
-                    true => MAX_SEQUENCE,
-                    false => random.next() % 1000,
+                let sequence = if random.one_in(9) {
+                    MAX_SEQUENCE
+                } else {
+                    random.next() % 1000
                 };
                 let deletion = random.one_in(4);
                 let tag = sequence << 8 | u64::from(!deletion);
@@ -473,7 +478,7 @@ impl Comparator for ReverseBytewiseComparator {
     }
 }
 
-/// What the keys of one table are like. A small alphabet makes keys that are prefixes of others,
+/// The form of one table's keys. A small alphabet makes keys that are prefixes of others,
 /// and separators that cannot be shortened; the extreme bytes ask for carries.
 struct KeyShape {
     prefix: Vec<u8>,
@@ -547,7 +552,7 @@ impl Random {
     }
 }
 
-/// Random cases, of random settings that `adjust` has had the last word on.
+/// Random cases, of random settings that `adjust` has changed.
 fn cases(seed: u64, count: usize, adjust: impl Fn(&mut Settings)) -> Vec<Case> {
     let mut random = Random(seed);
     let mut case = |number| {

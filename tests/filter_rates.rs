@@ -1,4 +1,4 @@
-//! What the ribbon filter promises, at the sizes that it promises it for. Release builds only:
+//! The documented rates of the ribbon filter, at the documented sizes. Release builds only:
 //! `cargo test --release --test filter_rates -- --ignored`.
 
 use leveltable::{FilterPolicy, RibbonFilterPolicy, create_filter};

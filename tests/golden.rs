@@ -119,7 +119,7 @@ impl Golden {
         fs::read(testdata(&self.file)).unwrap()
     }
 
-    /// The table's order, told anew.
+    /// The table's order, written a second time.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         let user_order = |a: &[u8], b: &[u8]| if self.reverse { b.cmp(a) } else { a.cmp(b) };
         if self.internal_keys {
@@ -185,11 +185,12 @@ impl Golden {
         }
     }
 
-    /// The options that LevelDB had, in this crate's words, but for comparator and filter.
+    /// The options that LevelDB had, as this crate's, except comparator and filter.
     fn block_options(&self) -> WriteOptions {
-        let compression = match self.snappy {
-            true => Compression::Snappy,
-            false => Compression::None,
+        let compression = if self.snappy {
+            Compression::Snappy
+        } else {
+            Compression::None
         };
         WriteOptions::leveldb()
             .block_size(self.block_size)
@@ -254,7 +255,7 @@ impl Comparator for ReverseBytewiseComparator {
 /// It takes a well-formed file and panics over any other.
 mod plain {
     pub(crate) struct Block {
-        /// What the index says of it: a key at or above its last one.
+        /// Its index key, which is at or above its last key.
         pub(crate) separator: Vec<u8>,
         pub(crate) compressed: bool,
         pub(crate) stored_size: usize,
@@ -361,6 +362,8 @@ fn the_manifest_names_every_table_and_every_kind_of_them() {
     assert!(count(|g| g.entries.is_empty()) > 0);
     assert!(count(|g| g.from_database && !g.snappy && g.filter == Filter::Bloom) > 0);
     assert!(count(|g| g.reverse && g.internal_keys) > 0);
+    assert!(count(|g| g.reverse && !g.internal_keys) > 0);
+    assert!(count(|g| g.snappy && g.filter == Filter::Bloom) > 0);
     assert!(count(|g| g.flush_every != 0) > 0);
     assert!(count(|g| g.filter == Filter::OldSigned) > 0);
     assert!(count(|g| g.filter == Filter::OldUnsigned) > 0);
@@ -452,6 +455,7 @@ fn a_cursor_lands_on_the_first_key_at_or_above_and_walks_on_from_there() {
 
 #[test]
 fn filters_reject_absent_keys_and_no_present_one() {
+    let mut kinds = BTreeSet::new();
     for golden in golden_tables() {
         // With few keys or few bits there is nothing to count.
         if golden.entries.len() < 100 || golden.bits_per_key < 5 {
@@ -479,7 +483,10 @@ fn filters_reject_absent_keys_and_no_present_one() {
                 absent.len()
             );
         }
+        kinds.insert(format!("{:?}", golden.filter));
     }
+    let all_kinds = ["Bloom", "OldSigned", "OldUnsigned"].map(String::from);
+    assert_eq!(kinds, BTreeSet::from(all_kinds));
 }
 
 #[test]
@@ -506,6 +513,7 @@ fn a_table_in_another_order_is_refused_where_its_index_shows_it() {
 
 #[test]
 fn uncompressed_tables_are_rebuilt_byte_for_byte() {
+    let mut rebuilt_tables = 0;
     for golden in golden_tables() {
         let new_filter = matches!(golden.filter, Filter::None | Filter::Bloom);
         if !golden.snappy && new_filter {
@@ -513,8 +521,10 @@ fn uncompressed_tables_are_rebuilt_byte_for_byte() {
             let differ = rebuilt.iter().zip(&original).position(|(a, b)| a != b);
             assert_eq!(differ, None, "{}: the first byte that differs", golden.file);
             assert_eq!(rebuilt.len(), original.len(), "{}: length", golden.file);
+            rebuilt_tables += 1;
         }
     }
+    assert!(rebuilt_tables > 40, "{rebuilt_tables}");
 }
 
 /// The bytes of a Snappy block depend on who compressed it, and with them every offset after it;
@@ -566,6 +576,7 @@ fn what_snappy_shrinks_is_stored_shrunk() {
         .iter()
         .find(|golden| golden.file == "words-b4096-r16-bloom10-snappy.ldb");
     let rebuilt = plain::parse(&words.unwrap().rebuild());
+    assert!(!rebuilt.data.is_empty());
     assert!(rebuilt.data.iter().all(|block| block.compressed));
 
     // Random bytes do not shrink, and are stored as they are.
@@ -573,6 +584,7 @@ fn what_snappy_shrinks_is_stored_shrunk() {
         .iter()
         .find(|golden| golden.file == "random-b4096-r16-bloom10-snappy.ldb");
     let rebuilt = plain::parse(&random.unwrap().rebuild());
+    assert!(!rebuilt.data.is_empty());
     assert!(rebuilt.data.iter().all(|block| !block.compressed));
 }
 
@@ -605,9 +617,10 @@ fn database_tables() -> Vec<(Golden, Vec<DbEntry>)> {
 
 fn open_database_table(golden: &Golden) -> DbTable {
     let options = OpenOptions::new();
-    let options = match golden.reverse {
-        true => options.comparator(ReverseBytewiseComparator), // of user keys
-        false => options,
+    let options = if golden.reverse {
+        options.comparator(ReverseBytewiseComparator) // of user keys
+    } else {
+        options
     };
     let table = options.open_db(testdata(&golden.file));
     table.unwrap_or_else(|e| panic!("{}: {e}", golden.file))
@@ -668,10 +681,9 @@ fn every_sequence_number_sees_its_own_version() {
     }
 }
 
-/// What is compared with here is not the list of entries but LevelDB's own lookups, made while it
-/// held the snapshots.
+/// Compares with LevelDB's own lookups, made while it held the snapshots, not with the list of entries.
 #[test]
-fn lookups_answer_what_the_database_answered() {
+fn lookups_return_what_the_database_returned() {
     for (golden, _) in database_tables()
         .iter()
         .filter(|(golden, _)| golden.from_database)
@@ -704,14 +716,16 @@ fn lookups_answer_what_the_database_answered() {
 
 #[test]
 fn database_tables_are_rebuilt_through_their_own_writer() {
+    let mut rebuilt_tables = 0;
     for (golden, entries) in database_tables() {
         if golden.snappy || !matches!(golden.filter, Filter::None | Filter::Bloom) {
             continue;
         }
         // User keys are all that comparator and filter policy are concerned with here.
-        let options = match golden.reverse {
-            true => golden.block_options().comparator(ReverseBytewiseComparator),
-            false => golden.block_options(),
+        let options = if golden.reverse {
+            golden.block_options().comparator(ReverseBytewiseComparator)
+        } else {
+            golden.block_options()
         };
         let options = match golden.filter {
             Filter::None => options.no_filter(),
@@ -732,7 +746,9 @@ fn database_tables_are_rebuilt_through_their_own_writer() {
         }
         builder.finish().unwrap();
         assert!(rebuilt == golden.bytes(), "{}", golden.file);
+        rebuilt_tables += 1;
     }
+    assert!(rebuilt_tables > 5, "{rebuilt_tables}");
 }
 
 #[test]
@@ -788,6 +804,9 @@ fn bloom_filters_are_leveldbs_bit_for_bit() {
 fn bloom_verdicts_are_leveldbs_false_positives_and_odd_filters_included() {
     let rows = tsv("bloom_verdicts.tsv");
     assert!(rows.len() > 100);
+    for verdict in ["yes", "no"] {
+        assert!(rows.iter().filter(|row| row[2] == verdict).count() > 20);
+    }
     // Bits per key are for making a filter; one that is there says itself how to be asked.
     let policy = BloomFilterPolicy::new(10);
     for row in rows {

@@ -14,9 +14,10 @@ struct Sparse(File);
 impl Write for Sparse {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for page in bytes.chunks(1 << 16) {
-            match page.iter().all(|&byte| byte == 0) {
-                true => drop(self.0.seek(SeekFrom::Current(page.len() as i64))?),
-                false => self.0.write_all(page)?,
+            if page.iter().all(|&byte| byte == 0) {
+                self.0.seek(SeekFrom::Current(page.len() as i64))?;
+            } else {
+                self.0.write_all(page)?;
             }
         }
         Ok(bytes.len())
@@ -59,9 +60,10 @@ fn a_table_beyond_4_gib_is_written_and_read() {
             continue;
         }
         let value = table.get(key(i).as_bytes()).unwrap().unwrap();
-        match is_large(i) {
-            true => assert!(value == large, "{i}"),
-            false => assert_eq!(value, key(i).as_bytes()),
+        if is_large(i) {
+            assert!(value == large, "{i}");
+        } else {
+            assert_eq!(value, key(i).as_bytes());
         }
     }
     let report = table.verify().unwrap();
@@ -130,7 +132,7 @@ fn frame_of(key: &[u8], value: &[u8]) -> Vec<u8> {
     frame([&lengths, key, value, &[0; 4], &1u32.to_le_bytes()].concat())
 }
 
-/// What the handles of a table say, instead of the truth, of a block's offset and size.
+/// What is added to a block's true offset and size in its handle.
 #[derive(Default, Clone, Copy)]
 struct Lies {
     data: (u64, u64),
@@ -138,7 +140,7 @@ struct Lies {
     index: (u64, u64),
 }
 
-/// A table of one entry, `key` with value `value`, whose data block lies at 5 GiB, and all that comes behind
+/// A table of one entry, `key` with value `value`, whose data block lies at 5 GiB, and everything after it
 /// at 15 GiB.
 fn table_with(lies: Lies) -> Islands {
     let tell = |offset: u64, frame: &[u8], lie: (u64, u64)| Handle {
@@ -148,19 +150,19 @@ fn table_with(lies: Lies) -> Islands {
     let data = frame_of(b"key", b"value");
     let data_handle = tell(5 * GIB, &data, lies.data);
 
-    let behind = 15 * GIB;
+    let tail_at = 15 * GIB;
     // One filter for all, of one byte whose bits are all set, and one probe.
     let filter = frame([&[0xff, 1, 0, 0, 0, 0], &2u32.to_le_bytes()[..], &[63]].concat());
     let mut tail = filter.clone();
-    let filter_handle = tell(behind, &filter, lies.filter);
+    let filter_handle = tell(tail_at, &filter, lies.filter);
     let metaindex = frame_of(
         b"filter.leveldb.BuiltinBloomFilter2",
         &filter_handle.encode(),
     );
-    let metaindex_handle = tell(behind + tail.len() as u64, &metaindex, (0, 0));
+    let metaindex_handle = tell(tail_at + tail.len() as u64, &metaindex, (0, 0));
     tail.extend(metaindex);
     let index = frame_of(b"key", &data_handle.encode());
-    let index_handle = tell(behind + tail.len() as u64, &index, lies.index);
+    let index_handle = tell(tail_at + tail.len() as u64, &index, lies.index);
     tail.extend(index);
     let mut footer = [metaindex_handle.encode(), index_handle.encode()].concat();
     footer.resize(40, 0);
@@ -170,7 +172,7 @@ fn table_with(lies: Lies) -> Islands {
         size: footer_at + footer.len() as u64,
         islands: vec![
             (5 * GIB, data.into()),
-            (behind, tail.into()),
+            (tail_at, tail.into()),
             (footer_at, footer.into()),
         ],
     }

@@ -409,9 +409,12 @@ impl Twist {
             (Twist::Shorter, _) => drop(key.pop()),
             (Twist::Up, Some(last)) => *last = last.saturating_add(1),
             (Twist::Down, Some(last)) => *last = last.saturating_sub(1),
-            (Twist::OtherCase, _) => key.iter_mut().for_each(|b| match b.is_ascii_lowercase() {
-                true => b.make_ascii_uppercase(),
-                false => b.make_ascii_lowercase(),
+            (Twist::OtherCase, _) => key.iter_mut().for_each(|b| {
+                if b.is_ascii_lowercase() {
+                    b.make_ascii_uppercase();
+                } else {
+                    b.make_ascii_lowercase();
+                }
             }),
             _ => {}
         }
@@ -474,8 +477,8 @@ proptest! {
         prop_assert!(offsets.is_sorted(), "{offsets:?}");
         for (key, offset) in keys.iter().zip(offsets) {
             prop_assert!(offset < table.file_bytes());
-            let behind_last = entries.last().is_none_or(|(last, _)| shape.order.compare(last, key).is_lt());
-            prop_assert!(offset < data_end || behind_last, "{key:?} at {offset}");
+            let past_last = entries.last().is_none_or(|(last, _)| shape.order.compare(last, key).is_lt());
+            prop_assert!(offset < data_end || past_last, "{key:?} at {offset}");
         }
     }
 }
@@ -511,7 +514,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 }
 
 /// Where a cursor stands among `len` entries, moved by nothing but arithmetic: 0 is before the first,
-/// `i + 1` on entry `i`, `len + 1` behind the last.
+/// `i + 1` on entry `i`, `len + 1` past the last.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     at: usize,
@@ -741,7 +744,7 @@ fn version(value: &Option<Vec<u8>>) -> Version {
 
 proptest! {
     #[test]
-    fn database_tables_answer_as_of_every_sequence(
+    fn database_tables_can_be_read_as_of_every_sequence(
         shape in any_shape(),
         changes in changes(prop_oneof![4 => 0u64..30, 1 => MAX_SEQUENCE - 2..=MAX_SEQUENCE]),
         targets in vec(target(), 10),
@@ -853,7 +856,7 @@ proptest! {
     }
 }
 
-/// Bytewise, but for what it makes of the separator before `liar` and of the successor of `liar`.
+/// Bytewise, except for the separator before `liar` and the successor of `liar`.
 #[derive(Debug, Clone, Copy)]
 struct Liar(&'static [u8]);
 
@@ -923,7 +926,7 @@ fn a_successor_that_lies_is_refused() {
     assert!(OpenOptions::new().open_source(file).is_err());
 }
 
-/// Takes address space, but no memory: the zeros are never looked at.
+/// Takes address space but no memory: the zeros are never read.
 #[test]
 #[ignore = "takes 4 GiB of address space"]
 fn entries_that_do_not_fit_a_block_are_refused_and_change_nothing() {

@@ -1,7 +1,8 @@
-//! What operations cost in reads, counted where the reading is done and not by the filter's own word.
+//! The cost of operations in reads, counted where the reading is done and not by the filter's own statistics.
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use common::{Entry, Layout};
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Compression, CountingReadAt, ErrorKind,
-    MAX_SEQUENCE, OpenOptions, ReadAt, ReadOptions, Stats, Table, WriteOptions,
+    MAX_SEQUENCE, OpenOptions, ReadAt, ReadOptions, Stats, Table, Version, WriteOptions,
 };
 
 /// Reads, and bytes of them.
@@ -18,7 +19,7 @@ type Cost = (u64, u64);
 
 const NOTHING: Cost = (0, 0);
 
-/// A table behind a counter.
+/// A table whose reads are counted.
 struct Counted {
     file: Bytes,
     layout: Layout,
@@ -69,7 +70,7 @@ impl Counted {
         }
     }
 
-    /// What `operation` costs. The table itself must count the same.
+    /// The cost of `operation`. The table itself must count the same.
     fn cost<R>(&self, operation: impl FnOnce(&Table) -> R) -> Cost {
         let (reads, bytes) = (self.disk.reads(), self.disk.bytes());
         operation(&self.table);
@@ -83,12 +84,12 @@ impl Counted {
         common::entries(&common::payload(&self.file, &self.layout.data[i]))
     }
 
-    /// What reading data block `i` costs.
+    /// The cost of reading data block `i`.
     fn one_block(&self, i: usize) -> Cost {
         (1, self.layout.data[i].len() as u64)
     }
 
-    /// What reading all data blocks costs.
+    /// The cost of reading all data blocks.
     fn all_blocks(&self) -> Cost {
         let bytes = self.layout.data.iter().map(|range| range.len() as u64);
         (self.layout.data.len() as u64, bytes.sum())
@@ -100,7 +101,7 @@ impl Counted {
         entries.map(|(key, _)| key).collect()
     }
 
-    /// Keys that are not there: before, between and behind all that are, and the index's own keys
+    /// Keys that are not there: before, between and after all that are, and the index's own keys
     /// with their neighbours, where a lookup could stray into a second block.
     fn absent_keys(&self) -> Vec<Vec<u8>> {
         let stored: Vec<Vec<u8>> = some_entries().into_iter().map(|(key, _)| key).collect();
@@ -128,9 +129,10 @@ impl Counted {
 fn opening_reads_footer_index_metaindex_and_filter() {
     for (name, write) in filters() {
         for with_filters in [true, false] {
-            let open = match with_filters {
-                true => own_cache(),
-                false => own_cache().no_filters(),
+            let open = if with_filters {
+                own_cache()
+            } else {
+                own_cache().no_filter()
             };
             let Counted { disk, layout, .. } = Counted::open(&write, &open);
             let mut parts = vec![layout.footer, layout.index];
@@ -140,7 +142,7 @@ fn opening_reads_footer_index_metaindex_and_filter() {
             }
             let bytes: usize = parts.iter().map(|part| part.len()).sum();
             let expected = (parts.len() as u64, bytes as u64);
-            assert!(parts.len() <= 4, "what the documentation says");
+            assert!(parts.len() <= 4, "as documented");
             assert_eq!((disk.reads(), disk.bytes()), expected, "filter: {name}");
         }
     }
@@ -249,7 +251,7 @@ fn an_absent_key_costs_nothing_where_the_filter_rejects_it_and_one_block_at_most
             let (cost, _) = counted.cost(get);
             let may_read = counted.table.may_contain(key);
             assert_eq!(cost, u64::from(may_read), "{:?}", key.escape_ascii());
-            assert!(*key <= last || cost == 0, "behind the end");
+            assert!(*key <= last || cost == 0, "past the end");
             reads += cost;
         }
         let passed = reads as f64 / absent.len() as f64;
@@ -293,17 +295,21 @@ fn all_kinds_of_lookup_cost_the_same() {
 }
 
 #[test]
-fn a_lookup_in_a_databases_table_costs_one_block_at_most_but_for_keys_of_the_index() {
+fn a_lookup_in_a_databases_table_costs_one_block_at_most_except_for_keys_of_the_index() {
     for (name, write) in filters() {
         let mut file = Vec::new();
         let mut builder = write.build_db(&mut file);
         let mut user_keys = Vec::new();
+        // The sequence number of each key's newest version, and the value of all.
+        let mut stored = BTreeMap::new();
         for (i, (mut key, value)) in some_entries().into_iter().enumerate() {
             key.extend(b"/tail"); // to be cut off in the index
             // Up to 20 versions of a key, so that some fill a block and more.
-            for sequence in (1..=1 + i as u64 % 20).rev() {
+            let versions = 1 + i as u64 % 20;
+            for sequence in (1..=versions).rev() {
                 builder.put(&key, 10 * sequence, &value).unwrap();
             }
+            stored.insert(key.clone(), (10 * versions, value));
             user_keys.push(key);
         }
         builder.finish().unwrap();
@@ -322,22 +328,31 @@ fn a_lookup_in_a_databases_table_costs_one_block_at_most_but_for_keys_of_the_ind
         let disk = Arc::new(CountingReadAt::new(Bytes::from(file)));
         let no_cache = OpenOptions::new().no_cache();
         let table = no_cache.open_db_source(Arc::clone(&disk)).unwrap();
+        let mut second_reads = 0;
         let cut: Vec<Vec<u8>> = separators.filter(|key| !user_keys.contains(key)).collect();
         for key in user_keys.iter().chain(&cut).chain(&between) {
             for sequence in [MAX_SEQUENCE, 200, 195, 100, 15, 10, 5, 0] {
                 let before = disk.reads();
-                table.get_at(key, sequence).unwrap();
+                let found = table.get_at(key, sequence).unwrap();
                 let reads = disk.reads() - before;
-                // The newest version of a key that the index was cut to may be on either side of the cut, as far as
-                // the index and no filter tell.
-                let may_be_behind = name == "none" && sequence == MAX_SEQUENCE && cut.contains(key);
+                let value = stored
+                    .get(key)
+                    .filter(|_| sequence >= 10)
+                    .map(|(_, value)| Version::Value(Bytes::copy_from_slice(value)));
+                assert_eq!(found, value);
+                assert!(reads > 0 || value.is_none(), "nothing is cached");
+                // Without a filter, the newest version of a key that the index was cut to may be on either side of
+                // the cut.
+                let may_be_after = name == "none" && sequence == MAX_SEQUENCE && cut.contains(key);
                 let shown = key.escape_ascii();
                 assert!(
-                    reads <= 1 + u64::from(may_be_behind),
+                    reads <= 1 + u64::from(may_be_after),
                     "{shown} at {sequence}: {reads} reads, filter: {name}"
                 );
+                second_reads += reads.saturating_sub(1);
             }
         }
+        assert_eq!(second_reads > 0, name == "none", "{second_reads}");
     }
 }
 
@@ -518,8 +533,9 @@ fn statistics_account_for_every_lookup() {
         assert_eq!(stats.cache_misses, stats.source_reads - opened.source_reads);
         if name == "none" {
             assert_eq!((stats.filter_passed, stats.filter_rejected), (0, 0));
+            assert!((lookups - 4..=lookups).contains(&fetched), "{fetched}");
         } else {
-            // Behind the last index key there is no block to ask a filter about, nor to fetch.
+            // Past the last index key there is no block to ask a filter about, nor to fetch.
             let asked = stats.filter_passed + stats.filter_rejected;
             assert!(
                 (lookups - 4..=lookups).contains(&asked),
@@ -534,7 +550,7 @@ fn statistics_account_for_every_lookup() {
 /// Many keys at once, with every kind of filter: the values in the order asked, each block read once, the filter
 /// asked once for each key that the index leaves.
 #[test]
-fn get_many_answers_in_order_and_reads_each_block_once() {
+fn get_many_returns_values_in_order_and_reads_each_block_once() {
     let value = |n: u32| Bytes::copy_from_slice(&n.to_le_bytes());
     let kinds = [
         WriteOptions::new(),
@@ -557,7 +573,7 @@ fn get_many_answers_in_order_and_reads_each_block_once() {
             .open_source(Arc::clone(&disk))
             .unwrap();
         let in_memory = OpenOptions::new().open_source(file).unwrap();
-        // Every key, present and absent, one behind the last, some of them twice, in an order of no use.
+        // Every key, present and absent, one past the last, some of them twice, in an order of no use.
         let numbers: Vec<u32> = (0..5000).map(|i| i * 7919 % 4001).collect();
         let keys: Vec<String> = numbers.iter().map(|n| format!("{n:06}")).collect();
         let expected: Vec<Option<Bytes>> = numbers
@@ -568,33 +584,41 @@ fn get_many_answers_in_order_and_reads_each_block_once() {
         let stats = in_memory.stats();
         let asked = stats.filter_passed + stats.filter_rejected;
         let with_filter = in_memory.filter().is_some();
-        assert!(with_filter == (asked > 0) && asked <= keys.len() as u64);
+        // All but those past the last key, 003998; a filter of the whole table is asked before the index.
+        let left = numbers.iter().filter(|&&n| n <= 3998).count() as u64;
+        let all = keys.len() as u64;
+        let expected_to_ask = match in_memory.filter() {
+            Some(filter) if filter.whole_table => all..=all,
+            // The last index key may be a successor, past which nothing is asked.
+            Some(_) => left..=all,
+            None => 0..=0,
+        };
+        assert!(
+            expected_to_ask.contains(&asked),
+            "{asked} of {expected_to_ask:?}"
+        );
         assert!(!with_filter || stats.filter_rejected > 2000);
         let opening = disk.reads();
         assert_eq!(on_disk.get_many(&keys).unwrap(), expected);
         let reads = disk.reads() - opening;
-        assert!(
-            reads <= summary.data_blocks,
-            "{reads} reads of {} blocks",
-            summary.data_blocks
-        );
+        assert_eq!(reads, summary.data_blocks, "each block has keys to find");
         assert_eq!(on_disk.get_many::<&[u8]>(&[]).unwrap(), vec![]);
     }
 }
 
-/// Opened without filters the metaindex is not looked at: its handle may be nonsense, the estimate of where a
-/// key would be must not.
+/// Opening without filters does not read the metaindex, so its handle may be nonsense; the estimated offset of a key must
+/// not be.
 #[test]
 fn estimates_stay_inside_the_file_whatever_the_metaindex_handle_says() {
     let mut file = Vec::new();
     let mut builder = WriteOptions::leveldb().build(&mut file);
     builder.add(b"key", b"value").unwrap();
     builder.finish().unwrap();
-    // Metaindex: 8 bytes at 2^63 - 1. The index handle, whose numbers are below 128 here, moves behind it.
+    // Metaindex: 8 bytes at 2^63 - 1. The index handle, whose numbers are below 128 here, moves after it.
     let footer = file.len() - 48;
     let index = [file[footer + 2], file[footer + 3]];
     file[footer..footer + 10].copy_from_slice(b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x08");
     file[footer + 10..footer + 12].copy_from_slice(&index);
-    let table = OpenOptions::new().no_filters().open_source(file).unwrap();
+    let table = OpenOptions::new().no_filter().open_source(file).unwrap();
     assert!(table.approximate_offset_of(b"z") <= table.file_bytes());
 }

@@ -1,12 +1,14 @@
-//! Mistakes that were made once, each with what it would cost.
+//! Mistakes that were made once, each with its cost.
 
 mod common;
 
+use std::cmp::Ordering;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::Reverse;
+use common::{Layout, Reverse, handle_of, seal, take_varint};
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
     FilterPolicy, InternalKey, InternalKeyComparator, OpenOptions, ReadOptions, RibbonFilterPolicy,
@@ -58,7 +60,7 @@ fn a_databases_table_opened_bytewise_on_purpose_finds_its_stored_keys() {
             let key = stored_key(&user_key(i), u64::from(i) + 1);
             assert!(table.get(&key).unwrap().is_some(), "key {i}");
         }
-        // It was called damaged, since the filter was asked for stored keys all the same.
+        // It was reported as damaged, since the filter was asked for stored keys.
         for report in [open.verify_source(file), table.verify()] {
             let report = report.unwrap();
             assert!(report.is_sound() && !report.internal_keys, "{report}");
@@ -147,7 +149,7 @@ fn unverified_blocks_are_not_cached() {
     assert_eq!(table.get(b"key").unwrap_err().kind(), ErrorKind::Corruption);
 }
 
-/// One block, so that the index shows nothing: it opened as a plain table, and no key was found.
+/// In a table of one block the index shows nothing: it opened as a plain table, and no key was found.
 #[test]
 fn a_database_in_another_order_is_not_taken_for_a_plain_table() {
     let mut file = Vec::new();
@@ -174,7 +176,7 @@ impl Comparator for LimitAsSeparator {
         "test.LimitAsSeparator"
     }
 
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         a.cmp(b)
     }
 
@@ -194,6 +196,8 @@ fn a_separator_that_is_the_limits_user_key_hides_nothing() {
     builder.put(b"aaaa", 9, b"1").unwrap();
     builder.put(b"b", 9, b"2").unwrap();
     builder.finish().unwrap();
+    let index = common::entries(&common::payload(&file, &Layout::of(&file).index));
+    assert_eq!(index[0].0, stored_key(b"aaaa", 9), "left as it was");
     let db = OpenOptions::new()
         .comparator(LimitAsSeparator)
         .open_db_source(file)
@@ -201,8 +205,8 @@ fn a_separator_that_is_the_limits_user_key_hides_nothing() {
     assert_eq!(db.get(b"b").unwrap(), Some(Version::Value("2".into())));
 }
 
-/// The order of internal keys, but for the index keys, which a function makes: of a key, and of the one behind it
-/// unless it is the last.
+/// The order of internal keys, with index keys that a function makes: from a key and the one after it, unless it is
+/// the last.
 #[derive(Debug)]
 struct IndexedBy(fn(&mut Vec<u8>, Option<&[u8]>));
 
@@ -211,7 +215,7 @@ impl Comparator for IndexedBy {
         "leveldb.InternalKeyComparator"
     }
 
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         internal_order().compare(a, b)
     }
 
@@ -228,7 +232,7 @@ impl Comparator for IndexedBy {
     }
 }
 
-/// The user key of the limit, as new as can be: right in the order of internal keys, if nobody does so.
+/// The user key of the limit, as new as can be: right in the order of internal keys, though no writer does so.
 fn newest_of_limit(key: &mut Vec<u8>, limit: Option<&[u8]>) {
     let head = |key: &[u8]| key[..key.len() - 8].to_vec();
     if let Some(limit) = limit
@@ -268,7 +272,7 @@ fn a_separator_of_the_next_blocks_user_key_hides_nothing() {
     }
 }
 
-/// Older versions sort behind newer ones: present keys were taken for absent, and the rate came out as 83 %.
+/// Older versions sort after newer ones: present keys were taken for absent, and the rate came out as 83 %.
 #[test]
 fn the_measured_rate_of_a_databases_filter_is_of_absent_user_keys() {
     let mut file = Vec::new();
@@ -283,97 +287,202 @@ fn the_measured_rate_of_a_databases_filter_is_of_absent_user_keys() {
     assert!(filter.false_positive_rate.unwrap() < 0.01, "{filter:?}");
 }
 
+/// The bytewise order, by way of the trait; counts its comparisons.
+#[derive(Debug, Default)]
+struct Counting(AtomicU64);
+
+impl Comparator for Counting {
+    fn name(&self) -> &str {
+        BytewiseComparator.name()
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.0.fetch_add(1, Relaxed);
+        a.cmp(b)
+    }
+}
+
 /// 300 000 keys between two others share their first eight bytes: the search of the index was linear in them.
 /// A lookup took 200 times as long as it should.
+///
+/// Comparisons are counted where the order is a comparator's. The built-in order calls nothing that could be
+/// counted: it is held against the search that was, in turns, on the same keys, and no bound is in seconds.
 #[test]
 fn many_index_keys_of_one_prefix_are_searched_by_halves() {
+    const TIED: u64 = 300_000;
     let mut file = Vec::new();
     let mut builder = WriteOptions::new()
         .block_size(1)
         .compression(Compression::None)
         .build(&mut file);
     builder.add(b"aaa", b"").unwrap();
-    for i in 0..300_000 {
+    for i in 0..TIED {
         builder
             .add(format!("index:documents/{i:08}").as_bytes(), b"")
             .unwrap();
     }
     builder.add(b"zzz", b"").unwrap();
     builder.finish().unwrap();
-    let table = OpenOptions::new().no_filters().open_source(file).unwrap();
-    // The best of several times: the first one brings blocks in, and others may be interrupted.
-    let lookups = |keys: &[String]| {
-        let once = || {
-            let start = Instant::now();
-            let found = |key: &String| table.contains_key(key.as_bytes()).unwrap();
-            assert!(keys.iter().all(found));
-            start.elapsed()
-        };
-        (0..5).map(|_| once()).min().unwrap()
-    };
-    let tied: Vec<String> = (0..2000)
+    let file = Bytes::from(file);
+    let counting = Arc::new(Counting::default());
+    let open = OpenOptions::new().no_filter();
+    let counted = open.clone().comparator(counting.clone());
+    let counted = counted.open_source(file.clone()).unwrap();
+    let built_in = open.open_source(file).unwrap();
+    assert_eq!(built_in.data_blocks() as u64, TIED + 2);
+
+    let keys: Vec<String> = (0..2000)
         .map(|i| format!("index:documents/{:08}", i * 149))
         .collect();
-    let untied = vec!["aaa".to_owned(); 2000];
-    // A hundred times as long is generous to a search by halves, and far from a linear one.
-    let (untied, tied) = (lookups(&untied), lookups(&tied));
-    assert!(tied < untied * 100, "{tied:?} against {untied:?}");
+    let look_up_all = |table: &Table| {
+        let start = Instant::now();
+        let found = |key: &String| table.contains_key(key.as_bytes()).unwrap();
+        assert!(keys.iter().all(found));
+        start.elapsed()
+    };
+    counting.0.store(0, Relaxed);
+    look_up_all(&counted);
+    // The index by halves, its last key, and the one key of the block, which is both compared and found equal.
+    let most = u64::from(TIED.ilog2()) + 4;
+    let comparisons = counting.0.load(Relaxed);
+    println!("{comparisons} comparisons for {} lookups", keys.len());
+    assert!(comparisons >= keys.len() as u64, "{comparisons}");
+    assert!(
+        comparisons <= most * keys.len() as u64,
+        "{comparisons} comparisons for {} lookups",
+        keys.len()
+    );
+
+    // The best of several turns: the first brings blocks in, and others may be interrupted.
+    let (mut by_trait, mut by_prefix) = (Duration::MAX, Duration::MAX);
+    for _ in 0..5 {
+        by_trait = by_trait.min(look_up_all(&counted));
+        by_prefix = by_prefix.min(look_up_all(&built_in));
+    }
+    println!("by trait {by_trait:?}, built in {by_prefix:?}");
+    assert!(
+        by_prefix < by_trait * 20,
+        "{by_prefix:?} against {by_trait:?} by halves"
+    );
+}
+
+/// Damages entry `n` of the first data block, and makes the block's checksum right: the entry claims to share more
+/// bytes than the key before it has.
+fn spoil_entry(file: &mut [u8], n: usize) {
+    let block = Layout::of(file).data[0].clone();
+    assert_eq!(file[block.end - 5], 0, "a raw block");
+    let mut rest = &file[block.start..block.end];
+    for _ in 0..n {
+        let [_, unshared, value] = [(); 3].map(|()| take_varint(&mut rest));
+        rest = &rest[unshared + value..];
+    }
+    let start = block.end - rest.len();
+    take_varint(&mut rest);
+    let last_of_shared = block.end - rest.len() - 1;
+    assert!(n > 0 && last_of_shared >= start);
+    file[last_of_shared] = 0x7f;
+    seal(file, &block);
 }
 
 /// All keys of the first block were compared, each a megabyte: opening took the square of the file's length.
+///
+/// A block that makes no sense from some entry on shows how far it was read: opening must not come to that entry.
 #[test]
 fn opening_looks_at_few_keys() {
-    let mut file = Vec::new();
-    let mut builder = WriteOptions::leveldb()
-        .block_size(usize::MAX)
-        .restart_interval(usize::MAX)
-        .build_db(&mut file);
-    let long = vec![b'k'; 1 << 20];
-    for sequence in (1..=2000).rev() {
-        builder.put(&long, sequence, b"").unwrap();
+    // 64 short keys at most, and no more once there are 64 KiB of them.
+    for (key_len, keys, spoilt) in [(10, 1000, 65), (1000, 1000, 70), (1 << 20, 20, 2)] {
+        let mut file = Vec::new();
+        let mut builder = WriteOptions::leveldb()
+            .compression(Compression::None)
+            .block_size(usize::MAX)
+            .restart_interval(usize::MAX)
+            .build_db(&mut file);
+        for sequence in (1..=keys).rev() {
+            builder.put(&vec![b'k'; key_len], sequence, b"").unwrap();
+        }
+        builder.finish().unwrap();
+        spoil_entry(&mut file, spoilt);
+        let error = OpenOptions::new().open_source(file.clone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{error}");
+        // Whoever goes on meets the damage, at that entry.
+        let table = OpenOptions::new().open_db_source(file).unwrap();
+        let (entries, errors): (Vec<_>, Vec<_>) = table.iter().partition(Result::is_ok);
+        assert_eq!((entries.len(), errors.len()), (spoilt, 1));
     }
-    builder.finish().unwrap();
-    let start = Instant::now();
-    assert_eq!(
-        OpenOptions::new().open_source(file).unwrap_err().kind(),
-        ErrorKind::DatabaseTable
-    );
-    // Two gigabytes of keys take a second and more.
-    assert!(start.elapsed().as_millis() < 700, "{:?}", start.elapsed());
 }
 
 /// An index value of 100 KB was printed byte for byte into the message.
 #[test]
 fn messages_do_not_grow_with_the_file() {
-    let mut file = Vec::new();
-    let mut builder = WriteOptions::leveldb().no_filter().build(&mut file);
-    builder.add(b"key", &vec![0xff; 100_000]).unwrap();
-    builder.finish().unwrap();
-    // The data block passed off as the index: its value is no handle.
-    let footer = file.len() - 48;
-    let data_len = footer - 13 - 14 - 5 - 4;
-    let table = Table::open("/dev/null").unwrap_err();
-    assert!(table.to_string().len() < 300);
-    file[footer..footer + 40].fill(0);
-    let mut handles = vec![0, 8, 0];
-    let mut rest = data_len as u64;
-    while rest >= 0x80 {
-        handles.push(rest as u8 | 0x80);
-        rest >>= 7;
+    let long = vec![0xff; 100_000];
+    // Blocks in the place of the index: a value that is no handle, and two long keys that do not ascend.
+    let no_handle = vec![(b"key".to_vec(), long.clone())];
+    let low = [&long[..], b"1"].concat();
+    let high = [&long[..], b"2"].concat();
+    let two_keys = vec![(low, vec![0, 0]), (high, vec![5, 0])];
+    let options = WriteOptions::leveldb().no_filter().block_size(usize::MAX);
+    for (entries, order, words) in [
+        (
+            no_handle,
+            Arc::new(BytewiseComparator) as Arc<dyn Comparator>,
+            "no handle",
+        ),
+        (two_keys, Arc::new(Reverse), "do not ascend"),
+    ] {
+        let mut file = common::build(&options, &entries);
+        let layout = Layout::of(&file);
+        assert_eq!(layout.data.len(), 1);
+        // The data block once more, after the metaindex, passed off as the index.
+        let block = file[layout.data[0].clone()].to_vec();
+        file.truncate(layout.index.start);
+        file.extend(&block);
+        let mut footer = handle_of(&layout.metaindex);
+        footer.extend(handle_of(&(layout.index.start..file.len())));
+        footer.resize(40, 0);
+        footer.extend(0xdb47_7524_8b80_fb57u64.to_le_bytes());
+        file.extend(footer);
+        let error = OpenOptions::new()
+            .comparator(order)
+            .open_source(file)
+            .unwrap_err();
+        let message = error.to_string();
+        assert!(
+            message.contains(words),
+            "{}",
+            &message[..message.len().min(2000)]
+        );
+        assert!(message.len() < 2000, "{} bytes", message.len());
     }
-    handles.push(rest as u8);
-    file[footer..footer + handles.len()].copy_from_slice(&handles);
-    let error = OpenOptions::new().open_source(file).unwrap_err();
-    assert!(
-        error.to_string().len() < 2000,
-        "{} bytes",
-        error.to_string().len()
-    );
 }
 
 /// Logging a struct with a table in it printed the whole index.
 #[test]
 fn debug_output_is_short() {
+    let (table, db) = tables_of_many_blocks();
+    assert_short(&table, "Table");
+    assert_short(&table.cursor(), "Cursor");
+    assert_short(&table.iter(), "Range");
+    assert_short(&db, "DbTable");
+    assert_short(&db.iter(), "DbRange");
+}
+
+/// A cursor or range that stands on an entry printed its whole block.
+#[test]
+#[ignore = "fails: BlockCursor and Block derive Debug, which prints the block's bytes"]
+fn debug_output_is_short_within_a_block() {
+    let (table, db) = tables_of_many_blocks();
+    let mut cursor = table.cursor();
+    assert!(cursor.seek_to_first().unwrap());
+    assert_short(&cursor, "Cursor");
+    let mut range = table.iter();
+    assert!(range.next().is_some());
+    assert_short(&range, "Range");
+    let mut range = db.iter();
+    assert!(range.next().is_some());
+    assert_short(&range, "DbRange");
+}
+
+fn tables_of_many_blocks() -> (Table, DbTable) {
     let mut file = Vec::new();
     let mut builder = WriteOptions::new().build(&mut file);
     for i in 0..20_000 {
@@ -381,14 +490,16 @@ fn debug_output_is_short() {
     }
     builder.finish().unwrap();
     let table = OpenOptions::new().open_source(file).unwrap();
-    for debug in [
-        format!("{table:?}"),
-        format!("{:?}", table.cursor()),
-        format!("{:?}", table.iter()),
-    ] {
-        assert!(debug.len() < 2000, "{debug}");
-    }
-    let _: &dyn std::fmt::Debug = &DbTable::open("/dev/null").unwrap_err();
+    assert!(table.data_blocks() > 20);
+    let file = database(WriteOptions::new().block_size(2000));
+    let db = OpenOptions::new().open_db_source(file).unwrap();
+    assert!(db.as_table().data_blocks() > 4);
+    (table, db)
+}
+
+fn assert_short(value: &dyn std::fmt::Debug, name: &str) {
+    let debug = format!("{value:?}");
+    assert!(debug.starts_with(name) && debug.len() < 1000, "{debug}");
 }
 
 /// Takes keys in any order, and makes index keys that ascend for those of the test below.
@@ -400,8 +511,8 @@ impl Comparator for AnyOrder {
         BytewiseComparator.name()
     }
 
-    fn compare(&self, _: &[u8], _: &[u8]) -> std::cmp::Ordering {
-        std::cmp::Ordering::Less
+    fn compare(&self, _: &[u8], _: &[u8]) -> Ordering {
+        Ordering::Less
     }
 
     fn find_shortest_separator(&self, start: &mut Vec<u8>, _: &[u8]) {
@@ -417,7 +528,7 @@ impl Comparator for AnyOrder {
 }
 
 /// In a table whose checksums are right and whose keys do not ascend, a range that was taken from both ends in turn
-/// went on for ever: the bound behind the last key taken could be wider than the one before.
+/// went on for ever: the bound after the last key taken could be wider than the one before.
 #[test]
 fn a_range_ends_from_both_ends_in_turn_whatever_the_order_of_keys() {
     let mut file = Vec::new();
@@ -433,9 +544,12 @@ fn a_range_ends_from_both_ends_in_turn_whatever_the_order_of_keys() {
     for fronts in 1..4 {
         let mut range = table.iter();
         let from_front = (0..).map(|i| i % (fronts + 1) < fronts);
-        let entries = from_front.map_while(|front| match front {
-            true => range.next(),
-            false => range.next_back(),
+        let entries = from_front.map_while(|front| {
+            if front {
+                range.next()
+            } else {
+                range.next_back()
+            }
         });
         let entries: Vec<_> = entries.take(100).collect();
         assert!(entries.len() < 10, "of four entries: {entries:?}");
@@ -494,7 +608,7 @@ fn a_rocksdb_table_in_leveldbs_format_is_a_databases() {
     assert!(report.is_sound() && report.internal_keys, "{report}");
 }
 
-/// The message spoke of a data block, though it is a key of the index that is none of a database's.
+/// The message named a data block, though a key of the index is at fault.
 #[test]
 fn a_plain_table_opened_as_a_databases_is_refused_at_its_index() {
     let mut file = Vec::new();
@@ -518,13 +632,13 @@ impl Comparator for Numbers {
         "test.Numbers"
     }
 
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         let number = |key: &[u8]| u64::from_le_bytes(key.try_into().expect("eight bytes"));
         number(a).cmp(&number(b))
     }
 }
 
-/// The first key was compared with one before it, which there is not: an empty one, that nobody had added.
+/// The first key was compared with an empty one before it, which nobody had added.
 #[test]
 fn a_comparator_is_given_keys_of_the_table_only() {
     let mut file = Vec::new();
@@ -541,5 +655,5 @@ fn a_comparator_is_given_keys_of_the_table_only() {
         .open_source(file)
         .unwrap();
     assert!((0..1000u64).all(|i| table.contains_key(&i.to_le_bytes()).unwrap()));
-    assert_eq!(table.iter().rev().count(), 1000);
+    assert_eq!(table.iter().rev().map(Result::unwrap).count(), 1000);
 }

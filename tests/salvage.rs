@@ -1,4 +1,4 @@
-//! Damaged tables, and what `salvage` gets out of them.
+//! Damaged tables, and the entries that `salvage` recovers from them.
 //!
 //! What is expected comes from the entries that a table was written from and from the places of its
 //! blocks, which `common::Layout` finds without the crate's code.
@@ -186,9 +186,9 @@ fn many_damaged_blocks_cost_themselves_only() {
     }
 }
 
-/// Blocks much larger than what is looked at at once, as large values make them.
+/// Blocks much larger than the first window of the search, as large values make them.
 #[test]
-fn large_blocks_are_found_behind_others_and_behind_damage() {
+fn large_blocks_are_found_after_others_and_after_damage() {
     for compression in CODECS {
         let mut random = Random(8);
         let sizes = [10, 1_900_000, 20, 300_000, 40, 1_500_000, 5, 700_000, 9];
@@ -432,7 +432,7 @@ fn data_that_looks_like_an_index_or_a_metaindex_is_not_lost() {
                 let (report, rescued) = rescue(damaged);
                 assert!(rescued == all, "table {i}, without {lost:?}: {report}");
             }
-            // The file may also end right behind the data.
+            // The file may also end right after the data.
             let (report, rescued) = rescue(file[..layout.data[blocks.len() - 1].end].to_vec());
             assert!(rescued == all, "table {i} cut: {report}");
         }
@@ -462,7 +462,7 @@ fn tables_inside_of_values_are_not_opened() {
         assert!(lose(&[&layout.footer]) == all);
         assert!(lose(&[&layout.footer, &layout.index]) == all);
         // Damaged at the front only, the block still holds whole blocks of the other table. The index,
-        // be it found by scanning, knows that they are none of this one.
+        // even one found by scanning, shows that they are not part of this one.
         let mut damaged = file.clone();
         damaged[layout.data[1].start] ^= 0xff;
         assert!(rescue(damaged.clone()).1 == without(&blocks, |i| i == 1));
@@ -500,7 +500,7 @@ fn a_damaged_index_still_leads_to_large_blocks() {
     assert_eq!(report.index, IndexState::Lost);
 }
 
-/// What an older table left in the file is dropped where it is out of order, and the index keeps it out
+/// Blocks that an older table left in the file are dropped where it is out of order, and the index keeps them out
 /// altogether.
 #[test]
 fn blocks_of_an_older_table_are_left_out() {
@@ -512,25 +512,20 @@ fn blocks_of_an_older_table_are_left_out() {
         .collect();
     let old = build(&options(Compression::Snappy), &old);
     let old_data = old[..Layout::of(&old).data.last().unwrap().end].to_vec();
-    // Behind the table; in front of it; and behind its data, where no index tells what belongs to it.
-    let behind = [&file[..], &old_data].concat();
+    // After the table; in front of it; and after its data, where no index tells what belongs to it.
+    let after = [&file[..], &old_data].concat();
     let in_front = [&old_data[..], &file].concat();
     let instead = [&file[..layout.metaindex.start], &old_data].concat();
-    for (file, has_index) in [(behind, true), (in_front, true), (instead, false)] {
+    for (file, has_index) in [(after, true), (in_front, true), (instead, false)] {
         let (report, rescued) = rescue(file);
         assert!(rescued == new, "{report}");
-        match has_index {
-            true => assert_eq!(report.index, IndexState::Found),
-            false => {
-                assert_eq!(report.index, IndexState::Lost);
-                assert_eq!(report.entries_out_of_order, 50);
-                let lost = report
-                    .lost
-                    .iter()
-                    .filter_map(|lost| lost.entries)
-                    .sum::<u64>();
-                assert_eq!(lost, 50);
-            }
+        if has_index {
+            assert_eq!(report.index, IndexState::Found);
+        } else {
+            assert_eq!(report.index, IndexState::Lost);
+            assert_eq!(report.entries_out_of_order, 50);
+            let lost = report.lost.iter().filter_map(|lost| lost.entries);
+            assert_eq!(lost.sum::<u64>(), 50);
         }
     }
 }
@@ -698,13 +693,11 @@ impl ReadAt for BadSectors {
 
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         let end = offset + len as u64;
-        match self
-            .bad
-            .iter()
-            .any(|bad| bad.start < end && offset < bad.end)
-        {
-            true => Err(io::Error::other("bad sector")),
-            false => self.file.read_at(offset, len),
+        let is_bad = |bad: &Range<u64>| bad.start < end && offset < bad.end;
+        if self.bad.iter().any(is_bad) {
+            Err(io::Error::other("bad sector"))
+        } else {
+            self.file.read_at(offset, len)
         }
     }
 }
@@ -765,14 +758,18 @@ fn blocks_of_a_codec_that_is_not_built_in_are_named() {
     let range = layout.data[1].clone();
     file[range.end - 5] = 7;
     seal(&mut file, &range);
-    for damage in [0..0, layout.index.start..file.len()] {
+    for (damage, index) in [
+        (0..0, IndexState::Sound),
+        (layout.index.start..file.len(), IndexState::Lost),
+    ] {
         let mut damaged = file.clone();
         destroy(&mut damaged, damage);
         let (report, rescued) = rescue(damaged);
         assert!(rescued == without(&blocks, |i| i == 1), "{report}");
         assert_eq!(ranges(&report)[0], range);
+        assert_eq!(report.index, index);
         let named = report.lost[0].reason.contains("type 7");
-        assert!(named || report.index == IndexState::Lost, "{report}");
+        assert!(named || index == IndexState::Lost, "{report}");
     }
 }
 
@@ -890,9 +887,10 @@ fn real_tables_are_salvaged_without_index_and_footer() {
                 builder.finish().unwrap();
                 report
             };
-            let order: Arc<dyn Comparator> = match is_internal {
-                true => Arc::new(InternalKeyComparator::new(BytewiseComparator)),
-                false => Arc::new(BytewiseComparator),
+            let order: Arc<dyn Comparator> = if is_internal {
+                Arc::new(InternalKeyComparator::new(BytewiseComparator))
+            } else {
+                Arc::new(BytewiseComparator)
             };
             let table = OpenOptions::new()
                 .comparator(order)
@@ -969,7 +967,7 @@ fn progress_ascends_to_the_end() {
     let headless = file[..layout.index.start].to_vec();
     let mut damaged = file.clone();
     destroy(&mut damaged, layout.data[200].clone());
-    // In the search behind damage, which goes through a megabyte of rubbish in windows.
+    // In the search after damage, which goes through a megabyte of rubbish in windows.
     let mut rubbish = file[..layout.data[200].start].to_vec();
     rubbish.extend(Random(1).bytes(1 << 20));
     rubbish.extend(&headless[layout.data[200].start..]);
@@ -1019,9 +1017,10 @@ fn a_salvage_can_be_ended_early() {
         let mut builder = WriteOptions::new().build(&mut rescued);
         let report = salvage_with(file.to_vec(), &mut builder, |_| {
             calls += 1;
-            match calls > calls_before {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if calls > calls_before {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         });
         let report = report.unwrap();
@@ -1103,7 +1102,7 @@ fn a_metaindex_is_told_where_the_footer_names_an_empty_block_instead() {
 }
 
 /// Found by fuzzing. Where a filter had lost bytes, and the footer was damaged, the place that the metaindex names held
-/// other blocks: it was not recognised, nor was the index behind it, which was copied in place of the data.
+/// other blocks: it was not recognised, nor was the index after it, which was copied in place of the data.
 #[test]
 fn a_metaindex_is_told_where_other_blocks_have_come_to_its_filters_place() {
     // Few entries, as many blocks, and filters that are longer than metaindex and index.
@@ -1131,9 +1130,9 @@ fn a_metaindex_is_told_where_other_blocks_have_come_to_its_filters_place() {
     }
 }
 
-/// With the footer gone and so many bytes missing that the index stands right behind data, its keys still tell.
+/// With the footer gone and so many bytes missing that the index stands right after data, its keys still tell.
 #[test]
-fn an_index_right_behind_data_is_not_taken_for_data() {
+fn an_index_right_after_data_is_not_taken_for_data() {
     let entries: Vec<Entry> = ["a1", "a3", "a5"].map(|key| entry(key, b"value")).into();
     let small = options(Compression::None).block_size(1);
     for options in [small.clone().no_filter(), small] {
@@ -1324,7 +1323,7 @@ fn a_footer_that_lost_padding_costs_nothing() {
     }
 }
 
-/// A first sound block with one value that could be a handle was taken for an index of nothing, and all that comes behind
+/// A first sound block with one value that could be a handle was taken for an index of nothing, and everything after
 /// it was dropped.
 #[test]
 fn values_that_could_be_handles_make_no_index() {
@@ -1344,11 +1343,11 @@ fn values_that_could_be_handles_make_no_index() {
         let data = &file[..layout.metaindex.start];
         let mut zeros = data.to_vec();
         zeros[..layout.data[100].start].fill(0);
-        let behind_junk = [&[0xee; 1000][..], data].concat();
+        let after_junk = [&[0xee; 1000][..], data].concat();
         for (file, expected) in [
             (data.to_vec(), &entries[..]),
             (zeros, &entries[100..]),
-            (behind_junk, &entries),
+            (after_junk, &entries),
         ] {
             let (report, rescued) = rescue(file);
             assert!(rescued == expected, "{} entries: {report}", rescued.len());
@@ -1356,7 +1355,7 @@ fn values_that_could_be_handles_make_no_index() {
     }
 }
 
-/// Where the data of three tables lie behind each other, most entries are out of order: none was copied, and the
+/// Where the data of three tables lie one after another, most entries are out of order: none was copied, and the
 /// comparator blamed.
 #[test]
 fn of_three_tables_without_an_index_one_is_kept() {

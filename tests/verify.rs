@@ -348,7 +348,7 @@ fn a_damaged_index_or_footer_leaves_the_rest_to_be_checked() {
     let words = format!("300 entries in {} sound blocks", layout.data.len());
     assert!(report.findings[1].found().starts_with(&words), "{report}");
 
-    // No footer: the words are those of `open`, and the data is still looked at.
+    // No footer: the message is that of `open`, and the data is still checked.
     let report = verify(&file[..layout.footer.start]);
     let opened = OpenOptions::new()
         .open_source(file[..layout.footer.start].to_vec())
@@ -396,7 +396,7 @@ fn separators_are_held_against_their_blocks() {
         Severity::Damage,
         Section::Data,
         layout.data[1].start,
-        "behind the index key before, \"c\"",
+        "the index key before, \"c\"",
     );
     // Both: the blocks overlap.
     let (file, layout) = Forge::table(&[("c", &["a", "e"]), ("f", &["d", "f"])]);
@@ -414,7 +414,7 @@ fn separators_are_held_against_their_blocks() {
     assert!(
         report.findings[1]
             .expected()
-            .contains("behind the last of the block before"),
+            .contains("the last of the block before"),
         "{report}"
     );
 }
@@ -625,7 +625,7 @@ fn a_filter_that_hides_keys_is_found() {
         filter.start,
         "lg(base)",
     );
-    // A smaller base leaves the blocks behind without a filter, and gives the others the wrong one.
+    // A smaller base leaves the later blocks without a filter, and gives the others the wrong one.
     let mut file = sound;
     file[filter.end - 6] = 10;
     seal(&mut file, &filter);
@@ -707,16 +707,16 @@ fn keys_of_a_databases_table_must_parse() {
         block.start,
         "of type 0 or 1",
     );
+    // The order's name says that the keys are internal keys, too.
+    let verify_in = |order: Arc<dyn Comparator>| {
+        let open = OpenOptions::new().comparator(order);
+        open.verify_source(file.clone()).unwrap()
+    };
+    let report = verify_in(Arc::new(InternalKeyComparator::new(BytewiseComparator)));
+    assert_eq!(report.damage, 1, "{report}");
     // As a plain table, whose keys may be anything, it is sound.
-    let order: Arc<dyn Comparator> = Arc::new(InternalKeyComparator::new(BytewiseComparator));
-    let report = OpenOptions::new()
-        .comparator(order)
-        .verify_source(file)
-        .unwrap();
-    assert!(
-        !report.is_sound(),
-        "the order's name says that they are internal keys"
-    );
+    let report = verify_in(Arc::new(BytewiseComparator));
+    assert!(report.is_sound() && !report.internal_keys, "{report}");
 }
 
 #[test]
@@ -743,7 +743,9 @@ fn what_is_sound_opens() {
     let index = forge.frame(&block(&[(b"a".to_vec(), handle_of(&data))]));
     let file = forge.finish(&metaindex, &index);
     let opened = OpenOptions::new().open_source(file.clone());
-    assert_eq!(verify(&file).is_sound(), opened.is_ok());
+    assert!(opened.is_err(), "{opened:?}");
+    let report = verify(&file);
+    assert!(!report.is_sound(), "{report}");
 }
 
 // ---- The run itself -------------------------------------------------------------------------
@@ -828,9 +830,10 @@ fn reads_that_fail_are_findings() {
             Ok(self.0.len() as u64)
         }
         fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-            match offset < self.1.end && self.1.start < offset + len as u64 {
-                true => Err(io::Error::other("bad sector")),
-                false => self.0.read_at(offset, len),
+            if offset < self.1.end && self.1.start < offset + len as u64 {
+                Err(io::Error::other("bad sector"))
+            } else {
+                self.0.read_at(offset, len)
             }
         }
     }
@@ -862,7 +865,7 @@ fn reads_that_fail_are_findings() {
     }
 }
 
-/// What the file is now counts, not what was read when it was opened.
+/// Verifying reads the file as it is now, not as it was when it was opened.
 #[test]
 fn an_open_table_is_read_anew() {
     let dir = tempfile::tempdir().unwrap();

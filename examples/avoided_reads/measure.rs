@@ -1,9 +1,7 @@
-//! Writes a table, and looks up what is in it and what is not.
+//! Writes a table with a filter, looks up present and absent keys, and counts the reads.
 
 use std::error::Error;
 use std::fmt;
-use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,13 +10,9 @@ use leveltable::{
     RibbonFilterPolicy, Summary, Table, TableBuilder, WriteOptions,
 };
 
-use crate::page_cache::ColdReads;
 use crate::workload::Workload;
 
-/// How long lookups from the disk itself may take for each filter, most of which are slow without one.
-const COLD_TIME: Duration = Duration::from_millis(100);
-
-/// A filter, with the bits a key that it is asked to spend.
+/// A filter, with the bits a key asked of its policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Filter {
     None,
@@ -51,8 +45,8 @@ impl Filter {
         }
     }
 
-    fn options(self) -> WriteOptions {
-        // Random values do not compress; without trying, the comparison is quicker.
+    pub(crate) fn options(self) -> WriteOptions {
+        // The values are random, so compressing them would only cost time.
         let options = WriteOptions::leveldb().compression(Compression::None);
         match self {
             Filter::None => options.no_filter(),
@@ -66,10 +60,10 @@ impl Filter {
         }
     }
 
-    /// Share of absent keys that pass, by theory.
+    /// Returns the share of absent keys that pass in theory.
     ///
-    /// A Bloom filter with `b` bits a key and `k` probes of an ideal hash lets `(1 - e^(-k/b))^k` pass. For
-    /// the ribbon, [`RibbonFilterPolicy::new`] documents `2^(-0.99 b)`.
+    /// A Bloom filter with `b` bits a key, `k` probes and an ideal hash lets `(1 - e^(-k/b))^k` pass.
+    /// [`RibbonFilterPolicy::new`] documents `2^(-0.99 b)` for the ribbon.
     pub(crate) fn expected_rate(self) -> f64 {
         match self {
             Filter::None => 1.0,
@@ -83,53 +77,31 @@ impl Filter {
     }
 }
 
-/// What a filter costs and what it is good for.
+/// Cost and benefit of a filter.
 #[derive(Default)]
 pub(crate) struct Measured {
     /// The whole filter block in bits, divided by the number of entries.
     pub(crate) bits_per_key: f64,
     /// Lookups of absent keys.
     pub(crate) lookups: u64,
-    /// Data blocks that they read, all in vain: counted where the reading happens.
+    /// Data blocks that these lookups read, counted at the file.
     pub(crate) wasted_reads: u64,
-    /// Bytes that the system read from disk for each lookup while the page cache did not hold the table.
+    /// Bytes that the system read from disk for each lookup, starting with none of the table in the page
+    /// cache. `None` where the system does not count them.
     pub(crate) disk_bytes_per_lookup: Option<f64>,
-    /// Of an absent key, with the table in the page cache and no block cache.
+    /// Time of a lookup of an absent key, without a block cache.
     pub(crate) time_per_lookup: Duration,
 }
 
 impl Measured {
-    /// Share of absent keys that cost a read.
+    /// Returns the share of lookups of absent keys that read a block.
     pub(crate) fn rate(&self) -> f64 {
         self.wasted_reads as f64 / self.lookups as f64
     }
 }
 
-/// Measures `filter` on a table in `dir`, which is removed afterwards.
-pub(crate) fn on_disk(
-    dir: &Path,
-    workload: &Workload,
-    filter: Filter,
-) -> Result<Measured, Box<dyn Error>> {
-    let path = dir.join("table.ldb");
-    let summary = write(filter.options().create(&path)?, workload)?;
-    find_every_present_key(&Table::open(&path)?, workload)?;
-    let mut measured = miss_every_absent_key(File::open(&path)?, &summary, workload)?;
-    measured.disk_bytes_per_lookup = cold_lookups(&path, workload)?;
-    std::fs::remove_file(&path)?;
-    Ok(measured)
-}
-
-/// Measures `filter` on a table in memory. Reads are counted as they are for a file.
-pub(crate) fn in_memory(workload: &Workload, filter: Filter) -> Result<Measured, Box<dyn Error>> {
-    let mut file = Vec::new();
-    let summary = write(filter.options().build(&mut file), workload)?;
-    let file = bytes::Bytes::from(file);
-    find_every_present_key(&OpenOptions::new().open_source(file.clone())?, workload)?;
-    miss_every_absent_key(file, &summary, workload)
-}
-
-fn write<D: Destination>(
+/// Writes a table of all entries.
+pub(crate) fn write<D: Destination>(
     mut builder: TableBuilder<D>,
     workload: &Workload,
 ) -> leveltable::Result<Summary> {
@@ -139,22 +111,28 @@ fn write<D: Destination>(
     builder.finish()
 }
 
-fn find_every_present_key(table: &Table, workload: &Workload) -> Result<(), Box<dyn Error>> {
+/// Fails unless `table` has every entry.
+pub(crate) fn find_every_present_key(
+    table: &Table,
+    workload: &Workload,
+) -> Result<(), Box<dyn Error>> {
     for (key, value) in &workload.entries {
         if table.get_with(key, |found| found == value)? != Some(true) {
-            return Err(format!("present, but not found: {}", key.escape_ascii()).into());
+            return Err(format!("present key not found: {}", key.escape_ascii()).into());
         }
     }
     Ok(())
 }
 
-fn miss_every_absent_key(
+/// Looks up all absent keys in a table that `file` holds. Fails if one is found, or if a lookup reads a block
+/// although the filter excludes its key.
+pub(crate) fn miss_every_absent_key(
     file: impl ReadAt + 'static,
     summary: &Summary,
     workload: &Workload,
 ) -> Result<Measured, Box<dyn Error>> {
     let disk = Arc::new(CountingReadAt::new(file));
-    // Without a block cache every wasted read shows.
+    // A block cache would hide repeated reads.
     let table = OpenOptions::new()
         .no_cache()
         .open_source(Arc::clone(&disk))?;
@@ -168,7 +146,7 @@ fn miss_every_absent_key(
     let start = Instant::now();
     for key in &workload.absent {
         if table.get(key)?.is_some() {
-            return Err(format!("absent, but found: {}", key.escape_ascii()).into());
+            return Err(format!("absent key found: {}", key.escape_ascii()).into());
         }
     }
     let time = start.elapsed();
@@ -189,22 +167,4 @@ fn miss_every_absent_key(
         disk_bytes_per_lookup: None,
         time_per_lookup: time / workload.absent.len() as u32,
     })
-}
-
-/// Bytes read from disk for each lookup of an absent key while the page cache does not hold the table.
-fn cold_lookups(path: &Path, workload: &Workload) -> Result<Option<f64>, Box<dyn Error>> {
-    let table = OpenOptions::new().no_cache().open(path)?;
-    let Some(disk) = ColdReads::new(&File::open(path)?) else {
-        return Ok(None);
-    };
-    let start = Instant::now();
-    let mut lookups = 0u32;
-    for key in &workload.absent {
-        table.get(key)?;
-        lookups += 1;
-        if start.elapsed() > COLD_TIME {
-            break;
-        }
-    }
-    Ok(disk.bytes().map(|bytes| bytes as f64 / f64::from(lookups)))
 }

@@ -1,40 +1,36 @@
-//! Keys that are there, and keys that are not.
+//! The present keys of a table, and the absent keys that are looked up.
 
-use std::error::Error;
 use std::ops::Range;
-use std::path::Path;
-use std::time::UNIX_EPOCH;
+use std::str::FromStr;
 
 use fastrand::Rng;
-use walkdir::WalkDir;
 
-/// The entries of a table, and the keys that are looked up in vain.
+/// The entries of a table, and absent keys to look up.
 pub(crate) struct Workload {
     pub(crate) title: String,
-    /// Sorted by key, no key twice.
+    /// Sorted by key, each key once.
     pub(crate) entries: Vec<(Vec<u8>, Vec<u8>)>,
-    /// None of the keys of `entries`, but of the same kind and from among them, in no order.
+    /// Keys of the same kind that are not in `entries`, in random order.
     pub(crate) absent: Vec<Vec<u8>>,
 }
 
-/// What generated keys look like.
+/// The shape of generated keys.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shape {
     Decimal,
     Hexadecimal,
     Url,
-    /// A number in binary, the largest byte first. Of all shapes the hardest on LevelDB's windows: the
-    /// neighbours in a window differ in the last byte only, which the Bloom filter's hash reads as the
-    /// top of a word and hardly stirs into the low bits, and those decide which bit of the filter is
-    /// meant.
+    /// A number in binary, most significant byte first. LevelDB's windows do worst on this shape. The keys of a
+    /// window differ only in the last byte, which the Bloom filter's hash reads as the top byte of a word. It
+    /// hardly mixes that byte into the low bits, and those select the bit of the filter.
     BinaryCounter,
     Random,
 }
 
-/// Bytes of a generated value.
+/// Length of a generated value in bytes.
 const VALUE_LEN: usize = 100;
 
-/// So that every run asks the same.
+/// Fixed, so that every run looks up the same keys.
 const SEED: u64 = 1;
 
 impl Shape {
@@ -56,7 +52,7 @@ impl Shape {
         }
     }
 
-    /// Key number `n` of this shape: of 16 bytes, but for URLs.
+    /// Returns key number `n` of this shape. URLs are longer than 16 bytes, all other keys have 16.
     fn key(self, n: u64) -> Vec<u8> {
         match self {
             Shape::Decimal => format!("{n:016}").into_bytes(),
@@ -68,10 +64,27 @@ impl Shape {
     }
 }
 
+/// Parses the name of a shape on the command line.
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Shape, String> {
+        match name {
+            "decimal" => Ok(Shape::Decimal),
+            "hexadecimal" => Ok(Shape::Hexadecimal),
+            "url" => Ok(Shape::Url),
+            "counter" => Ok(Shape::BinaryCounter),
+            "random" => Ok(Shape::Random),
+            _ => Err(format!(
+                "no shape `{name}`: expected decimal, hexadecimal, url, counter or random"
+            )),
+        }
+    }
+}
+
 impl Workload {
-    /// For each of `numbers`, an entry whose key is of twice that number; and up to `lookups` absent keys,
-    /// whose numbers are the odd ones behind them, each once. So, but for random keys, an absent key lies
-    /// between two that are present.
+    /// Makes key `2 * n` present for each `n` of `numbers`, and key `2 * n + 1` absent for up to `lookups` of them.
+    /// Except for random keys, each absent key thus directly follows a present one.
     pub(crate) fn generate(shape: Shape, numbers: Range<u64>, lookups: usize) -> Workload {
         let mut rng = Rng::with_seed(SEED);
         let mut numbers: Vec<_> = numbers.collect();
@@ -88,46 +101,8 @@ impl Workload {
         Workload::new(shape.title().into(), entries, absent)
     }
 
-    /// The files under `dir`: path to size and modification time, in seconds since 1970, both as 8 bytes.
-    /// Absent are `path.1`, `path.2` and so on, unless there are such files.
-    pub(crate) fn files(dir: &Path, lookups: usize) -> Result<Workload, Box<dyn Error>> {
-        let mut entries = Vec::new();
-        let mut unreadable = 0;
-        for entry in WalkDir::new(dir) {
-            let (entry, metadata) = match entry.and_then(|e| Ok((e.metadata()?, e))) {
-                Ok((metadata, entry)) => (entry, metadata),
-                Err(e) if e.depth() == 0 => return Err(e.into()),
-                Err(_) => {
-                    unreadable += 1;
-                    continue;
-                }
-            };
-            if metadata.is_file() {
-                let modified = metadata.modified()?.duration_since(UNIX_EPOCH);
-                let seconds = modified.map_or(0, |time| time.as_secs());
-                let value = [metadata.len().to_le_bytes(), seconds.to_le_bytes()].concat();
-                entries.push((entry.path().as_os_str().as_encoded_bytes().to_vec(), value));
-            }
-        }
-        if unreadable > 0 {
-            eprintln!("{unreadable} files or directories could not be read and are left out");
-        }
-        if entries.is_empty() {
-            return Err(format!("no files under {}", dir.display()).into());
-        }
-        let siblings = (1..).flat_map(|n| {
-            let suffix = format!(".{n}");
-            entries
-                .iter()
-                .map(move |(path, _)| [path, suffix.as_bytes()].concat())
-        });
-        let mut absent: Vec<_> = siblings.take(lookups).collect();
-        Rng::with_seed(SEED).shuffle(&mut absent);
-        let title = format!("Paths of the files under {}", dir.display());
-        Ok(Workload::new(title, entries, absent))
-    }
-
-    fn new(
+    /// Sorts the entries and keeps one of each key. Drops absent keys that are present, and shuffles the others.
+    pub(crate) fn new(
         title: String,
         mut entries: Vec<(Vec<u8>, Vec<u8>)>,
         mut absent: Vec<Vec<u8>>,
@@ -135,6 +110,7 @@ impl Workload {
         entries.sort();
         entries.dedup_by(|a, b| a.0 == b.0);
         absent.retain(|key| entries.binary_search_by(|entry| entry.0.cmp(key)).is_err());
+        Rng::with_seed(SEED).shuffle(&mut absent);
         Workload {
             title,
             entries,

@@ -147,7 +147,7 @@ pub fn as_stored(file: &Bytes, order: KeyOrder, more: &[Vec<u8>]) {
         KeyOrder::Bytewise => all.comparator(BytewiseComparator),
         other => all.comparator(other),
     };
-    let options = all.clone().no_filters();
+    let options = all.clone().no_filter();
     let model = naive::table(file, order.compare(), MOST_ENTRIES - 1);
     let opened = options.open_source(file.clone()).map_err(kind);
     let Ok(table) = opened else {
@@ -427,7 +427,7 @@ pub fn compare_internal(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
 /// Asks a database's table, by its stored keys and by user keys.
 pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
     let all = OpenOptions::new().cache(cache());
-    let options = all.clone().no_filters();
+    let options = all.clone().no_filter();
     let stored_options = options
         .clone()
         .comparator(InternalKeyComparator::new(BytewiseComparator));

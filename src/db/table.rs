@@ -6,16 +6,16 @@ use std::path::Path;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::db::key as internal_key;
 #[cfg(doc)]
 use crate::db::key::InternalKeyComparator;
-use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order};
+use crate::db::key::{self, InternalKey, MAX_SEQUENCE, ValueType, internal_order};
 use crate::db::range::DbRange;
 use crate::db::recognise::may_be_internal;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::SearchPart;
+use crate::read::index::Found;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::KeyRange;
 use crate::read::source::Source;
@@ -44,7 +44,7 @@ pub struct DbEntry {
 /// A table of a LevelDB database (`000005.ldb` beside `CURRENT` and `MANIFEST-*`): user keys with
 /// sequence numbers, deletions and several versions of a key.
 ///
-/// Like [`Table`]: cheap to clone, safe to share between threads.
+/// Like [`Table`], cheap to clone and safe to share between threads.
 ///
 /// ```
 /// use leveltable::{DbTable, OpenOptions, Version, WriteOptions};
@@ -62,6 +62,7 @@ pub struct DbEntry {
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct DbTable {
     table: Table,
     /// Of user keys.
@@ -70,31 +71,45 @@ pub struct DbTable {
 
 impl OpenOptions {
     /// Opens the database's table at `path`. [`comparator`](OpenOptions::comparator) and
-    /// [`filter_policy`](OpenOptions::filter_policy) speak of user keys here.
+    /// [`filter_policy`](OpenOptions::filter_policy) apply to user keys here.
     ///
     /// # Errors
     ///
-    /// As [`open`](OpenOptions::open), and [`ErrorKind::Corruption`] where an index key is no internal
-    /// key, as in a plain table.
+    /// As [`open`](OpenOptions::open), and [`ErrorKind::Corruption`] if an index key is no internal key, as in a plain
+    /// table.
     pub fn open_db(&self, path: impl AsRef<Path>) -> Result<DbTable> {
-        self.open_db_by(|options| options.open(path))
+        self.open_db_source(Source::open(path)?)
     }
 
-    /// Opens a database's table from memory, an open file, or anything that implements
-    /// [`ReadAt`](crate::ReadAt).
+    /// Opens a database's table from memory, an open file, or anything that implements [`ReadAt`](crate::ReadAt).
     ///
     /// # Errors
     ///
     /// As [`open_db`](OpenOptions::open_db).
     pub fn open_db_source(&self, source: impl Into<Source>) -> Result<DbTable> {
-        self.open_db_by(|options| options.open_source(source))
-    }
-
-    fn open_db_by(&self, open: impl FnOnce(OpenOptions) -> Result<Table>) -> Result<DbTable> {
         let order = self.order.clone().unwrap_or(Order::Bytewise);
         let mut options = self.clone();
-        options.order = Some(internal_order(order.clone()));
-        DbTable::over(open(options), order)
+        if !self.stored_order {
+            options.order = Some(internal_order(order.clone()));
+        }
+        let as_plain =
+            |e: Error| e.with_hint("if this is not a database's table, open it with Table");
+        let table = options
+            .open_source(source)
+            .map_err(|error| match error.kind() {
+                ErrorKind::Comparator => as_plain(error),
+                _ => error,
+            })?;
+        let index = table.index();
+        let index_keys = (0..index.len()).map(|i| index.key(i));
+        if let Some(key) = { index_keys }.find(|key| !may_be_internal(key)) {
+            let index_offset = table.file().footer()?.index.offset;
+            let error = table
+                .file()
+                .locate(not_internal(key), Section::Index, index_offset);
+            return Err(as_plain(error));
+        }
+        Ok(DbTable { table, order })
     }
 }
 
@@ -108,88 +123,77 @@ impl DbTable {
         OpenOptions::new().open_db(path)
     }
 
-    fn over(opened: Result<Table>, order: Order) -> Result<DbTable> {
-        let as_plain =
-            |e: Error| e.with_hint("if this is not a database's table, open it with Table");
-        let table = opened.map_err(|e| match e.kind() {
-            ErrorKind::Comparator => as_plain(e),
-            _ => e,
-        })?;
-        let index = table.index();
-        let foreign = |key: &&[u8]| !may_be_internal(key);
-        let Some(key) = (0..index.len()).map(|i| index.key(i)).find(foreign) else {
-            return Ok(DbTable { table, order });
-        };
-        let file = table.file();
-        let index_at = file.footer()?.index.offset;
-        let error = file.locate(not_internal(key), Section::Index, index_at);
-        Err(as_plain(error))
-    }
-
-    /// The newest version of `user_key`; `None` if the table holds none.
+    /// Returns the newest version of `user_key`; `None` if the table holds none.
     ///
     /// # Errors
     ///
     /// Those of reading a data block; see [`Table::get`].
-    pub fn get(&self, user_key: &[u8]) -> Result<Option<Version>> {
-        self.get_at(user_key, MAX_SEQUENCE)
+    pub fn get(&self, user_key: impl AsRef<[u8]>) -> Result<Option<Version>> {
+        self.find_at(user_key.as_ref(), MAX_SEQUENCE)
     }
 
-    /// The newest version of `user_key` that is no newer than `sequence`: what a snapshot of that number
-    /// sees. `None` if the table holds none.
+    /// Returns the newest version of `user_key` that is no newer than `sequence`: what a snapshot of that number sees.
+    /// `None` if the table holds none.
     ///
-    /// Reads one data block at most, and none where the filter knows the key is absent. One more where the index was cut to
-    /// that very user key and no filter tells: its newest version may then be on either side of the cut.
+    /// Reads at most one data block, and none if the filter knows that the key is absent. One more if an index key is that
+    /// very user key and no filter tells: its newest version may then be in either of two blocks.
     ///
     /// # Errors
     ///
     /// Those of reading a data block; see [`Table::get`].
-    pub fn get_at(&self, user_key: &[u8], sequence: u64) -> Result<Option<Version>> {
+    pub fn get_at(&self, user_key: impl AsRef<[u8]>, sequence: u64) -> Result<Option<Version>> {
+        self.find_at(user_key.as_ref(), sequence)
+    }
+
+    fn find_at(&self, user_key: &[u8], sequence: u64) -> Result<Option<Version>> {
         let target = InternalKey::seek_target(user_key, sequence);
-        let Some(first) = self.table.seek_block(&target) else {
+        let Some(first) = self.table.seek_block(&target)? else {
             return Ok(None);
         };
-        // Versions may go on in the next block: behind a separator of the same user key. LevelDB's own never cut between
-        // two versions, and those that it shortened lie between two user keys; but nothing says who made it.
-        let goes_on_in = |i: usize| {
-            let separator = internal_key::user_key(self.table.index().key(i - 1));
-            self.same_user_key(separator, user_key)
-        };
-        let blocks = || {
-            let behind = first..self.table.data_blocks();
-            behind.take_while(|&i| i == first || goes_on_in(i))
-        };
-        if !blocks().any(|i| self.table.passes_block(i, &target)) {
-            return Ok(None);
+        let blocks = self.blocks_of(first, user_key);
+        let mut passes = false;
+        for found in blocks.clone() {
+            passes |= self.table.passes_block(found, &target)?;
         }
-        // Those that a filter rejected, too: one that is wrong may hide a key, but not its newer versions alone.
-        for i in blocks() {
-            if let Some(version) = self.find(i, &target)? {
+        // If one passes, all are searched: a filter that is wrong may hide a key, but not its newest versions alone.
+        for found in blocks.filter(|_| passes) {
+            if let Some(version) = self.find(found, &target)? {
                 return Ok(version);
             }
         }
         Ok(None)
     }
 
-    /// The version that `target` leads to in data block `i`: `None` if that is behind all of the block's keys, `Some(None)` if
-    /// it leads to another user key.
-    fn find(&self, i: usize, target: &[u8]) -> Result<Option<Option<Version>>> {
-        let mut cursor = BlockCursor::new(self.table.block(i, SearchPart::WHOLE)?);
-        let locate = |defect| self.table.locate(i, defect);
-        if !cursor.seek(target, self.table.order()).map_err(locate)? {
+    /// The data blocks that may hold versions of `user_key`, from `first` on. It is one, unless its index key has the same
+    /// user key: LevelDB cuts between two user keys where it shortens, but nothing says who made a table.
+    fn blocks_of(&self, first: Found, user_key: &[u8]) -> impl Iterator<Item = Found> + Clone {
+        let index = self.table.index();
+        let goes_on = move |i: &usize| {
+            let separator = key::user_key(index.key(i - 1));
+            self.order.compare(separator, user_key).is_eq()
+        };
+        let more = (first.block + 1..index.len()).take_while(goes_on);
+        std::iter::once(first).chain(more.map(move |i| index.block(i)))
+    }
+
+    /// Looks for `target` in a data block. `None` if it is past all of the block's keys, `Some(None)` if it leads to another
+    /// user key.
+    fn find(&self, found: Found, target: &[u8]) -> Result<Option<Option<Version>>> {
+        let mut cursor = BlockCursor::new(self.table.block(found, SearchPart::WHOLE)?);
+        let locate = |defect| self.table.locate(found.block, defect);
+        if !cursor.seek(target, self.table.order()?).map_err(locate)? {
             return Ok(None);
         }
         let entry = parse(cursor.key()).map_err(locate)?;
         let value = || cursor.block().data().slice(cursor.value_range());
-        let is_same = self.same_user_key(entry.user_key, internal_key::user_key(target));
+        let is_same = self
+            .order
+            .compare(entry.user_key, key::user_key(target))
+            .is_eq();
         Ok(Some(is_same.then(|| version(entry.value_type, value))))
     }
 
-    fn same_user_key(&self, a: &[u8], b: &[u8]) -> bool {
-        self.order.compare(a, b).is_eq()
-    }
-
-    /// The same table, read with `options`: a cheap clone; see [`Table::with`].
+    /// Returns the same table, read with `options`: a cheap clone; see [`Table::with`].
     pub fn with(&self, options: ReadOptions) -> DbTable {
         DbTable {
             table: self.table.with(options),

@@ -16,7 +16,7 @@ use way_back::WayBack;
 ///
 /// A step to an ordinary entry is inlined and makes no call. Everything else is left to functions that are slow and
 /// complete: `next_slowly` and `prev_slowly`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct BlockCursor<B> {
     block: Block<B>,
     at: EntrySpan,

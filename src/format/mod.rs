@@ -36,6 +36,7 @@
 //! The test of this module checks the example against the writer.
 
 pub(crate) mod block;
+pub(crate) mod block_check;
 pub(crate) mod block_cursor;
 pub(crate) mod block_search;
 pub(crate) mod buffer;
@@ -57,6 +58,7 @@ pub(crate) struct Defect(Box<DefectRepr>);
 enum DefectRepr {
     Damaged { expected: String, found: String },
     Unsupported { what: String },
+    Misordered { what: String },
 }
 
 impl Defect {
@@ -71,6 +73,12 @@ impl Defect {
     #[cold]
     pub(crate) fn unsupported(what: impl Into<String>) -> Defect {
         Defect(Box::new(DefectRepr::Unsupported { what: what.into() }))
+    }
+
+    /// Keys that are not in the order that the reader has: damage, or another order.
+    #[cold]
+    pub(crate) fn misordered(what: impl Into<String>) -> Defect {
+        Defect(Box::new(DefectRepr::Misordered { what: what.into() }))
     }
 
     /// What of the format this build cannot read, if that is what it is.
@@ -94,6 +102,10 @@ impl Defect {
             DefectRepr::Unsupported { what } => Error::new(
                 ErrorKind::Unsupported,
                 format!("{section} at offset {offset} {what}"),
+            ),
+            DefectRepr::Misordered { what } => Error::new(
+                ErrorKind::Comparator,
+                format!("{section} at offset {offset}: {what}"),
             ),
         }
     }

@@ -188,7 +188,9 @@ impl Blocks {
         let block = frame::verify(&frame).and_then(|()| {
             describe(&frame, handle.offset, work, |key, _| {
                 if let Some(below) = &mut last_key {
-                    absent.offer(n, below, key, handle.offset, table.order());
+                    if let Ok(order) = table.order() {
+                        absent.offer(n, below, key, handle.offset, order);
+                    }
                     below.clear();
                     below.extend_from_slice(key);
                 } else {

@@ -8,16 +8,16 @@ use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::SearchPart;
 use crate::format::touch::{LINE, touch};
+use crate::read::index::Found;
 use crate::read::table::Table;
 
-/// A place in a table, between entries or on one, that moves in both directions.
+/// A position in a table, on an entry or between entries, that moves in both directions.
 ///
-/// A new cursor stands before the first entry. Each move answers whether it ended on an entry; the
-/// cursor then lends its key and value, without allocating, until the next move. It keeps one data block
-/// in memory.
+/// A new cursor stands before the first entry. Each move returns whether it ended on an entry; the cursor then lends its
+/// key and value, without allocating, until the next move. It keeps one data block in memory.
 ///
-/// A cursor never skips what it cannot read: the move is an error, and the cursor has no
-/// position until a seek succeeds.
+/// A cursor never skips an entry that it cannot read: the move is an error, and the cursor has no position until a seek
+/// succeeds.
 ///
 /// ```
 /// # use leveltable::{OpenOptions, WriteOptions};
@@ -27,23 +27,25 @@ use crate::read::table::Table;
 /// # builder.finish()?;
 /// # let table = OpenOptions::new().open_source(file)?;
 /// let mut cursor = table.cursor();
-/// assert!(cursor.seek(b"b")?);
+/// assert!(cursor.seek("b")?);
 /// assert_eq!(cursor.key(), b"banana");
 /// assert!(cursor.prev()?);
 /// assert_eq!(cursor.key(), b"apple");
 /// assert!(!cursor.prev()?, "before the first");
 /// # Ok::<(), leveltable::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
+#[must_use]
 pub struct Cursor {
     pub(super) table: Table,
-    /// Walks data block `block`; no block at all until one was loaded.
+    /// Walks data block `block`.
     entries: BlockCursor<Bytes>,
-    pub(super) block: Option<usize>,
-    /// Where in memory the block begins, on a walk through blocks of a file in memory. What comes next is touched a
-    /// while before.
+    /// `None` until a block was loaded.
+    block: Option<usize>,
+    /// Where in memory the block begins, on a walk through blocks of a file in memory. The memory ahead is touched before
+    /// the walk gets there.
     walked: Option<usize>,
-    /// Where the cursor stands while `entries` is on none.
+    /// Where the cursor stands while `entries` is on no entry.
     off: Off,
 }
 
@@ -59,7 +61,7 @@ enum Off {
 }
 
 impl Table {
-    /// A cursor before the first entry.
+    /// Returns a cursor before the first entry.
     pub fn cursor(&self) -> Cursor {
         Cursor {
             table: self.clone(),
@@ -90,35 +92,38 @@ impl Cursor {
         self.entries.value()
     }
 
-    /// The current value as a slice of its block, which it keeps in memory; empty like
-    /// [`value`](Cursor::value).
+    /// The current value as a slice of its block, which it keeps in memory; empty like [`value`](Cursor::value).
     pub fn value_bytes(&self) -> Bytes {
-        self.entries
-            .block()
-            .data()
-            .slice(self.entries.value_range())
+        let block = self.entries.block().data();
+        block.slice(self.entries.value_range())
     }
 
-    /// Moves to the first entry whose key is at or after `key`; answers `false`, behind the last entry,
-    /// if there is none.
+    /// Moves to the first entry whose key is at or after `key`. Returns `false`, and stands after the last entry, if there
+    /// is none.
     ///
     /// # Errors
     ///
     /// Those of reading a data block (see [`Table::get`]), as for all moves.
-    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        let Some(block) = self.table.index().seek(key, self.table.order()) else {
-            return Ok(self.leave(Off::AfterLast));
-        };
-        self.load(block, SearchPart::WHOLE)?;
-        let sought = self.entries.seek(key, self.table.order());
-        match self.check(sought)? {
-            true => Ok(true),
-            // Behind the block's last key, yet not behind its index key: the next block's first.
-            false => self.first_from(block + 1),
-        }
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.seek_bytes(key.as_ref())
     }
 
-    /// Moves to the first entry; `false` if the table is empty.
+    fn seek_bytes(&mut self, key: &[u8]) -> Result<bool> {
+        let Some(found) = self.table.index().seek(key, self.table.order()?) else {
+            self.leave(Off::Lost);
+            self.table.check_end()?;
+            return Ok(self.leave(Off::AfterLast));
+        };
+        self.load(found, SearchPart::WHOLE)?;
+        let sought = self.entries.seek(key, self.table.order()?);
+        if self.check(sought)? {
+            return Ok(true);
+        }
+        // Past the block's last key, but not past its index key: the next block's first.
+        self.first_from(found.block + 1)
+    }
+
+    /// Moves to the first entry; returns `false` if the table is empty.
     ///
     /// # Errors
     ///
@@ -128,7 +133,7 @@ impl Cursor {
         self.first_from(0)
     }
 
-    /// Moves to the last entry; `false` if the table is empty.
+    /// Moves to the last entry; returns `false` if the table is empty.
     ///
     /// # Errors
     ///
@@ -138,7 +143,7 @@ impl Cursor {
         self.last_before(self.table.data_blocks())
     }
 
-    /// Moves to the next entry: the first from before the first, and `false` behind the last.
+    /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
     ///
     /// # Errors
     ///
@@ -149,61 +154,57 @@ impl Cursor {
         reason = "a cursor lends its entries, an Iterator cannot"
     )]
     pub fn next(&mut self) -> Result<bool> {
-        match self.entries.step() {
-            true => {
-                self.touch_at(AHEAD);
-                Ok(true)
-            }
-            false => self.next_slowly(),
+        if self.entries.step() {
+            self.touch_at(AHEAD);
+            return Ok(true);
         }
+        self.next_slowly()
     }
 
     #[inline(never)]
     fn next_slowly(&mut self) -> Result<bool> {
-        if !self.entries.is_on_entry() {
+        let Some(block) = self.block.filter(|_| self.entries.is_on_entry()) else {
             return match self.off {
                 Off::BeforeFirst => self.first_from(0),
                 Off::AfterLast => Ok(false),
                 Off::Lost => Err(lost()),
             };
-        }
+        };
         let moved = self.entries.next();
-        match self.check(moved)? {
-            true => Ok(true),
-            false => self.first_from(self.block.map_or(0, |block| block + 1)),
+        if self.check(moved)? {
+            return Ok(true);
         }
+        self.first_from(block + 1)
     }
 
-    /// Moves to the previous entry: the last from behind the last, and `false` before the first.
+    /// Moves to the previous entry: from after the last entry to the last. Returns `false` before the first.
     ///
     /// # Errors
     ///
     /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        match self.entries.step_back() {
-            true => {
-                self.touch_at(-AHEAD);
-                Ok(true)
-            }
-            false => self.prev_slowly(),
+        if self.entries.step_back() {
+            self.touch_at(-AHEAD);
+            return Ok(true);
         }
+        self.prev_slowly()
     }
 
     #[inline(never)]
     fn prev_slowly(&mut self) -> Result<bool> {
-        if !self.entries.is_on_entry() {
+        let Some(block) = self.block.filter(|_| self.entries.is_on_entry()) else {
             return match self.off {
                 Off::BeforeFirst => Ok(false),
                 Off::AfterLast => self.seek_to_last(),
                 Off::Lost => Err(lost()),
             };
-        }
+        };
         let moved = self.entries.prev();
-        match self.check(moved)? {
-            true => Ok(true),
-            false => self.last_before(self.block.unwrap_or_default()),
+        if self.check(moved)? {
+            return Ok(true);
         }
+        self.last_before(block)
     }
 
     /// Moves to the first entry of the blocks from `block` on. Some writers leave blocks empty.
@@ -232,57 +233,71 @@ impl Cursor {
         Ok(self.leave(Off::BeforeFirst))
     }
 
-    /// Leaves the entries; answers that the cursor is on none.
+    /// Leaves the entries. Returns `false`: the cursor is on none.
     fn leave(&mut self, off: Off) -> bool {
-        // Where no step leads on from.
+        // No step leads on from there.
         self.entries.move_past_last();
         self.off = off;
         false
     }
 
-    /// Turns to data block `block`, which a walk has come to, or begins with.
+    /// Turns to data block `block`, at which a walk has arrived or begins.
     fn walk_into(&mut self, block: usize) -> Result<()> {
         let part = self
             .walked
             .map_or(SearchPart::WHOLE, |_| SearchPart::TOUCHED);
-        self.load(block, part)?;
+        self.load(self.table.index().block(block), part)?;
         self.walked = self.table.place_in_memory(block);
         Ok(())
     }
 
-    /// Turns to data block `block`, before its first entry. The position is lost until the caller has
-    /// found a new one.
-    fn load(&mut self, block: usize, part: SearchPart) -> Result<()> {
+    /// Turns to a data block, before its first entry. The position is lost until the caller has found a new one.
+    fn load(&mut self, found: Found, part: SearchPart) -> Result<()> {
         self.leave(Off::Lost);
         self.walked = None;
-        if self.block != Some(block) {
+        if self.block != Some(found.block) {
             self.block = None;
-            self.entries.reset(self.table.block(block, part)?);
-            self.block = Some(block);
+            self.entries.reset(self.table.block(found, part)?);
+            self.block = Some(found.block);
         }
         Ok(())
     }
 
-    /// On a walk through memory, touches what lies this many bytes from the current entry: as much as an ordinary
-    /// entry has.
+    /// On a walk through memory, touches the bytes this far from the current entry: as much as an ordinary entry has.
     #[inline]
     fn touch_at(&self, distance: isize) {
         if let (Some(block), Some(file)) = (self.walked, self.table.file().memory()) {
             let at = (block + self.entries.offset()).wrapping_add_signed(distance);
-            let there = file.get(at..).unwrap_or_default();
-            if let Some([first, .., next_line]) = there.first_chunk::<{ LINE + 1 }>() {
+            // Nothing is there at both ends of the file.
+            if let Some(bytes) = file.get(at..)
+                && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
+            {
                 touch([first, next_line].into_iter());
             }
         }
     }
 
-    /// Passes a move within the block on; where it failed, the position is lost.
+    /// Passes on the result of a move within the block; if it failed, the position is lost.
     #[inline]
     fn check(&mut self, moved: Result<bool, Defect>) -> Result<bool> {
-        moved.map_err(|defect| {
-            self.leave(Off::Lost);
-            self.table.locate(self.block.unwrap_or_default(), defect)
-        })
+        moved.map_err(|defect| self.fail(defect))
+    }
+
+    #[cold]
+    fn fail(&mut self, defect: Defect) -> Error {
+        self.leave(Off::Lost);
+        self.locate(defect)
+    }
+
+    /// The error of a defect in the block that the cursor is in.
+    #[cold]
+    #[expect(
+        clippy::expect_used,
+        reason = "an empty cursor has no block that could be damaged"
+    )]
+    pub(super) fn locate(&self, defect: Defect) -> Error {
+        let block = self.block.expect("the block that has a defect");
+        self.table.locate(block, defect)
     }
 }
 
@@ -290,6 +305,6 @@ impl Cursor {
 fn lost() -> Error {
     Error::new(
         ErrorKind::InvalidState,
-        "the cursor lost its position when a move failed: seek before stepping on",
+        "the cursor lost its position when a move failed: seek before the next step",
     )
 }

@@ -6,12 +6,13 @@ use std::ops::Range;
 use bytes::{Buf, Bytes};
 
 use crate::comparator::Order;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::footer::BlockHandle;
 use crate::format::frame;
 use crate::read::cache::BlockKey;
+use crate::read::index::Found;
 use crate::read::options::ReadOptions;
 use crate::read::stats::Counter;
 use crate::read::table::Inner;
@@ -20,6 +21,7 @@ use crate::read::table::Inner;
 #[derive(Clone)]
 pub(super) struct Fetched<'a> {
     bytes: Cow<'a, Bytes>,
+    /// Inside `bytes`.
     range: Range<usize>,
 }
 
@@ -32,31 +34,39 @@ impl Fetched<'_> {
     }
 
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the range lies inside, see `in_place` and `whole`"
+    )]
     pub(super) fn payload(&self) -> &[u8] {
-        self.bytes.get(self.range.clone()).unwrap_or_default()
+        &self.bytes[self.range.clone()]
     }
 
+    /// The bytes at `range` of the payload, which lies inside it.
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a search found the range in the payload"
+    )]
     pub(super) fn slice(&self, range: Range<usize>) -> &[u8] {
-        self.payload().get(range).unwrap_or_default()
+        &self.payload()[range]
     }
 
+    /// The same, as bytes that keep the block in memory.
     pub(super) fn bytes_at(&self, range: Range<usize>) -> Bytes {
         let start = self.range.start;
         self.bytes.slice(start + range.start..start + range.end)
     }
 
-    /// The bytes at `range` of the payload, which lies inside it.
     #[inline]
     pub(super) fn into_bytes(self, range: Range<usize>) -> Bytes {
-        let start = self.range.start;
-        let range = start + range.start..start + range.end;
         match self.bytes {
-            Cow::Borrowed(bytes) => bytes.slice(range),
+            Cow::Borrowed(_) => self.bytes_at(range),
             Cow::Owned(mut bytes) => {
                 // Cut to size rather than sliced: the reference count stays as it is.
-                bytes.truncate(range.end);
-                bytes.advance(range.start);
+                let start = self.range.start;
+                bytes.truncate(start + range.end);
+                bytes.advance(start + range.start);
                 bytes
             }
         }
@@ -69,78 +79,110 @@ impl Fetched<'_> {
 }
 
 impl Inner {
-    /// Data block `i`, from memory, the cache or the source: checked when it comes in.
+    /// A data block, from memory, the cache or the source: checked when it comes in.
     #[inline]
-    pub(super) fn fetch_block(&self, i: usize, read: ReadOptions) -> Result<Fetched<'_>> {
-        if let Some(handle) = self.index.sound_handle(i)
-            && let Some(block) = self.borrow_block(handle)
+    pub(super) fn fetch_block(&self, found: Found, read: ReadOptions) -> Result<Fetched<'_>> {
+        if self.hints.is_in_place(found.block, read.verify_checksums)
+            && let Some(file) = self.file.memory()
         {
-            return Ok(block);
+            return Ok(in_place(file, found.handle));
         }
-        let cached = self.cache.as_ref().and_then(|cache| cache.get(self.key(i)));
-        match cached {
-            Some(block) => {
-                self.file.counters.add(Counter::CacheHits, 1);
-                Ok(Fetched::whole(block))
-            }
-            None => self.admit_block(i, read).map(Fetched::whole),
+        if let Some(cache) = &self.cache
+            && let Some(block) = cache.get(self.cache_key(found.handle))
+        {
+            self.file.counters.add(Counter::CacheHits, 1);
+            return Ok(Fetched::whole(block));
         }
+        self.admit_block(found, read).map(Fetched::whole)
     }
 
-    /// Data block `i` from the source, checked, and remembered: by a bit if it can be used where it lies in
-    /// memory, else in the cache.
-    fn admit_block(&self, i: usize, read: ReadOptions) -> Result<Bytes> {
-        let frame = self.file.read_frame(self.index.handle(i))?;
-        let block = check_frame(&frame, read)
-            .and_then(|()| frame::open(&frame))
-            .and_then(|block| self.check_block(i, &block).map(|()| block))
-            .map_err(|defect| self.locate(i, defect))?;
+    /// A data block from the source: checked, and kept in the cache, unless it can be used where it lies in memory.
+    fn admit_block(&self, found: Found, read: ReadOptions) -> Result<Bytes> {
+        let frame = self.file.read_frame(found.handle)?;
+        // A source may return slices of something large, which the cache must not keep in memory.
+        let is_slice = frame::is_raw(&frame) && !frame.is_unique();
+        let block = self
+            .check_frame(found.block, &frame, read.verify_checksums)
+            .map_err(|defect| self.locate(found.block, defect))?;
         if self.file.is_memory() && frame::is_raw(&frame) {
-            if read.verify_checksums {
-                self.index.set_sound(i);
-            }
+            self.hints.set_in_place(found.block, read.verify_checksums);
         } else if let Some(cache) = &self.cache {
             self.file.counters.add(Counter::CacheMisses, 1);
             if read.fill_cache && read.verify_checksums {
-                cache.insert(self.key(i), block.clone());
+                let kept = if is_slice {
+                    Bytes::copy_from_slice(&block)
+                } else {
+                    block.clone()
+                };
+                cache.insert(self.cache_key(found.handle), kept);
             }
         }
         Ok(block)
     }
 
-    fn check_block(&self, i: usize, payload: &[u8]) -> Result<(), Defect> {
-        let block = Block::parse(payload)?;
-        block.check_restarts()?;
-        if let Order::Bytewise = self.order {
-            self.index.see_parts(i, &block);
+    /// The block in `frame`, which is that of data block `i`: checks checksum and form, and, where no one has yet, the order
+    /// of its keys.
+    fn check_frame(&self, i: usize, frame: &Bytes, verify: bool) -> Result<Bytes, Defect> {
+        if verify {
+            frame::verify(frame)?;
+        }
+        let payload = frame::open(frame)?;
+        let block = Block::parse(&payload)?;
+        let Some(order) = self.order.as_ref().filter(|_| !self.hints.is_ordered(i)) else {
+            block.check_restarts()?;
+            return Ok(payload);
+        };
+        let before = i.checked_sub(1).map(|before| self.index.key(before));
+        block.check_keys(order, before, self.index.key(i))?;
+        self.hints.set_ordered(i);
+        if let Order::Bytewise = order {
+            self.hints.set_fences(i, &block, &self.index);
+        }
+        Ok(payload)
+    }
+
+    /// Checks the order of keys in all data blocks, which are at hand. Damage is left for lookups to find.
+    pub(super) fn check_order(&self) -> Result<()> {
+        for i in 0..self.index.len() {
+            let frame = self.file.read_frame(self.index.handle(i))?;
+            if let Err(defect) = self.check_frame(i, &frame, true) {
+                let error = self.locate(i, defect);
+                if error.kind() == ErrorKind::Comparator {
+                    return Err(error);
+                }
+            }
         }
         Ok(())
     }
 
-    /// The name of data block `i` in the cache.
-    fn key(&self, i: usize) -> BlockKey {
-        BlockKey {
-            table: self.id,
-            offset: self.index.handle(i).offset,
+    /// Checks the order of the last data block's keys, where no one has yet: that a key is past the last index key shows
+    /// that it is not in the table only if the block's keys are not.
+    #[inline]
+    pub(super) fn check_end(&self, read: ReadOptions) -> Result<()> {
+        match self.index.len().checked_sub(1) {
+            Some(last) if !self.knows_end() => {
+                self.fetch_block(self.index.block(last), read).map(drop)
+            }
+            _ => Ok(()),
         }
     }
 
-    /// The data block at `handle`, which is raw, where it lies in memory.
-    #[inline]
-    fn borrow_block(&self, handle: BlockHandle) -> Option<Fetched<'_>> {
-        let file = self.file.memory()?;
-        // Both fit: the index holds only handles that end inside the file.
-        let start = handle.offset as usize;
-        Some(Fetched {
-            bytes: Cow::Borrowed(file),
-            range: start..start + handle.size as usize,
-        })
+    /// The name of the data block at `handle` in the cache.
+    fn cache_key(&self, handle: BlockHandle) -> BlockKey {
+        BlockKey {
+            table: self.id,
+            offset: handle.offset,
+        }
     }
 }
 
-fn check_frame(frame: &[u8], read: ReadOptions) -> Result<(), Defect> {
-    match read.verify_checksums {
-        true => frame::verify(frame),
-        false => Ok(()),
+/// The data block at `handle`, which is stored raw, where it lies in memory.
+#[inline]
+fn in_place(file: &Bytes, handle: BlockHandle) -> Fetched<'_> {
+    // Both fit: the block was read from there before.
+    let start = handle.offset as usize;
+    Fetched {
+        bytes: Cow::Borrowed(file),
+        range: start..start + handle.size as usize,
     }
 }

@@ -1,7 +1,6 @@
 //! A table's file as it is read: bytes at offsets, blocks at handles, and every error with its place.
 
 use std::io;
-use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
@@ -9,32 +8,74 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
-use crate::read::source::{ReadAt, Source};
+use crate::read::source::{ReadAt, Source, SourceBytes};
 use crate::read::stats::{Counter, Counters};
 use crate::repair::identify;
 
-/// The source, its size, and what was read of it.
+/// Bytes at the end of a file that opening reads at once. An ordinary small table lies in them whole, and of one of up to
+/// 10 MB the index.
+const TAIL_LEN: u64 = 64 << 10;
+
+/// The source, its size, and counters of what was read.
 #[derive(Debug)]
 pub(crate) struct TableFile {
     pub(crate) source: Source,
     pub(crate) size: u64,
     pub(crate) counters: Counters,
-    /// Where it was opened, for messages.
-    path: Option<PathBuf>,
+    /// The file's last bytes, while it is being opened.
+    tail: Bytes,
 }
 
 impl TableFile {
-    pub(crate) fn new(source: Source, path: Option<&Path>) -> Result<TableFile> {
-        let size = match &source {
-            Source::Memory(bytes) => Ok(bytes.len() as u64),
-            Source::Io(source) => source.size(),
+    pub(crate) fn new(source: Source) -> Result<TableFile> {
+        let size = match &source.bytes {
+            SourceBytes::Memory(bytes) => Ok(bytes.len() as u64),
+            SourceBytes::Io(source) => source.size(),
         };
-        Ok(TableFile {
+        let mut file = TableFile {
             source,
-            size: size.map_err(|e| Error::io("asking for the table's size", e))?,
+            size: 0,
             counters: Counters::default(),
-            path: path.map(Path::to_owned),
-        })
+            tail: Bytes::new(),
+        };
+        file.size = size.map_err(|e| file.name_in(Error::io("asking for the table's size", e)))?;
+        Ok(file)
+    }
+
+    /// Reads the end of the file, which holds all that opening needs of a small table, and keeps it until
+    /// [`forget_tail`](TableFile::forget_tail).
+    pub(crate) fn read_tail(&mut self) -> Result<()> {
+        if !self.is_memory() {
+            let len = self.size.min(TAIL_LEN);
+            self.tail = self.read(self.size - len, len as usize)?;
+        }
+        Ok(())
+    }
+
+    /// Reads metaindex and index at once, where they lie together before the end that was read. What is not in order is left
+    /// to be read, and found, piece by piece.
+    pub(crate) fn read_ahead(&mut self, footer: &Footer) -> Result<()> {
+        let start = footer.metaindex.offset;
+        let is_adjacent = footer.metaindex.end() == Some(footer.index.offset)
+            && footer.index.end() == Some(self.footer_offset());
+        let tail_start = self.size - self.tail.len() as u64;
+        if !self.is_memory() && is_adjacent && start < tail_start {
+            // Within the file, whose size bounds the allocation.
+            if let Ok(len) = usize::try_from(self.size - start) {
+                self.tail = self.read(start, len)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the whole file is at hand: in memory, or read with its tail.
+    pub(crate) fn is_at_hand(&self) -> bool {
+        self.is_memory() || self.tail.len() as u64 == self.size
+    }
+
+    /// Ends the time of opening.
+    pub(crate) fn forget_tail(&mut self) {
+        self.tail = Bytes::new();
     }
 
     /// Whether the file lies in memory, where reading is no I/O.
@@ -45,16 +86,16 @@ impl TableFile {
     /// The bytes of the file, if they are in memory.
     #[inline]
     pub(crate) fn memory(&self) -> Option<&Bytes> {
-        match &self.source {
-            Source::Memory(bytes) => Some(bytes),
-            Source::Io(_) => None,
+        match &self.source.bytes {
+            SourceBytes::Memory(bytes) => Some(bytes),
+            SourceBytes::Io(_) => None,
         }
     }
 
-    /// `error`, with the path of the file where that is known.
+    /// `error`, with the path of the file if it is known.
     #[cold]
     pub(crate) fn name_in(&self, error: Error) -> Error {
-        match &self.path {
+        match &self.source.path {
             Some(path) => error.at_path(path),
             None => error,
         }
@@ -182,23 +223,39 @@ impl TableFile {
 
     /// The `len` bytes at `offset`, which lie inside the file.
     pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
-        let read = match &self.source {
-            Source::Memory(bytes) => bytes.read_at(offset, len),
-            Source::Io(source) => {
-                self.counters.add(Counter::SourceReads, 1);
-                self.counters.add(Counter::SourceBytes, len as u64);
-                source.read_at(offset, len)
-            }
+        let read = match &self.source.bytes {
+            SourceBytes::Memory(bytes) => bytes.read_at(offset, len),
+            SourceBytes::Io(source) => match self.read_from_tail(offset, len) {
+                Some(bytes) => Ok(bytes),
+                None => {
+                    self.counters.add(Counter::SourceReads, 1);
+                    self.counters.add(Counter::SourceBytes, len as u64);
+                    source.read_at(offset, len)
+                }
+            },
         };
         let error = match read {
             Ok(bytes) if bytes.len() == len => return Ok(bytes),
             Ok(bytes) => io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                format!("the source gave {}", bytes.len()),
+                format!("the source returned {} bytes", bytes.len()),
             ),
             Err(error) => error,
         };
         let reading = format!("reading {len} bytes at offset {offset}");
         Err(self.name_in(Error::io(reading, error)))
+    }
+
+    fn read_from_tail(&self, offset: u64, len: usize) -> Option<Bytes> {
+        let tail_start = self.size - self.tail.len() as u64;
+        let start = usize::try_from(offset.checked_sub(tail_start)?).ok()?;
+        let end = start.checked_add(len)?;
+        let bytes = self.tail.get(start..end)?;
+        // A small part is copied, so that it does not keep all of the tail in memory.
+        Some(if bytes.len() < self.tail.len() / 2 {
+            Bytes::copy_from_slice(bytes)
+        } else {
+            self.tail.slice(start..end)
+        })
     }
 }

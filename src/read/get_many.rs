@@ -1,31 +1,31 @@
-//! Many lookups at once: what one waits for is on its way for all.
+//! Many lookups at once: the reads and memory accesses of one overlap with those of others.
 
 use bytes::Bytes;
 
+use crate::comparator::Order;
 use crate::error::Result;
 use crate::format::block_search::{SearchPart, touch_part};
 use crate::read::fetch::Fetched;
-use crate::read::table::{Inner, Table};
+use crate::read::index::Found;
+use crate::read::table::{BlockSearch, Inner, Table};
 
-/// How many keys are under way at a time: enough to keep the processor's memory reads overlapping, few enough
-/// that what came in is still there when it is used.
+/// Number of keys that are looked up at a time: enough to keep the processor's memory reads overlapping, few enough that
+/// what came in is still in its caches when it is used.
 const OVERLAPPED: usize = 16;
 
 /// A key that is looked for, and the block to look in.
 struct Wanted<'k> {
-    block: usize,
-    /// Its place among the keys.
+    found: Found,
+    /// The key's position among the caller's keys.
     at: usize,
     key: &'k [u8],
 }
 
 impl Table {
-    /// The values of many keys, in the order of `keys`; `None` for each that the table does not hold.
+    /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
     ///
-    /// A block that several keys are in is read from a disk once. In memory the waits for different keys overlap,
-    /// so that each takes a quarter less than with [`get`](Table::get) in a table of a million entries, and half of it
-    /// in one of ten million (`docs/performance.md`).
-    /// Takes some 30 bytes a key while it runs.
+    /// A block that holds several of the keys is read from a disk once. In memory the waits for different keys overlap
+    /// (`docs/performance.md` has figures). Takes some 50 bytes a key while it runs.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
@@ -41,82 +41,97 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// As [`get`](Table::get), for a block that cannot be read; there are no answers then.
+    /// As [`get`](Table::get), for the first block that cannot be read; no value is returned then.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let inner = &*self.inner;
+        let order = inner.order()?;
         let mut wanted = Vec::with_capacity(keys.len());
         for (i, batch) in keys.chunks(OVERLAPPED).enumerate() {
-            self.find_candidates(OVERLAPPED * i, batch, &mut wanted);
+            if self.find_blocks(OVERLAPPED * i, batch, order, &mut wanted) {
+                self.check_end()?;
+            }
         }
-        if !self.inner.file.is_memory() {
-            wanted.sort_unstable_by_key(|wanted| (wanted.block, wanted.at));
+        if !inner.file.is_memory() {
+            wanted.sort_unstable_by_key(|wanted| (wanted.found.block, wanted.at));
         }
         let mut values = vec![None; keys.len()];
         let mut last = None;
         for batch in wanted.chunks(OVERLAPPED) {
             let fetched = self.fetch_all(batch, last)?;
             let touched = |(wanted, fetched): (&Wanted<'_>, &Fetched<'_>)| {
-                let part = self.inner.index.part_of(wanted.block, wanted.key);
+                let part = inner.hints.part(wanted.found.block, wanted.found.position);
                 touch_part(fetched.payload(), part);
                 part
             };
             let parts: Vec<SearchPart> = batch.iter().zip(&fetched).map(touched).collect();
             for ((wanted, fetched), part) in batch.iter().zip(&fetched).zip(parts) {
-                let value = self.find(wanted.block, fetched.payload(), wanted.key, part)?;
+                let payload = fetched.payload();
+                let block = wanted.found.block;
+                let value = inner.find_value(block, payload, wanted.key, order, part)?;
                 if let (Some(range), Some(slot)) = (value, values.get_mut(wanted.at)) {
                     *slot = Some(fetched.bytes_at(range));
                 }
             }
             last = batch
                 .last()
-                .map(|wanted| wanted.block)
+                .map(|wanted| wanted.found.block)
                 .zip(fetched.into_iter().last());
         }
         Ok(values)
     }
 
-    /// Adds what filter and index leave of `keys`, the first of which is key number `first`.
+    /// Adds the blocks in which `keys` may be, the first of which is key number `first`. Returns whether a key is past the
+    /// last index key.
     ///
-    /// Where there is a filter for every few blocks, the way to it is from the index to the filter's offset to the
-    /// filter: each is touched for all keys before it is read for the first.
-    fn find_candidates<'k, K: AsRef<[u8]>>(
+    /// If there is a filter for every few blocks, the way to it leads from the index to the filter's offset to the filter:
+    /// each is touched for all keys before it is read for the first.
+    fn find_blocks<'k>(
         &self,
         first: usize,
-        keys: &'k [K],
+        keys: &[&'k [u8]],
+        order: &Order,
         wanted: &mut Vec<Wanted<'k>>,
-    ) {
-        let Inner { index, order, .. } = &*self.inner;
-        let filters = self.inner.filter.as_ref();
-        let filters = filters.filter(|filter| !filter.whole_table);
-        if filters.is_some() {
-            keys.iter().for_each(|key| index.touch(key.as_ref()));
+    ) -> bool {
+        let Inner { index, filter, .. } = &*self.inner;
+        let windows = filter.as_ref().filter(|filter| !filter.whole_table);
+        if windows.is_some() {
+            keys.iter().for_each(|key| index.touch(key));
         }
-        let new = wanted.len()..;
-        for (at, key) in (first..).zip(keys) {
-            let key = key.as_ref();
-            let block = match filters {
-                Some(_) => index.seek(key, order),
-                None => self.inner.candidate(key),
+        let new = wanted.len();
+        let mut past_end = false;
+        for (at, &key) in (first..).zip(keys) {
+            let search = match windows {
+                Some(_) => index
+                    .seek(key, order)
+                    .map_or(BlockSearch::PastEnd, BlockSearch::Found),
+                None => self.inner.find_block(key, order),
             };
-            wanted.extend(block.map(|block| Wanted { block, at, key }));
+            match search {
+                BlockSearch::Found(found) => wanted.push(Wanted { found, at, key }),
+                BlockSearch::Rejected => {}
+                BlockSearch::PastEnd => past_end = true,
+            }
         }
-        let Some(filters) = filters else {
-            return;
-        };
-        let offset = |wanted: &Wanted<'_>| index.handle(wanted.block).offset;
-        let sought = wanted.get(new.clone()).unwrap_or_default();
-        for wanted in sought {
-            filters.block.touch_bounds(offset(wanted));
+        if let Some(filters) = windows {
+            let sought = wanted.iter().skip(new);
+            for wanted in sought.clone() {
+                filters.block.touch_bounds(wanted.found.handle.offset);
+            }
+            for wanted in sought {
+                filters.block.touch_filter(wanted.found.handle.offset);
+            }
+            let is_rejected = |wanted: &mut Wanted<'_>| {
+                let offset = wanted.found.handle.offset;
+                !self.inner.passes(filters, offset, wanted.key, order)
+            };
+            wanted.extract_if(new.., is_rejected).for_each(drop);
         }
-        for wanted in sought {
-            filters.block.touch_filter(offset(wanted));
-        }
-        let is_rejected =
-            |wanted: &mut Wanted<'_>| !self.inner.passes(filters, offset(wanted), wanted.key);
-        wanted.extract_if(new, is_rejected).for_each(drop);
+        past_end
     }
 
-    /// The blocks of `batch`; one that is wanted several times in a row is fetched once, be it the `last` of
-    /// the batch before.
+    /// The blocks of `batch`. One that is wanted several times in a row is fetched once, even if it is the `last` of the
+    /// batch before.
     fn fetch_all<'t>(
         &'t self,
         batch: &[Wanted<'_>],
@@ -124,10 +139,10 @@ impl Table {
     ) -> Result<Vec<Fetched<'t>>> {
         let fetch = |wanted: &Wanted<'_>| {
             let block = match last.take() {
-                Some((block, fetched)) if block == wanted.block => fetched,
-                _ => self.inner.fetch_block(wanted.block, self.read)?,
+                Some((block, fetched)) if block == wanted.found.block => fetched,
+                _ => self.inner.fetch_block(wanted.found, self.read)?,
             };
-            last = Some((wanted.block, block.clone()));
+            last = Some((wanted.found.block, block.clone()));
             Ok(block)
         };
         batch.iter().map(fetch).collect()

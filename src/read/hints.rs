@@ -1,64 +1,203 @@
-//! What is known of a data block since it was read, in six bytes.
+//! What lookups have learned about the data blocks: which were checked, and which part of a block a search needs.
+//!
+//! The index stays as it was read; all that changes while a table is open is here.
 
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
+use crate::format::block::Block;
 use crate::format::block_search::SearchPart;
 use crate::format::touch::LINE;
+use crate::read::index::Index;
 
-/// What was seen of a data block: that it is sound, if so, and its [fences](crate::format::block::Block::fence).
+/// Six bytes for each data block.
+#[derive(Debug)]
+pub(super) struct Hints(Box<[Hint]>);
+
+/// What is known of a data block: how far it was checked, and its [fences](Block::fence).
 ///
-/// Only how long a search takes depends on the fences, not what it finds.
+/// The fences decide only how long a search takes, not what it finds.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// A bit for a sound block, seven bits each for the lines of the block that the fences begin in.
-    lines: AtomicU16,
-    /// The first bits of the fences' keys behind those that all keys of the block share.
+struct Hint {
+    /// Three bits of state, then the lines of the block in which the fences begin: six bits and seven.
+    state: AtomicU16,
+    /// The fences' keys, as far as their [position](Index::position) tells.
     keys: [AtomicU16; 2],
 }
 
-impl Seen {
-    const SOUND: u16 = 1 << 15;
-    const LINE_BITS: u32 = 7;
-    const LINE_MASK: u16 = (1 << Self::LINE_BITS) - 1;
+impl Hint {
+    /// The block's keys ascend and lie between its index keys.
+    const ORDERED: u16 = 1 << 15;
+    /// The block is used where it lies in memory, since it is stored raw and has the form of a block.
+    const IN_PLACE: u16 = 1 << 14;
+    /// The same, and its checksum is right.
+    const VERIFIED: u16 = 1 << 13;
 
-    /// How many bits of a key are kept.
-    pub(super) const KEY_BITS: u32 = u16::BITS;
+    const SECOND_BITS: u32 = 6;
+    const THIRD_BITS: u32 = 7;
+
+    fn fences(state: u16) -> [u8; 2] {
+        let second = state >> Self::THIRD_BITS & ((1 << Self::SECOND_BITS) - 1);
+        let third = state & ((1 << Self::THIRD_BITS) - 1);
+        [second as u8, third as u8]
+    }
+}
+
+impl Hints {
+    /// For so many data blocks, none of which was seen.
+    pub(super) fn new(blocks: usize) -> Hints {
+        Hints((0..blocks).map(|_| Hint::default()).collect())
+    }
 
     #[inline]
-    pub(super) fn is_sound(&self) -> bool {
-        self.lines.load(Relaxed) & Self::SOUND != 0
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`i` comes from the index, which has as many blocks"
+    )]
+    fn get(&self, i: usize) -> &Hint {
+        &self.0[i]
     }
 
-    pub(super) fn set_sound(&self) {
-        self.lines.fetch_or(Self::SOUND, Relaxed);
+    /// Whether data block `i` can be used where it lies in memory, if `verified` is asked for with a right checksum.
+    #[inline]
+    pub(super) fn is_in_place(&self, i: usize, verified: bool) -> bool {
+        let wanted = if verified {
+            Hint::VERIFIED
+        } else {
+            Hint::IN_PLACE
+        };
+        self.get(i).state.load(Relaxed) & wanted != 0
     }
 
-    /// Takes down the offsets of the fences that there are, and bits of their keys. In the first line or very far back
-    /// they are not worth knowing.
-    pub(super) fn set_fences(&self, second: (usize, u16), third: Option<(usize, u16)>) {
-        let fences = [second, third.unwrap_or((second.0, u16::MAX))];
-        let [second, third] = fences.map(|(offset, _)| offset / LINE);
-        if second > 0 && third <= Self::LINE_MASK.into() {
-            for (slot, (_, key)) in self.keys.iter().zip(fences) {
+    pub(super) fn set_in_place(&self, i: usize, verified: bool) {
+        let state = if verified {
+            Hint::IN_PLACE | Hint::VERIFIED
+        } else {
+            Hint::IN_PLACE
+        };
+        self.get(i).state.fetch_or(state, Relaxed);
+    }
+
+    /// Whether the keys of data block `i` were seen to ascend and to lie between its index keys.
+    #[inline]
+    pub(super) fn is_ordered(&self, i: usize) -> bool {
+        self.get(i).state.load(Relaxed) & Hint::ORDERED != 0
+    }
+
+    pub(super) fn set_ordered(&self, i: usize) {
+        self.get(i).state.fetch_or(Hint::ORDERED, Relaxed);
+    }
+
+    /// Remembers the fences of `block`, which is data block `i` of a table in bytewise order. In a block's first line, or
+    /// very far into it, they are not worth knowing.
+    pub(super) fn set_fences<B: AsRef<[u8]>>(&self, i: usize, block: &Block<B>, index: &Index) {
+        let fence = |number| {
+            let (offset, key) = block.fence(number)?;
+            Some((offset / LINE, index.position(i, key)?))
+        };
+        let Some(second) = fence(1) else { return };
+        let third = fence(2).unwrap_or((second.0, u16::MAX));
+        if second.0 > 0 && second.0 >> Hint::SECOND_BITS == 0 && third.0 >> Hint::THIRD_BITS == 0 {
+            let hint = self.get(i);
+            for (slot, key) in hint.keys.iter().zip([second.1, third.1]) {
                 slot.store(key, Relaxed);
             }
-            let lines = (second as u16) << Self::LINE_BITS | third as u16;
-            self.lines.fetch_or(lines, Relaxed);
+            let lines = (second.0 as u16) << Hint::THIRD_BITS | third.0 as u16;
+            hint.state.fetch_or(lines, Relaxed);
         }
     }
 
-    /// Where a search goes for a key with these bits: on both sides of a fence that has the same.
+    /// Which part of data block `i` a search looks at for a key at `position`: both sides of a fence at the same position.
     #[inline]
-    pub(super) fn part(&self, key: u16) -> SearchPart {
-        let lines = self.lines.load(Relaxed);
-        let fences = [lines >> Self::LINE_BITS, lines].map(|line| (line & Self::LINE_MASK) as u8);
-        if fences == [0, 0] {
+    pub(super) fn part(&self, i: usize, position: Option<u16>) -> SearchPart {
+        let hint = self.get(i);
+        let fences = Hint::fences(hint.state.load(Relaxed));
+        let Some(position) = position.filter(|_| fences != [0, 0]) else {
             return SearchPart::WHOLE;
-        }
-        let [second, third] = self.keys.each_ref().map(|key| key.load(Relaxed));
+        };
+        let [second, third] = hint.keys.each_ref().map(|key| key.load(Relaxed));
         // Counted, so that there is nothing to predict.
-        let first = u8::from(key > second) + u8::from(key > third);
-        let last = u8::from(key >= second) + u8::from(key >= third);
+        let first = u8::from(position > second) + u8::from(position > third);
+        let last = u8::from(position >= second) + u8::from(position >= third);
         SearchPart::new(first, last, fences)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::comparator::{Order, common_prefix};
+    use crate::format::block::BlockBuilder;
+    use crate::read::index::tests::{decode, encode};
+
+    #[test]
+    fn states_and_fences_do_not_disturb_each_other() {
+        let hints = Hints::new(2);
+        assert!(!hints.is_ordered(1) && !hints.is_in_place(1, false));
+        hints.set_ordered(1);
+        hints.set_in_place(1, false);
+        assert!(hints.is_in_place(1, false) && !hints.is_in_place(1, true));
+        hints.set_in_place(1, true);
+        assert!(hints.is_in_place(1, true) && hints.is_ordered(1));
+        assert_eq!(hints.part(1, Some(7)), SearchPart::WHOLE);
+        assert!(!hints.is_ordered(0) && !hints.is_in_place(0, false));
+    }
+
+    proptest! {
+        /// A block's keys are on the side of the middle that is told for them, by their bits alone.
+        #[test]
+        fn parts_hold_what_is_looked_for(
+            keys in prop::collection::btree_set(
+                prop::collection::vec(prop::sample::select(vec![0u8, b'1', b'2', 0xff]), 0..20), 20..300),
+            head in prop::collection::vec(0u8..2, 0..12),
+            block_len in 4usize..20,
+            interval in 1usize..4,
+        ) {
+            let keys: Vec<Vec<u8>> = keys.iter().map(|key| [&head[..], key].concat()).collect();
+            let blocks: Vec<&[Vec<u8>]> = keys.chunks(block_len).collect();
+            let last_keys: Vec<Vec<u8>> = blocks.iter().map(|keys| keys[keys.len() - 1].clone()).collect();
+            let index = decode(&encode(&last_keys, 1)).unwrap();
+            let hints = Hints::new(index.len());
+            for (i, keys) in blocks.iter().enumerate() {
+                let mut builder = BlockBuilder::new(interval);
+                for key in *keys {
+                    builder.add(key, common_prefix(builder.last_key(), key), &[7; 50]);
+                }
+                let block = Block::parse(builder.finish(<[u8]>::to_vec)).unwrap();
+                prop_assert_eq!(hints.part(i, index.position(i, &keys[0])), SearchPart::WHOLE);
+                hints.set_fences(i, &block, &index);
+                for key in *keys {
+                    let part = hints.part(i, index.position(i, key));
+                    let value = block.find(key, &Order::Bytewise, part).unwrap().unwrap();
+                    let entry_start = value.start - 3;
+                    prop_assert!(part.start() <= entry_start, "{part:?} {entry_start}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_told_for_ordinary_keys() {
+        let keys: Vec<Vec<u8>> = (0..1000).map(|i| format!("{i:016}").into_bytes()).collect();
+        let blocks: Vec<&[Vec<u8>]> = keys.chunks(40).collect();
+        let last_keys: Vec<Vec<u8>> = blocks.iter().map(|keys| keys[39].clone()).collect();
+        let index = decode(&encode(&last_keys, 1)).unwrap();
+        let hints = Hints::new(index.len());
+        // For the first and the last block an index key on one side is missing.
+        for (i, keys) in blocks.iter().enumerate().take(24).skip(1) {
+            let mut builder = BlockBuilder::new(16);
+            for key in *keys {
+                builder.add(key, common_prefix(builder.last_key(), key), &[7; 100]);
+            }
+            let block = Block::parse(builder.finish(<[u8]>::to_vec)).unwrap();
+            hints.set_fences(i, &block, &index);
+            let lines = [1, 2].map(|number| (block.fence(number).unwrap().0 / 64) as u8);
+            for (j, key) in keys.iter().enumerate() {
+                let (first, last) = (j.saturating_sub(1) / 16, j / 16);
+                let expected = SearchPart::new(first as u8, last as u8, lines);
+                assert_eq!(hints.part(i, index.position(i, key)), expected, "{j}");
+            }
+        }
     }
 }

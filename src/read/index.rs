@@ -12,84 +12,84 @@ use crate::error::{Error, ErrorKind, Section, show_key};
 use crate::format::Defect;
 use crate::format::block::{Block, BlockBuilder, split_entry};
 use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::SearchPart;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::touch::touch;
 
-use crate::read::hints::Seen;
-
-/// The index block, decoded and checked once: searching it cannot fail.
+/// The index block, decoded and checked once: searching it cannot fail. Immutable.
 ///
-/// For each data block it holds a key at or after all of the block's keys and before all of the next
-/// block's, and the block's handle. Takes the index block and 23 bytes a data block.
+/// For each data block it holds a key at or after all of the block's keys and before all of the next block's, and the
+/// block's handle. Takes the index block and 17 bytes a data block.
 ///
-/// A search in bytewise order compares eight bytes of each key: first those of every span's last key, in one
-/// small array, then those of the few entries of one span, which lie beside the handle that is looked for.
-/// Whole keys are read only to settle ties.
+/// A search in bytewise order compares eight bytes of each key: first those of every span's last key, in one small array,
+/// then those of the few entries of one span, which lie beside the handle that is looked for. Whole keys are read only to
+/// settle ties.
 #[derive(Debug)]
 pub(crate) struct Index {
     /// The index block. Every key in it is stored whole, so that its restarts find its entries.
     block: Block<Bytes>,
     entries: Vec<IndexEntry>,
-    /// The leading bytes that all keys but the last share. The last is the successor of the table's
-    /// last key, often a single byte, and would end what all others share: a search leaves it out.
+    /// The leading bytes that all keys but the last share. The last is the successor of the table's last key, often a
+    /// single byte, and would end what all others share: a search leaves it out.
     shared: Bytes,
     /// The prefix of the last entry of each whole span.
     spans: Vec<u64>,
 }
 
-/// Its numbers are packed: aligned, it would take two bytes more.
 #[derive(Debug)]
 struct IndexEntry {
-    prefix: Prefix,
+    /// The eight bytes of the key after the shared ones, as a big-endian number; zeros past its end.
+    prefix: u64,
     /// The data block's handle.
-    place: Place,
-    /// What is known of the data block since it was read.
-    seen: Seen,
+    handle: PackedHandle,
 }
 
-const _: () = assert!(size_of::<IndexEntry>() == 22);
-
-/// The eight bytes of the key behind the shared ones, as a big-endian number; zeros behind its end.
-#[derive(Debug, Clone, Copy)]
-#[repr(Rust, packed(2))]
-struct Prefix(u64);
+const _: () = assert!(size_of::<IndexEntry>() == 16);
 
 /// A handle in eight bytes, if it fits: 40 bits of offset, 24 of size.
 #[derive(Debug, Clone, Copy)]
-#[repr(Rust, packed(2))]
-struct Place(u64);
+struct PackedHandle(u64);
 
-impl Place {
+impl PackedHandle {
     const OFFSET_BITS: u32 = 40;
-    /// Of a handle that does not fit, and is read from the index block each time.
-    const ELSEWHERE: Place = Place(u64::MAX);
+    /// Stands for a handle that does not fit, and is decoded from the index block each time.
+    const TOO_LARGE: PackedHandle = PackedHandle(u64::MAX);
 
-    fn of(handle: BlockHandle) -> Place {
+    fn of(handle: BlockHandle) -> PackedHandle {
         let BlockHandle { offset, size } = handle;
-        match offset >> Self::OFFSET_BITS == 0 && size >> (u64::BITS - Self::OFFSET_BITS) == 0 {
-            true => Place(size << Self::OFFSET_BITS | offset),
-            false => Place::ELSEWHERE,
+        if offset >> Self::OFFSET_BITS == 0 && size >> (u64::BITS - Self::OFFSET_BITS) == 0 {
+            PackedHandle(size << Self::OFFSET_BITS | offset)
+        } else {
+            PackedHandle::TOO_LARGE
         }
     }
 
     #[inline]
-    fn handle(self) -> Option<BlockHandle> {
-        (self.0 != Self::ELSEWHERE.0).then_some(BlockHandle {
+    fn unpack(self) -> Option<BlockHandle> {
+        (self.0 != Self::TOO_LARGE.0).then_some(BlockHandle {
             offset: self.0 & ((1 << Self::OFFSET_BITS) - 1),
             size: self.0 >> Self::OFFSET_BITS,
         })
     }
 }
 
-/// Number of entries in a span, which take three lines of cache.
+/// A data block as a search of the index finds it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    /// Which of the table's data blocks it is, from 0.
+    pub(crate) block: usize,
+    pub(crate) handle: BlockHandle,
+    /// Where between the block's index keys the key lies; see [`Index::position`].
+    pub(crate) position: Option<u16>,
+}
+
+/// Number of entries in a span, which takes two lines of the processor's cache.
 const SPAN: usize = 8;
 
 /// Most memory that keys may unfold to, in multiples of the file's size.
 ///
-/// LevelDB stores index keys whole, and nothing unfolds. In another's index that shares prefixes, a
-/// hostile one, it could be the square of the block's length.
+/// LevelDB stores index keys whole, and nothing unfolds. The index of another writer may share prefixes; in a hostile one
+/// the keys could take the square of the block's length.
 const MAX_UNFOLDED: u64 = 32;
 
 /// Where an index block lies, and what its entries are checked against.
@@ -97,7 +97,7 @@ const MAX_UNFOLDED: u64 = 32;
 pub(crate) struct IndexPlace {
     /// Offset of the index block in the file.
     pub(crate) offset: u64,
-    /// Where the data blocks must have ended.
+    /// The data blocks end at or before this offset.
     pub(crate) data_end: u64,
     pub(crate) file_size: u64,
 }
@@ -105,12 +105,12 @@ pub(crate) struct IndexPlace {
 impl Index {
     /// Checks the index block `contents`.
     ///
-    /// Handles must be in the file's order without overlap, which bounds their number by the file's
-    /// size, and keys must ascend.
+    /// Handles must be in the file's order without overlap, which bounds their number by the file's size. Keys must
+    /// ascend, unless the order is not known (`None`).
     pub(crate) fn decode(
         contents: Bytes,
         place: IndexPlace,
-        order: &Order,
+        order: Option<&Order>,
     ) -> Result<Index, Error> {
         let corrupt = |defect: Defect| defect.locate(Section::Index, place.offset);
         let mut index = Index::of(Block::parse(contents).map_err(corrupt)?);
@@ -120,7 +120,7 @@ impl Index {
             debug_assert!(whole, "unfolded keys are stored whole");
         }
         // Mapped, not filtered: the number of spans is known, and no more is allocated.
-        let last_prefix = |span: &[IndexEntry]| span.last().map_or(u64::MAX, |last| last.prefix.0);
+        let last_prefix = |span: &[IndexEntry]| span.last().map_or(u64::MAX, |last| last.prefix);
         let spans = index.all_but_last().chunks_exact(SPAN);
         index.spans = spans.map(last_prefix).collect();
         Ok(index)
@@ -136,9 +136,9 @@ impl Index {
         }
     }
 
-    /// Checks all entries, and takes down what a search needs of them. `false` if the restarts are not the entries,
-    /// one for one, so that some key may not be stored whole.
-    fn decode_entries(&mut self, place: IndexPlace, order: &Order) -> Result<bool, Error> {
+    /// Checks all entries, and keeps what a search needs of them. Returns `false` if restarts and entries are not the
+    /// same, one for one, so that some key may not be stored whole.
+    fn decode_entries(&mut self, place: IndexPlace, order: Option<&Order>) -> Result<bool, Error> {
         let corrupt = |defect: Defect| defect.locate(Section::Index, place.offset);
         let Index { block, shared, .. } = &*self;
         let block_entries = block.entries();
@@ -161,7 +161,7 @@ impl Index {
             }
             rest = entry.rest;
             let (key, value) = (entry.unshared, entry.value);
-            if let Some(previous) = previous
+            if let (Some(previous), Some(order)) = (previous, order)
                 && order.compare(previous, key) != Ordering::Less
             {
                 return Err(not_ascending(i, previous, key, order));
@@ -171,9 +171,8 @@ impl Index {
                 return Err(corrupt(misplaced(i, value, bounds)));
             };
             entries.push(IndexEntry {
-                prefix: Prefix(prefix_at(key, shared.len())),
-                place: Place::of(handle),
-                seen: Seen::default(),
+                prefix: prefix_at(key, shared.len()),
+                handle: PackedHandle::of(handle),
             });
             (previous, previous_end) = (Some(key), frame_end);
         }
@@ -195,69 +194,40 @@ impl Index {
 
     /// The handle of data block `i`, one of `0..len()`.
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "callers have `i` from a search, or count to `len()`"
+    )]
     pub(crate) fn handle(&self, i: usize) -> BlockHandle {
-        let place = self.entries.get(i).map(|entry| entry.place);
-        place
-            .and_then(Place::handle)
-            .unwrap_or_else(|| self.decode_handle_again(i))
+        let handle = self.entries[i].handle.unpack();
+        handle.unwrap_or_else(|| self.large_handle(i))
     }
 
     #[cold]
-    fn decode_handle_again(&self, i: usize) -> BlockHandle {
-        let entry = self.block.restart_entry(i);
-        let decoded = entry.and_then(|(_, value)| BlockHandle::decode(value));
-        decoded.map_or(BlockHandle::default(), |(handle, _)| handle)
+    #[expect(
+        clippy::expect_used,
+        reason = "every value was decoded when the index was made"
+    )]
+    fn large_handle(&self, i: usize) -> BlockHandle {
+        let decoded = BlockHandle::decode(self.entry(i).1);
+        decoded.expect("a handle that was decoded before").0
     }
 
-    /// The handle of data block `i` if that was found sound.
-    #[inline]
-    pub(crate) fn sound_handle(&self, i: usize) -> Option<BlockHandle> {
-        let sound = self.entries.get(i).filter(|entry| entry.seen.is_sound())?;
-        let handle = sound.place.handle();
-        Some(handle.unwrap_or_else(|| self.decode_handle_again(i)))
-    }
-
-    pub(crate) fn set_sound(&self, i: usize) {
-        if let Some(entry) = self.entries.get(i) {
-            entry.seen.set_sound();
-        }
-    }
-
-    /// Takes down where the parts of `block` begin: data block `i` of a table in bytewise order.
-    pub(crate) fn see_parts<B: AsRef<[u8]>>(&self, i: usize, block: &Block<B>) {
-        let fence = |number| {
-            let (offset, key) = block.fence(number)?;
-            Some((offset, self.bits_in_block(i, key)?))
-        };
-        if let (Some(entry), Some(second)) = (self.entries.get(i), fence(1)) {
-            entry.seen.set_fences(second, fence(2));
-        }
-    }
-
-    /// Which part of data block `i` a search for `key` will look at, as far as is known from a time before.
-    #[inline]
-    pub(crate) fn part_of(&self, i: usize, key: &[u8]) -> SearchPart {
-        match (self.entries.get(i), self.bits_in_block(i, key)) {
-            (Some(entry), Some(bits)) => entry.seen.part(bits),
-            _ => SearchPart::WHOLE,
-        }
-    }
-
-    /// The first bits of `key` behind those that all keys of data block `i` share, if they can be told from
-    /// the index keys on both sides of the block.
-    #[inline]
-    fn bits_in_block(&self, i: usize, key: &[u8]) -> Option<u16> {
-        let low = self.entries.get(i.checked_sub(1)?)?.prefix.0;
-        let high = self.all_but_last().get(i)?.prefix.0;
-        let width = u64::BITS - high.checked_sub(low)?.leading_zeros();
-        let from_low = prefix_at(key, self.shared.len()).checked_sub(low)?;
-        u16::try_from(from_low >> width.saturating_sub(Seen::KEY_BITS)).ok()
-    }
-
-    /// A key at or after the last of data block `i` and before the first of the next.
+    /// A key at or after the last of data block `i`, one of `0..len()`, and before the first of the next.
     #[inline]
     pub(crate) fn key(&self, i: usize) -> &[u8] {
-        self.block.restart_entry(i).unwrap_or_default().0
+        self.entry(i).0
+    }
+
+    #[inline]
+    #[expect(
+        clippy::expect_used,
+        reason = "every entry was decoded when the index was made"
+    )]
+    fn entry(&self, i: usize) -> (&[u8], &[u8]) {
+        self.block
+            .restart_entry(i)
+            .expect("an entry that was decoded before")
     }
 
     /// What the index keys say of the table's kind.
@@ -268,44 +238,54 @@ impl Index {
         evidence
     }
 
-    /// The one data block that can hold `key`; `None` behind the last.
-    #[inline]
-    pub(crate) fn seek(&self, key: &[u8], order: &Order) -> Option<usize> {
-        let before_last = self.len().checked_sub(1)?;
-        let i = match order {
-            Order::Bytewise => self.seek_by_prefix(key),
-            Order::Custom(_) => self.first_at_or_after(key, 0, before_last, order),
-        };
-        (i < before_last || order.compare(self.key(before_last), key) != Ordering::Less)
-            .then_some(i)
+    /// Data block `i`, one of `0..len()`, without a key that is looked for in it.
+    pub(crate) fn block(&self, i: usize) -> Found {
+        Found {
+            block: i,
+            handle: self.handle(i),
+            position: None,
+        }
     }
 
-    /// The first of all keys but the last that is at or after `key`, in bytewise order.
+    /// The one data block that can hold `key`; `None` past the last index key.
     #[inline]
-    fn seek_by_prefix(&self, key: &[u8]) -> usize {
+    pub(crate) fn seek(&self, key: &[u8], order: &Order) -> Option<Found> {
+        let last = self.len().checked_sub(1)?;
+        let (block, prefix) = match order {
+            Order::Bytewise => self.seek_by_prefix(key),
+            Order::Custom(_) => (self.first_at_or_after(key, 0, last, order), None),
+        };
+        let is_past_end = block == last && order.compare(self.key(last), key).is_lt();
+        (!is_past_end).then(|| Found {
+            block,
+            handle: self.handle(block),
+            position: prefix.and_then(|prefix| self.position_of(block, prefix)),
+        })
+    }
+
+    /// The first of all keys but the last that is at or after `key`, in bytewise order, and the prefix of `key`.
+    #[inline]
+    fn seek_by_prefix(&self, key: &[u8]) -> (usize, Option<u64>) {
         let entries = self.all_but_last();
-        // Nothing is not compared: the memory that it is said to be in may not exist, and to find that out takes a
-        // masked load 100 ns.
+        // An empty prefix is not compared: its pointer may dangle, and a masked load from it costs 100 ns.
         if !self.shared.is_empty() && !key.starts_with(&self.shared) {
-            return if *key < *self.shared {
-                0
-            } else {
-                entries.len()
-            };
+            let is_before = *key < *self.shared;
+            return (if is_before { 0 } else { entries.len() }, None);
         }
         let prefix = prefix_at(key, self.shared.len());
         let start = self.span_start(prefix);
-        let rest = entries.get(start..).unwrap_or_default();
+        let rest = entries.get(start..).unwrap_or(&[]);
         let span = rest.get(..SPAN).unwrap_or(rest);
         // Counted rather than searched: nothing to predict, and all lines read at once.
-        let below = span.iter().filter(|entry| entry.prefix.0 < prefix).count();
-        let rest = rest.get(below..).unwrap_or_default();
+        let below = span.iter().filter(|entry| entry.prefix < prefix).count();
         let low = start + below;
-        if rest.first().is_none_or(|entry| entry.prefix.0 != prefix) {
-            return low;
+        let rest = entries.get(low..).unwrap_or(&[]);
+        if rest.first().is_none_or(|entry| entry.prefix != prefix) {
+            return (low, Some(prefix));
         }
-        let ties = rest.partition_point(|entry| entry.prefix.0 == prefix);
-        self.first_at_or_after(key, low, low + ties, &Order::Bytewise)
+        let ties = rest.partition_point(|entry| entry.prefix == prefix);
+        let first = self.first_at_or_after(key, low, low + ties, &Order::Bytewise);
+        (first, Some(prefix))
     }
 
     /// Where the span begins that holds the first entry at or after `prefix`.
@@ -314,12 +294,29 @@ impl Index {
         SPAN * self.spans.partition_point(|&last| last < prefix)
     }
 
+    /// Where `key` lies between the index keys on both sides of data block `i`: the first 16 bits in which keys of the block
+    /// can differ. `None` if the index keys do not tell: at both ends of the table, and where they share more than eight
+    /// bytes after what all share.
+    #[inline]
+    pub(crate) fn position(&self, i: usize, key: &[u8]) -> Option<u16> {
+        self.position_of(i, prefix_at(key, self.shared.len()))
+    }
+
+    #[inline]
+    fn position_of(&self, i: usize, prefix: u64) -> Option<u16> {
+        let low = self.entries.get(i.checked_sub(1)?)?.prefix;
+        let high = self.all_but_last().get(i)?.prefix;
+        let width = u64::BITS - high.checked_sub(low)?.leading_zeros();
+        let from_low = prefix.checked_sub(low)?;
+        u16::try_from(from_low >> width.saturating_sub(u16::BITS)).ok()
+    }
+
     /// Touches the entries that a [`seek`](Index::seek) for `key` will look at, in bytewise order.
     #[inline]
     pub(crate) fn touch(&self, key: &[u8]) {
         let start = self.span_start(prefix_at(key, self.shared.len()));
         let span = self.entries.iter().skip(start).take(SPAN);
-        touch(span.step_by(2).map(|entry| &entry.prefix));
+        touch(span.step_by(4).map(|entry| &entry.prefix));
     }
 
     /// The first `i` of `low..high` whose key is at or after `key`, or `high`.
@@ -348,17 +345,17 @@ fn shared_by_all_but_last(block: &Block<Bytes>) -> Bytes {
     let last_but_one = block.restart_count().checked_sub(2);
     match (key(0), last_but_one.and_then(key)) {
         (Some(first), Some(last_but_one)) => {
-            let shared = first.get(..common_prefix(first, last_but_one));
-            block.data().slice_ref(shared.unwrap_or_default())
+            let (shared, _) = first.split_at(common_prefix(first, last_but_one));
+            block.data().slice_ref(shared)
         }
         _ => Bytes::new(),
     }
 }
 
-/// The eight bytes of `key` from byte `start` on as a number that orders as they do; zeros behind its end.
+/// The eight bytes of `key` from byte `start` on as a number that orders as they do; zeros past its end.
 #[inline]
 fn prefix_at(key: &[u8], start: usize) -> u64 {
-    let rest = key.get(start..).unwrap_or_default();
+    let rest = key.get(start..).unwrap_or(&[]);
     if let Some(bytes) = rest.first_chunk() {
         return u64::from_be_bytes(*bytes);
     }
@@ -373,10 +370,10 @@ fn prefix_at(key: &[u8], start: usize) -> u64 {
     }
 }
 
-/// Decodes a data block's handle, which lies within `bounds`; answers where its frame ends, too.
+/// Decodes a data block's handle, which lies within `bounds`. Also returns where its frame ends.
 #[inline]
 fn decode_handle(value: &[u8], bounds: &Range<u64>) -> Option<(BlockHandle, u64)> {
-    // Bytes behind the handle are let be, as by LevelDB.
+    // Bytes after the handle are ignored, as LevelDB does.
     let (handle, _) = BlockHandle::decode(value)?;
     let end = handle.end()?;
     let fits = handle.offset >= bounds.start && end <= bounds.end;
@@ -412,7 +409,7 @@ fn unfold(block: &Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defec
         let len = (builder.len() + key.len() + value.len()) as u64;
         if len > most || !builder.has_room(key.len(), value.len()) {
             return Err(Defect::new(
-                format!("keys that unfold to {MAX_UNFOLDED} times the file at most, and to 4 GiB"),
+                format!("index keys that take at most {MAX_UNFOLDED} times the file, and 4 GiB"),
                 format!("{len} bytes of entries"),
             ));
         }
@@ -423,25 +420,17 @@ fn unfold(block: &Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defec
 
 #[cold]
 fn not_ascending(i: usize, previous: &[u8], key: &[u8], order: &Order) -> Error {
-    Error::new(
-        ErrorKind::Comparator,
-        format!(
-            "index keys {} and {i} do not ascend under comparator {:?}: {} before {}; \
-             open the table with the comparator it was written with (and as a DbTable if it is a database's)",
-            i - 1,
-            order.comparator().name(),
-            show_key(previous),
-            show_key(key)
-        ),
-    )
+    let (previous, key) = (show_key(previous), show_key(key));
+    let what = format!("index keys {} and {i}", i - 1);
+    Error::new(ErrorKind::Comparator, order.misfit(&what, &previous, &key))
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn encode(keys: &[Vec<u8>], interval: usize) -> Vec<u8> {
+    pub(crate) fn encode(keys: &[Vec<u8>], interval: usize) -> Vec<u8> {
         let mut builder = BlockBuilder::new(interval);
         for (i, key) in keys.iter().enumerate() {
             let mut value = Vec::new();
@@ -455,13 +444,13 @@ mod tests {
         builder.finish(<[u8]>::to_vec)
     }
 
-    fn decode(block: &[u8]) -> Result<Index, Error> {
+    pub(crate) fn decode(block: &[u8]) -> Result<Index, Error> {
         let place = IndexPlace {
             offset: 1 << 20,
             data_end: 1 << 20,
             file_size: 2 << 20,
         };
-        Index::decode(Bytes::copy_from_slice(block), place, &Order::Bytewise)
+        Index::decode(Bytes::copy_from_slice(block), place, Some(&Order::Bytewise))
     }
 
     proptest! {
@@ -485,69 +474,12 @@ mod tests {
             let targets = targets.iter().flat_map(|t| [t.clone(), [&head[..], t].concat()]);
             for target in targets.chain(keys.clone()) {
                 let expected = keys.iter().position(|key| *key >= target);
-                prop_assert_eq!(index.seek(&target, &Order::Bytewise), expected, "{:?}", target);
+                let found = index.seek(&target, &Order::Bytewise);
+                prop_assert_eq!(found.map(|found| found.block), expected, "{:?}", target);
             }
             for (i, key) in keys.iter().enumerate() {
                 prop_assert_eq!(index.key(i), &key[..]);
                 prop_assert_eq!(index.handle(i).offset, 20 * i as u64);
-            }
-        }
-    }
-
-    proptest! {
-        /// A block's keys are on the side of the middle that is told for them, by their bits alone.
-        #[test]
-        fn parts_hold_what_is_looked_for(
-            keys in prop::collection::btree_set(
-                prop::collection::vec(prop::sample::select(vec![0u8, b'1', b'2', 0xff]), 0..20), 20..300),
-            head in prop::collection::vec(0u8..2, 0..12),
-            block_len in 4usize..20,
-            interval in 1usize..4,
-        ) {
-            let keys: Vec<Vec<u8>> = keys.iter().map(|key| [&head[..], key].concat()).collect();
-            let blocks: Vec<&[Vec<u8>]> = keys.chunks(block_len).collect();
-            let last_keys: Vec<Vec<u8>> = blocks.iter().map(|keys| keys[keys.len() - 1].clone()).collect();
-            let index = decode(&encode(&last_keys, 1)).unwrap();
-            for (i, keys) in blocks.iter().enumerate() {
-                let mut builder = BlockBuilder::new(interval);
-                for key in *keys {
-                    builder.add(key, common_prefix(builder.last_key(), key), &[7; 50]);
-                }
-                let block = Block::parse(builder.finish(<[u8]>::to_vec)).unwrap();
-                prop_assert_eq!(index.part_of(i, &keys[0]), SearchPart::WHOLE);
-                prop_assert_eq!(index.sound_handle(i), None);
-                index.see_parts(i, &block);
-                index.set_sound(i);
-                prop_assert_eq!(index.sound_handle(i), Some(index.handle(i)));
-                for key in *keys {
-                    let part = index.part_of(i, key);
-                    let value = block.find(key, &Order::Bytewise, part).unwrap().unwrap();
-                    let entry_start = value.start - 3;
-                    prop_assert!(part.start() <= entry_start, "{part:?} {entry_start}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn parts_are_told_for_ordinary_keys() {
-        let keys: Vec<Vec<u8>> = (0..1000).map(|i| format!("{i:016}").into_bytes()).collect();
-        let blocks: Vec<&[Vec<u8>]> = keys.chunks(40).collect();
-        let last_keys: Vec<Vec<u8>> = blocks.iter().map(|keys| keys[39].clone()).collect();
-        let index = decode(&encode(&last_keys, 1)).unwrap();
-        // For the first and the last block an index key on one side is missing.
-        for (i, keys) in blocks.iter().enumerate().take(24).skip(1) {
-            let mut builder = BlockBuilder::new(16);
-            for key in *keys {
-                builder.add(key, common_prefix(builder.last_key(), key), &[7; 100]);
-            }
-            let block = Block::parse(builder.finish(<[u8]>::to_vec)).unwrap();
-            index.see_parts(i, &block);
-            let lines = [1, 2].map(|number| (block.fence(number).unwrap().0 / 64) as u8);
-            for (j, key) in keys.iter().enumerate() {
-                let (first, last) = (j.saturating_sub(1) / 16, j / 16);
-                let expected = SearchPart::new(first as u8, last as u8, lines);
-                assert_eq!(index.part_of(i, key), expected, "{j}");
             }
         }
     }
@@ -604,12 +536,9 @@ mod tests {
             file_size: u64::MAX,
         };
         let block = builder.finish(Bytes::copy_from_slice);
-        let index = Index::decode(block, place, &Order::Bytewise).unwrap();
+        let index = Index::decode(block, place, Some(&Order::Bytewise)).unwrap();
         for (i, (offset, size)) in handles.into_iter().enumerate() {
             assert_eq!(index.handle(i), BlockHandle { offset, size });
-            assert_eq!(index.sound_handle(i), None);
-            index.set_sound(i);
-            assert_eq!(index.sound_handle(i), Some(BlockHandle { offset, size }));
         }
     }
 

@@ -1,22 +1,21 @@
 //! Opening a table: footer, index, metaindex, filter.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::comparator::Order;
-use crate::db::key::internal_order;
 use crate::db::recognise::KeyKind;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::filter::FilterPolicy;
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::SearchPart;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
+use crate::format::frame;
 use crate::read::cache::TableId;
 use crate::read::file::TableFile;
+use crate::read::hints::Hints;
 use crate::read::index::{Index, IndexPlace};
 use crate::read::options::OpenOptions;
 use crate::read::source::Source;
@@ -25,19 +24,16 @@ use crate::read::table::{Inner, Table, TableFilter};
 impl OpenOptions {
     /// Opens the table at `path`.
     ///
-    /// Reads the footer, the index, the metaindex and the filter: four reads at most, and one data
-    /// block more where the index looks like a database's. None of it is read again.
+    /// Reads the last 64 KiB of the file, which is all of a small table; of a larger one then metaindex and index, and the
+    /// filter; and one data block more where the index looks like a database's. None of it is read again.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotATable`] for another kind of file, [`ErrorKind::Corruption`] for a damaged table
-    /// (of the data blocks the first at most is looked at), [`ErrorKind::Comparator`], [`ErrorKind::DatabaseTable`],
+    /// [`ErrorKind::NotATable`] for another kind of file, [`ErrorKind::Corruption`] for a damaged table (except for its data
+    /// blocks, of which at most the first is needed), [`ErrorKind::Comparator`], [`ErrorKind::DatabaseTable`],
     /// [`ErrorKind::Unsupported`] and [`ErrorKind::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Table> {
-        let path = path.as_ref();
-        let file = File::open(path).map_err(|e| Error::io("opening the table", e));
-        file.and_then(|file| self.open_at(file.into(), Some(path)))
-            .map_err(|e| e.at_path(path))
+        self.open_source(Source::open(path)?)
     }
 
     /// Opens a table from memory, an open file, or anything that implements [`ReadAt`](crate::ReadAt).
@@ -46,56 +42,73 @@ impl OpenOptions {
     ///
     /// As [`open`](OpenOptions::open).
     pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
-        self.open_at(source.into(), None)
-    }
-
-    fn open_at(&self, source: Source, path: Option<&Path>) -> Result<Table> {
-        let file = TableFile::new(source, path)?;
+        let mut file = TableFile::new(source.into())?;
+        file.read_tail()?;
         let footer = file.footer()?;
-        let order = self.order.clone().unwrap_or(Order::Bytewise);
-        let index = self.read_index(&file, &footer, &order)?;
-        let filter = if self.filters && self.filter_knows_keys(|| index.evidence()) {
-            self.read_filter(&file, &footer, &index)?
-        } else {
-            None
+        file.read_ahead(&footer)?;
+        let order = match &self.order {
+            Some(order) => Some(order.clone()),
+            None => (!self.stored_order).then_some(Order::Bytewise),
         };
-        let table = Table {
-            inner: Arc::new(Inner {
-                file,
-                order,
-                index,
-                filter,
-                data_end: footer.data_end(),
-                cache: self.cache.clone(),
-                id: TableId::next(),
-            }),
-            read: self.read,
+        let index = self.read_index(&file, &footer, order.as_ref());
+        let index = index.map_err(|error| file.name_in(error))?;
+        let mut inner = Inner {
+            filter: None,
+            hints: Hints::new(index.len()),
+            index,
+            order,
+            states_order: false,
+            data_end: footer.data_end(),
+            cache: self.cache.clone(),
+            id: TableId::next(),
+            file,
         };
-        if self.order.is_none() {
-            table.refuse_internal_keys()?;
+        if self.order.is_none() && !self.stored_order {
+            inner.refuse_internal_keys()?;
         }
-        Ok(table)
+        if inner.file.is_at_hand() && inner.file.size <= SMALL {
+            inner.check_order()?;
+        }
+        if self.filters && !self.stored_order && self.filter_knows_keys(|| inner.index.evidence()) {
+            let filter = self.read_filter(&inner.file, &footer, &inner.index);
+            inner.filter = filter.map_err(|error| inner.file.name_in(error))?;
+        }
+        inner.file.forget_tail();
+        Ok(Table {
+            inner: Arc::new(inner),
+            read: self.read,
+        })
     }
 
-    fn read_index(&self, file: &TableFile, footer: &Footer, order: &Order) -> Result<Index> {
+    fn read_index(
+        &self,
+        file: &TableFile,
+        footer: &Footer,
+        order: Option<&Order>,
+    ) -> Result<Index> {
         let block = file.read_index(footer)?;
         let place = IndexPlace {
             offset: footer.index.offset,
             data_end: footer.data_end(),
             file_size: file.size,
         };
-        let decode = |order: &Order| Index::decode(block.clone(), place, order);
+        let decode = |order| Index::decode(block.clone(), place, order);
         decode(order).map_err(|error| {
             // The index of a database's table seldom ascends bytewise.
-            let of_database = error.kind() == ErrorKind::Comparator
-                && self.order.is_none()
-                && decode(&internal_order(Order::Bytewise))
-                    .is_ok_and(|index| index.evidence().kind() == KeyKind::Database);
-            if of_database { database_table() } else { error }
+            let may_be_database = error.kind() == ErrorKind::Comparator && self.order.is_none();
+            let is_database = || {
+                let index = decode(None);
+                index.is_ok_and(|index| index.evidence().kind() == KeyKind::Database)
+            };
+            if may_be_database && is_database() {
+                database_table()
+            } else {
+                error
+            }
         })
     }
 
-    /// Finds, reads and checks the filter, if the metaindex names one whose policy is known.
+    /// Finds, reads and checks the filter, if the metaindex names one of a policy that is known.
     fn read_filter(
         &self,
         file: &TableFile,
@@ -116,13 +129,11 @@ impl OpenOptions {
         let bytes = contents.len() as u64;
         let block = FilterBlockReader::new(contents)
             .map_err(|defect| defect.locate(Section::Filter, handle.offset))?;
-        let last_block = index
-            .len()
-            .checked_sub(1)
-            .map(|last| index.handle(last).offset);
+        let last = index.len().checked_sub(1);
+        let covers_all = |last| block.covers_all(index.handle(last).offset);
         Ok(Some(TableFilter {
             policy,
-            whole_table: last_block.is_some_and(|offset| block.covers_all(offset)),
+            whole_table: last.is_some_and(covers_all),
             block,
             bytes,
         }))
@@ -131,10 +142,20 @@ impl OpenOptions {
 
 impl Table {
     /// Opens the table at `path` with [`OpenOptions::new`]; see [`OpenOptions::open`].
+    ///
+    /// # Errors
+    ///
+    /// As [`OpenOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Table> {
         OpenOptions::new().open(path)
     }
+}
 
+/// Up to this size, the order of all keys is checked when a table is opened: in so few blocks, keys of another order could
+/// lie in blocks that no lookup of them reads, while the index ascends by chance.
+const SMALL: u64 = 64 << 10;
+
+impl Inner {
     /// Refuses a database's table, whose keys are internal keys.
     ///
     /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys.
@@ -143,33 +164,26 @@ impl Table {
         /// Bounds the work, so that opening stays fast when the first block is large.
         const MOST_KEYS: usize = 64;
         const MOST_BYTES: usize = 64 << 10;
-        let mut evidence = self.index().evidence();
-        if self.data_blocks() == 0 || !evidence.may_be_database() {
+        let mut evidence = self.index.evidence();
+        if self.index.len() == 0 || !evidence.may_be_database() {
             return Ok(());
         }
-        let (mut keys, mut bytes) = (0, 0);
-        let mut previous: Option<Vec<u8>> = None;
-        let mut is_bytewise = true;
-        let mut cursor = BlockCursor::new(self.block(0, SearchPart::WHOLE)?);
-        while keys < MOST_KEYS
-            && bytes < MOST_BYTES
-            && cursor.next().map_err(|defect| self.locate(0, defect))?
-        {
-            let key = cursor.key();
-            evidence.add_key(key);
-            is_bytewise &= previous.is_none_or(|previous| *previous < *key);
-            previous = Some(key.to_vec());
-            keys += 1;
-            bytes += key.len();
-        }
+        let frame = self.file.read_frame(self.index.handle(0))?;
+        let mut read_keys = || {
+            frame::verify(&frame)?;
+            let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
+            let (mut keys, mut bytes) = (0, 0);
+            while keys < MOST_KEYS && bytes < MOST_BYTES && cursor.next()? {
+                evidence.add_key(cursor.key());
+                keys += 1;
+                bytes += cursor.key().len();
+            }
+            Ok(())
+        };
+        read_keys().map_err(|defect| self.locate(0, defect))?;
         match evidence.kind() {
-            KeyKind::Database => Err(database_table()),
-            KeyKind::Plain if is_bytewise => Ok(()),
-            KeyKind::Plain => Err(Error::new(
-                ErrorKind::Comparator,
-                "the keys of the first data block do not ascend bytewise; open the table with the comparator \
-                 it was written with (and as a DbTable if it is a database's)",
-            )),
+            KeyKind::Database => Err(self.file.name_in(database_table())),
+            KeyKind::Plain => Ok(()),
         }
     }
 }
@@ -210,6 +224,6 @@ fn database_table() -> Error {
     Error::new(
         ErrorKind::DatabaseTable,
         "this table belongs to a LevelDB database (each key ends in a sequence number and a type): \
-         open it with DbTable, or with the InternalKeyComparator to read its keys as they are stored",
+         open it with DbTable, or, to read its keys as they are stored, with the comparator named",
     )
 }

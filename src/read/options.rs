@@ -16,9 +16,12 @@ use crate::read::cache::BlockCache;
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct OpenOptions {
-    /// `None` where the caller did not say: bytewise, and a database's table is recognised and refused.
+    /// `None` if the caller did not say: bytewise, and a database's table is recognised and refused.
     pub(crate) order: Option<Order>,
+    /// Opens a table of any order for walking.
+    pub(crate) stored_order: bool,
     pub(crate) policies: Vec<Arc<dyn FilterPolicy>>,
     pub(crate) filters: bool,
     pub(crate) cache: Option<BlockCache>,
@@ -36,6 +39,7 @@ impl OpenOptions {
     pub fn new() -> OpenOptions {
         OpenOptions {
             order: None,
+            stored_order: false,
             policies: Vec::new(),
             filters: true,
             cache: Some(BlockCache::shared()),
@@ -45,17 +49,41 @@ impl OpenOptions {
 
     /// The order that the table was written in.
     ///
-    /// Naming one, the bytewise one too, also says that the table is to be read as it is stored: one that looks like a
+    /// Naming one, even the bytewise one, also says that the table is to be read as it is stored: one that looks like a
     /// database's is then not refused. Its filter, which knows user keys, is used only if the comparator
-    /// [knows of them](Comparator::filter_key), as [`InternalKeyComparator`](crate::InternalKeyComparator) does.
-    pub fn comparator(mut self, comparator: impl Comparator + 'static) -> OpenOptions {
+    /// [knows of them](Comparator::filter_key), as [`InternalKeyComparator`](crate::db::InternalKeyComparator) does.
+    ///
+    /// A comparator in another order than the table's is an error as soon as it shows: when the index keys do not ascend,
+    /// or the keys of a data block that is read for the first time.
+    pub fn comparator(mut self, comparator: impl Comparator) -> OpenOptions {
         self.order = Some(Order::of(comparator));
+        self.stored_order = false;
         self
     }
 
-    /// Adds a filter policy to those that are known by their names; before a built-in one of that name.
+    /// Opens a table whose order is not known, to walk it in the order in which it is stored.
+    ///
+    /// Cursors and ranges over all of it work in both directions. What takes a comparison is an error of
+    /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator): lookups, seeks, and ranges with bounds. The filter is not
+    /// read.
+    pub fn stored_order(mut self) -> OpenOptions {
+        self.order = None;
+        self.stored_order = true;
+        self
+    }
+
+    /// Knows this filter policy, too, by its name; it comes before a built-in one of that name.
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> OpenOptions {
-        self.policies.push(Arc::new(policy));
+        self.policies = vec![Arc::new(policy)];
+        self
+    }
+
+    /// Knows these filter policies, too; the first in the table that comes first here is used.
+    pub fn filter_policies(
+        mut self,
+        policies: impl IntoIterator<Item = Arc<dyn FilterPolicy>>,
+    ) -> OpenOptions {
+        self.policies = policies.into_iter().collect();
         self
     }
 
@@ -77,9 +105,9 @@ impl OpenOptions {
         !self.order.as_ref().is_some_and(takes_stored_keys) || evidence().kind() == KeyKind::Plain
     }
 
-    /// Opens without filters, and so also a table whose filter or metaindex block is damaged.
-    /// Every lookup then fetches a data block.
-    pub fn no_filters(mut self) -> OpenOptions {
+    /// Opens without the filter, and so also a table whose filter or metaindex block is damaged. Every lookup then fetches
+    /// a data block.
+    pub fn no_filter(mut self) -> OpenOptions {
         self.filters = false;
         self
     }
@@ -105,6 +133,7 @@ impl OpenOptions {
 
 /// How an open table is read; see [`Table::with`](crate::Table::with).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
 pub struct ReadOptions {
     pub(crate) fill_cache: bool,
     pub(crate) verify_checksums: bool,
@@ -125,16 +154,16 @@ impl ReadOptions {
         }
     }
 
-    /// Whether blocks that are read are kept in the cache. `false` suits a long scan, which would
-    /// drive out what lookups use. What is in the cache already is used either way.
+    /// Whether blocks that are read are kept in the cache. `false` suits a long scan, which would evict the blocks that
+    /// lookups use. A block that is in the cache is used either way.
     pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
         self.fill_cache = yes;
         self
     }
 
-    /// Whether data blocks are checked against their checksums when they come in (about 7 ns for
-    /// 100 bytes). Without, damage may go unnoticed, and blocks that are read are not kept in the cache, where
-    /// others would take them for checked. Index, metaindex and filter are always checked.
+    /// Whether data blocks are checked against their checksums when they come in. Without, damage may go unnoticed, and
+    /// blocks that are read are not kept in the cache, whose other users rely on the check. Index, metaindex and filter
+    /// are always checked.
     pub fn verify_checksums(mut self, yes: bool) -> ReadOptions {
         self.verify_checksums = yes;
         self

@@ -6,7 +6,7 @@ use std::ops::{Bound, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToIncl
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::{Error, ErrorKind, Result, show_key};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
 use crate::read::cursor::Cursor;
 use crate::read::table::Table;
@@ -40,27 +40,23 @@ impl Table {
 
     /// The entries whose keys begin with `prefix`, from either end.
     ///
-    /// In an order other than the bytewise one such keys need not lie together: the only item is then
-    /// an error of [`ErrorKind::Comparator`]. Use a [`range`](Table::range) there.
+    /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
+    /// [`ErrorKind::Comparator`]: use a [`range`](Table::range) there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
         let prefix = prefix.as_ref();
-        // The first key behind them: the prefix without its 0xff tail, its last byte incremented.
-        let mut behind = prefix.to_vec();
-        while behind.pop_if(|last| *last == 0xff).is_some() {}
-        let upper = match behind.last_mut() {
+        // The first key past them: the prefix without its 0xff tail, its last byte incremented.
+        let mut past = prefix.to_vec();
+        while past.pop_if(|last| *last == 0xff).is_some() {}
+        let upper = match past.last_mut() {
             Some(last) => {
                 *last += 1;
-                Bound::Excluded(behind)
+                Bound::Excluded(past)
             }
             None => Bound::Unbounded,
         };
         let mut range = Range::new(self.cursor(), Bound::Included(prefix.to_vec()), upper);
-        if let Order::Custom(comparator) = self.order() {
-            let name = comparator.name();
-            let message = format!(
-                "keys of one prefix need not lie together in the order {name:?}: use a range"
-            );
-            range.state = State::Failed(Some(Error::new(ErrorKind::Comparator, message)));
+        if let Ok(Order::Custom(_)) = self.order() {
+            range.state = State::NoPrefixes;
         }
         range
     }
@@ -84,12 +80,23 @@ impl Table {
     }
 }
 
-/// The entries of a table within bounds, from both ends: made by [`Table::range`].
+/// All entries, as by [`Table::iter`].
+impl IntoIterator for &Table {
+    type Item = Result<(Bytes, Bytes)>;
+    type IntoIter = Range;
+
+    fn into_iter(self) -> Range {
+        self.iter()
+    }
+}
+
+/// The entries of a table within bounds, from both ends; made by [`Table::range`].
 ///
-/// Owns all it needs. After its first error it is at its end: nothing is skipped in silence. Uses one
-/// cursor, so taking from both ends in turn seeks at every turn. Each key is a copy of its own, where a
-/// [`Cursor`] lends it; values are slices of their blocks.
-#[derive(Debug)]
+/// Owns all it needs. After its first error it is at its end: nothing is skipped in silence. Uses one cursor, so taking
+/// from both ends in turn seeks at every turn. Each key is a copy, where a [`Cursor`] lends it; values are slices of their
+/// blocks.
+#[derive(Debug, Clone)]
+#[must_use]
 pub struct Range {
     cursor: Cursor,
     lower: Bound<Vec<u8>>,
@@ -97,7 +104,7 @@ pub struct Range {
     state: State,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 enum State {
     /// Nothing was taken since the bounds were set.
     Fresh,
@@ -105,7 +112,8 @@ enum State {
     Front,
     Back,
     Done,
-    Failed(Option<Error>),
+    /// Keys of one prefix were asked for, in an order in which they need not lie together.
+    NoPrefixes,
 }
 
 impl Range {
@@ -120,44 +128,40 @@ impl Range {
 
     /// The error of a defect in the entry last taken.
     pub(crate) fn locate(&self, defect: Defect) -> Error {
-        self.cursor
-            .table
-            .locate(self.cursor.block.unwrap_or_default(), defect)
+        self.cursor.locate(defect)
     }
 
     fn step_front(&mut self) -> Result<bool> {
         if let State::Back = self.state {
-            self.check_ascends(self.is_below_upper())?;
             self.upper = Bound::Excluded(self.cursor.key().to_vec());
             self.state = State::Fresh;
         }
         if let State::Front = self.state {
-            return Ok(self.cursor.next()? && self.is_below_upper());
+            return Ok(self.cursor.next()? && self.is_below_upper()?);
         }
         let moved = match &self.lower {
             Bound::Unbounded => self.cursor.seek_to_first()?,
             Bound::Included(key) => self.cursor.seek(key)?,
             Bound::Excluded(key) => {
                 let found = self.cursor.seek(key)?;
-                match found && self.compare_to(key).is_eq() {
-                    true => self.cursor.next()?,
-                    false => found,
+                if found && self.compare_to(key)?.is_eq() {
+                    self.cursor.next()?
+                } else {
+                    found
                 }
             }
         };
         self.state = State::Front;
-        self.check_ascends(!moved || self.is_above_lower())?;
-        Ok(moved && self.is_below_upper())
+        Ok(moved && self.is_below_upper()?)
     }
 
     fn step_back(&mut self) -> Result<bool> {
         if let State::Front = self.state {
-            self.check_ascends(self.is_above_lower())?;
             self.lower = Bound::Excluded(self.cursor.key().to_vec());
             self.state = State::Fresh;
         }
         if let State::Back = self.state {
-            return Ok(self.cursor.prev()? && self.is_above_lower());
+            return Ok(self.cursor.prev()? && self.is_above_lower()?);
         }
         let moved = match &self.upper {
             Bound::Unbounded => self.cursor.seek_to_last()?,
@@ -167,60 +171,45 @@ impl Range {
             }
             Bound::Included(key) => {
                 let found = self.cursor.seek(key)?;
-                match found && self.compare_to(key).is_eq() {
-                    true => true,
-                    false => self.cursor.prev()?,
-                }
+                found && self.compare_to(key)?.is_eq() || self.cursor.prev()?
             }
         };
         self.state = State::Back;
-        self.check_ascends(!moved || self.is_below_upper())?;
-        Ok(moved && self.is_above_lower())
+        Ok(moved && self.is_above_lower()?)
     }
 
     /// How the cursor's key compares to `limit`.
-    fn compare_to(&self, limit: &[u8]) -> Ordering {
-        self.cursor.table.order().compare(self.cursor.key(), limit)
+    fn compare_to(&self, limit: &[u8]) -> Result<Ordering> {
+        let order = self.cursor.table.order()?;
+        Ok(order.compare(self.cursor.key(), limit))
     }
 
-    fn is_above_lower(&self) -> bool {
-        match &self.lower {
+    fn is_above_lower(&self) -> Result<bool> {
+        Ok(match &self.lower {
             Bound::Unbounded => true,
-            Bound::Included(limit) => self.compare_to(limit).is_ge(),
-            Bound::Excluded(limit) => self.compare_to(limit).is_gt(),
-        }
+            Bound::Included(limit) => self.compare_to(limit)?.is_ge(),
+            Bound::Excluded(limit) => self.compare_to(limit)?.is_gt(),
+        })
     }
 
-    fn is_below_upper(&self) -> bool {
-        match &self.upper {
+    fn is_below_upper(&self) -> Result<bool> {
+        Ok(match &self.upper {
             Bound::Unbounded => true,
-            Bound::Included(limit) => self.compare_to(limit).is_le(),
-            Bound::Excluded(limit) => self.compare_to(limit).is_lt(),
-        }
-    }
-
-    /// Ends a range over keys that do not ascend, which a seek shows by where it lands, and a turn by a bound that
-    /// would not be narrower than before: from both ends in turn, it might otherwise go on for ever.
-    fn check_ascends(&self, ascends: bool) -> Result<()> {
-        match ascends {
-            true => Ok(()),
-            false => Err(self.locate(Defect::new(
-                "keys that ascend",
-                format!("{} out of its place", show_key(self.cursor.key())),
-            ))),
-        }
+            Bound::Included(limit) => self.compare_to(limit)?.is_le(),
+            Bound::Excluded(limit) => self.compare_to(limit)?.is_lt(),
+        })
     }
 
     fn take(
         &mut self,
         step: impl FnOnce(&mut Range) -> Result<bool>,
     ) -> Option<Result<(Bytes, Bytes)>> {
-        match &mut self.state {
+        let moved = match self.state {
             State::Done => return None,
-            State::Failed(error) => return error.take().map(Err),
-            State::Fresh | State::Front | State::Back => {}
-        }
-        match step(self) {
+            State::NoPrefixes => Err(self.no_prefixes()),
+            State::Fresh | State::Front | State::Back => step(self),
+        };
+        match moved {
             Ok(true) => {
                 let key = Bytes::copy_from_slice(self.cursor.key());
                 Some(Ok((key, self.cursor.value_bytes())))
@@ -234,6 +223,18 @@ impl Range {
                 Some(Err(error))
             }
         }
+    }
+
+    #[cold]
+    fn no_prefixes(&self) -> Error {
+        let order = match self.cursor.table.order() {
+            Ok(order) => order,
+            Err(error) => return error,
+        };
+        let name = order.comparator().name();
+        let message =
+            format!("keys of one prefix need not lie together in the order {name:?}: use a range");
+        Error::new(ErrorKind::Comparator, message)
     }
 }
 
@@ -255,7 +256,7 @@ impl std::iter::FusedIterator for Range {}
 
 /// Bounds of a [`Table::range`]: every kind of range over strings, slices, arrays or vectors, and `..`.
 ///
-/// Sealed. (With the standard `RangeBounds` in its place, the type of the key could often not be inferred.)
+/// Sealed. (With the standard `RangeBounds` instead, the type of the key could often not be inferred.)
 pub trait KeyRange: sealed::KeyRange {}
 
 impl<R: sealed::KeyRange> KeyRange for R {}

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+
+use crate::error::{Error, Result};
 
 /// Bytes that can be read at any position, by any number of threads at once.
 ///
@@ -86,57 +89,129 @@ impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
     }
 }
 
-/// What [`OpenOptions::open_source`](crate::OpenOptions::open_source) takes: memory, or something to
-/// read from.
+/// A table's bytes: a file, memory, or anything that implements [`ReadAt`].
 ///
-/// The two are kept apart because memory is not I/O: blocks in memory are used where they lie,
-/// without a copy and without the block cache (unless they are compressed).
+/// Made from a [`File`], a `Vec<u8>`, [`Bytes`] or an `Arc` of a [`ReadAt`], or by [`Source::open`]. Memory and the rest
+/// are kept apart because memory is not I/O: blocks in memory are used where they lie, without a copy and, unless they
+/// are compressed, without the block cache.
+///
+/// A memory map comes in through [`Bytes::from_owner`]. If somebody truncates a mapped file, access to it raises SIGBUS,
+/// which no library can turn into an error.
+///
+/// ```no_run
+/// use leveltable::{OpenOptions, Source};
+///
+/// let table = OpenOptions::new().open_source(Source::open("table.ldb")?)?;
+/// # Ok::<(), leveltable::Error>(())
+/// ```
 #[derive(Clone)]
-#[non_exhaustive]
-pub enum Source {
-    /// The whole table in memory. A memory map comes in here through [`Bytes::from_owner`]; a mapped
-    /// file that somebody truncates raises SIGBUS on access, which no library can turn into an error.
+#[must_use]
+pub struct Source {
+    pub(super) bytes: SourceBytes,
+    /// Where the file was opened, for messages.
+    pub(super) path: Option<Arc<Path>>,
+}
+
+#[derive(Clone)]
+pub(super) enum SourceBytes {
+    /// The whole table.
     Memory(Bytes),
-    /// Something that is read block by block, through the block cache.
+    /// Read block by block, through the block cache.
     Io(Arc<dyn ReadAt>),
+}
+
+impl Source {
+    /// The file at `path`, read with positional reads. Errors of a table opened on it name the path.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be opened.
+    pub fn open(path: impl AsRef<Path>) -> Result<Source> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(|e| Error::io("opening the table", e).at_path(path))?;
+        Ok(Source {
+            path: Some(path.into()),
+            ..Source::from(file)
+        })
+    }
+
+    /// The whole file at `path`, read into memory: for tables that fit, when many lookups follow. Opening reads all of it;
+    /// lookups then cost no I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be read.
+    pub fn load(path: impl AsRef<Path>) -> Result<Source> {
+        let path = path.as_ref();
+        let bytes =
+            std::fs::read(path).map_err(|e| Error::io("loading the table", e).at_path(path))?;
+        Ok(Source {
+            path: Some(path.into()),
+            ..Source::from(bytes)
+        })
+    }
+
+    fn memory(bytes: Bytes) -> Source {
+        Source {
+            bytes: SourceBytes::Memory(bytes),
+            path: None,
+        }
+    }
+
+    fn io(source: Arc<dyn ReadAt>) -> Source {
+        Source {
+            bytes: SourceBytes::Io(source),
+            path: None,
+        }
+    }
 }
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Source::Memory(bytes) => write!(f, "Memory({} bytes)", bytes.len()),
-            Source::Io(_) => f.write_str("Io(..)"),
+        match &self.bytes {
+            SourceBytes::Memory(bytes) => write!(f, "Source({} bytes of memory", bytes.len())?,
+            SourceBytes::Io(_) => f.write_str("Source(read at offsets")?,
+        }
+        match &self.path {
+            Some(path) => write!(f, ", {})", path.display()),
+            None => f.write_str(")"),
         }
     }
 }
 
 impl From<Bytes> for Source {
     fn from(bytes: Bytes) -> Source {
-        Source::Memory(bytes)
+        Source::memory(bytes)
     }
 }
 
 impl From<Vec<u8>> for Source {
     fn from(bytes: Vec<u8>) -> Source {
-        Source::Memory(bytes.into())
+        Source::memory(bytes.into())
     }
 }
 
 impl From<&'static [u8]> for Source {
     fn from(bytes: &'static [u8]) -> Source {
-        Source::Memory(Bytes::from_static(bytes))
+        Source::memory(Bytes::from_static(bytes))
     }
 }
 
 impl From<File> for Source {
     fn from(file: File) -> Source {
-        Source::Io(Arc::new(file))
+        Source::io(Arc::new(file))
     }
 }
 
 impl<R: ReadAt + 'static> From<Arc<R>> for Source {
     fn from(source: Arc<R>) -> Source {
-        Source::Io(source)
+        Source::io(source)
+    }
+}
+
+impl From<Arc<dyn ReadAt>> for Source {
+    fn from(source: Arc<dyn ReadAt>) -> Source {
+        Source::io(source)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The read path. `open`: footer, index, metaindex, filter. `get`: filter, index, `fetch_block`, find.
+//! A table that is open, and looking keys up in it: filter, index, `fetch_block`, find.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,9 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-#[cfg(doc)]
-use crate::error::ErrorKind;
-use crate::error::{Error, Result, Section};
+use crate::error::{Error, ErrorKind, Result, Section};
 use crate::filter::FilterPolicy;
 use crate::format::Defect;
 use crate::format::block::Block;
@@ -18,7 +16,8 @@ use crate::format::filter_block::FilterBlockReader;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::fetch::Fetched;
 use crate::read::file::TableFile;
-use crate::read::index::Index;
+use crate::read::hints::Hints;
+use crate::read::index::{Found, Index};
 use crate::read::options::ReadOptions;
 use crate::read::stats::{Counter, Stats};
 
@@ -27,9 +26,8 @@ use crate::read::stats::{Counter, Stats};
 /// Clones are cheap and share everything. Memory: the index block and 23 bytes for each data block, the
 /// filter block, and a few kilobytes. Blocks live in the [`BlockCache`].
 ///
-/// The file must not change while it is open. One that is *replaced* (by
-/// [`WriteOptions::create`](crate::WriteOptions::create), say) is not changed: the open table goes on
-/// reading the old one.
+/// The file must not change while it is open. It may be *replaced*, by [`WriteOptions::create`](crate::WriteOptions::create)
+/// for example: the open table goes on reading the old file.
 ///
 /// ```
 /// use leveltable::{Table, TableBuilder};
@@ -41,8 +39,8 @@ use crate::read::stats::{Counter, Stats};
 /// # builder.add(b"banana", b"yellow")?;
 /// # builder.finish()?;
 /// let table = Table::open(&path)?;
-/// assert_eq!(table.get(b"apple")?.as_deref(), Some(&b"red"[..]));
-/// assert_eq!(table.get(b"cherry")?, None);
+/// assert_eq!(table.get("apple")?.as_deref(), Some(&b"red"[..]));
+/// assert_eq!(table.get("cherry")?, None);
 /// for entry in table.iter().rev() {
 ///     let (key, value) = entry?;
 ///     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
@@ -50,6 +48,7 @@ use crate::read::stats::{Counter, Stats};
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Clone)]
+#[must_use]
 pub struct Table {
     pub(super) inner: Arc<Inner>,
     pub(super) read: ReadOptions,
@@ -57,10 +56,14 @@ pub struct Table {
 
 pub(super) struct Inner {
     pub(super) file: TableFile,
-    pub(super) order: Order,
+    /// `None` in a table that is only walked, since its order is not known.
+    pub(super) order: Option<Order>,
     pub(super) index: Index,
+    pub(super) hints: Hints,
     pub(super) filter: Option<TableFilter>,
-    /// Where the data ends at the latest.
+    /// Whether the file says in which order it is, and it is this one.
+    pub(super) states_order: bool,
+    /// The data ends at or before this offset.
     pub(super) data_end: u64,
     pub(super) cache: Option<BlockCache>,
     pub(super) id: TableId,
@@ -90,7 +93,7 @@ pub struct FilterInfo<'a> {
     pub whole_table: bool,
 }
 
-/// In a line: an index has too much to print.
+/// On one line: an index has too much to print.
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table")
@@ -102,7 +105,7 @@ impl fmt::Debug for Table {
 }
 
 impl Table {
-    /// The same table, read with `options`: a cheap clone.
+    /// Returns the same table, read with `options`: a cheap clone.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, ReadOptions, WriteOptions};
@@ -123,96 +126,99 @@ impl Table {
         }
     }
 
-    /// The value of `key`, or `None` if the table does not hold it.
+    /// Returns the value of `key`, or `None` if the table does not hold it.
     ///
-    /// Reads one data block at most, and none where the filter rejects the key or the block is in the
-    /// cache. The value is a slice of its block and keeps the whole block in memory while it lives; copy
-    /// it to keep it long.
+    /// Reads at most one data block, and none if the filter rejects the key or the block is in the cache. The value is a
+    /// slice of its block and keeps the whole block in memory while it lives; copy it to keep it long.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`], [`ErrorKind::Corruption`] and [`ErrorKind::Unsupported`], of that one block.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Corruption`](crate::ErrorKind::Corruption) and
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) of that one block;
+    /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if its keys are in another order.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        self.get_bytes(key.as_ref())
+    }
+
+    fn get_bytes(&self, key: &[u8]) -> Result<Option<Bytes>> {
         self.lookup(key, |block, value| block.into_bytes(value))
     }
 
-    /// Calls `read` with the value of `key`; `None` if the table does not hold it.
+    /// Calls `read` with the value of `key`, and returns what it returns; `None` if the table does not hold the key.
     ///
-    /// Like [`get`](Table::get), without making a [`Bytes`]: for a table in memory, no reference count
-    /// is touched, which matters where many threads read the same block.
-    ///
-    /// # Errors
-    ///
-    /// As [`get`](Table::get).
-    pub fn get_with<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        self.lookup(key, |block, value| read(block.slice(value)))
-    }
-
-    /// Whether the table holds `key`. Costs what [`get`](Table::get) costs.
+    /// Like [`get`](Table::get), without making a [`Bytes`]: for a table in memory, no reference count is touched, which
+    /// matters where many threads read the same block.
     ///
     /// # Errors
     ///
     /// As [`get`](Table::get).
-    pub fn contains_key(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.lookup(key, |_, _| ())?.is_some())
+    pub fn get_with<R>(
+        &self,
+        key: impl AsRef<[u8]>,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        self.lookup(key.as_ref(), |block, value| read(block.slice(value)))
     }
 
-    /// Whether the table may hold `key`, by filter and index alone, without I/O: `false` is certain.
-    pub fn may_contain(&self, key: &[u8]) -> bool {
-        self.inner.candidate(key).is_some()
+    /// Whether the table holds `key`. Costs as much as [`get`](Table::get).
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Table::get).
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.lookup(key.as_ref(), |_, _| ())?.is_some())
     }
 
+    /// Whether the table may hold `key`, by filter and index alone, without I/O. `false` is certain, if the table is in the
+    /// order that it was opened in; a table whose order is not known may hold any key.
+    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
+        let Some(order) = &self.inner.order else {
+            return true;
+        };
+        match self.inner.find_block(key.as_ref(), order) {
+            BlockSearch::Found(_) => true,
+            BlockSearch::PastEnd => !self.inner.knows_end(),
+            BlockSearch::Rejected => false,
+        }
+    }
+
+    /// The one way of every lookup: find the block, fetch it, search it.
     #[inline]
     fn lookup<R>(
         &self,
         key: &[u8],
         take: impl FnOnce(Fetched<'_>, Range<usize>) -> R,
     ) -> Result<Option<R>> {
-        let Some(i) = self.inner.candidate(key) else {
-            return Ok(None);
+        let inner = &*self.inner;
+        let order = inner.order()?;
+        let found = match inner.find_block(key, order) {
+            BlockSearch::Found(found) => found,
+            BlockSearch::Rejected => return Ok(None),
+            BlockSearch::PastEnd => return inner.check_end(self.read).map(|()| None),
         };
-        let fetched = self.inner.fetch_block(i, self.read)?;
-        let part = self.inner.index.part_of(i, key);
-        let payload = fetched.payload();
-        touch_part(payload, part);
-        let value = self.find(i, payload, key, part)?;
-        Ok(value.map(|value| take(fetched, value)))
+        let block = inner.fetch_block(found, self.read)?;
+        let part = inner.hints.part(found.block, found.position);
+        touch_part(block.payload(), part);
+        let value = inner.find_value(found.block, block.payload(), key, order, part)?;
+        Ok(value.map(|value| take(block, value)))
     }
 
-    /// Where the value of `key` lies in data block `i`, of which `payload` was fetched.
-    #[inline]
-    pub(super) fn find(
-        &self,
-        i: usize,
-        payload: &[u8],
-        key: &[u8],
-        part: SearchPart,
-    ) -> Result<Option<Range<usize>>> {
-        let block = Block::parse(payload);
-        block
-            .and_then(|block| block.find(key, &self.inner.order, part))
-            .map_err(|defect| self.locate(i, defect))
+    /// About where in the file `key` is or would be, in bytes: the offset of its data block or, as in LevelDB, that of the
+    /// metaindex block for a key past the last one. No I/O. 0 if the table's order is not known.
+    pub fn approximate_offset_of(&self, key: impl AsRef<[u8]>) -> u64 {
+        let Some(order) = &self.inner.order else {
+            return 0;
+        };
+        let found = self.inner.index.seek(key.as_ref(), order);
+        found.map_or(self.inner.data_end, |found| found.handle.offset)
     }
 
-    /// About where in the file `key` is or would be, in bytes: the offset of its data block, or, as in
-    /// LevelDB, that of the metaindex block for a key behind the last. No I/O.
-    pub fn approximate_offset_of(&self, key: &[u8]) -> u64 {
-        let Inner {
-            index,
-            order,
-            data_end,
-            ..
-        } = &*self.inner;
-        let block = index.seek(key, order);
-        block.map_or(*data_end, |i| index.handle(i).offset)
-    }
-
-    /// What the table has done so far, for all its clones together, opening included.
+    /// Counters of the table's work so far, for all its clones together, opening included.
     pub fn stats(&self) -> Stats {
         self.inner.file.counters.snapshot()
     }
 
-    /// The filter in use; `None` if the table has none whose policy is known.
+    /// The filter in use; `None` if the table has none of a policy that is known.
     pub fn filter(&self) -> Option<FilterInfo<'_>> {
         self.inner.filter.as_ref().map(|filter| FilterInfo {
             policy: filter.policy.name(),
@@ -244,31 +250,44 @@ impl Table {
         &self.inner.index
     }
 
-    pub(crate) fn order(&self) -> &Order {
-        &self.inner.order
+    /// The order of the keys; an error if it is not known.
+    #[inline]
+    pub(crate) fn order(&self) -> Result<&Order> {
+        self.inner.order()
     }
 
-    /// The data block that holds `key` if any does, by the index and a filter of the whole table.
-    pub(crate) fn seek_block(&self, key: &[u8]) -> Option<usize> {
-        self.inner.seek_block(key)
+    /// The first data block that may hold `key`, by the index and a filter of the whole table.
+    pub(crate) fn seek_block(&self, key: &[u8]) -> Result<Option<Found>> {
+        let order = self.inner.order()?;
+        match self.inner.seek_block(key, order) {
+            BlockSearch::Found(found) => Ok(Some(found)),
+            BlockSearch::Rejected => Ok(None),
+            BlockSearch::PastEnd => self.inner.check_end(self.read).map(|()| None),
+        }
     }
 
-    /// Whether data block `i` may hold `key`, by the filter that it shares with few.
-    pub(crate) fn passes_block(&self, i: usize, key: &[u8]) -> bool {
-        self.inner.passes_block(i, key)
+    /// Whether a data block may hold `key`, by the filter that it shares with few others.
+    pub(crate) fn passes_block(&self, found: Found, key: &[u8]) -> Result<bool> {
+        let order = self.inner.order()?;
+        Ok(self.inner.passes_block(found, key, order))
     }
 
-    /// Data block `i`, for a cursor to keep, of which `part` will be looked at first.
-    pub(crate) fn block(&self, i: usize, part: SearchPart) -> Result<Block<Bytes>> {
-        let payload = self.inner.fetch_block(i, self.read)?.into_payload();
+    /// A data block for a cursor to keep. `part` of it is touched, since it will be looked at first.
+    pub(crate) fn block(&self, found: Found, part: SearchPart) -> Result<Block<Bytes>> {
+        let payload = self.inner.fetch_block(found, self.read)?.into_payload();
         touch_part(&payload, part);
-        Block::parse(payload).map_err(|defect| self.locate(i, defect))
+        Block::parse(payload).map_err(|defect| self.locate(found.block, defect))
+    }
+
+    /// Checks that keys past the last index key are not in the table, before an answer rests on it.
+    pub(crate) fn check_end(&self) -> Result<()> {
+        self.inner.check_end(self.read)
     }
 
     /// Where data block `i` lies in memory, if it is used there as it is.
     pub(crate) fn place_in_memory(&self, i: usize) -> Option<usize> {
-        let handle = self.index().sound_handle(i)?;
-        usize::try_from(handle.offset).ok()
+        let in_place = self.inner.hints.is_in_place(i, self.read.verify_checksums);
+        in_place.then(|| self.inner.index.handle(i).offset as usize)
     }
 
     /// The error of a defect in data block `i`.
@@ -278,7 +297,22 @@ impl Table {
     }
 }
 
+/// What filter and index say of a key.
+pub(super) enum BlockSearch {
+    /// It is in this block or nowhere.
+    Found(Found),
+    /// A filter knows that it is not in the table.
+    Rejected,
+    /// It comes after the last index key.
+    PastEnd,
+}
+
 impl Inner {
+    #[inline]
+    pub(super) fn order(&self) -> Result<&Order> {
+        self.order.as_ref().ok_or_else(order_unknown)
+    }
+
     /// The error of a defect in data block `i`.
     #[cold]
     pub(super) fn locate(&self, i: usize, defect: Defect) -> Error {
@@ -286,42 +320,89 @@ impl Inner {
         self.file.locate(defect, Section::Data, offset)
     }
 
-    /// The one data block that may hold `key`, by filter and index: no I/O.
+    /// Finds the one data block that may hold `key`, by filter and index: no I/O.
     ///
     /// A filter of the whole table is asked first: most absent keys then cost nothing else.
     #[inline]
-    pub(super) fn candidate(&self, key: &[u8]) -> Option<usize> {
-        self.seek_block(key).filter(|&i| self.passes_block(i, key))
+    pub(super) fn find_block(&self, key: &[u8], order: &Order) -> BlockSearch {
+        match self.seek_block(key, order) {
+            BlockSearch::Found(found) if !self.passes_block(found, key, order) => {
+                BlockSearch::Rejected
+            }
+            search => search,
+        }
     }
 
-    /// The data block that holds `key` if any does, by the index and a filter of the whole table.
+    /// The same without a filter that a block shares with few others.
     #[inline]
-    pub(super) fn seek_block(&self, key: &[u8]) -> Option<usize> {
-        let filter = self.filter.as_ref().filter(|filter| filter.whole_table);
-        let passes = filter.is_none_or(|filter| self.passes(filter, 0, key));
-        passes.then(|| self.index.seek(key, &self.order))?
+    fn seek_block(&self, key: &[u8], order: &Order) -> BlockSearch {
+        if let Some(filter) = self.filter.as_ref().filter(|filter| filter.whole_table)
+            && !self.passes(filter, 0, key, order)
+        {
+            return BlockSearch::Rejected;
+        }
+        match self.index.seek(key, order) {
+            Some(found) => BlockSearch::Found(found),
+            None => BlockSearch::PastEnd,
+        }
     }
 
-    /// Whether the filter of data block `i`, if it has one that it shares with few, lets `key` pass.
+    /// Whether the filter of a data block, if it has one that it shares with few others, lets `key` pass.
     #[inline]
-    pub(super) fn passes_block(&self, i: usize, key: &[u8]) -> bool {
+    fn passes_block(&self, found: Found, key: &[u8], order: &Order) -> bool {
         let filter = self.filter.as_ref().filter(|filter| !filter.whole_table);
-        filter.is_none_or(|filter| self.passes(filter, self.index.handle(i).offset, key))
+        filter.is_none_or(|filter| self.passes(filter, found.handle.offset, key, order))
     }
 
     #[inline]
-    pub(super) fn passes(&self, filter: &TableFilter, block_offset: u64, key: &[u8]) -> bool {
-        let passes =
-            filter
-                .block
-                .key_may_match(&*filter.policy, block_offset, self.order.filter_key(key));
-        self.file.counters.add(
-            match passes {
-                true => Counter::FilterPassed,
-                false => Counter::FilterRejected,
-            },
-            1,
-        );
+    pub(super) fn passes(
+        &self,
+        filter: &TableFilter,
+        block_offset: u64,
+        key: &[u8],
+        order: &Order,
+    ) -> bool {
+        let key = order.filter_key(key);
+        let passes = filter
+            .block
+            .key_may_match(&*filter.policy, block_offset, key);
+        let counter = if passes {
+            Counter::FilterPassed
+        } else {
+            Counter::FilterRejected
+        };
+        self.file.counters.add(counter, 1);
         passes
     }
+
+    /// Where the value of `key` lies in data block `i`, of which `payload` was fetched.
+    #[inline]
+    pub(super) fn find_value(
+        &self,
+        i: usize,
+        payload: &[u8],
+        key: &[u8],
+        order: &Order,
+        part: SearchPart,
+    ) -> Result<Option<Range<usize>>> {
+        let block = Block::parse(payload);
+        block
+            .and_then(|block| block.find(key, order, part))
+            .map_err(|defect| self.locate(i, defect))
+    }
+
+    /// Whether it was seen that the table ends where its index says.
+    pub(super) fn knows_end(&self) -> bool {
+        let last = self.index.len().checked_sub(1);
+        self.states_order || last.is_none_or(|last| self.hints.is_ordered(last))
+    }
+}
+
+#[cold]
+fn order_unknown() -> Error {
+    Error::new(
+        ErrorKind::Comparator,
+        "this table was opened in its stored order, which can only be walked: to look keys up, open it with the \
+         comparator that it was written with",
+    )
 }

@@ -1,4 +1,4 @@
-//! What several tests share: reading `testdata/`, building tables, and finding and forging a table's parts without the crate's help.
+//! Shared by several tests: reading `testdata/`, building tables, and finding and forging a table's parts without the crate's help.
 
 // Each test binary compiles this module for itself and uses its own share of it.
 #![allow(dead_code)]
@@ -18,7 +18,7 @@ pub(crate) fn testdata(name: &str) -> PathBuf {
         .collect()
 }
 
-/// The entries of a table there, as C++ LevelDB's generator wrote them beside it: each string behind its length in
+/// The entries of a table there, as C++ LevelDB's generator wrote them beside it: each string after its length in
 /// four little-endian bytes.
 pub(crate) fn read_entries(name: &str) -> Vec<Entry> {
     let bytes = fs::read(testdata(name)).unwrap();
@@ -139,7 +139,7 @@ pub(crate) fn payload(file: &[u8], range: &Range<usize>) -> Vec<u8> {
     }
 }
 
-/// Takes a block handle off the front of `src`; answers the range of the frame.
+/// Takes a block handle off the front of `src`; returns the range of the frame.
 fn take_handle(src: &mut &[u8]) -> Range<usize> {
     let (offset, size) = (take_varint(src), take_varint(src));
     offset..offset + size + 5

@@ -1,4 +1,4 @@
-//! The workload on leveltable.
+//! Runs the workload with leveltable.
 
 use std::fs::File;
 use std::path::Path;
@@ -47,12 +47,12 @@ pub fn run(directory: &Path, work: &str, table: &str, probes: &str) -> Result<Me
 
 fn map(path: &Path) -> Result<Bytes> {
     let file = File::open(path)?;
-    // SAFETY: the file lies in a directory of this benchmark's own, and nothing changes it.
+    // SAFETY: the file is in this benchmark's own directory, and nothing changes it.
     let map = unsafe { Mmap::map(&file)? };
     Ok(Bytes::from_owner(map))
 }
 
-/// All probes, from number `first` on and around.
+/// Returns all probes, starting with number `first` and wrapping around.
 fn around(probes: &[Key], first: usize) -> impl Iterator<Item = &Key> {
     let (before, from) = probes.split_at(first);
     from.iter().chain(before)
@@ -128,7 +128,7 @@ fn build_in_memory(directory: &Path, table: &str) -> Result<Measured> {
     let options = workload::write_options(table);
     let mut file = Vec::new();
     workload::time_second_pass(keys.len(), || {
-        file.clear(); // the memory stays
+        file.clear(); // keeps the memory
         Ok(workload::build(&options, &mut file, &keys, &values)?)
     })
 }

@@ -1,6 +1,6 @@
-//! Times the same work in leveltable, C++ LevelDB, RocksDB and the `sstable` crate, and prints a table.
+//! Times the same work done by leveltable, C++ LevelDB, RocksDB and the `sstable` crate, and prints a table.
 //!
-//! See README.md for what is compared with which options.
+//! README.md describes the work and the options.
 
 mod leveltable_peer;
 mod rows;
@@ -17,31 +17,31 @@ use clap::{Parser, ValueEnum};
 use rows::{ROWS, Row, Size, Unit};
 use workload::{Answers, KeyShape, Measured};
 
-/// Times leveltable beside others that read and write the same tables.
+/// Times leveltable and other libraries that read and write the same tables.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Entries of the table; some rows use a tenth and a fiftieth of them.
+    /// Number of entries in the table; some rows use a tenth or a fiftieth of it.
     #[arg(long, default_value_t = 1_000_000)]
     entries: usize,
-    /// Lookups in one measurement.
+    /// Number of lookups in one measurement.
     #[arg(long, default_value_t = 1_000_000)]
     probes: usize,
-    /// Processes for each row and peer; the table shows medians.
+    /// Number of processes for each row and peer; the table shows medians.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// What the keys look like.
+    /// The shape of the keys.
     #[arg(long, value_enum, default_value_t = KeyShape::Decimal)]
     keys: KeyShape,
     /// The peers to compare with.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Peer::OTHERS)]
     peers: Vec<Peer>,
-    /// Only these rows.
+    /// Run only these rows.
     #[arg(long, value_delimiter = ',', value_parser = row_names())]
     only: Vec<String>,
-    /// Where to put the workload, and leave it; in a temporary directory otherwise.
+    /// Directory for the workload, which is kept [default: a temporary directory].
     #[arg(long)]
     directory: Option<PathBuf>,
-    /// A small, short run that shows that everything works; its figures mean nothing.
+    /// Run on little data, to show that everything works; the figures are meaningless.
     #[arg(long)]
     quick: bool,
 }
@@ -67,7 +67,7 @@ impl Peer {
         }
     }
 
-    /// The program that does this peer's work: for the Rust ones, this one with another first argument.
+    /// Returns the program that does this peer's work. For Rust peers it is this program with another argument.
     fn program(self) -> Result<Command> {
         let cpp = |built: Option<&str>| match built {
             Some(program) => Ok(Command::new(program)),
@@ -89,7 +89,7 @@ impl Peer {
         }
     }
 
-    /// Does one piece of work in a process of its own; answers the figure that it printed.
+    /// Does one piece of work in a new process and returns the result that it printed.
     fn run(self, directory: &Path, work: &str, table: &str, probes: &str) -> Result<Measured> {
         let mut program = self.program()?;
         program.arg(directory).args([work, table, probes]);
@@ -101,11 +101,11 @@ impl Peer {
             self.name(),
             String::from_utf8_lossy(&output.stderr)
         );
-        parse(&printed).with_context(|| format!("{} answered {printed:?}", self.name()))
+        parse(&printed).with_context(|| format!("{} printed {printed:?}", self.name()))
     }
 }
 
-/// The line in which a worker answers: figure, checksum in hexadecimal, count.
+/// Parses the line that a worker prints: figure, checksum in hexadecimal, count.
 fn parse(line: &str) -> Option<Measured> {
     let mut words = line.split_whitespace();
     Some(Measured {
@@ -169,7 +169,7 @@ fn compare(mut arguments: Arguments) -> Result<()> {
 /// The workloads of all sizes.
 struct Workloads {
     root: PathBuf,
-    /// Removes the files at the end, where nobody asked for them.
+    /// Removes the files at the end, unless `--directory` keeps them.
     _temporary: Option<tempfile::TempDir>,
 }
 
@@ -216,11 +216,11 @@ impl Workloads {
 /// The medians of a row.
 struct Results {
     ours: Measured,
-    /// In the order in which the peers were named.
+    /// In the order of `--peers`.
     theirs: Vec<Measured>,
 }
 
-/// All peers in turn, and that as often as rounds were asked for, so that a noisy minute hits all.
+/// Runs all peers in turn, once in each round, so that a noisy minute affects all of them.
 fn measure(row: &Row, directory: &Path, arguments: &Arguments) -> Result<Results> {
     let theirs = arguments.peers.iter().map(|&peer| (peer, row.theirs));
     let all: Vec<_> = [(Peer::Leveltable, row.ours)]
@@ -240,7 +240,7 @@ fn measure(row: &Row, directory: &Path, arguments: &Arguments) -> Result<Results
     let ours = medians.next().context("no rounds")?;
     let theirs: Vec<Measured> = medians.collect();
     for (&peer, measured) in arguments.peers.iter().zip(&theirs) {
-        // The sstable crate is known to lose keys; of the others it would mean that they did other work.
+        // The sstable crate is known to lose keys. Another peer with other results did other work.
         ensure!(
             measured.answers == ours.answers || peer == Peer::Sstable,
             "{}: {} answered {:?}, leveltable {:?}",
@@ -253,10 +253,10 @@ fn measure(row: &Row, directory: &Path, arguments: &Arguments) -> Result<Results
     Ok(Results { ours, theirs })
 }
 
-/// The table, as Markdown.
+/// Prints the table as Markdown.
 struct Table {
     text: String,
-    /// The column of C++ LevelDB, which ratios are to.
+    /// The column of C++ LevelDB, the reference of the ratios.
     leveldb: Option<usize>,
 }
 
@@ -331,7 +331,7 @@ fn date() -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The processor's name, where the system tells.
+/// Returns the name of the processor, if the system has it.
 fn processor() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

@@ -1,40 +1,40 @@
-//! The rows of the table: what is measured, and what is to be reached.
+//! The rows of the table: the work to measure, and the goals.
 
-/// Which of the workloads a row runs on.
+/// The size of a row's workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// As many entries as `--entries` says.
+    /// The number of entries of `--entries`.
     Main,
-    /// A tenth of that: fits the last-level cache.
+    /// A tenth of the entries, which fits in the last-level cache.
     Tenth,
-    /// A fiftieth: a table of 2 MB, as LevelDB's own.
+    /// A fiftieth of the entries: a table of 2 MB, the size that LevelDB writes by default.
     Fiftieth,
 }
 
-/// What a row's figure is.
+/// The unit of a row's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Time for one operation; the goal is a ratio to C++ LevelDB's.
+    /// Time of one operation. The goal is a ratio to C++ LevelDB's time.
     Nanoseconds,
     Microseconds,
-    /// Of memory.
+    /// Bytes of memory.
     Kilobytes,
-    /// How much more two threads do than one; the goal is this figure itself.
+    /// Work of two threads divided by that of one in the same time. The goal is a value of this figure.
     TimesOneThread,
 }
 
 pub struct Row {
-    /// For `--only`.
+    /// The name for `--only`.
     pub name: &'static str,
     pub what: &'static str,
     pub size: Size,
     pub unit: Unit,
-    /// Work and table of leveltable.
+    /// The work and the table for leveltable.
     pub ours: (&'static str, &'static str),
-    /// Work and table of the others.
+    /// The work and the table for the other peers.
     pub theirs: (&'static str, &'static str),
     pub probes: &'static str,
-    /// What is to be reached; `None` for rows that only inform.
+    /// The goal; `None` for rows without one.
     pub target: Option<f64>,
 }
 

@@ -1,7 +1,7 @@
-//! The workload on the `sstable` crate.
+//! Runs the workload with the `sstable` crate.
 //!
-//! It has no lookup that borrows, and cannot map a file: it reads through `pread`, into a cache that
-//! holds every block.
+//! The crate has no borrowing lookup and cannot map a file. It reads with `pread`, into a cache that holds every
+//! block.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,7 +11,7 @@ use sstable::{CompressionType, Options, SSIterator, Table, TableBuilder};
 
 use crate::workload::{self, Answers, Key, Measured, SEEK_STEPS, VALUE_LEN};
 
-/// Number of blocks, which is how this crate bounds its cache.
+/// Capacity of the cache, which this crate counts in blocks.
 const CACHE_BLOCKS: usize = 1 << 20;
 
 pub fn run(directory: &Path, work: &str, table: &str, probes: &str) -> Result<Measured> {
@@ -64,7 +64,7 @@ fn get(table: &Table, probes: &[Key], first: usize) -> Result<Answers> {
     Ok(answers)
 }
 
-/// Adds the iterator's entry, in buffers that are reused.
+/// Adds the iterator's current entry, which it copies into reused buffers.
 fn add_entry(iterator: &impl SSIterator, entry: &mut (Vec<u8>, Vec<u8>), answers: &mut Answers) {
     let (key, value) = entry;
     if iterator.current(key, value) {
@@ -81,7 +81,7 @@ fn scan_forward(table: &Table) -> Answers {
     answers
 }
 
-/// There is no way to the last entry but to seek its key.
+/// The crate has no other way to the last entry than seeking its key.
 fn scan_backward(table: &Table, last: &Key) -> Answers {
     let (mut answers, mut entry) = (Answers::default(), Default::default());
     let mut iterator = table.iter();
@@ -114,7 +114,7 @@ fn build_in_memory(directory: &Path, options: &Options) -> Result<Measured> {
     let values = workload::read(directory, "values")?;
     let mut file = Vec::new();
     workload::time_second_pass(keys.len(), || {
-        file.clear(); // the memory stays
+        file.clear(); // keeps the memory
         build(options, &mut file, &keys, &values)
     })
 }

@@ -1,14 +1,14 @@
-//! What every peer is given, and how it answers.
+//! The input of every peer, and the format of its results.
 //!
-//! The driver writes the workload to a directory of its own for each size, and every peer, in Rust or
-//! C++, reads it from there, so that all do the very same things in the same order:
+//! The driver writes a workload of each size to a directory. Every peer, in Rust or C++, reads it from there, so
+//! that all of them do the same work in the same order:
 //!
 //! | file | content |
 //! |---|---|
-//! | `keys` | all keys, ascending, end to end |
-//! | `values` | 10,007 values, end to end; entry `i` has number `i % 10,007` |
+//! | `keys` | all keys, ascending, concatenated |
+//! | `values` | 10,007 values, concatenated; entry `i` has value `i % 10,007` |
 //! | `present` | keys of the table, drawn at random with replacement |
-//! | `absent` | keys that are not in it, drawn likewise, each between two that are |
+//! | `absent` | keys that are not in the table, drawn likewise, each between two that are |
 //! | `starts` | the first fifth of `absent`, for seeks |
 //! | `raw.ldb`, `snappy.ldb` | tables with `WriteOptions::leveldb()` |
 //! | `whole.ldb` | the same, uncompressed, with one filter for the whole table |
@@ -26,20 +26,20 @@ use rustix::time::{ClockId, clock_gettime};
 pub const KEY_LEN: usize = 16;
 pub const VALUE_LEN: usize = 100;
 pub const SEEK_STEPS: usize = 10;
-/// Keys in one call of `get_many`, or of RocksDB's `MultiGet`.
+/// Number of keys in a call of `get_many`, or of RocksDB's `MultiGet`.
 pub const BATCH: usize = 256;
 pub const THREADS: usize = 2;
 pub const CACHE_BYTES: u64 = 2 << 30;
 
-/// A prime, so that a wrong entry nearby has another value.
+/// A prime, so that neighbouring entries have different values.
 const VALUES: usize = 10_007;
 
 pub type Key = [u8; KEY_LEN];
 
-/// What the keys look like.
+/// The shape of the keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum KeyShape {
-    /// Even numbers in 16 decimal digits; the odd ones between are absent.
+    /// Even numbers in 16 decimal digits. The odd numbers between them are absent.
     Decimal,
     /// Random bytes.
     Random,
@@ -86,7 +86,7 @@ pub fn write_options(table: &str) -> WriteOptions {
     }
 }
 
-/// Writes a table to `file`; answers the number of its entries.
+/// Writes a table to `file` and returns the number of its entries.
 pub fn build(
     options: &WriteOptions,
     file: impl std::io::Write,
@@ -102,7 +102,7 @@ pub fn build(
     Ok(Answers { checksum: 0, count })
 }
 
-/// `entries` keys, and as many that are not among them.
+/// Returns `entries` keys, and as many other keys that are not among them.
 fn decimal_keys(entries: usize) -> (Vec<Key>, Vec<Key>) {
     let decimal = |n: usize| -> Key {
         let mut key = [b'0'; KEY_LEN];
@@ -122,17 +122,17 @@ fn random_keys(entries: usize, rng: &mut fastrand::Rng) -> (Vec<Key>, Vec<Key>) 
     (keys, others)
 }
 
-/// Half random bytes, then the same again: as LevelDB's own benchmark makes them.
+/// Returns a value as LevelDB's own benchmark makes it: random bytes, then the same bytes again.
 fn half_compressible(rng: &mut fastrand::Rng) -> [u8; VALUE_LEN] {
     let mut value = [0; VALUE_LEN];
     let (half, again) = value.split_at_mut(VALUE_LEN / 2);
-    // Printable, as there: a little compressible in themselves.
+    // Printable, as in that benchmark, and so slightly compressible.
     half.fill_with(|| rng.u8(b' '..=b'~'));
     again.copy_from_slice(half);
     value
 }
 
-/// The keys in the file `name` of the workload.
+/// Reads the keys in the file `name` of the workload.
 pub fn read_keys(directory: &Path, name: &str) -> Result<Vec<Key>> {
     let bytes = read(directory, name)?;
     Ok(bytes.as_chunks().0.to_vec())
@@ -142,7 +142,7 @@ pub fn read(directory: &Path, name: &str) -> Result<Vec<u8>> {
     fs::read(directory.join(name)).with_context(|| format!("reading the workload's {name}"))
 }
 
-/// What was found, and in which order. The C++ counterpart is in `cpp/workload.h`.
+/// Summarises what was found, and in which order. `cpp/workload.h` has the C++ counterpart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Answers {
     pub checksum: u64,
@@ -175,21 +175,21 @@ fn first_word(bytes: &[u8]) -> u64 {
         .map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-/// What a peer measured, in the unit of its row, and what it answered.
+/// A peer's measurement, in the unit of the row, and a summary of what it found.
 #[derive(Debug, Clone, Copy)]
 pub struct Measured {
     pub figure: f64,
     pub answers: Answers,
 }
 
-/// Processor time of the calling thread. Nothing here waits for anything, so on an idle machine it is the
-/// time that passes; on a busy one, other programs' time stays out.
+/// Returns the processor time of the calling thread. The work never waits, so on an idle machine this equals the
+/// elapsed time, and on a busy machine it excludes other programs.
 fn processor_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// One pass to warm up, then one that is timed, in nanoseconds for each of `operations`.
+/// Runs one pass to warm up and times a second one. Returns nanoseconds for each of `operations`.
 pub fn time_second_pass(
     operations: usize,
     mut pass: impl FnMut() -> Result<Answers>,
@@ -204,8 +204,8 @@ pub fn time_second_pass(
     })
 }
 
-/// How much more two threads get done than one in the same time. `pass(first)` goes over all probes,
-/// from number `first` on and around.
+/// Returns the work of two threads divided by that of one in the same time. `pass(first)` looks up all probes,
+/// starting with number `first` and wrapping around.
 pub fn time_threads(
     probes: usize,
     pass: impl Fn(usize) -> Result<Answers> + Sync,
@@ -235,9 +235,9 @@ pub fn time_threads(
     })
 }
 
-/// Mean time of `open` in nanoseconds; what it opened is dropped outside of the measurement.
+/// Returns the mean time of `open` in nanoseconds. Dropping the result is not timed.
 pub fn time_open<T>(mut open: impl FnMut() -> Result<T>) -> Result<Measured> {
-    /// So that the clock's own time does not count.
+    /// Number of calls between two readings of the clock, whose own time is then negligible.
     const BATCH: usize = 8;
     let mut opened = vec![open()?];
     let (mut total, mut batches) = (Duration::ZERO, 0);
@@ -256,7 +256,7 @@ pub fn time_open<T>(mut open: impl FnMut() -> Result<T>) -> Result<Measured> {
     })
 }
 
-/// Bytes on the heap that what `open` answers holds.
+/// Returns the bytes on the heap that the result of `open` holds.
 pub fn measure_memory<T>(open: impl FnOnce() -> Result<T>) -> Result<Measured> {
     let before = heap_bytes();
     let opened = open()?;
@@ -268,9 +268,9 @@ pub fn measure_memory<T>(open: impl FnOnce() -> Result<T>) -> Result<Measured> {
     })
 }
 
-/// What glibc's allocator has handed out.
+/// Returns the bytes that glibc's allocator has handed out.
 fn heap_bytes() -> usize {
-    // SAFETY: only reads the allocator's own counters.
+    // SAFETY: the call only reads the allocator's counters.
     let info = unsafe { libc::mallinfo2() };
     info.uordblks + info.hblkhd
 }

@@ -13,7 +13,7 @@ pub(super) const CHUNK: usize = 2 * LANE;
 ///
 /// A processor forwards a recent store only to a load of bytes that were stored together. Any other load waits until the
 /// store has reached the cache. So keys are stored in whole lanes, and loaded in the same lanes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Key {
     /// The key, then unused bytes of any content. At least a chunk in all.
     bytes: Vec<u8>,

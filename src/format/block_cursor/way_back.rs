@@ -10,7 +10,7 @@ use super::key::{CHUNK, Key, Piece, merge};
 /// An entry does not say how the one before began, so the first step back decodes the entries from the restart on, and
 /// keeps what the next steps need. Short keys of an interval of ordinary length are kept as they are. For other intervals
 /// it keeps an undo log: the bytes that each entry cut off the key before. The log is no longer than the interval.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct WayBack {
     short: Vec<Short>,
     long: Vec<Undo>,

@@ -247,7 +247,7 @@ pub fn salvage_with<D: Destination>(
     builder: &mut TableBuilder<D>,
     mut progress: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<SalvageReport> {
-    let file = TableFile::new(source.into(), None)?;
+    let file = TableFile::new(source.into())?;
     let order = builder.order().clone();
     let mut progress = Reporter::new(file.size.saturating_mul(2), &mut progress);
     let mut survey = Survey::new(&file, &order)?;

@@ -208,7 +208,7 @@ impl Survey<'_> {
 /// index keys, between which its keys must lie.
 pub(super) fn belongs(index: &Index, found: &Found, order: &Order) -> Option<usize> {
     let summary = found.summary()?;
-    let i = index.seek(&summary.last, order)?;
+    let i = index.seek(&summary.last, order)?.block;
     let behind_previous = i
         .checked_sub(1)
         .is_none_or(|before| order.compare(index.key(before), &summary.first).is_lt());

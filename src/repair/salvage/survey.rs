@@ -214,7 +214,7 @@ impl<'a> Survey<'a> {
             data_end,
             file_size: self.file.size,
         };
-        Index::decode(self.payload(handle)?, place, self.order).ok()
+        Index::decode(self.payload(handle)?, place, Some(self.order)).ok()
     }
 
     /// Takes what sense a damaged index still makes for hints.

@@ -7,7 +7,6 @@ mod data;
 mod filters;
 mod report;
 
-use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -17,7 +16,7 @@ use crate::db::key::InternalKeyComparator;
 use crate::db::table::DbTable;
 #[cfg(doc)]
 use crate::error::ErrorKind;
-use crate::error::{Error, Result, Section};
+use crate::error::{Result, Section};
 use crate::format::block::KeyWork;
 use crate::format::footer::Footer;
 use crate::read::file::TableFile;
@@ -71,10 +70,7 @@ impl OpenOptions {
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn verify(&self, path: impl AsRef<Path>) -> Result<VerifyReport> {
-        let path = path.as_ref();
-        let file = File::open(path).map_err(|e| Error::io("opening the table", e));
-        file.and_then(|file| self.verify_source(file))
-            .map_err(|e| e.at_path(path))
+        self.verify_source(Source::open(path)?)
     }
 
     /// Checks a table in memory, an open file, or anything else to read from; see
@@ -112,7 +108,7 @@ impl OpenOptions {
         source: impl Into<Source>,
         mut progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<VerifyReport> {
-        let file = TableFile::new(source.into(), None)?;
+        let file = TableFile::new(source.into())?;
         let order = self.order.clone().unwrap_or(Order::Bytewise);
         let verifier = Verifier {
             report: VerifyReport {
@@ -154,7 +150,7 @@ impl Table {
         progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<VerifyReport> {
         let mut options = OpenOptions::new();
-        options.order = Some(self.order().clone());
+        options.order = self.order().ok().cloned();
         let policy = self.filter_in_use().map(|filter| filter.policy.clone());
         options.policies = policy.into_iter().collect();
         options.verify_with(self.file().source.clone(), progress)

@@ -1,0 +1,182 @@
+//! `leveltable build`: builds a table from lines of text.
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+use leveltable::{Destination, ErrorKind, TableBuilder};
+
+use crate::Answer;
+use crate::failure::Failure;
+use crate::input::{Entries, Format};
+use crate::interrupt;
+use crate::notation::Notation;
+use crate::progress::Progress;
+use crate::sort::{KeyOrder, Sorter};
+use crate::write::{TableOptions, check_free, not_written, parse_size, report};
+
+/// Build a table from lines of text.
+///
+/// A line is `key<TAB>value`, with escapes, or a JSON object as `scan --json` prints it. OUT appears only
+/// when the table is complete and on disk.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  printf 'apple\\tred\\nbanana\\tyellow\\n' | leveltable build fruit.ldb
+  leveltable build words.ldb words.tsv --sort
+  leveltable scan old.ldb --json | leveltable build new.ldb --codec zstd
+  leveltable scan db/000005.ldb | leveltable build --database new.ldb
+  leveltable build - < sorted.tsv > table.ldb
+
+Keys must ascend in byte order, which is that of `LC_ALL=C sort`; --sort sorts them first, in \
+temporary files if they do not fit in memory. Empty lines are skipped. A carriage return before the newline is \
+part of the line end: write \\r to end a value with one. With --raw it is part of the value.
+
+If the command before a pipe fails, the table is built from the lines that arrived, and only `set -o pipefail` \
+reports the failure. To copy a damaged table, use `leveltable salvage`.
+
+An interrupted build leaves OUT unchanged. A killed one may also leave a file .leveltable-*.tmp beside it, \
+which can be deleted.")]
+pub(crate) struct Args {
+    /// The table's file; - for standard output
+    out: PathBuf,
+    /// The lines; - for standard input
+    #[arg(value_name = "IN", default_value = "-")]
+    input: PathBuf,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    force: bool,
+    /// Build an empty table if there are no entries
+    #[arg(long, help_heading = "Input")]
+    allow_empty: bool,
+    /// The format of a line
+    #[arg(long, value_enum, default_value_t = Format::Auto, value_name = "FORMAT", help_heading = "Input")]
+    format: Format,
+    /// Sort the entries first
+    #[arg(long, help_heading = "Input")]
+    sort: bool,
+    /// Keep the last of several entries with the same key, instead of failing
+    #[arg(long, requires = "sort", help_heading = "Input")]
+    keep_last: bool,
+    /// Memory for sorting; temporary files hold what does not fit
+    #[arg(long, requires = "sort", value_parser = parse_size, default_value = "256M", value_name = "SIZE",
+        help_heading = "Input")]
+    sort_memory: usize,
+    /// Build a table of a LevelDB database, whose entries also have a sequence number and a type
+    #[arg(long, help_heading = "Input")]
+    database: bool,
+    /// Keys and values in tab-separated lines are in hexadecimal
+    #[arg(long, help_heading = "Input")]
+    hex: bool,
+    /// Keys and values in tab-separated lines have no escapes: a backslash stands for itself
+    #[arg(long, conflicts_with = "hex", help_heading = "Input")]
+    raw: bool,
+    #[command(flatten)]
+    table: TableOptions,
+}
+
+impl Args {
+    fn is_to_stdout(&self) -> bool {
+        self.out.as_os_str() == "-"
+    }
+
+    /// Returns the failure for an error while writing the table.
+    fn failure(&self, error: leveltable::Error) -> Failure {
+        if self.is_to_stdout() {
+            Failure::from(error).at("standard output")
+        } else {
+            not_written(error, &self.out)
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
+    let options = args.table.write(order(args))?;
+    let notation = match (args.hex, args.raw) {
+        (true, _) => Notation::Hex,
+        (_, true) => Notation::Raw,
+        _ => Notation::Text,
+    };
+    let to_stdout = args.is_to_stdout();
+    if to_stdout && io::stdout().is_terminal() {
+        return Err(Failure::new(
+            "standard output is a terminal and a table is binary: redirect it to a file",
+        ));
+    }
+    if !to_stdout {
+        check_free(&args.out, args.force)?;
+    }
+    let entries = Entries::open(&args.input, args.format, notation, args.database)?;
+    let summary = if to_stdout {
+        let mut builder = options.build(io::stdout().lock());
+        fill(&mut builder, entries, args)?;
+        builder.finish()
+    } else {
+        let options = options.replace_existing(args.force);
+        let mut builder = interrupt::create(&options, &args.out).map_err(|e| args.failure(e))?;
+        fill(&mut builder, entries, args)?;
+        builder.finish()
+    }
+    .map_err(|e| args.failure(e))?;
+    report(&args.out, &summary);
+    Ok(Answer::Yes)
+}
+
+/// Adds all entries to the table.
+fn fill<D: Destination>(
+    builder: &mut TableBuilder<D>,
+    mut entries: Entries,
+    args: &Args,
+) -> Result<(), Failure> {
+    let mut progress = Progress::bytes(entries.size);
+    let (mut key, mut value, mut previous) = (Vec::new(), Vec::new(), Vec::new());
+    let mut sorter =
+        (args.sort).then(|| Sorter::new(order(args), args.keep_last, args.sort_memory));
+    let mut is_empty = true;
+    while entries.next(&mut key, &mut value)? {
+        progress.set(entries.position());
+        match &mut sorter {
+            Some(sorter) => sorter.add(&key, &value)?,
+            None => builder.add(&key, &value).map_err(|e| match e.kind() {
+                ErrorKind::OutOfOrder => {
+                    Failure::new(out_of_order(order(args), &previous, &key)).at(entries.place())
+                }
+                ErrorKind::TooLarge => Failure::from(e).at(entries.place()),
+                _ => args.failure(e),
+            })?,
+        }
+        std::mem::swap(&mut key, &mut previous);
+        is_empty = false;
+    }
+    if is_empty && !args.allow_empty {
+        // Usually the command that should have written them has failed.
+        let what = "no entries: use --allow-empty to build an empty table";
+        return Err(Failure::new(what).at(entries.name()));
+    }
+    match sorter {
+        Some(sorter) => {
+            sorter.drain(|key, value| builder.add(key, value).map_err(|e| args.failure(e)))
+        }
+        None => Ok(()),
+    }
+}
+
+#[cold]
+fn out_of_order(order: KeyOrder, previous: &[u8], key: &[u8]) -> String {
+    let shown = order.show(key);
+    if key == previous {
+        format!("duplicate key {shown}: remove one, or use --sort --keep-last")
+    } else {
+        format!(
+            "key {shown} is out of order, it follows {}: sort the lines, or use --sort",
+            order.show(previous)
+        )
+    }
+}
+
+fn order(args: &Args) -> KeyOrder {
+    if args.database {
+        KeyOrder::Internal
+    } else {
+        KeyOrder::Bytewise
+    }
+}

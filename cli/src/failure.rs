@@ -1,0 +1,41 @@
+//! The errors of commands.
+
+use std::fmt::Display;
+use std::io;
+
+/// The reason why a command ended early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The reader of the output has gone away. This is not an error.
+    ClosedPipe,
+    /// One line with the error and, where possible, a remedy.
+    Message(String),
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Failure {
+        Failure::Message(message.into())
+    }
+
+    /// Returns the failure with `place` prepended to its message.
+    pub(crate) fn at(self, place: impl Display) -> Failure {
+        match self {
+            Failure::ClosedPipe => Failure::ClosedPipe,
+            Failure::Message(message) => Failure::Message(format!("{place}: {message}")),
+        }
+    }
+
+    /// Returns the failure for an error while writing to standard output.
+    pub(crate) fn output(error: io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
+            _ => Failure::Message(format!("writing to standard output: {error}")),
+        }
+    }
+}
+
+impl From<leveltable::Error> for Failure {
+    fn from(error: leveltable::Error) -> Failure {
+        Failure::Message(error.to_string())
+    }
+}

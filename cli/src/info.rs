@@ -1,0 +1,480 @@
+//! `leveltable info`: describes the parts of a table's file.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use bytes::Bytes;
+use leveltable::{BlockInfo, InternalKey, Layout, NamedBlock, Summary, Table};
+use serde_json::{Map, Value, json};
+
+use crate::Answer;
+use crate::failure::Failure;
+use crate::notation::quoted;
+use crate::open::{AnyTable, TableArgs, type_name};
+use crate::output::{BOLD, complain, count, entries};
+use crate::progress::Progress;
+
+/// Show the sections, codecs, keys and filter of a table.
+///
+/// Also shows the size of the filter and measures how many absent keys it lets pass. Reads the whole file once.
+/// Reports unreadable blocks and exits with status 1.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  leveltable info 000005.ldb
+  leveltable info 000005.ldb --blocks | less
+  leveltable info 000005.ldb --json | jq .filter.bits_per_key
+
+The bytes of a block include its trailer of five: one byte for the codec, four for the checksum.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    table: TableArgs,
+    /// Also list the data blocks
+    #[arg(long)]
+    blocks: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
+    let table = args.table.open_with_filter()?;
+    let anatomy = Anatomy::of(&table, args.blocks)?;
+    let mut out = anstream::stdout().lock();
+    if args.json {
+        writeln!(out, "{:#}", anatomy.to_json(args))
+    } else {
+        anatomy.draw(args, &mut out)
+    }
+    .and_then(|()| out.flush())
+    .map_err(Failure::output)?;
+    for fault in &anatomy.faults {
+        complain("unreadable", fault);
+    }
+    Ok(if anatomy.faults.is_empty() {
+        Answer::Yes
+    } else {
+        Answer::No
+    })
+}
+
+/// Everything that is shown of a table.
+struct Anatomy<'a> {
+    table: &'a Table,
+    is_database: bool,
+    layout: Layout,
+    summary: Summary,
+    /// By the codec's name.
+    codecs: BTreeMap<&'static str, CodecUse>,
+    /// Uncompressed size of the data blocks.
+    bytes: u64,
+    key_range: Option<(Bytes, Bytes)>,
+    /// The readable data blocks, if they are to be listed.
+    blocks: Vec<BlockInfo>,
+    /// An error for each unreadable block.
+    faults: Vec<String>,
+}
+
+/// The blocks that use one codec.
+#[derive(Default)]
+struct CodecUse {
+    blocks: u64,
+    stored_bytes: u64,
+    bytes: u64,
+}
+
+/// A stretch of the file.
+struct Part {
+    name: String,
+    offset: u64,
+    bytes: u64,
+    what: String,
+}
+
+impl Anatomy<'_> {
+    fn of(table: &AnyTable, keep_blocks: bool) -> Result<Anatomy<'_>, Failure> {
+        let is_database = matches!(table, AnyTable::Database(_));
+        let table = table.table();
+        let layout = table.layout()?;
+        let mut progress = Progress::bytes(Some(table.file_bytes()));
+        let mut walk = table.blocks();
+        let mut anatomy = Anatomy {
+            table,
+            is_database,
+            layout,
+            summary: Summary::default(),
+            codecs: BTreeMap::new(),
+            bytes: 0,
+            key_range: None,
+            blocks: Vec::new(),
+            faults: Vec::new(),
+        };
+        for block in &mut walk {
+            match block {
+                Ok(block) => {
+                    progress.set(block.offset);
+                    anatomy.add(block, keep_blocks);
+                }
+                Err(e) => anatomy.faults.push(e.to_string()),
+            }
+        }
+        anatomy.summary = walk.summary();
+        Ok(anatomy)
+    }
+
+    fn add(&mut self, mut block: BlockInfo, keep: bool) {
+        let codec = self.codecs.entry(block.codec).or_default();
+        codec.blocks += 1;
+        codec.stored_bytes += block.stored_bytes;
+        codec.bytes += block.bytes;
+        self.bytes += block.bytes;
+        if let Some((first, last)) = &block.key_range {
+            match &mut self.key_range {
+                Some((_, so_far)) => *so_far = last.clone(),
+                none => *none = Some((first.clone(), last.clone())),
+            }
+        }
+        if keep {
+            // The list shows only first keys.
+            if let Some((_, last)) = &mut block.key_range {
+                *last = Bytes::new();
+            }
+            self.blocks.push(block);
+        }
+    }
+
+    /// Returns the parts of the file in order, without gaps.
+    fn parts(&self) -> Vec<Part> {
+        let Layout {
+            metaindex,
+            index,
+            named,
+            footer_offset,
+            ..
+        } = &self.layout;
+        let part = |name: &str, offset, bytes, what| Part {
+            name: name.to_owned(),
+            offset,
+            bytes,
+            what,
+        };
+        let mut parts: Vec<Part> = named
+            .iter()
+            .map(|block| {
+                let name = String::from_utf8_lossy(&block.name);
+                let (name, what) = match name.strip_prefix("filter.") {
+                    Some(policy) => ("filter", policy.to_owned()),
+                    None => ("other", name.into_owned()),
+                };
+                part(name, block.offset, block.stored_bytes, what)
+            })
+            .collect();
+        for (name, block) in [("metaindex", metaindex), ("index", index)] {
+            let mut what = entries(block.entries);
+            if block.codec != "none" {
+                what += &format!(", {}", block.codec);
+            }
+            parts.push(part(name, block.offset, block.stored_bytes, what));
+        }
+        let footer_bytes = self.table.file_bytes() - footer_offset;
+        parts.push(part("footer", *footer_offset, footer_bytes, String::new()));
+        parts.sort_by_key(|part| part.offset);
+
+        // The data blocks come before all other parts.
+        let data_bytes = parts.first().map_or(0, |first| first.offset);
+        let mut what = count(self.table.data_blocks() as u64, "block");
+        let unused = data_bytes.saturating_sub(self.summary.data_bytes);
+        if unused > 0 && self.faults.is_empty() {
+            what += &format!(", {unused} bytes unused");
+        }
+        let mut tiles = vec![part("data", 0, data_bytes, what)];
+        for part in parts {
+            let end = tiles.last().map_or(0, |last| last.offset + last.bytes);
+            if let gap @ 1.. = part.offset.saturating_sub(end) {
+                tiles.push(Part {
+                    name: "unused".into(),
+                    offset: end,
+                    bytes: gap,
+                    what: String::new(),
+                });
+            }
+            tiles.push(part);
+        }
+        tiles
+    }
+
+    fn draw(&self, args: &Args, out: &mut impl Write) -> io::Result<()> {
+        let Summary {
+            entries: n,
+            key_bytes,
+            value_bytes,
+            ..
+        } = self.summary;
+        let kind = if self.is_database {
+            "a table of a LevelDB database"
+        } else {
+            "a LevelDB table"
+        };
+        let file_bytes = self.table.file_bytes();
+        writeln!(out, "{BOLD}{}{BOLD:#}", args.table.file.display())?;
+        let readable = if self.faults.is_empty() {
+            ""
+        } else {
+            " that can be read"
+        };
+        writeln!(
+            out,
+            "{kind}, {}, {}{readable}\n",
+            size(file_bytes),
+            entries(n)
+        )?;
+
+        writeln!(
+            out,
+            "{BOLD}{:>12} {:>12}         section{BOLD:#}",
+            "offset", "bytes"
+        )?;
+        for part in self.parts() {
+            let share = percent(part.bytes, file_bytes);
+            let Part {
+                name,
+                offset,
+                bytes,
+                what,
+            } = part;
+            let line = format!("{offset:>12} {bytes:>12} {share:>6}  {name:<10} {what}");
+            writeln!(out, "{}", line.trim_end())?;
+        }
+
+        writeln!(
+            out,
+            "\nkeys    {key_bytes} bytes, values {value_bytes} bytes"
+        )?;
+        if let Some((first, last)) = &self.key_range {
+            writeln!(out, "        {}", self.key(first))?;
+            writeln!(out, "     .. {}", self.key(last))?;
+        }
+        self.draw_codecs(out)?;
+        self.draw_filter(args, out)?;
+        if args.blocks {
+            self.draw_blocks(out)?;
+        }
+        Ok(())
+    }
+
+    /// Returns a key as text, cut to fit a line.
+    fn key(&self, key: &[u8]) -> String {
+        match InternalKey::parse(key).filter(|_| self.is_database) {
+            Some(InternalKey {
+                user_key,
+                sequence,
+                value_type,
+            }) => {
+                let key = quoted(user_key, 36);
+                format!("{key}, sequence {sequence}, {}", type_name(value_type))
+            }
+            None => quoted(key, 64),
+        }
+    }
+
+    fn draw_codecs(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut title = "codecs";
+        for (name, codec) in &self.codecs {
+            let CodecUse {
+                blocks,
+                stored_bytes,
+                bytes,
+            } = codec;
+            let ratio = percent(*stored_bytes, *bytes);
+            let blocks = count(*blocks, "block");
+            writeln!(
+                out,
+                "{title:<7} {name}: {blocks}, {bytes} bytes stored in {stored_bytes} ({ratio})"
+            )?;
+            title = "";
+        }
+        Ok(())
+    }
+
+    fn draw_filter(&self, args: &Args, out: &mut impl Write) -> io::Result<()> {
+        let (Some(info), Some(filter)) = (self.table.filter(), &self.summary.filter) else {
+            let is_filter = |block: &NamedBlock| block.name.starts_with(b"filter.");
+            let what = if !self.layout.named.iter().any(is_filter) {
+                "none"
+            } else if args.table.filter_is_for_user_keys() {
+                "not used: it holds a database's user keys, not the stored keys"
+            } else {
+                "not used: its policy is unknown"
+            };
+            return writeln!(out, "filter  {what}");
+        };
+        let span = if info.whole_table {
+            "one for the whole table".to_owned()
+        } else {
+            count(info.filters as u64, "filter")
+        };
+        writeln!(out, "filter  {}, {span}", filter.policy)?;
+        write!(out, "        {} bytes", filter.bytes)?;
+        // Unreadable blocks make the number of keys unknown.
+        if self.faults.is_empty() {
+            write!(out, ", {:.2} bits a key", filter.bits_per_key)?;
+        }
+        writeln!(out)?;
+        match filter.false_positive_rate {
+            Some(rate) => writeln!(
+                out,
+                "        lets {:.2} % of absent keys pass, of {} tried",
+                rate * 100.0,
+                filter.sampled_keys
+            ),
+            None => Ok(()),
+        }
+    }
+
+    fn draw_blocks(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "\n{BOLD}{:>12} {:>9} {:>9}  {:<7} {:>7}  first key{BOLD:#}",
+            "offset", "bytes", "unpacked", "codec", "entries"
+        )?;
+        for block in &self.blocks {
+            let BlockInfo {
+                offset,
+                stored_bytes,
+                bytes,
+                codec,
+                entries,
+                key_range,
+                ..
+            } = block;
+            let first = key_range.as_ref().map(|(first, _)| {
+                let parsed = InternalKey::parse(first).filter(|_| self.is_database);
+                quoted(parsed.map_or(first, |key| key.user_key), 24)
+            });
+            let first = first.unwrap_or_default();
+            let line = format!(
+                "{offset:>12} {stored_bytes:>9} {bytes:>9}  {codec:<7} {entries:>7}  {first}"
+            );
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+
+    fn to_json(&self, args: &Args) -> Value {
+        let Summary {
+            entries,
+            key_bytes,
+            value_bytes,
+            data_blocks,
+            data_bytes,
+            file_bytes,
+            ..
+        } = self.summary;
+        let codecs: Map<String, Value> = self
+            .codecs
+            .iter()
+            .map(|(&name, codec)| {
+                let CodecUse {
+                    blocks,
+                    stored_bytes,
+                    bytes,
+                } = codec;
+                let codec = json!({"blocks": blocks, "stored_bytes": stored_bytes, "bytes": bytes});
+                (name.to_owned(), codec)
+            })
+            .collect();
+        let sections: Vec<Value> = self
+            .parts()
+            .into_iter()
+            .map(|part| {
+                let Part {
+                    name,
+                    offset,
+                    bytes,
+                    ..
+                } = part;
+                json!({"section": name, "offset": offset, "stored_bytes": bytes})
+            })
+            .collect();
+        let filter = self.table.filter().zip(self.summary.filter.as_ref());
+        let filter = filter.map(|(info, filter)| {
+            json!({
+                "policy": filter.policy,
+                "bytes": filter.bytes,
+                "filters": info.filters,
+                "whole_table": info.whole_table,
+                "bits_per_key": filter.bits_per_key,
+                "false_positive_rate": filter.false_positive_rate,
+                "sampled_keys": filter.sampled_keys,
+            })
+        });
+        let (first, last) = self.key_range.clone().unzip();
+        let mut json = json!({
+            "file": args.table.file.to_string_lossy(),
+            "file_bytes": file_bytes,
+            "keys": if self.is_database { "database" } else { "plain" },
+            "entries": entries,
+            "key_bytes": key_bytes,
+            "value_bytes": value_bytes,
+            "first_key": first.map(|key| self.key_to_json(&key)),
+            "last_key": last.map(|key| self.key_to_json(&key)),
+            "data_blocks": data_blocks,
+            "data_stored_bytes": data_bytes,
+            "data_bytes": self.bytes,
+            "codecs": codecs,
+            "sections": sections,
+            "filter": filter,
+            "unreadable": self.faults,
+        });
+        if let (true, Some(object)) = (args.blocks, json.as_object_mut()) {
+            let blocks = self.blocks.iter().map(|block| self.block_to_json(block));
+            object.insert("blocks".into(), blocks.collect());
+        }
+        json
+    }
+
+    fn block_to_json(&self, block: &BlockInfo) -> Value {
+        let first = block.key_range.as_ref().map(|(first, _)| first);
+        json!({
+            "offset": block.offset,
+            "stored_bytes": block.stored_bytes,
+            "bytes": block.bytes,
+            "codec": block.codec,
+            "entries": block.entries,
+            "first_key": first.map(|key| self.key_to_json(key)),
+        })
+    }
+
+    /// Returns a key with the fields that `scan --json` prints.
+    fn key_to_json(&self, key: &[u8]) -> Value {
+        let parsed = InternalKey::parse(key).filter(|_| self.is_database);
+        let user_key = parsed.map_or(key, |parsed| parsed.user_key);
+        let mut json = match std::str::from_utf8(user_key) {
+            Ok(text) => json!({"key": text}),
+            Err(_) => {
+                let hex: String = user_key.iter().map(|b| format!("{b:02x}")).collect();
+                json!({"key_hex": hex})
+            }
+        };
+        if let (Some(parsed), Some(object)) = (parsed, json.as_object_mut()) {
+            object.insert("sequence".into(), parsed.sequence.into());
+            object.insert("type".into(), type_name(parsed.value_type).into());
+        }
+        json
+    }
+}
+
+/// Returns a size in bytes, and from 1 KiB on also in a larger unit.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => count(bytes, "byte"),
+        _ => format!("{bytes} bytes ({})", indicatif::BinaryBytes(bytes)),
+    }
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    match whole {
+        0 => String::new(),
+        _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
+    }
+}

@@ -1,0 +1,314 @@
+//! Notations for bytes: text with escapes, hexadecimal, or raw.
+
+use std::ffi::OsStr;
+use std::io::{self, Write};
+
+use clap::Args;
+
+use crate::failure::Failure;
+
+/// Flags that select the [`Notation`] of input and output.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct NotationArgs {
+    /// Read and show keys, and show values, in hexadecimal
+    #[arg(long)]
+    hex: bool,
+    /// Show keys and values as they are, without escapes
+    #[arg(long, conflicts_with = "hex")]
+    raw: bool,
+}
+
+impl NotationArgs {
+    pub(crate) fn shown(self) -> Notation {
+        match (self.hex, self.raw) {
+            (true, _) => Notation::Hex,
+            (_, true) => Notation::Raw,
+            _ => Notation::Text,
+        }
+    }
+
+    /// Parses a key of the command line. An error names `argument`.
+    ///
+    /// Keys have escapes also with `--raw`, because an argument cannot contain a zero byte.
+    pub(crate) fn parse_key(self, argument: &str, written: &OsStr) -> Result<Vec<u8>, Failure> {
+        let notation = if self.hex {
+            Notation::Hex
+        } else {
+            Notation::Text
+        };
+        let mut key = Vec::new();
+        match notation.parse(written.as_encoded_bytes(), &mut key) {
+            Ok(()) => Ok(key),
+            Err(e) => Err(Failure::new(e).at(argument)),
+        }
+    }
+}
+
+/// A way to write arbitrary bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Notation {
+    /// Printable characters as they are; `\\`, `\t`, `\n`, `\r`, and `\xNN` for every other byte. If the bytes are
+    /// not valid UTF-8, only printable ASCII characters stand as they are. The text contains neither tab nor
+    /// newline, so both can be separators.
+    Text,
+    /// Two hexadecimal digits for each byte.
+    Hex,
+    /// The bytes themselves.
+    Raw,
+}
+
+impl Notation {
+    /// Decodes `written` and appends the bytes to `dst`.
+    pub(crate) fn parse(self, written: &[u8], dst: &mut Vec<u8>) -> Result<(), String> {
+        match self {
+            Notation::Text => unescape(written, dst),
+            Notation::Hex => unhex(written, dst),
+            Notation::Raw => {
+                dst.extend_from_slice(written);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn write(self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
+        match self {
+            Notation::Text => write_escaped(bytes, out),
+            Notation::Hex => write_hex(bytes, out),
+            Notation::Raw => out.write_all(bytes),
+        }
+    }
+}
+
+fn write_escaped(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => write_escaped_text(text, out),
+        // Among such bytes, a valid UTF-8 sequence is usually a coincidence.
+        Err(_) => bytes.iter().try_for_each(|&byte| match byte {
+            0..0x80 => write_escaped_char(byte.into(), out),
+            _ => write_byte_escapes(&[byte], out),
+        }),
+    }
+}
+
+fn write_escaped_text(text: &str, out: &mut impl Write) -> io::Result<()> {
+    let mut rest = text;
+    // Writes runs of printable characters at once.
+    while let Some((at, c)) = rest.char_indices().find(|&(_, c)| !is_plain(c)) {
+        let (plain, from_c) = rest.split_at(at);
+        out.write_all(plain.as_bytes())?;
+        write_escaped_char(c, out)?;
+        rest = from_c.split_at(c.len_utf8()).1;
+    }
+    out.write_all(rest.as_bytes())
+}
+
+fn write_escaped_char(c: char, out: &mut impl Write) -> io::Result<()> {
+    let mut encoded = [0; 4];
+    let bytes = c.encode_utf8(&mut encoded).as_bytes();
+    match c {
+        '\\' => out.write_all(br"\\"),
+        '\t' => out.write_all(br"\t"),
+        '\n' => out.write_all(br"\n"),
+        '\r' => out.write_all(br"\r"),
+        _ if is_plain(c) => out.write_all(bytes),
+        _ => write_byte_escapes(bytes, out),
+    }
+}
+
+/// Returns whether a terminal shows `c` as itself. It does not if `c` is a control character, is invisible, or
+/// changes the direction of writing.
+fn is_plain(c: char) -> bool {
+    match c {
+        '\\' => false,
+        ' '..='~' => true,
+        // The standard library escapes characters that are not printable.
+        _ => !c.is_ascii() && c.escape_debug().eq([c]),
+    }
+}
+
+fn write_byte_escapes(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
+    bytes
+        .iter()
+        .try_for_each(|byte| write!(out, "\\x{byte:02x}"))
+}
+
+fn write_hex(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
+    bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+}
+
+fn unescape(written: &[u8], dst: &mut Vec<u8>) -> Result<(), String> {
+    let mut rest = written;
+    while let Some(at) = rest.iter().position(|&b| b == b'\\') {
+        let (plain, escape) = rest.split_at(at);
+        dst.extend_from_slice(plain);
+        let (byte, after) = match escape {
+            [_, b'\\', after @ ..] => (b'\\', after),
+            [_, b't', after @ ..] => (b'\t', after),
+            [_, b'n', after @ ..] => (b'\n', after),
+            [_, b'r', after @ ..] => (b'\r', after),
+            [_, b'0', after @ ..] => (0, after),
+            [_, quote @ (b'"' | b'\''), after @ ..] => (*quote, after),
+            [_, b'x', high, low, after @ ..] => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => (high << 4 | low, after),
+                _ => return Err(bad_escape(escape.get(..4).unwrap_or(escape))),
+            },
+            _ => return Err(bad_escape(escape.get(..2).unwrap_or(escape))),
+        };
+        dst.push(byte);
+        rest = after;
+    }
+    dst.extend_from_slice(rest);
+    Ok(())
+}
+
+#[cold]
+fn bad_escape(escape: &[u8]) -> String {
+    format!(
+        r"`{}` is not an escape: use \\ \t \n \r \0 or \xNN with two hexadecimal digits",
+        String::from_utf8_lossy(escape)
+    )
+}
+
+fn unhex(written: &[u8], dst: &mut Vec<u8>) -> Result<(), String> {
+    let wrong = |what: &str| {
+        let shown = String::from_utf8_lossy(written);
+        format!("{what} in `{shown}`: hexadecimal is two digits 0-9 a-f for each byte")
+    };
+    for pair in written.chunks(2) {
+        match pair {
+            [high, low] => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => dst.push(high << 4 | low),
+                _ => return Err(wrong("not a hexadecimal digit")),
+            },
+            _ => return Err(wrong("half a byte")),
+        }
+    }
+    Ok(())
+}
+
+fn digit(ascii: u8) -> Option<u8> {
+    char::from(ascii)
+        .to_digit(16)
+        .and_then(|digit| u8::try_from(digit).ok())
+}
+
+/// Writes `bytes` as the field `name` of a JSON object. With `hex`, or if they are not UTF-8, writes them as
+/// `name_hex`. `build` reads both back.
+pub(crate) fn write_json_field(
+    name: &str,
+    bytes: &[u8],
+    hex: bool,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !hex => {
+            write!(out, "\"{name}\":")?;
+            serde_json::to_writer(out, text).map_err(io::Error::from)
+        }
+        _ => {
+            write!(out, "\"{name}_hex\":\"")?;
+            write_hex(bytes, out)?;
+            out.write_all(b"\"")
+        }
+    }
+}
+
+/// Returns `bytes` in quotes, escaped and cut to about `most` characters, for messages.
+pub(crate) fn quoted(bytes: &[u8], most: usize) -> String {
+    let head = match std::str::from_utf8(bytes) {
+        Ok(text) => text.char_indices().nth(most).map(|(at, _)| at),
+        Err(_) => Some(most),
+    };
+    let head = head.and_then(|at| bytes.get(..at)).unwrap_or(bytes);
+    let mut escaped = Vec::new();
+    // Writing to memory does not fail.
+    let _ = write_escaped(head, &mut escaped);
+    let escaped = String::from_utf8_lossy(&escaped);
+    let shown: String = escaped.chars().take(most).collect();
+    if head.len() < bytes.len() || shown.len() < escaped.len() {
+        format!("\"{shown}\"..")
+    } else {
+        format!("\"{shown}\"")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(notation: Notation, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        notation.write(bytes, &mut out).unwrap();
+        out
+    }
+
+    fn text(bytes: &[u8]) -> String {
+        String::from_utf8(written(Notation::Text, bytes)).unwrap()
+    }
+
+    #[test]
+    fn every_byte_pair_survives_and_never_breaks_a_line() {
+        for notation in [Notation::Text, Notation::Hex, Notation::Raw] {
+            for pair in 0..=u16::MAX {
+                let bytes = [b"a".as_slice(), &pair.to_be_bytes(), b"z"].concat();
+                let out = written(notation, &bytes);
+                if notation != Notation::Raw {
+                    assert!(std::str::from_utf8(&out).is_ok());
+                    assert!(!out.iter().any(u8::is_ascii_control), "{out:?}");
+                }
+                let mut back = Vec::new();
+                notation.parse(&out, &mut back).unwrap();
+                assert_eq!(back, bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn printable_characters_stay_as_they_are() {
+        assert_eq!(text("Grüße, \"世界\"!".as_bytes()), "Grüße, \"世界\"!");
+        assert_eq!(
+            text(b"C:\\dir\t\r\n\0\x1b[1m\x7f"),
+            r"C:\\dir\t\r\n\x00\x1b[1m\x7f"
+        );
+        assert_eq!(text(b"cut \xe4\xb8 off"), r"cut \xe4\xb8 off");
+        assert_eq!(
+            text(b"\xff\xc3\xbc"),
+            r"\xff\xc3\xbc",
+            "a coincidence is not a letter"
+        );
+        // Right-to-left override, zero-width space, line separator.
+        assert_eq!(
+            text("\u{202e}\u{200b}\u{2028}".as_bytes()),
+            r"\xe2\x80\xae\xe2\x80\x8b\xe2\x80\xa8"
+        );
+    }
+
+    #[test]
+    fn bad_escapes_are_named() {
+        let error = |notation: Notation, written: &str| {
+            notation
+                .parse(written.as_bytes(), &mut Vec::new())
+                .unwrap_err()
+        };
+        for (written, named) in [
+            (r"a\q", r"`\q`"),
+            (r"a\", r"`\`"),
+            (r"\x4", r"`\x`"),
+            (r"\x4gz", r"`\x4g`"),
+            (r"\u{41}", r"`\u`"),
+        ] {
+            let error = error(Notation::Text, written);
+            assert!(error.starts_with(named), "{error}");
+        }
+        assert!(error(Notation::Hex, "abc").starts_with("half a byte in `abc`"));
+        assert!(error(Notation::Hex, "ag").starts_with("not a hexadecimal digit in `ag`"));
+    }
+
+    #[test]
+    fn long_keys_are_cut() {
+        assert_eq!(quoted(b"short", 10), "\"short\"");
+        assert_eq!(quoted(b"longer than that", 6), "\"longer\"..");
+        assert_eq!(quoted("äöü".as_bytes(), 2), "\"äö\"..");
+        assert_eq!(quoted(&[0; 4], 10), r#""\x00\x00\x"#.to_owned() + "\"..");
+    }
+}

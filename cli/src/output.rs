@@ -1,0 +1,68 @@
+//! Standard output and standard error.
+
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+
+use clap::builder::styling::{AnsiColor, Style};
+
+use crate::failure::Failure;
+
+pub(crate) const BOLD: Style = Style::new().bold();
+const RED: Style = AnsiColor::Red.on_default().bold();
+
+/// Prints `what` and `message` as one line to standard error.
+pub(crate) fn complain(what: &str, message: &str) {
+    // If this fails too, the exit status still reports the problem.
+    let _ = writeln!(anstream::stderr(), "{RED}{what}:{RED:#} {message}");
+}
+
+/// Buffered standard output for rows. On a terminal each row appears at once.
+pub(crate) struct Rows {
+    out: BufWriter<StdoutLock<'static>>,
+    is_terminal: bool,
+}
+
+impl Rows {
+    pub(crate) fn new() -> Rows {
+        Rows {
+            out: BufWriter::with_capacity(64 << 10, io::stdout().lock()),
+            is_terminal: io::stdout().is_terminal(),
+        }
+    }
+
+    /// Writes one row with `write`.
+    pub(crate) fn write(
+        &mut self,
+        write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        write(&mut self.out)
+            .and_then(|()| {
+                if self.is_terminal {
+                    self.out.flush()
+                } else {
+                    Ok(())
+                }
+            })
+            .map_err(Failure::output)
+    }
+
+    /// Writes out what is still buffered.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(Failure::output)
+    }
+}
+
+/// Returns `n` and `what`, in the plural unless `n` is 1.
+pub(crate) fn count(n: u64, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        _ => format!("{n} {what}s"),
+    }
+}
+
+/// Returns `1 entry` or `n entries`.
+pub(crate) fn entries(n: u64) -> String {
+    match n {
+        1 => "1 entry".into(),
+        _ => format!("{n} entries"),
+    }
+}

@@ -1,0 +1,270 @@
+//! Sorts entries that may not fit in memory: writes sorted runs to temporary tables and merges them.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::fs::File;
+
+use bytes::Bytes;
+use leveltable::{
+    BytewiseComparator, Comparator, Error, InternalKey, InternalKeyComparator, OpenOptions, Range,
+    WriteOptions,
+};
+
+use crate::failure::Failure;
+use crate::notation::quoted;
+
+/// The order of a table's stored keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyOrder {
+    Bytewise,
+    /// Ascending by user key, then descending by sequence number.
+    Internal,
+}
+
+impl KeyOrder {
+    fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
+        match self {
+            KeyOrder::Bytewise => a.cmp(b),
+            KeyOrder::Internal => InternalKeyComparator::new(BytewiseComparator).compare(a, b),
+        }
+    }
+
+    /// Returns a stored key as text, for messages.
+    pub(crate) fn show(self, key: &[u8]) -> String {
+        match InternalKey::parse(key).filter(|_| self == KeyOrder::Internal) {
+            Some(key) => {
+                let user_key = quoted(key.user_key, 100);
+                format!("{user_key} at sequence {}", key.sequence)
+            }
+            None => quoted(key, 100),
+        }
+    }
+
+    /// Sets `options` to write a table in this order.
+    pub(crate) fn write(self, options: WriteOptions) -> WriteOptions {
+        match self {
+            KeyOrder::Bytewise => options,
+            KeyOrder::Internal => {
+                options.comparator(InternalKeyComparator::new(BytewiseComparator))
+            }
+        }
+    }
+
+    /// Sets `options` to read a table in this order, with its keys as they are stored.
+    fn read(self, options: OpenOptions) -> OpenOptions {
+        match self {
+            KeyOrder::Bytewise => options.comparator(BytewiseComparator),
+            KeyOrder::Internal => {
+                options.comparator(InternalKeyComparator::new(BytewiseComparator))
+            }
+        }
+    }
+}
+
+/// Memory of an entry in addition to its key and value: the `RunEntry`, and half of it again for the buffer of the
+/// stable sort.
+const ENTRY_OVERHEAD: usize = size_of::<RunEntry>() * 3 / 2;
+
+/// Block size of temporary tables. Large, because they are read once from beginning to end.
+const RUN_BLOCK: usize = 64 << 10;
+
+/// Takes entries in any order and returns them in the order of a table.
+pub(crate) struct Sorter {
+    order: KeyOrder,
+    /// Keep the last of several entries with the same key, instead of failing.
+    keep_last: bool,
+    /// Maximum size in bytes of the run in memory.
+    memory: usize,
+    run: Run,
+    /// The runs in temporary files, from first to last.
+    spilled: Vec<Range>,
+}
+
+/// The entries in memory.
+#[derive(Default)]
+struct Run {
+    /// Keys and values, concatenated.
+    bytes: Vec<u8>,
+    entries: Vec<RunEntry>,
+}
+
+struct RunEntry {
+    start: usize,
+    key_len: usize,
+    value_len: usize,
+}
+
+impl Run {
+    fn key(&self, entry: &RunEntry) -> &[u8] {
+        let end = entry.start + entry.key_len;
+        self.bytes.get(entry.start..end).unwrap_or_default()
+    }
+
+    fn value(&self, entry: &RunEntry) -> &[u8] {
+        let start = entry.start + entry.key_len;
+        let end = start + entry.value_len;
+        self.bytes.get(start..end).unwrap_or_default()
+    }
+}
+
+impl Sorter {
+    /// Uses about `memory` bytes, and temporary files for the rest.
+    pub(crate) fn new(order: KeyOrder, keep_last: bool, memory: usize) -> Sorter {
+        Sorter {
+            order,
+            keep_last,
+            memory,
+            run: Run::default(),
+            spilled: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        let run = &mut self.run;
+        let overhead = (run.entries.len() + 1) * ENTRY_OVERHEAD;
+        let needed = run.bytes.len() + key.len() + value.len() + overhead;
+        if needed > self.memory && !run.entries.is_empty() {
+            self.spill()?;
+        }
+        let run = &mut self.run;
+        run.entries.push(RunEntry {
+            start: run.bytes.len(),
+            key_len: key.len(),
+            value_len: value.len(),
+        });
+        run.bytes.extend_from_slice(key);
+        run.bytes.extend_from_slice(value);
+        Ok(())
+    }
+
+    /// Passes all entries to `take`, in order.
+    pub(crate) fn drain(
+        mut self,
+        mut take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if self.spilled.is_empty() {
+            return self.drain_run(take);
+        }
+        self.spill()?;
+        let mut merge = Merge {
+            order: self.order,
+            heap: BinaryHeap::with_capacity(self.spilled.len()),
+            runs: self.spilled,
+        };
+        for run in 0..merge.runs.len() {
+            merge.refill(run)?;
+        }
+        let mut last: Option<Bytes> = None;
+        while let Some(Head {
+            key, value, run, ..
+        }) = merge.heap.pop()
+        {
+            // Of equal keys, the heap returns the last one added first.
+            if last.as_ref() != Some(&key) {
+                take(&key, &value)?;
+            } else if !self.keep_last {
+                return Err(repeated(self.order, &key));
+            }
+            last = Some(key);
+            merge.refill(run)?;
+        }
+        Ok(())
+    }
+
+    /// Passes the entries in memory to `take`, in order.
+    fn drain_run(
+        &mut self,
+        mut take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut run = std::mem::take(&mut self.run);
+        let mut entries = std::mem::take(&mut run.entries);
+        // The sort is stable, so of equal keys the last one added stays last.
+        entries.sort_by(|a, b| self.order.compare(run.key(a), run.key(b)));
+        let mut entries = entries.iter().peekable();
+        while let Some(entry) = entries.next() {
+            let key = run.key(entry);
+            let is_last = entries.peek().is_none_or(|next| run.key(next) != key);
+            if is_last {
+                take(key, run.value(entry))?;
+            } else if !self.keep_last {
+                return Err(repeated(self.order, key));
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the entries in memory to a temporary table. Its file has no name, so it cannot be left behind.
+    fn spill(&mut self) -> Result<(), Failure> {
+        let fail =
+            |e: &dyn std::fmt::Display| Failure::new(format!("sorting in a temporary file: {e}"));
+        let file: File = tempfile::tempfile().map_err(|e| fail(&e))?;
+        let options = WriteOptions::new().no_filter().block_size(RUN_BLOCK);
+        let mut builder = self.order.write(options).build(&file);
+        self.drain_run(|key, value| builder.add(key, value).map_err(|e| fail(&e)))?;
+        builder.finish().map_err(|e| fail(&e))?;
+        let options = self.order.read(OpenOptions::new().no_cache());
+        let table = options.open_source(file).map_err(|e| fail(&e))?;
+        self.spilled.push(table.iter());
+        Ok(())
+    }
+}
+
+/// The runs, and the next entry of each.
+struct Merge {
+    order: KeyOrder,
+    heap: BinaryHeap<Head>,
+    runs: Vec<Range>,
+}
+
+impl Merge {
+    fn refill(&mut self, run: usize) -> Result<(), Error> {
+        if let Some(entry) = self.runs.get_mut(run).and_then(Range::next) {
+            let (key, value) = entry?;
+            self.heap.push(Head {
+                order: self.order,
+                key,
+                value,
+                run,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The next entry of a run. The greatest in the heap is the first in the order of the table. Of equal keys it is
+/// the last one added.
+struct Head {
+    order: KeyOrder,
+    key: Bytes,
+    value: Bytes,
+    run: usize,
+}
+
+impl Ord for Head {
+    fn cmp(&self, other: &Head) -> Ordering {
+        let by_key = self.order.compare(&other.key, &self.key);
+        by_key.then(self.run.cmp(&other.run))
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Head) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Head) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Head {}
+
+#[cold]
+fn repeated(order: KeyOrder, key: &[u8]) -> Failure {
+    Failure::new(format!(
+        "duplicate key {}: remove all but one, or use --keep-last",
+        order.show(key)
+    ))
+}

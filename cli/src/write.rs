@@ -1,0 +1,192 @@
+//! The options for writing a table that commands share, and the checks of its path.
+
+use std::error::Error as _;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use leveltable::{BloomFilterPolicy, Compression, RibbonFilterPolicy, Summary, WriteOptions};
+
+use crate::failure::Failure;
+use crate::sort::KeyOrder;
+
+/// Options for writing a table.
+#[derive(Args)]
+pub(crate) struct TableOptions {
+    /// Compression of the blocks
+    #[arg(long, value_enum, default_value_t = Codec::Snappy, help_heading = "Table")]
+    codec: Codec,
+    /// Compression level: zstd 1 to 22 [default: 1], zlib and deflate 0 to 9 [default: 6]
+    #[arg(long, value_name = "N", help_heading = "Table")]
+    level: Option<u8>,
+    /// Size of a block before compression
+    #[arg(long, value_parser = parse_size, default_value = "4K", value_name = "SIZE", help_heading = "Table")]
+    block_size: usize,
+    /// Number of keys between restarts, at which a key is stored whole
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
+        help_heading = "Table")]
+    restart_interval: u32,
+    /// Filter [default: ribbon; in a table of a database: bloom]
+    #[arg(long, value_enum, help_heading = "Table")]
+    filter: Option<Filter>,
+    /// Size of the filter, in bits a key [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100),
+        help_heading = "Table")]
+    bits_per_key: Option<u32>,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Codec {
+    /// No compression
+    None,
+    /// LevelDB's default
+    Snappy,
+    /// Zstandard: smaller; LevelDB reads it since 2023
+    Zstd,
+    /// zlib; Mojang's LevelDB (Minecraft) reads it
+    Zlib,
+    /// Raw deflate; Mojang's LevelDB (Minecraft) reads it
+    Deflate,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+enum Filter {
+    /// One ribbon filter for the whole table: an eighth of the wasted reads. LevelDB ignores it
+    Ribbon,
+    /// LevelDB's Bloom filter
+    Bloom,
+    /// No filter
+    None,
+}
+
+impl TableOptions {
+    /// Returns the library's options for a table in this order.
+    pub(crate) fn write(&self, order: KeyOrder) -> Result<WriteOptions, Failure> {
+        let options = WriteOptions::new()
+            .block_size(self.block_size)
+            .restart_interval(self.restart_interval as usize)
+            .compression(compression(self.codec, self.level)?);
+        let options = order.write(options);
+        let default = match order {
+            KeyOrder::Bytewise => Filter::Ribbon,
+            // The policy that LevelDB's databases use.
+            KeyOrder::Internal => Filter::Bloom,
+        };
+        let bits_per_key = self.bits_per_key.unwrap_or(10);
+        Ok(match self.filter.unwrap_or(default) {
+            Filter::None if self.bits_per_key.is_some() => {
+                return Err(Failure::new(
+                    "--bits-per-key needs a filter: ribbon or bloom",
+                ));
+            }
+            Filter::None => options.no_filter(),
+            Filter::Ribbon => options.filter_policy(RibbonFilterPolicy::new(bits_per_key)),
+            // One for each 2 KiB, as LevelDB writes them.
+            Filter::Bloom => options
+                .filter_policy(BloomFilterPolicy::new(bits_per_key))
+                .whole_table_filter(false),
+        })
+    }
+}
+
+fn compression(codec: Codec, level: Option<u8>) -> Result<Compression, Failure> {
+    let level_within = |least: u8, most: u8, default: u8| match level.unwrap_or(default) {
+        level if (least..=most).contains(&level) => Ok(level),
+        level => Err(Failure::new(format!(
+            "--level {level}: this codec has levels {least} to {most}"
+        ))),
+    };
+    Ok(match codec {
+        Codec::None | Codec::Snappy if level.is_some() => {
+            return Err(Failure::new(
+                "--level: this codec has no levels; zstd, zlib and deflate do",
+            ));
+        }
+        Codec::None => Compression::None,
+        Codec::Snappy => Compression::Snappy,
+        Codec::Zstd => Compression::Zstd(level_within(1, 22, 1)?.into()),
+        Codec::Zlib => Compression::Zlib(level_within(0, 9, 6)?.into()),
+        Codec::Deflate => Compression::Deflate(level_within(0, 9, 6)?.into()),
+    })
+}
+
+/// Fails if `path` exists, unless it is a regular file and `force` allows replacing it.
+pub(crate) fn check_free(path: &Path, force: bool) -> Result<(), Failure> {
+    let fail = |what: &str| Err(Failure::new(what).at(path.display()));
+    match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
+                fail("its directory does not exist")
+            }
+            _ => Ok(()),
+        },
+        Err(e) => fail(&e.to_string()),
+        // Renaming would replace the link and leave its target unchanged.
+        Ok(metadata) if metadata.is_symlink() => {
+            fail("is a symbolic link: name its target, or another file")
+        }
+        // Renaming would replace a device, for example, with a file.
+        Ok(metadata) if !metadata.is_file() => {
+            fail("not a regular file, so a table cannot replace it")
+        }
+        Ok(_) if force => Ok(()),
+        Ok(_) => Err(taken(path)),
+    }
+}
+
+/// Returns the failure for an error while writing the table at `out`. The library's error names the path.
+pub(crate) fn not_written(error: leveltable::Error, out: &Path) -> Failure {
+    let cause = error.source().and_then(|e| e.downcast_ref::<io::Error>());
+    match cause.map(io::Error::kind) {
+        // Somebody created the file after `check_free`.
+        Some(io::ErrorKind::AlreadyExists) => taken(out),
+        _ => error.into(),
+    }
+}
+
+fn taken(path: &Path) -> Failure {
+    let what = "already exists: use --force to replace it, or name another file";
+    Failure::new(what).at(path.display())
+}
+
+/// Prints a summary of the new table, if standard error is a terminal.
+pub(crate) fn report(out: &Path, summary: &Summary) {
+    if !io::stderr().is_terminal() {
+        return;
+    }
+    let Summary {
+        entries,
+        data_blocks,
+        file_bytes,
+        filter,
+        ..
+    } = summary;
+    let filter = match filter {
+        Some(filter) => format!("filter of {:.2} bits a key", filter.bits_per_key),
+        None => "no filter".into(),
+    };
+    let out = out.display();
+    let size = indicatif::BinaryBytes(*file_bytes);
+    anstream::eprintln!("{out}: {entries} entries in {data_blocks} blocks, {filter}, {size}");
+}
+
+/// Parses a number of bytes, with an optional K, M or G for multiples of 1024.
+pub(crate) fn parse_size(written: &str) -> Result<usize, String> {
+    let number = written.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = match written.get(number.len()..).unwrap_or_default() {
+        "" | "B" => 1,
+        "K" | "k" | "KiB" => 1 << 10,
+        "M" | "m" | "MiB" => 1 << 20,
+        "G" | "g" | "GiB" => 1 << 30,
+        _ => return Err("expected a number of bytes such as 4096, 64K or 1M".into()),
+    };
+    let bytes = number
+        .parse::<usize>()
+        .ok()
+        .and_then(|n| n.checked_mul(unit));
+    match bytes {
+        Some(bytes @ 1..) => Ok(bytes),
+        _ => Err("expected a number of bytes above 0, such as 4096, 64K or 1M".into()),
+    }
+}

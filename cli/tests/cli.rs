@@ -1,0 +1,1479 @@
+//! Runs the tool `leveltable` as its users do.
+//!
+//! Compares its output with what C++ LevelDB says of its own tables in the engine's `testdata/`, and the tables
+//! that it builds with those that LevelDB built. `tests/cli/` and the README hold whole sessions, input and
+//! output.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_cmd::Command;
+use serde_json::Value;
+use tempfile::TempDir;
+
+// ---- Running the tool -----------------------------------------------------------------------
+
+fn tool() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_leveltable"))
+}
+
+/// The tool as a `std::process::Command`, to read its output while it runs.
+fn process() -> std::process::Command {
+    std::process::Command::new(env!("CARGO_BIN_EXE_leveltable"))
+}
+
+fn run<A: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = A>) -> Output {
+    tool().args(args).output().unwrap()
+}
+
+fn stdout(output: Output) -> Vec<u8> {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(stderr, "");
+    output.stdout
+}
+
+/// Asserts that the tool exited with `status` and printed one line to standard error. Returns that line.
+fn complaint(output: Output, status: i32) -> String {
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{stderr}");
+    let lines: Vec<&str> = stderr.lines().collect();
+    let [line] = lines[..] else {
+        panic!("not one line: {stderr:?}");
+    };
+    line.to_owned()
+}
+
+fn json_lines(bytes: &[u8]) -> Vec<Value> {
+    let lines = str::from_utf8(bytes).unwrap().lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn names_in(directory: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+/// Waits until there are `files` files in `directory`, because `child` has created its temporary file.
+fn await_files(child: &mut Child, directory: &Path, files: usize) {
+    let started = Instant::now();
+    while names_in(directory).len() < files {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none(), "no file was made: {ended:?}");
+        if started.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("no file was made in {:?}", started.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+// ---- LevelDB's own tables -------------------------------------------------------------------
+
+/// The directory of the engine, which holds `testdata/` and the README.
+const ENGINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// A key, as the table stores it, and a value.
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// Returns the path of a file in `testdata/`.
+fn testdata(name: &str) -> PathBuf {
+    [ENGINE, "testdata", name].iter().collect()
+}
+
+/// Reads the entries of a table from the file that C++ LevelDB's generator wrote beside it. Each string follows
+/// its length, four little-endian bytes.
+fn read_entries(name: &str) -> Vec<Entry> {
+    let bytes = fs::read(testdata(name)).unwrap();
+    let mut rest = bytes.as_slice();
+    let mut string = || {
+        let (len, after) = rest.split_first_chunk()?;
+        let (string, after) = after.split_at(u32::from_le_bytes(*len) as usize);
+        rest = after;
+        Some(string.to_vec())
+    };
+    let mut entries = Vec::new();
+    while let Some(key) = string() {
+        entries.push((key, string().expect("a key without a value")));
+    }
+    entries
+}
+
+/// A line of `testdata/manifest.tsv`.
+struct Golden {
+    path: PathBuf,
+    /// As they are stored, in the table's order.
+    entries: Vec<Entry>,
+    is_database: bool,
+    is_reverse: bool,
+    columns: Vec<String>,
+}
+
+fn golden_tables() -> Vec<Golden> {
+    let manifest = fs::read_to_string(testdata("manifest.tsv")).unwrap();
+    let tables: Vec<Golden> = manifest
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let columns: Vec<String> = line.split('\t').map(str::to_owned).collect();
+            Golden {
+                path: testdata(&columns[0]),
+                entries: read_entries(&columns[1]),
+                is_database: columns[3] == "internal",
+                is_reverse: columns[4] == "reverse",
+                columns,
+            }
+        })
+        .collect();
+    assert!(tables.len() > 60, "{} tables", tables.len());
+    tables
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// User key, sequence and type of a stored key.
+fn split(stored: &[u8]) -> (&[u8], u64, &'static str) {
+    let (user_key, tag) = stored.split_at(stored.len() - 8);
+    let tag = u64::from_le_bytes(tag.try_into().unwrap());
+    let name = match tag & 0xff {
+        0 => "deletion",
+        1 => "value",
+        other => panic!("type {other}"),
+    };
+    (user_key, tag >> 8, name)
+}
+
+impl Golden {
+    /// Returns the line that `scan --hex` should print for an entry.
+    fn hex_line(&self, (key, value): &Entry) -> String {
+        match self.is_database {
+            true => {
+                let (user_key, sequence, value_type) = split(key);
+                format!(
+                    "{}\t{sequence}\t{value_type}\t{}\n",
+                    hex(user_key),
+                    hex(value)
+                )
+            }
+            false => format!("{}\t{}\n", hex(key), hex(value)),
+        }
+    }
+
+    fn hex_lines(&self) -> String {
+        self.entries
+            .iter()
+            .map(|entry| self.hex_line(entry))
+            .collect()
+    }
+}
+
+/// Tables in another order are refused if that is detectable. If not, their lines are right.
+#[test]
+fn scan_shows_every_entry_of_leveldbs_tables() {
+    let mut refused = 0;
+    for table in golden_tables() {
+        let scan = |more: &[&str]| {
+            let args = ["scan".as_ref(), table.path.as_os_str(), "--hex".as_ref()];
+            tool().args(args).args(more).output().unwrap()
+        };
+        let output = scan(&[]);
+        if table.is_reverse && !output.status.success() {
+            let complaint = complaint(output, 2);
+            assert!(complaint.contains("a custom comparator"), "{complaint}");
+            refused += 1;
+            continue;
+        }
+        let expected = table.hex_lines();
+        let shown = String::from_utf8(stdout(output)).unwrap();
+        assert_eq!(shown, expected, "{}", table.path.display());
+
+        let mut lines: Vec<&str> = expected.lines().collect();
+        lines.reverse();
+        let backwards = stdout(scan(&["--reverse"]));
+        assert!(str::from_utf8(&backwards).unwrap().lines().eq(lines));
+    }
+    assert!(refused > 0);
+}
+
+#[test]
+fn get_finds_present_keys_and_reports_absent_ones() {
+    for table in golden_tables().iter().filter(|table| !table.is_reverse) {
+        let get = |key: &[u8], more: &[String]| {
+            let args = ["get".as_ref(), table.path.as_os_str(), "--hex".as_ref()];
+            let key = ["--".to_owned(), hex(key)];
+            tool().args(args).args(more).args(key).output().unwrap()
+        };
+        // Each lookup is a process, so look up only a few keys from all over the table.
+        let step = table.entries.len() / 5 + 1;
+        for (stored, value) in table.entries.iter().step_by(step) {
+            let (key, at, value_type) = match table.is_database {
+                true => {
+                    let (user_key, sequence, value_type) = split(stored);
+                    let at = format!("--at={sequence}");
+                    (user_key, vec![at], value_type)
+                }
+                false => (&stored[..], vec![], "value"),
+            };
+            let output = get(key, &at);
+            match value_type {
+                "deletion" => {
+                    assert!(output.stdout.is_empty());
+                    assert!(complaint(output, 1).starts_with("deleted at sequence"));
+                }
+                _ => assert_eq!(stdout(output), format!("{}\n", hex(value)).as_bytes()),
+            }
+        }
+        let output = get(b"no such key in any of them", &[]);
+        assert!(output.stdout.is_empty());
+        assert!(complaint(output, 1).starts_with("not found"));
+    }
+}
+
+/// The expected answers are LevelDB's own, for a user key as of a sequence number.
+#[test]
+fn get_returns_what_the_database_returned() {
+    let text = fs::read_to_string(testdata("db-compacted.lookups.tsv")).unwrap();
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .skip(1)
+        .map(|l| l.split('\t').collect())
+        .collect();
+    let mut statuses = BTreeMap::new();
+    for row in rows.iter().step_by(rows.len() / 40 + 1) {
+        let [sequence, key, answer, ..] = row[..] else {
+            panic!("{row:?}");
+        };
+        let path = testdata("db-compacted.ldb");
+        let at = format!("--at={sequence}");
+        let args = ["get", path.to_str().unwrap(), "--hex", &at, "--", key];
+        let output = run(args);
+        let status = output.status.code();
+        match status {
+            Some(0) => {
+                assert_eq!(answer, "found", "{row:?}");
+                assert_eq!(output.stdout, format!("{}\n", row[3]).as_bytes(), "{row:?}");
+            }
+            _ => {
+                assert_eq!(answer, "absent", "{row:?}");
+                complaint(output, 1);
+            }
+        }
+        *statuses.entry(status).or_insert(0) += 1;
+    }
+    // Both answers occurred several times.
+    let is_frequent = |status: i32| statuses.get(&Some(status)) > Some(&5);
+    assert!(is_frequent(0) && is_frequent(1), "{statuses:?}");
+}
+
+#[test]
+fn info_agrees_with_how_leveldb_wrote_the_tables() {
+    for table in golden_tables().iter().filter(|table| !table.is_reverse) {
+        let args = ["info".as_ref(), table.path.as_os_str()];
+        let output = tool()
+            .args(args)
+            .args(["--json", "--blocks"])
+            .output()
+            .unwrap();
+        let info: Value = serde_json::from_slice(&stdout(output)).unwrap();
+        let number = |value: &Value| value.as_u64().unwrap();
+        let name = &table.columns[0];
+
+        assert_eq!(
+            number(&info["entries"]),
+            table.entries.len() as u64,
+            "{name}"
+        );
+        let bytes = |of: fn(&Entry) -> &Vec<u8>| -> u64 {
+            table
+                .entries
+                .iter()
+                .map(|entry| of(entry).len() as u64)
+                .sum()
+        };
+        assert_eq!(number(&info["key_bytes"]), bytes(|(key, _)| key), "{name}");
+        assert_eq!(
+            number(&info["value_bytes"]),
+            bytes(|(_, value)| value),
+            "{name}"
+        );
+        assert_eq!(info["keys"] == "database", table.is_database, "{name}");
+        assert_eq!(info["unreadable"], Value::Array(vec![]));
+
+        let policy = match table.columns[8].as_str() {
+            "none" => Value::Null,
+            "bloom" => "leveldb.BuiltinBloomFilter2".into(),
+            _ => "leveldb.BuiltinBloomFilter".into(),
+        };
+        assert_eq!(info["filter"]["policy"], policy, "{name}");
+
+        let codecs = info["codecs"].as_object().unwrap();
+        let allowed = match table.columns[5].as_str() {
+            "none" => &["none"][..],
+            _ => &["none", "snappy"],
+        };
+        assert!(codecs.keys().all(|codec| allowed.contains(&codec.as_str())));
+
+        // The sections tile the file, and the blocks tile the first section.
+        let size = fs::metadata(&table.path).unwrap().len();
+        let end_of = |tiles: &Value| {
+            tiles.as_array().unwrap().iter().fold(0, |end, tile| {
+                assert_eq!(number(&tile["offset"]), end, "{name}");
+                end + number(&tile["stored_bytes"])
+            })
+        };
+        assert_eq!(end_of(&info["sections"]), size, "{name}");
+        assert_eq!(
+            end_of(&info["blocks"]),
+            number(&info["data_stored_bytes"]),
+            "{name}"
+        );
+
+        let key = |key: &[u8]| match table.is_database {
+            true => {
+                let (user_key, sequence, value_type) = split(key);
+                (
+                    user_key.to_vec(),
+                    Value::from(sequence),
+                    Value::from(value_type),
+                )
+            }
+            false => (key.to_vec(), Value::Null, Value::Null),
+        };
+        let expected = table.entries.first().map(|(first, _)| key(first));
+        let shown = &info["first_key"];
+        match expected {
+            None => assert!(shown.is_null()),
+            Some((bytes, sequence, value_type)) => {
+                match str::from_utf8(&bytes) {
+                    Ok(text) => assert_eq!(shown["key"], text),
+                    Err(_) => assert_eq!(shown["key_hex"], hex(&bytes)),
+                }
+                assert_eq!(shown["sequence"], sequence);
+                assert_eq!(shown["type"], value_type);
+            }
+        }
+    }
+}
+
+/// `info` distinguishes an unknown policy from a filter that holds other keys.
+#[test]
+fn info_says_why_a_filter_is_not_used() {
+    let directory = TempDir::new().unwrap();
+    let unknown = |name: &str| {
+        let mut bytes = fs::read(testdata(name)).unwrap();
+        let policy = b"leveldb.BuiltinBloomFilter2";
+        let at = bytes
+            .windows(policy.len())
+            .position(|w| w == policy)
+            .unwrap();
+        bytes[at] = b'L';
+        // `info` shows a metaindex of 54 bytes: its entry begins three bytes before the name, and the last
+        // five are type and checksum.
+        let start = at - "filter.".len() - 3;
+        let (type_at, crc_at) = (start + 49, start + 50);
+        let crc = crc32c::crc32c(&bytes[start..=type_at]);
+        let masked = crc.rotate_right(15).wrapping_add(0xa282_ead8);
+        bytes[crc_at..][..4].copy_from_slice(&masked.to_le_bytes());
+        let path = directory.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let (plain, database) = ("words-b1024-r16-bloom10.ldb", "db-compacted.ldb");
+    for (path, keys, words) in [
+        (
+            testdata(plain),
+            "auto",
+            "filter  leveldb.BuiltinBloomFilter2, ",
+        ),
+        (
+            testdata(plain),
+            "plain",
+            "filter  leveldb.BuiltinBloomFilter2, ",
+        ),
+        (
+            testdata(database),
+            "auto",
+            "filter  leveldb.BuiltinBloomFilter2, ",
+        ),
+        (
+            testdata(database),
+            "stored",
+            "filter  leveldb.BuiltinBloomFilter2, ",
+        ),
+        (
+            testdata(database),
+            "plain",
+            "filter  not used: it holds a database's user keys",
+        ),
+        (
+            unknown(plain),
+            "auto",
+            "filter  not used: its policy is unknown",
+        ),
+        (
+            unknown(plain),
+            "plain",
+            "filter  not used: its policy is unknown",
+        ),
+        (
+            unknown(database),
+            "auto",
+            "filter  not used: its policy is unknown",
+        ),
+        (
+            unknown(database),
+            "plain",
+            "filter  not used: its policy is unknown",
+        ),
+        (
+            testdata("words-b4096-r16-nofilter.ldb"),
+            "plain",
+            "filter  none",
+        ),
+        (
+            testdata("db-compacted-nofilter.ldb"),
+            "plain",
+            "filter  none",
+        ),
+    ] {
+        let info = tool()
+            .arg("info")
+            .arg(&path)
+            .args(["--keys", keys])
+            .output();
+        let shown = String::from_utf8(stdout(info.unwrap())).unwrap();
+        assert!(shown.contains(words), "{} {keys}: {shown}", path.display());
+    }
+}
+
+/// Builds LevelDB's tables from their entries as text, and compares the bytes.
+#[test]
+fn build_writes_the_bytes_that_leveldb_wrote() {
+    let directory = TempDir::new().unwrap();
+    let mut built = 0;
+    for table in golden_tables() {
+        let columns: Vec<&str> = table.columns.iter().map(String::as_str).collect();
+        let [_, _, origin, _, _, compression, numbers @ ..] = &columns[..] else {
+            panic!("{columns:?}");
+        };
+        let [block_size, interval, filter, bits, flush] = *numbers else {
+            panic!("{columns:?}");
+        };
+        let is_plain = *compression == "none" && !table.is_reverse && flush == "0";
+        if !is_plain || !["none", "bloom"].contains(&filter) || *origin == "database" {
+            continue;
+        }
+        let out = directory.path().join("built.ldb");
+        let mut arguments = vec![
+            "build",
+            out.to_str().unwrap(),
+            "--codec=none",
+            "--force",
+            "--hex",
+            "--allow-empty",
+        ];
+        let mut numbers = vec![
+            format!("--block-size={block_size}"),
+            format!("--restart-interval={interval}"),
+            format!("--filter={filter}"),
+        ];
+        if filter != "none" {
+            numbers.push(format!("--bits-per-key={bits}"));
+        }
+        arguments.extend(numbers.iter().map(String::as_str));
+        if table.is_database {
+            arguments.push("--database");
+        }
+        let output = tool()
+            .args(&arguments)
+            .write_stdin(table.hex_lines())
+            .output();
+        assert_eq!(stdout(output.unwrap()), b"");
+        let bytes = fs::read(&out).unwrap();
+        assert!(
+            bytes == fs::read(&table.path).unwrap(),
+            "{}",
+            table.columns[0]
+        );
+        built += 1;
+    }
+    assert!(built > 20, "{built}");
+}
+
+// ---- There and back -------------------------------------------------------------------------
+
+/// `build` reads every format that `scan` prints, in any order, and sorts it with little memory.
+#[test]
+fn build_reads_back_what_scan_prints() {
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("back.ldb");
+    let out = out.to_str().unwrap();
+    for name in [
+        "extremes-b4096-r16-bloom10.ldb",
+        "words-b4096-r16-bloom10-snappy.ldb",
+        "large-b4096-r16-bloom10.ldb",
+        "versions-b512-r16-nofilter.ldb",
+        "db-log-snappy.ldb",
+    ] {
+        let path = testdata(name);
+        let path = path.to_str().unwrap();
+        let original = stdout(run(["scan", path, "--hex"]));
+        let is_database = stdout(run(["info", path, "--json"]));
+        let is_database =
+            serde_json::from_slice::<Value>(&is_database).unwrap()["keys"] == "database";
+        for (form, sort) in [
+            (&[][..], &[][..]),
+            (&["--hex"], &["--codec=zstd"]),
+            (&["--json"], &["--codec=zlib", "--level=9"]),
+            (&["--json", "--hex"], &["--codec=deflate", "--filter=none"]),
+            (&["--reverse"], &["--sort"]),
+            (&["--reverse", "--json"], &["--sort", "--sort-memory=1K"]),
+        ] {
+            let lines = stdout(tool().args(["scan", path]).args(form).output().unwrap());
+            let mut build = tool();
+            build.args(["build", out, "--force"]).args(sort);
+            if is_database {
+                build.arg("--database");
+            }
+            if form == ["--hex"] {
+                build.arg("--hex");
+            }
+            assert_eq!(stdout(build.write_stdin(lines).output().unwrap()), b"");
+            let back = stdout(run(["scan", out, "--hex"]));
+            assert!(back == original, "{name} {form:?} {sort:?}");
+        }
+    }
+}
+
+/// With little memory each run has one entry, so equal keys meet in the merge.
+#[test]
+fn of_equal_keys_the_last_is_kept_however_they_are_sorted() {
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("sorted.ldb");
+    let lines: String = (0..200)
+        .map(|i| format!("{:02}\t{i}\n", i * 37 % 100))
+        .collect();
+    let expected: String = (0..100u32)
+        .map(|key| {
+            let last = (0..200).rev().find(|i| i * 37 % 100 == key).unwrap();
+            format!("{key:02}\t{last}\n")
+        })
+        .collect();
+    for memory in ["1", "500", "1M"] {
+        let mut build = tool();
+        build.arg("build").arg(&out).args([
+            "--force",
+            "--sort",
+            "--keep-last",
+            "--sort-memory",
+            memory,
+        ]);
+        stdout(build.write_stdin(lines.as_str()).output().unwrap());
+        let shown = stdout(tool().arg("scan").arg(&out).output().unwrap());
+        assert_eq!(String::from_utf8(shown).unwrap(), expected, "{memory}");
+    }
+}
+
+#[test]
+fn ranges_limits_and_prefixes_select_as_a_model_does() {
+    let path = testdata("extremes-b64-r3-nofilter.ldb");
+    let path = path.to_str().unwrap();
+    let keys: Vec<Vec<u8>> = read_entries("extremes.entries")
+        .into_iter()
+        .map(|e| e.0)
+        .collect();
+    let some: Vec<Option<&[u8]>> = vec![None, Some(b""), Some(b"\x01\xff"), Some(b"\xff\xff")];
+    for from in &some {
+        for to in &some {
+            for prefix in &some {
+                let selected = |key: &&Vec<u8>| {
+                    from.is_none_or(|from| &key[..] >= from)
+                        && to.is_none_or(|to| &key[..] < to)
+                        && prefix.is_none_or(|prefix| key.starts_with(prefix))
+                };
+                let mut expected: Vec<&Vec<u8>> = keys.iter().filter(selected).collect();
+                expected.reverse();
+                let mut scan = tool();
+                scan.args([
+                    "scan",
+                    path,
+                    "--hex",
+                    "--keys-only",
+                    "--reverse",
+                    "--limit=7",
+                ]);
+                for (option, key) in [("from", from), ("to", to), ("prefix", prefix)] {
+                    if let Some(key) = key {
+                        scan.arg(format!("--{option}={}", hex(key)));
+                    }
+                }
+                let expected: String = expected.iter().take(7).map(|key| hex(key) + "\n").collect();
+                let shown = String::from_utf8(stdout(scan.output().unwrap())).unwrap();
+                assert_eq!(shown, expected, "{from:?} {to:?} {prefix:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_databases_keys_can_be_shown_as_they_are_stored() {
+    let path = testdata("db-log.ldb");
+    let path = path.to_str().unwrap();
+    let entries = read_entries("db-log.entries");
+    let shown = stdout(run(["scan", path, "--keys=stored", "--hex", "--keys-only"]));
+    let expected: String = entries.iter().map(|(key, _)| hex(key) + "\n").collect();
+    assert_eq!(String::from_utf8(shown).unwrap(), expected);
+    let (key, value) = &entries[entries.len() / 2];
+    let output = run(["get", path, "--keys=stored", "--hex", "--", &hex(key)]);
+    assert_eq!(stdout(output), format!("{}\n", hex(value)).as_bytes());
+    let complaint = complaint(run(["scan", path, "--keys=stored", "--prefix=a"]), 2);
+    assert!(complaint.contains("--prefix"), "{complaint}");
+}
+
+#[test]
+fn text_is_json_where_it_can_be_and_hexadecimal_where_not() {
+    let lines = b"plain\tvalue\n\\xff\t\\x00\n".as_slice();
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("t.ldb");
+    let out = out.to_str().unwrap();
+    stdout(
+        tool()
+            .args(["build", out])
+            .write_stdin(lines)
+            .output()
+            .unwrap(),
+    );
+    let shown = json_lines(&stdout(run(["scan", out, "--json"])));
+    assert_eq!(
+        shown[0],
+        serde_json::json!({"key": "plain", "value": "value"})
+    );
+    assert_eq!(
+        shown[1],
+        serde_json::json!({"key_hex": "ff", "value": "\0"})
+    );
+    let shown = json_lines(&stdout(run(["scan", out, "--json", "--hex"])));
+    assert_eq!(
+        shown[1],
+        serde_json::json!({"key_hex": "ff", "value_hex": "00"})
+    );
+    // --raw prints the bytes of a value, and escapes name a key of arbitrary bytes.
+    assert_eq!(stdout(run(["get", out, r"\xff", "--raw"])), b"\0");
+}
+
+/// Lines of files from Windows end with one. A raw or escaped carriage return is part of the value.
+#[test]
+fn a_carriage_return_at_the_end_of_a_line_is_no_value() {
+    for (args, lines, value) in [
+        (&[][..], "k\tv\r\n", "76"),
+        (&[], "k\tv\r\r\n", "760d"),
+        (&[], "k\tv\\r\r\n", "760d"),
+        (&["--hex"], "6b\t76\r\n", "76"),
+        (&["--raw"], "k\tv\r\n", "760d"),
+        (&[], "{\"key\":\"k\",\"value\":\"v\\r\"}\r\n", "760d"),
+    ] {
+        let directory = TempDir::new().unwrap();
+        let out = directory.path().join("t.ldb");
+        let mut build = tool();
+        build.arg("build").arg(&out).args(args).write_stdin(lines);
+        stdout(build.output().unwrap());
+        let scan = tool().args(["scan", "--hex"]).arg(&out).output();
+        let shown = stdout(scan.unwrap());
+        let expected = format!("6b\t{value}\n");
+        assert_eq!(String::from_utf8(shown).unwrap(), expected, "{lines:?}");
+    }
+}
+
+// ---- Streams --------------------------------------------------------------------------------
+
+/// Builds a table of many blocks in `directory`.
+fn large_table(directory: &TempDir) -> PathBuf {
+    let path = directory.path().join("large.ldb");
+    let lines: String = (0..50_000)
+        .map(|i| format!("{i:08}\tvalue of {i}\n"))
+        .collect();
+    let mut build = tool();
+    build
+        .arg("build")
+        .arg(&path)
+        .args(["--codec=none", "--filter=none"]);
+    stdout(build.write_stdin(lines).output().unwrap());
+    path
+}
+
+#[test]
+fn closing_the_output_ends_the_tool_without_an_error() {
+    let directory = TempDir::new().unwrap();
+    let path = large_table(&directory);
+    for form in [&["scan"][..], &["scan", "--json"], &["info", "--blocks"]] {
+        let mut child = process()
+            .args(form)
+            .arg(&path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        let mut output = BufReader::with_capacity(64, child.stdout.take().unwrap());
+        output.read_line(&mut first).unwrap();
+        assert!(!first.is_empty());
+        drop(output);
+        let mut complaint = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut complaint)
+            .unwrap();
+        assert_eq!(complaint, "");
+        assert!(child.wait().unwrap().success(), "{form:?}");
+    }
+}
+
+/// Rows are printed while the table is read: first the rows before the damaged block, then the error.
+#[test]
+fn rows_before_damage_are_printed_and_the_damage_reported() {
+    let directory = TempDir::new().unwrap();
+    let path = large_table(&directory);
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, bytes).unwrap();
+
+    let output = tool().arg("scan").arg(&path).output().unwrap();
+    let rows = output.stdout.iter().filter(|&&b| b == b'\n').count();
+    assert!((20_000..30_000).contains(&rows), "{rows}");
+    let complaint = complaint(output, 2);
+    assert!(
+        complaint.contains("corrupt data block at offset"),
+        "{complaint}"
+    );
+
+    let output = tool().arg("info").arg(&path).output().unwrap();
+    let picture = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(picture.contains("section"));
+    assert!(self::complaint(output, 1).starts_with("unreadable: "));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_an_error_and_no_silent_loss() {
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let table = testdata("words-b1024-r16-bloom10.ldb");
+    let table = table.to_str().unwrap();
+    let manifest = testdata("manifest.tsv");
+    let manifest = manifest.to_str().unwrap();
+    for args in [
+        &["scan", table][..],
+        &["scan", table, "--limit=1"],
+        &["get", table, "user/000000/name"],
+        &["info", table],
+        &["info", table, "--json"],
+        &["build", "-", manifest, "--raw", "--sort"],
+    ] {
+        let output = process().args(args).stdout(full()).output().unwrap();
+        let complaint = complaint(output, 2);
+        assert!(complaint.contains("No space left on device"), "{complaint}");
+    }
+    // The device must stay a device.
+    let output = tool()
+        .args(["build", "/dev/full", "--force"])
+        .write_stdin("a\tb\n")
+        .output();
+    assert!(complaint(output.unwrap(), 2).contains("not a regular file"));
+    drop(full());
+}
+
+/// A limit on the size of files simulates a full disk.
+#[test]
+#[cfg(unix)]
+fn a_table_that_has_no_room_is_an_error_and_leaves_no_trace() {
+    let large = testdata("large-b4096-r16-bloom10.ldb");
+    let lines = stdout(run([Path::new("scan"), &large]));
+    for command in ["salvage IN OUT --codec none", "build OUT --codec none"] {
+        let directory = TempDir::new().unwrap();
+        let out = directory.path().join("new.ldb");
+        let words = command.split(' ').map(|word| match word {
+            "IN" => large.as_os_str(),
+            "OUT" => out.as_os_str(),
+            word => word.as_ref(),
+        });
+        let mut limited = Command::new("sh");
+        limited
+            .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"])
+            .arg(env!("CARGO_BIN_EXE_leveltable"))
+            .args(words)
+            .write_stdin(lines.clone());
+        let complaint = complaint(limited.output().unwrap(), 2);
+        let expected = format!("error: {}: writing", out.display());
+        assert!(complaint.starts_with(&expected), "{complaint}");
+        assert!(names_in(directory.path()).is_empty(), "{command}");
+    }
+}
+
+// ---- Damage ---------------------------------------------------------------------------------
+
+/// LevelDB's tables are sound. Those in another order are reported as such if that is detectable.
+#[test]
+fn verify_finds_leveldbs_tables_sound() {
+    let tables = golden_tables();
+    let (others, known): (Vec<&Golden>, Vec<&Golden>) = tables.iter().partition(|t| t.is_reverse);
+    let mut verify = tool();
+    verify
+        .args(["verify", "--json"])
+        .args(known.iter().map(|table| &table.path));
+    let reports = json_lines(&stdout(verify.output().unwrap()));
+    assert_eq!(reports.len(), known.len());
+    for (table, report) in known.iter().zip(reports) {
+        assert_eq!(report["sound"], true, "{report}");
+        assert_eq!(report["entries"], table.entries.len(), "{report}");
+        assert_eq!(report["checked_bytes"], report["file_bytes"], "{report}");
+        assert_eq!(report["keys"] == "database", table.is_database, "{report}");
+    }
+    let output = tool()
+        .arg("verify")
+        .args(others.iter().map(|table| &table.path))
+        .output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let complaints = String::from_utf8(output.stderr).unwrap();
+    assert!(complaints.lines().count() > 4, "{complaints}");
+    assert!(
+        complaints
+            .lines()
+            .all(|line| line.contains("a custom comparator")),
+        "{complaints}"
+    );
+}
+
+#[test]
+fn verify_tells_sound_from_damaged_from_unreadable_by_its_status() {
+    let directory = TempDir::new().unwrap();
+    let sound = testdata("words-b1024-r16-bloom10.ldb");
+    let damaged = directory.path().join("damaged.ldb");
+    let mut bytes = fs::read(&sound).unwrap();
+    // In two data blocks, and in the filter.
+    for at in [100, 3_000, 8_200] {
+        bytes[at] ^= 0x10;
+    }
+    fs::write(&damaged, &bytes).unwrap();
+    let missing = directory.path().join("missing.ldb");
+    let verify = |args: &[&str], files: &[&PathBuf]| {
+        tool()
+            .arg("verify")
+            .args(args)
+            .args(files)
+            .output()
+            .unwrap()
+    };
+
+    let output = verify(&[], &[&damaged]);
+    assert_eq!(output.status.code(), Some(1));
+    let report = String::from_utf8(output.stdout).unwrap();
+    for section in [
+        "data block at offset 0",
+        "data block at offset 2099",
+        "filter block at offset 8060",
+    ] {
+        assert!(report.contains(&format!("damage: {section}")), "{report}");
+    }
+
+    let output = verify(&[], &[&missing, &damaged, &sound]);
+    let stdout = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(complaint(output, 2).contains("no such file"));
+    assert!(
+        stdout.contains("damaged, ") && stdout.contains(": sound: 300 entries"),
+        "{stdout}"
+    );
+
+    for (files, status) in [(vec![&sound], 0), (vec![&sound, &damaged], 1)] {
+        let output = verify(&["--quiet"], &files);
+        assert_eq!(output.status.code(), Some(status));
+        assert!(output.stdout.is_empty() && output.stderr.is_empty());
+    }
+}
+
+/// Runs each command on the same files and compares the exit status with `--help`.
+#[test]
+fn each_command_ends_with_the_status_that_the_help_gives() {
+    let directory = TempDir::new().unwrap();
+    let sound = fs::read(testdata("words-b1024-r16-bloom10.ldb")).unwrap();
+    let (mut data, mut index) = (sound.clone(), sound.clone());
+    data[100] ^= 1;
+    index[8_600] ^= 1;
+    let file = directory.path().join("table.ldb");
+    let out = directory.path().join("out.ldb");
+    let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+    for (what, bytes, statuses) in [
+        ("sound", &sound[..], [0; 5]),
+        ("data", &data, [1, 2, 2, 1, 1]),
+        ("index", &index, [2, 2, 2, 1, 1]),
+        ("empty", b"", [2, 2, 2, 1, 2]),
+        ("HTML", &b"<html>".repeat(100), [2, 2, 2, 1, 2]),
+    ] {
+        fs::write(file, bytes).unwrap();
+        let found = [
+            run(["info", file]),
+            run(["get", file, "user/000000/name"]),
+            run(["scan", file]),
+            run(["verify", file]),
+            run(["salvage", file, out, "--force"]),
+        ]
+        .map(|output| output.status.code().unwrap());
+        assert_eq!(found, statuses, "{what}");
+    }
+    let missing = run([
+        "get",
+        testdata("words-b1024-r16-bloom10.ldb").to_str().unwrap(),
+        "x",
+    ]);
+    assert_eq!(missing.status.code(), Some(1));
+}
+
+/// Salvage returns the entries that C++ LevelDB wrote, without those of the destroyed block.
+#[test]
+fn salvage_copies_intact_blocks_and_reports_what_is_lost() {
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("rescued.ldb");
+    for name in ["words-b1024-r16-bloom10.ldb", "db-log-snappy.ldb"] {
+        let table = golden_tables()
+            .into_iter()
+            .find(|t| t.columns[0] == name)
+            .unwrap();
+        let bytes = fs::read(&table.path).unwrap();
+        let damaged = directory.path().join(name);
+        let salvage = |bytes: &[u8]| {
+            fs::write(&damaged, bytes).unwrap();
+            let output = tool()
+                .arg("salvage")
+                .args([&damaged, &out])
+                .arg("--force")
+                .output();
+            output.unwrap()
+        };
+        let rescued = || {
+            let shown = stdout(tool().arg("scan").arg(&out).arg("--hex").output().unwrap());
+            String::from_utf8(shown).unwrap()
+        };
+
+        // A sound table is copied completely.
+        assert!(
+            String::from_utf8(stdout(salvage(&bytes)))
+                .unwrap()
+                .contains("nothing lost")
+        );
+        assert_eq!(rescued(), table.hex_lines());
+
+        // One damaged block.
+        let mut destroyed = bytes.clone();
+        destroyed[3_000] ^= 1;
+        let output = salvage(&destroyed);
+        assert_eq!(output.status.code(), Some(1));
+        let report = String::from_utf8(output.stdout).unwrap();
+        assert!(report.contains("lost bytes"), "{report}");
+        let (all, some) = (table.hex_lines(), rescued());
+        let all: BTreeSet<&str> = all.lines().collect();
+        let some: BTreeSet<&str> = some.lines().collect();
+        assert!(some.is_subset(&all) && some.len() < all.len());
+        assert!(
+            some.len() > all.len() * 3 / 4,
+            "{} of {}",
+            some.len(),
+            all.len()
+        );
+
+        // No footer and no index.
+        let output = salvage(&bytes[..bytes.len() - 100]);
+        assert_eq!(output.status.code(), Some(1));
+        let report = String::from_utf8(output.stdout).unwrap();
+        assert!(report.contains("the index is lost"), "{report}");
+        assert_eq!(rescued(), table.hex_lines());
+    }
+}
+
+/// `-` means standard output to `build`. `salvage` refuses it and does not create a file of that name.
+#[test]
+fn salvage_refuses_a_dash_for_a_file() {
+    let directory = TempDir::new().unwrap();
+    let table = testdata("words-b1024-r16-bloom10.ldb");
+    let salvage = |out: &str| {
+        let mut salvage = tool();
+        salvage.current_dir(directory.path());
+        salvage.arg("salvage").arg(&table).arg(out);
+        salvage.output().unwrap()
+    };
+    let complaint = complaint(salvage("-"), 2);
+    assert!(complaint.contains("OUT must be a file"), "{complaint}");
+    assert!(names_in(directory.path()).is_empty());
+    stdout(salvage("./-"));
+    assert_eq!(names_in(directory.path()), BTreeSet::from(["-".to_owned()]));
+}
+
+#[test]
+fn salvage_harms_neither_file() {
+    let directory = TempDir::new().unwrap();
+    let damaged = directory.path().join("damaged.ldb");
+    fs::write(
+        &damaged,
+        "nothing that could be salvaged from here, in more than 48 bytes",
+    )
+    .unwrap();
+    let kept = directory.path().join("kept.ldb");
+    fs::write(&kept, "kept").unwrap();
+    let new = directory.path().join("new.ldb");
+    let missing = directory.path().join("missing.ldb");
+    for (from, to, force, words) in [
+        (&damaged, &new, false, "nothing to salvage"),
+        (&damaged, &kept, true, "nothing to salvage"),
+        (&damaged, &kept, false, "already exists"),
+        (&damaged, &damaged, true, "the same file"),
+        (&missing, &new, false, "no such file"),
+        (
+            &testdata("words-reverse-b64-r2-nofilter.ldb"),
+            &new,
+            false,
+            "a custom comparator",
+        ),
+    ] {
+        let mut salvage = tool();
+        salvage.arg("salvage").args([from, to]);
+        if force {
+            salvage.arg("--force");
+        }
+        let before = fs::read(&damaged).unwrap();
+        let complaint = complaint(salvage.output().unwrap(), 2);
+        assert!(complaint.contains(words), "{complaint}");
+        assert_eq!(fs::read(&damaged).unwrap(), before);
+        assert_eq!(fs::read(&kept).unwrap(), b"kept");
+        assert_eq!(names_in(directory.path()).len(), 2, "{complaint}");
+    }
+}
+
+// ---- Bad input ------------------------------------------------------------------------------
+
+#[test]
+fn other_files_are_refused_with_a_message_that_says_what_they_are() {
+    let directory = TempDir::new().unwrap();
+    let text = directory.path().join("notes.txt");
+    fs::write(
+        &text,
+        "a few notes, which are no table at all, in more than 48 bytes",
+    )
+    .unwrap();
+    let empty = directory.path().join("empty.ldb");
+    fs::write(&empty, "").unwrap();
+    let missing = directory.path().join("missing.ldb");
+    for command in ["info", "scan", "get", "verify"] {
+        for (path, words) in [
+            (&missing, "no such file"),
+            (&directory.path().to_owned(), "such as "),
+            (&text, "plain text"),
+            (&empty, "empty"),
+        ] {
+            let mut tool = tool();
+            tool.arg(command).arg(path);
+            if command == "get" {
+                tool.arg("key");
+            }
+            let output = tool.output().unwrap();
+            // `verify` reports a readable file as a damaged table, which is an answer and not an error.
+            let says = match command == "verify" && path.is_file() {
+                true => String::from_utf8(output.stdout).unwrap(),
+                false => complaint(output, 2),
+            };
+            assert!(says.contains(words), "{says}");
+            assert!(says.contains(path.to_str().unwrap()), "{says}");
+            assert!(!says.contains("found this is"), "{says}");
+        }
+    }
+}
+
+#[test]
+fn keys_that_cannot_be_read_are_refused() {
+    let table = testdata("words-b1024-r16-bloom10.ldb");
+    let table = table.to_str().unwrap();
+    for (args, words) in [
+        (&["get", table, r"a\q"][..], [r"KEY: `\q`", r"\xNN"]),
+        (&["get", table, "--hex", "abc"], ["KEY", "half a byte"]),
+        (&["scan", table, r"--from=\x4"], ["--from", r"`\x`"]),
+        (&["scan", table, r"--to=\"], ["--to", r"`\`"]),
+        (
+            &["scan", table, "--hex", "--prefix=zz"],
+            ["--prefix", "hexadecimal digit"],
+        ),
+    ] {
+        let complaint = complaint(run(args), 2);
+        assert!(
+            words.iter().all(|word| complaint.contains(word)),
+            "{complaint}"
+        );
+    }
+}
+
+/// Each input is refused, the message names the line, and the directory stays empty.
+#[test]
+fn lines_that_are_no_entries_build_nothing() {
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("new.ldb");
+    for (args, lines, words) in [
+        (
+            &[][..],
+            "a\t1\nc\t2\nb\t3\n",
+            &[
+                "line 3",
+                "\"b\" is out of order, it follows \"c\"",
+                "--sort",
+            ][..],
+        ),
+        (
+            &[],
+            "a\t1\na\t2\n",
+            &["line 2", "duplicate key \"a\"", "--keep-last"],
+        ),
+        (
+            &["--sort"],
+            "b\t1\na\t1\nb\t2\n",
+            &["duplicate key \"b\"", "--keep-last"],
+        ),
+        (
+            &["--sort", "--sort-memory=1"],
+            "b\t1\na\t1\nb\t2\n",
+            &["duplicate key \"b\"", "--keep-last"],
+        ),
+        (&[], "a\t1\nb\n", &["line 2", "no value"]),
+        (&[], "a\t1\t2\n", &["line 1", "more than two columns"]),
+        (&[], "a\\\t1\n", &["line 1", "`\\` is not an escape"]),
+        (&["--hex"], "6\t31\n", &["line 1", "half a byte"]),
+        (
+            &[],
+            "{\"key\":\"a\",\"value\":\"1\"}\nb\t2\n",
+            &["line 2", "not a JSON object"],
+        ),
+        (
+            &[],
+            "{\"key\":\"a\"}\n",
+            &["line 1", "neither value nor value_hex"],
+        ),
+        (
+            &[],
+            "{\"kay\":\"a\",\"value\":\"1\"}\n",
+            &["line 1", "unknown JSON field \"kay\"", "key_hex"],
+        ),
+        (
+            &[],
+            "{\"value\":\"1\"}\n",
+            &["line 1", "neither key nor key_hex"],
+        ),
+        (&[], "{\n", &["line 1", "not a JSON object"]),
+        (
+            &[],
+            "{\"key\":\"a\",\"value\":7}\n",
+            &["line 1", "value is not a string"],
+        ),
+        (
+            &[],
+            "{\"key\":\"a\",\"value\":\"\",\"vlaue\":\"\"}\n",
+            &["unknown JSON field \"vlaue\""],
+        ),
+        (
+            &[],
+            "{\"key\":\"a\",\"key_hex\":\"61\",\"value\":\"\"}\n",
+            &["both key and key_hex"],
+        ),
+        (
+            &[],
+            "{\"key\":\"a\",\"sequence\":1,\"type\":\"value\",\"value\":\"\"}\n",
+            &["--database"],
+        ),
+        (&["--database"], "a\t1\tvalue\n", &["line 1", "no value"]),
+        (
+            &["--database"],
+            "a\t-1\tvalue\tv\n",
+            &["line 1", "`-1` is not an integer"],
+        ),
+        (
+            &["--database"],
+            "a\t1\tmerge\tv\n",
+            &["line 1", "`merge`", "value or deletion"],
+        ),
+        (
+            &["--database"],
+            "a\t72057594037927936\tvalue\tv\n",
+            &["line 1", "72057594037927935"],
+        ),
+        (
+            &["--database"],
+            "a\t1\tvalue\tv\na\t2\tvalue\tv\n",
+            &["line 2", "at sequence 2 is out of order"],
+        ),
+        (
+            &["--database"],
+            "a\t1\tdeletion\tv\n",
+            &["line 1", "a deletion cannot have a value"],
+        ),
+        (&["--codec=snappy", "--level=3"], "a\t1\n", &["no levels"]),
+        (
+            &["--codec=zstd", "--level=23"],
+            "a\t1\n",
+            &["levels 1 to 22"],
+        ),
+        (
+            &["--filter=none", "--bits-per-key=10"],
+            "a\t1\n",
+            &["--bits-per-key needs a filter"],
+        ),
+    ] {
+        let output = tool()
+            .arg("build")
+            .arg(&out)
+            .args(args)
+            .write_stdin(lines)
+            .output();
+        let complaint = complaint(output.unwrap(), 2);
+        assert!(
+            words.iter().all(|word| complaint.contains(word)),
+            "{complaint}"
+        );
+        assert!(names_in(directory.path()).is_empty(), "{complaint}");
+    }
+}
+
+/// A command that fails at once leaves its pipe empty.
+#[test]
+fn a_table_without_entries_is_built_only_when_asked_for() {
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("empty.ldb");
+    let build = |args: &[&str], lines: &'static str| {
+        let mut build = tool();
+        build.arg("build").arg(&out).args(args);
+        build.write_stdin(lines).output().unwrap()
+    };
+    for (args, lines) in [
+        (&[][..], ""),
+        (&[], "\n\n"),
+        (&["--sort"], ""),
+        (&["--database"], ""),
+    ] {
+        let refused = complaint(build(args, lines), 2);
+        assert!(
+            refused.contains("standard input: no entries") && refused.contains("--allow-empty"),
+            "{refused}"
+        );
+        assert!(names_in(directory.path()).is_empty(), "{args:?}");
+    }
+    for args in [
+        &["--allow-empty"][..],
+        &["--allow-empty", "--force", "--sort"],
+    ] {
+        stdout(build(args, ""));
+        assert_eq!(stdout(tool().arg("scan").arg(&out).output().unwrap()), b"");
+    }
+    let to_stdout = tool()
+        .args(["build", "-"])
+        .write_stdin("")
+        .output()
+        .unwrap();
+    assert!(to_stdout.stdout.is_empty());
+    complaint(to_stdout, 2);
+}
+
+#[test]
+fn nothing_is_overwritten_unless_asked_for() {
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("kept.ldb");
+    let build = |args: &[&str], lines: &'static str| {
+        let output = tool()
+            .arg("build")
+            .arg(&out)
+            .args(args)
+            .write_stdin(lines)
+            .output();
+        output.unwrap()
+    };
+    fs::write(&out, "kept").unwrap();
+    let refused = complaint(build(&[], "a\t1\n"), 2);
+    assert!(
+        refused.contains("already exists") && refused.contains("--force"),
+        "{refused}"
+    );
+    // Even with --force the old file stays until the new one is complete.
+    complaint(build(&["--force"], "a\t1\nb\n"), 2);
+    assert_eq!(fs::read(&out).unwrap(), b"kept");
+    assert_eq!(stdout(build(&["--force"], "a\t1\n")), b"");
+    assert_eq!(stdout(run(["scan", out.to_str().unwrap()])), b"a\t1\n");
+    assert_eq!(names_in(directory.path()).len(), 1);
+
+    // A file that somebody creates in the meantime is not overwritten either.
+    let late = directory.path().join("late.ldb");
+    let mut building = process()
+        .arg("build")
+        .arg(&late)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    await_files(&mut building, directory.path(), 2);
+    fs::write(&late, "theirs").unwrap();
+    let mut lines = building.stdin.take().unwrap();
+    lines.write_all(b"a\t1\n").unwrap();
+    drop(lines);
+    let refused = complaint(building.wait_with_output().unwrap(), 2);
+    assert!(refused.contains("already exists"), "{refused}");
+    assert_eq!(fs::read(&late).unwrap(), b"theirs");
+    assert_eq!(names_in(directory.path()).len(), 2);
+
+    let below = directory.path().join("no/such/directory/new.ldb");
+    let output = tool()
+        .arg("build")
+        .arg(&below)
+        .write_stdin("a\t1\n")
+        .output();
+    assert!(complaint(output.unwrap(), 2).contains("does not exist"));
+    let output = tool()
+        .arg("build")
+        .arg(directory.path())
+        .write_stdin("a\t1\n")
+        .output();
+    assert!(complaint(output.unwrap(), 2).contains("not a regular file"));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_symbolic_link_is_reported_as_one() {
+    let directory = TempDir::new().unwrap();
+    let [kept, link, dangling] =
+        ["kept.ldb", "link.ldb", "dangling.ldb"].map(|name| directory.path().join(name));
+    fs::write(&kept, "kept").unwrap();
+    std::os::unix::fs::symlink(&kept, &link).unwrap();
+    std::os::unix::fs::symlink("nowhere", &dangling).unwrap();
+    let table = testdata("words-b1024-r16-bloom10.ldb");
+    for out in [&link, &dangling] {
+        let build = tool()
+            .arg("build")
+            .arg(out)
+            .arg("--force")
+            .write_stdin("a\t1\n")
+            .output();
+        let salvage = tool()
+            .arg("salvage")
+            .args([&table, out])
+            .arg("--force")
+            .output();
+        for output in [build, salvage] {
+            let complaint = complaint(output.unwrap(), 2);
+            assert!(complaint.contains("is a symbolic link"), "{complaint}");
+        }
+        assert!(out.is_symlink());
+    }
+    assert_eq!(fs::read(&kept).unwrap(), b"kept");
+    assert_eq!(names_in(directory.path()).len(), 3);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_interrupted_build_leaves_no_trace() {
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let directory = TempDir::new().unwrap();
+        // The tool leaves a signal ignored that its parent ignores, so reset these signals.
+        let mut building = std::process::Command::new("env")
+            .arg("--default-signal=INT,TERM,HUP")
+            .arg(env!("CARGO_BIN_EXE_leveltable"))
+            .arg("build")
+            .arg(directory.path().join("new.ldb"))
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = building.stdin.take().unwrap();
+        lines.write_all(b"a\t1\n").unwrap();
+        await_files(&mut building, directory.path(), 1);
+        let id = building.id().to_string();
+        let kill = std::process::Command::new("kill")
+            .args([signal, &id])
+            .status();
+        assert!(kill.unwrap().success());
+        let status = building.wait().unwrap();
+        assert_eq!(status.code(), Some(130), "{signal}: {status}");
+        assert!(names_in(directory.path()).is_empty(), "{signal}");
+    }
+}
+
+// ---- Sessions -------------------------------------------------------------------------------
+
+/// Runs the `console` blocks of `tests/cli/*.md` and of the README. A line that begins with `$ ` is a shell command,
+/// and the lines after it are its exact output. The commands of a file run in one temporary directory, which
+/// contains `testdata`.
+///
+/// `UPDATE_SESSIONS=1` updates the files with the current output: review the changes.
+#[test]
+#[cfg(unix)]
+fn sessions_run_as_they_are_written_down() {
+    let sessions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli");
+    let mut files: Vec<PathBuf> = names_in(&sessions)
+        .iter()
+        .map(|name| sessions.join(name))
+        .collect();
+    files.push(Path::new(ENGINE).join("README.md"));
+    let mut commands = 0;
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let directory = TempDir::new().unwrap();
+        std::os::unix::fs::symlink(testdata(""), directory.path().join("testdata")).unwrap();
+        let mut replayed = String::new();
+        let mut in_session = false;
+        let mut in_output = false;
+        for line in text.split_inclusive('\n') {
+            let is_fence = line.starts_with("```");
+            let command = line.strip_prefix("$ ").filter(|_| in_session);
+            in_output &= !is_fence && command.is_none();
+            if !in_output {
+                replayed.push_str(line);
+            }
+            if is_fence {
+                in_session = line.trim_end() == "```console";
+            }
+            if let Some(command) = command {
+                replayed.push_str(&shell(command, directory.path()));
+                in_output = true;
+                commands += 1;
+            }
+        }
+        if std::env::var_os("UPDATE_SESSIONS").is_some() {
+            fs::write(&file, &replayed).unwrap();
+        } else {
+            let mut lines = text.lines().zip(replayed.lines());
+            let differs = lines.find(|(written, now)| written != now);
+            let file = file.display();
+            assert!(
+                text == replayed,
+                "{file}: expected and actual output: {differs:#?}"
+            );
+        }
+    }
+    assert!(commands > 30, "{commands}");
+}
+
+/// Returns what a terminal shows when `command` runs.
+#[cfg(unix)]
+fn shell(command: &str, directory: &Path) -> String {
+    let tool = Path::new(env!("CARGO_BIN_EXE_leveltable"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path =
+        std::iter::once(tool.parent().unwrap().to_owned()).chain(std::env::split_paths(&path));
+    let output = std::process::Command::new("sh")
+        .args(["-c", &format!("exec 2>&1; {command}")])
+        .env("PATH", std::env::join_paths(path).unwrap())
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -1,0 +1,105 @@
+//! Measures a filter on a table on disk, and how much of the table lookups read from it.
+
+use std::error::Error;
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use leveltable::{OpenOptions, Table};
+
+use crate::measure::{self, Filter, Measured};
+use crate::workload::Workload;
+
+/// How long to look up keys while the table is not in the page cache. Without a filter most of these lookups
+/// wait for the disk.
+const COLD_TIME: Duration = Duration::from_millis(100);
+
+/// Measures `filter` on a table in `dir`, which is removed afterwards.
+pub(crate) fn measure(
+    dir: &Path,
+    workload: &Workload,
+    filter: Filter,
+) -> Result<Measured, Box<dyn Error>> {
+    let path = dir.join("table.ldb");
+    let summary = measure::write(filter.options().create(&path)?, workload)?;
+    measure::find_every_present_key(&Table::open(&path)?, workload)?;
+    let mut measured = measure::miss_every_absent_key(File::open(&path)?, &summary, workload)?;
+    measured.disk_bytes_per_lookup = cold_lookups(&path, workload)?;
+    std::fs::remove_file(&path)?;
+    Ok(measured)
+}
+
+/// Returns the bytes read from disk for each lookup of an absent key, starting with none of the table in the
+/// page cache.
+fn cold_lookups(path: &Path, workload: &Workload) -> Result<Option<f64>, Box<dyn Error>> {
+    let table = OpenOptions::new().no_cache().open(path)?;
+    let Some(disk) = ColdReads::new(&File::open(path)?) else {
+        return Ok(None);
+    };
+    let start = Instant::now();
+    let mut lookups = 0u32;
+    for key in &workload.absent {
+        table.get(key)?;
+        lookups += 1;
+        if start.elapsed() > COLD_TIME {
+            break;
+        }
+    }
+    Ok(disk.bytes().map(|bytes| bytes as f64 / f64::from(lookups)))
+}
+
+/// Counts the bytes read from disk since it was created, which drops the file from the page cache.
+struct ColdReads {
+    start: u64,
+}
+
+impl ColdReads {
+    /// Returns `None` where the system does not count such reads: on other systems than Linux, on file systems
+    /// in memory, and on those with a cache of their own.
+    fn new(file: &File) -> Option<ColdReads> {
+        drop_pages(file)?;
+        let before = bytes_read_from_disk()?;
+        // Reading the first byte must read from the disk now. If the counter stands still, it does not count
+        // this file system.
+        leveltable::ReadAt::read_at(file, 0, 1).ok()?;
+        if bytes_read_from_disk()? == before {
+            return None;
+        }
+        drop_pages(file)?;
+        Some(ColdReads {
+            start: bytes_read_from_disk()?,
+        })
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        Some(bytes_read_from_disk()? - self.start)
+    }
+}
+
+/// Returns the number of bytes that this process has read from disk so far. Reads that the page cache serves do
+/// not count.
+#[cfg(target_os = "linux")]
+fn bytes_read_from_disk() -> Option<u64> {
+    let io = std::fs::read_to_string("/proc/self/io").ok()?;
+    let read = io
+        .lines()
+        .find_map(|line| line.strip_prefix("read_bytes: "))?;
+    read.parse().ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bytes_read_from_disk() -> Option<u64> {
+    None
+}
+
+/// Drops the file from the page cache, so that the next reads go to the disk. The file must have been synced:
+/// pages that are not written yet stay.
+#[cfg(target_os = "linux")]
+fn drop_pages(file: &File) -> Option<()> {
+    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn drop_pages(_: &File) -> Option<()> {
+    None
+}
