@@ -14,7 +14,7 @@ use crate::db::recognise::may_be_internal;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::Part;
+use crate::format::block_search::SearchPart;
 use crate::read::index::Found;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::KeyRange;
@@ -178,7 +178,7 @@ impl DbTable {
     /// Looks for `target` in a data block. `None` if it is past all of the block's keys, `Some(None)` if it leads to another
     /// user key.
     fn find(&self, found: Found, target: &[u8]) -> Result<Option<Option<Version>>> {
-        let mut cursor = BlockCursor::new(self.table.block(found, Part::WHOLE)?);
+        let mut cursor = BlockCursor::new(self.table.block(found, SearchPart::WHOLE)?);
         let locate = |defect| self.table.locate(found.block, defect);
         if !cursor.seek(target, self.table.order()?).map_err(locate)? {
             return Ok(None);

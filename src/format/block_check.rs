@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::Defect;
-use super::block::{Block, KeyWork, check_shared, split_entry};
+use super::block::{Block, KeyWork, SplitEntry, check_shared, split_entry};
 use crate::comparator::{Order, compare_bytes};
 use crate::error::show_key;
 
@@ -29,7 +29,12 @@ impl<B: AsRef<[u8]>> Block<B> {
         let mut rest = entries;
         while !rest.is_empty() {
             let offset = entries.len() - rest.len();
-            let (shared, unshared, _, next) = split_entry(entries, rest)?;
+            let SplitEntry {
+                shared,
+                unshared,
+                rest: next,
+                ..
+            } = split_entry(entries, rest)?;
             let is_restart = restarts.next_if_eq(&offset).is_some();
             check_shared(offset, shared, if is_restart { 0 } else { previous.len() })?;
             let ascends = match (order, after) {

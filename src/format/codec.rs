@@ -1,21 +1,21 @@
-//! Compressing the payload of a block, and undoing it. All that depends on optional codecs is here.
+//! Compresses and decompresses the payloads of blocks. Everything that depends on optional codecs is here.
 //!
-//! | type | codec | who writes it | feature |
+//! | type | codec | written by | feature |
 //! |---|---|---|---|
-//! | 0 | none | everybody | |
-//! | 1 | Snappy | everybody | |
-//! | 2 | Zstandard, `28 b5 2f fd` in front | LevelDB since 2023 | `zstd` |
-//! | 2 | zlib, `x8` in front | Mojang's fork (Minecraft), RocksDB | `zlib` |
+//! | 0 | none | all | |
+//! | 1 | Snappy | all | |
+//! | 2 | Zstandard, which begins with `28 b5 2f fd` | LevelDB since 2023 | `zstd` |
+//! | 2 | zlib, which begins with a byte `x8` | Mojang's fork (Minecraft), RocksDB | `zlib` |
 //! | 4 | raw deflate | Mojang's fork | `zlib` |
 //!
-//! No decoder trusts a length that the payload claims, and each is bounded by what its format can say.
+//! No decoder trusts a length that the payload states. Each checks it against the most that its format can reach.
 
 use std::io;
 
 use super::Defect;
 use super::buffer::Buffer;
 
-/// The type byte of a block that is stored as it is.
+/// The type byte of a block that is stored uncompressed, or raw.
 pub(crate) const RAW: u8 = 0;
 
 const SNAPPY: u8 = 1;
@@ -24,26 +24,27 @@ const DEFLATE: u8 = 4;
 
 /// How blocks are compressed when a table is written.
 ///
-/// Readers find the codec in each block. A block that does not shrink by an eighth is stored raw.
+/// Readers find the codec in each block. A block that does not shrink by an eighth is stored uncompressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Blocks are stored as they are: from [`WriteOptions::leveldb`](crate::WriteOptions::leveldb) the file is then, byte
-    /// for byte, what C++ LevelDB writes.
+    /// Blocks are stored uncompressed. The file of [`WriteOptions::leveldb`](crate::WriteOptions::leveldb) is then byte
+    /// for byte the one that C++ LevelDB writes.
     None,
     /// Snappy, LevelDB's default: fast, and about half the size on text.
     #[default]
     Snappy,
-    /// Zstandard at this level (LevelDB's default is 1), as LevelDB writes it since 2023. Feature `zstd`.
+    /// Zstandard at this level, as written by LevelDB since 2023. LevelDB's default level is 1.
     #[cfg(feature = "zstd")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "zstd")))]
     Zstd(i32),
-    /// zlib at this level, 0 to 9, as older Minecraft worlds have it. Stock LevelDB cannot read it. Feature
-    /// `zlib`.
+    /// zlib at this level, 0 to 9, as in older Minecraft worlds. Stock LevelDB cannot read it.
     #[cfg(feature = "zlib")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "zlib")))]
     Zlib(u32),
-    /// Raw deflate at this level, 0 to 9, as Minecraft worlds have it. Stock LevelDB cannot read it.
-    /// Feature `zlib`.
+    /// Raw deflate at this level, 0 to 9, as in Minecraft worlds. Stock LevelDB cannot read it.
     #[cfg(feature = "zlib")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "zlib")))]
     Deflate(u32),
 }
 
@@ -79,8 +80,8 @@ impl Compression {
     }
 }
 
-/// Compresses blocks. Holds the compressor's tables, so that they are set up once; 2 KiB of them, which would move
-/// with every owner, in a box.
+/// Compresses blocks. Keeps Snappy's tables, so that they are set up once; in a box, since 2 KiB would be copied each time
+/// the owner moves.
 pub(crate) struct Compressor {
     compression: Compression,
     snappy: Box<snap::raw::Encoder>,
@@ -137,9 +138,9 @@ impl Compressor {
 
 /// Decompresses a payload of type `codec`, which is not [`RAW`].
 ///
-/// The block is at most 64 / 3 of the payload for Snappy, 1032 of it for deflate, and for Zstandard, which
-/// knows no such bound, 1032 of it and 16 MiB. Snappy and Zstandard say how long it is, and that is allocated at
-/// once; for deflate memory grows, so that up to three times the block is in use for a moment.
+/// Refuses a block of more than 64/3 times the payload for Snappy, 1032 times for deflate, and 1032 times plus 16 MiB for
+/// Zstandard, whose format has no bound. Snappy and Zstandard state the block's length, and the memory is allocated at
+/// once. For deflate it grows, and up to three times the block's length is in use for a moment.
 pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
     match (codec, payload) {
         (SNAPPY, _) => unsnap(payload),
@@ -185,37 +186,38 @@ fn unsnap(payload: &[u8]) -> Result<Vec<u8>, Defect> {
 
 /// Refuses a length that the payload cannot decompress to, before it is allocated.
 fn check_claim(claimed: u64, most: u64, payload: &[u8]) -> Result<(), Defect> {
-    match claimed <= most {
-        true => Ok(()),
-        false => Err(Defect::new(
-            format!(
-                "at most {most} bytes from {} compressed ones",
-                payload.len()
-            ),
-            format!("a claim of {claimed}"),
-        )),
+    if claimed <= most {
+        return Ok(());
     }
+    Err(Defect::new(
+        format!(
+            "at most {most} bytes from {} compressed ones",
+            payload.len()
+        ),
+        format!("a claim of {claimed}"),
+    ))
 }
 
-/// Memory for a block of `len` bytes. A bounded length can still be more than this machine gives, or can
-/// count: an error then, not the end of the process.
+/// Memory for a block of `len` bytes. A length that passed [`check_claim`] can still be more than this machine has, which
+/// is an error and must not end the process.
 fn reserve(len: u64) -> Result<Vec<u8>, Defect> {
     let mut block = Vec::new();
+    // A length that does not fit a `usize` cannot be reserved, and neither can its maximum.
     block
         .try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX))
         .map_err(|e| Defect::unsupported(format!("takes {len} bytes of memory: {e}")))?;
     Ok(block)
 }
 
-/// Names the codecs that are seen in the wild. Type bytes were reused: RocksDB has its own.
+/// Names the codec, if it is known from other implementations. RocksDB uses some type bytes in its own way.
 #[cold]
 fn unknown(codec: u8, payload: &[u8]) -> Defect {
     let name = match (codec, payload) {
-        (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => "Zstandard, which takes the feature `zstd`",
-        (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => "zlib, which takes the feature `zlib`",
+        (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => "Zstandard, which needs the feature `zstd`",
+        (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => "zlib, which needs the feature `zlib`",
         (3, _) => "bzip2, as RocksDB writes it",
         (DEFLATE, _) => {
-            "raw deflate (as in Minecraft worlds), which takes the feature `zlib`, or LZ4 (as in RocksDB)"
+            "raw deflate (as in Minecraft worlds), which needs the feature `zlib`, or LZ4 (as in RocksDB)"
         }
         (5, _) => "LZ4HC, as RocksDB writes it",
         (7, _) => "Zstandard, as RocksDB writes it",
@@ -235,10 +237,10 @@ mod optional {
 
     use super::{Buffer, Compression, Defect};
 
-    /// What deflate reaches at most: 258 bytes from two bits.
+    /// The highest ratio that deflate reaches: 258 bytes from two bits.
     const MOST_DEFLATED: u64 = 1032;
 
-    /// A Zstandard block may always grow to this; beyond, it must not be denser than deflate gets.
+    /// A Zstandard block may always have this length. A longer one may not exceed deflate's ratio.
     #[cfg(feature = "zstd")]
     const ZSTD_FREE: u64 = 16 << 20;
 
@@ -265,29 +267,31 @@ mod optional {
 
     #[cfg(feature = "zstd")]
     pub(super) fn unzstd(payload: &[u8]) -> Result<Vec<u8>, Defect> {
-        // As LevelDB: the frame must say its length, and not 0.
+        // Like LevelDB: the frame must state its length, and the length must not be 0.
         let claimed = match zstd::zstd_safe::get_frame_content_size(payload) {
             Ok(Some(claimed)) if claimed > 0 => claimed,
             _ => {
                 return Err(Defect::new(
-                    "a Zstandard frame that says its length",
+                    "a Zstandard frame that states its length",
                     "none",
                 ));
             }
         };
         let most = ZSTD_FREE.saturating_add((payload.len() as u64).saturating_mul(MOST_DEFLATED));
         super::check_claim(claimed, most, payload)?;
-        // All in one, into memory of that length: no window of its own, whatever size the frame asks for.
+        // Decoded in one call, into memory of that length. Streaming would allocate a window of any size that the frame
+        // states.
         let mut block = super::reserve(claimed)?;
         zstd::bulk::Decompressor::new()
             .and_then(|mut decoder| decoder.decompress_to_buffer(payload, &mut block))
             .map_err(|e| Defect::new("Zstandard data", e.to_string()))?;
-        match block.len() as u64 == claimed {
-            true => Ok(block),
-            false => Err(Defect::new(
+        if block.len() as u64 == claimed {
+            Ok(block)
+        } else {
+            Err(Defect::new(
                 format!("{claimed} bytes of Zstandard data"),
                 format!("{}", block.len()),
-            )),
+            ))
         }
     }
 
@@ -313,30 +317,24 @@ mod optional {
 
     #[cfg(feature = "zlib")]
     pub(super) fn inflate(payload: &[u8], zlib: bool) -> Result<Vec<u8>, Defect> {
-        // There is no length to go by: memory grows with what comes, and that has a bound.
+        // The stream does not state its length, so memory grows with the output, up to a bound.
         let most = (payload.len() as u64).saturating_mul(MOST_DEFLATED);
         let mut block = Vec::new();
-        let (name, read) = match zlib {
-            true => (
-                "zlib",
-                flate2::bufread::ZlibDecoder::new(payload)
-                    .take(most)
-                    .read_to_end(&mut block),
-            ),
-            false => (
-                "deflate",
-                flate2::bufread::DeflateDecoder::new(payload)
-                    .take(most)
-                    .read_to_end(&mut block),
-            ),
+        let read = if zlib {
+            let decoder = flate2::bufread::ZlibDecoder::new(payload);
+            decoder.take(most).read_to_end(&mut block)
+        } else {
+            let decoder = flate2::bufread::DeflateDecoder::new(payload);
+            decoder.take(most).read_to_end(&mut block)
         };
-        read.map_err(|e| match e.kind() {
-            std::io::ErrorKind::OutOfMemory => {
-                Defect::unsupported(format!("takes up to {most} bytes of memory: {e}"))
+        read.map_err(|e| {
+            if e.kind() == std::io::ErrorKind::OutOfMemory {
+                return Defect::unsupported(format!("takes up to {most} bytes of memory: {e}"));
             }
-            _ => Defect::new(format!("{name} data"), e.to_string()),
+            let name = if zlib { "zlib" } else { "deflate" };
+            Defect::new(format!("{name} data"), e.to_string())
         })?;
-        // While it grew, it took room for up to twice as much; a block stays in memory for long.
+        // Growth can leave twice the memory that is needed, and a block may stay in a cache for long.
         block.shrink_to_fit();
         Ok(block)
     }
@@ -346,7 +344,7 @@ mod optional {
 mod tests {
     use super::*;
 
-    /// Every codec of this build, with the type byte it is stored under.
+    /// Every codec of this build and its type byte.
     fn codecs() -> Vec<(Compression, u8)> {
         vec![
             (Compression::Snappy, 1),
@@ -368,7 +366,7 @@ mod tests {
     #[test]
     fn a_block_is_compressed_only_if_it_shrinks_by_an_eighth() {
         for (compression, codec) in codecs() {
-            // Noise with a compressible tail of growing length crosses the line once.
+            // Noise does not shrink; with a longer and longer tail of zeros it does, from some length on.
             let mut kept = Vec::new();
             for tail in 0..400 {
                 let mut block = noise(1000);
@@ -457,11 +455,11 @@ mod tests {
         }
     }
 
-    /// A claim that the payload's size allows, but that no vector of a 32-bit machine holds.
+    /// A length that the payload could reach, but that no vector of a 32-bit machine can hold.
     #[test]
     #[cfg(all(feature = "zstd", target_pointer_width = "32"))]
     fn a_block_beyond_the_address_space_is_an_error() {
-        // A frame header with an 8-byte content size of 3 GiB; the rest is never looked at.
+        // A frame header with an 8-byte content size of 3 GiB. The rest is never decoded.
         let mut payload = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0, 0, 0, 0xc0, 0, 0, 0, 0];
         payload.resize(4 << 20, 0);
         let error = decompress(ZSTD_OR_ZLIB, &payload).unwrap_err();

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::Result;
-use crate::format::block_search::{Part, touch_part};
+use crate::format::block_search::{SearchPart, touch_part};
 use crate::read::fetch::Fetched;
 use crate::read::index::Found;
 use crate::read::table::{Inner, Table};
@@ -67,7 +67,7 @@ impl Table {
                 touch_part(fetched.payload(), part);
                 part
             };
-            let parts: Vec<Part> = batch.iter().zip(&fetched).map(touched).collect();
+            let parts: Vec<SearchPart> = batch.iter().zip(&fetched).map(touched).collect();
             for ((wanted, fetched), part) in batch.iter().zip(&fetched).zip(parts) {
                 let payload = fetched.payload();
                 let block = wanted.found.block;

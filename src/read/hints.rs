@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 use crate::format::block::Block;
-use crate::format::block_search::Part;
+use crate::format::block_search::SearchPart;
 use crate::format::touch::LINE;
 use crate::read::index::Index;
 
@@ -80,18 +80,18 @@ impl Hint {
 
     /// Which part of the block a search looks at for a key at `position`: both sides of a fence at the same position.
     #[inline]
-    pub(super) fn part(&self, position: Option<u16>) -> Part {
+    pub(super) fn part(&self, position: Option<u16>) -> SearchPart {
         let state = self.state.load(Relaxed);
         let lines = state & ((1 << (Hint::SECOND_BITS + Hint::THIRD_BITS)) - 1);
         let (Some(position), 1..) = (position, lines) else {
-            return Part::WHOLE;
+            return SearchPart::WHOLE;
         };
         let [second, third] = self.keys.each_ref().map(|key| key.load(Relaxed));
         // Counted, so that there is nothing to predict.
         let first = u8::from(position > second) + u8::from(position > third);
         let last = u8::from(position >= second) + u8::from(position >= third);
         let third_line = lines & ((1 << Hint::THIRD_BITS) - 1);
-        Part::new(
+        SearchPart::new(
             first,
             last,
             [(lines >> Hint::THIRD_BITS) as u8, third_line as u8],
@@ -134,7 +134,7 @@ mod tests {
         assert!(hints.of(1).is_in_place(false) && !hints.of(1).is_in_place(true));
         hints.of(1).set_in_place(true);
         assert!(hints.of(1).is_in_place(true) && hints.of(1).is_ordered());
-        assert_eq!(hints.of(1).part(Some(7)), Part::WHOLE);
+        assert_eq!(hints.of(1).part(Some(7)), SearchPart::WHOLE);
         assert!(!hints.of(0).is_ordered() && !hints.of(0).is_in_place(false));
     }
 
@@ -159,7 +159,7 @@ mod tests {
                     builder.add(key, common_prefix(builder.last_key(), key), &[7; 50]);
                 }
                 let block = Block::parse(builder.finish(<[u8]>::to_vec)).unwrap();
-                prop_assert_eq!(hints.of(i).part(index.position(i, &keys[0])), Part::WHOLE);
+                prop_assert_eq!(hints.of(i).part(index.position(i, &keys[0])), SearchPart::WHOLE);
                 hints.of(i).set_fences(&block, i, &index);
                 for key in *keys {
                     let part = hints.of(i).part(index.position(i, key));
@@ -189,7 +189,7 @@ mod tests {
             let lines = [1, 2].map(|number| (block.fence(number).unwrap().0 / 64) as u8);
             for (j, key) in keys.iter().enumerate() {
                 let (first, last) = (j.saturating_sub(1) / 16, j / 16);
-                let expected = Part::new(first as u8, last as u8, lines);
+                let expected = SearchPart::new(first as u8, last as u8, lines);
                 assert_eq!(hints.of(i).part(index.position(i, key)), expected, "{j}");
             }
         }

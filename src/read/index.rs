@@ -156,12 +156,12 @@ impl Index {
             if rest.is_empty() || restart != block_entries.len() - rest.len() {
                 return Ok(false);
             }
-            let (shared_len, key, value, after) =
-                split_entry(block_entries, rest).map_err(corrupt)?;
-            if shared_len > 0 {
+            let entry = split_entry(block_entries, rest).map_err(corrupt)?;
+            if entry.shared > 0 {
                 return Ok(false);
             }
-            rest = after;
+            rest = entry.rest;
+            let (key, value) = (entry.unshared, entry.value);
             if let (Some(previous), Some(order)) = (previous, order)
                 && order.compare(previous, key) != Ordering::Less
             {

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::filter::{FilterInfo, FilterPolicy};
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_search::{Part, touch_part};
+use crate::format::block_search::{SearchPart, touch_part};
 use crate::format::filter_block::FilterBlockReader;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::fetch::Fetched;
@@ -276,7 +276,7 @@ impl Table {
     }
 
     /// A data block for a cursor to keep. `part` of it is touched, since it will be looked at first.
-    pub(crate) fn block(&self, found: Found, part: Part) -> Result<Block<Bytes>> {
+    pub(crate) fn block(&self, found: Found, part: SearchPart) -> Result<Block<Bytes>> {
         let payload = self.inner.fetch_block(found, self.read)?.into_payload();
         touch_part(&payload, part);
         Block::parse(payload).map_err(|defect| self.locate(found.block, defect))
@@ -360,7 +360,7 @@ impl Inner {
         payload: &[u8],
         key: &[u8],
         order: &Order,
-        part: Part,
+        part: SearchPart,
     ) -> Result<Option<Range<usize>>> {
         let block = Block::parse(payload);
         block
