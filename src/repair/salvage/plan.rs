@@ -11,7 +11,7 @@ use super::survey::{Survey, gaps};
 use crate::comparator::Order;
 use crate::db::key::InternalKey;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::format::block::KeyWork;
+use crate::format::block_check::KeyWork;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::read::index::Index;

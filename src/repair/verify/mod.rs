@@ -17,7 +17,7 @@ use crate::db::table::DbTable;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Result, Section};
-use crate::format::block::KeyWork;
+use crate::format::block_check::KeyWork;
 use crate::format::footer::Footer;
 use crate::read::file::TableFile;
 use crate::read::options::OpenOptions;
