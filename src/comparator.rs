@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// A filter knows bytes, not order: if `compare` calls two *different* byte strings equal (say, it
 /// ignores case), then a lookup for one spelling asks the filter for bytes it was never given, and
 /// the key is reported absent although the order says it is there. With such a comparator use a
-/// [`FilterPolicy`](crate::FilterPolicy) that agrees with it (one that hashes the folded key, say),
+/// [`FilterPolicy`](crate::filter::FilterPolicy) that agrees with it (one that hashes the folded key, say),
 /// or no filter.
 pub trait Comparator: Any + Debug + Send + Sync {
     /// Name of this order, such as `leveldb.BytewiseComparator`.
@@ -132,6 +132,11 @@ impl Order {
         }
     }
 
+    /// The order in which keys are stored, whatever it is; filters get the same as in this one.
+    pub(crate) fn as_stored(&self) -> Order {
+        Order::Custom(Arc::new(StoredOrder(self.clone())))
+    }
+
     /// The comparator itself, for what is not hot.
     pub(crate) fn comparator(&self) -> &dyn Comparator {
         match self {
@@ -172,6 +177,30 @@ impl Order {
     pub(crate) fn shortens_filter_keys(&self) -> bool {
         let key = [0; 16];
         self.filter_key(&key).len() < key.len()
+    }
+}
+
+/// Takes keys for ascending as they come: for copying a table whose comparator is not at hand.
+///
+/// No order to look something up in. Filters get what they get in the order inside.
+#[derive(Debug)]
+struct StoredOrder(Order);
+
+impl Comparator for StoredOrder {
+    fn name(&self) -> &str {
+        "leveltable.StoredOrder"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        if a == b {
+            Ordering::Equal
+        } else {
+            Ordering::Less
+        }
+    }
+
+    fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        self.0.filter_key(key)
     }
 }
 

@@ -80,15 +80,21 @@ impl Corruption {
     pub fn found(&self) -> &str {
         &self.found
     }
+
+    /// Writes where it is, what was expected there and what was found.
+    pub(crate) fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} at offset {}: expected {}, found {}",
+            self.section, self.offset, self.expected, self.found
+        )
+    }
 }
 
 impl fmt::Display for Corruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "corrupt {} at offset {}: expected {}, found {}",
-            self.section, self.offset, self.expected, self.found
-        )
+        f.write_str("corrupt ")?;
+        self.describe(f)
     }
 }
 

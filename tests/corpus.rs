@@ -27,9 +27,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use leveltable::repair::{SalvageOptions, salvage};
 use leveltable::{
-    BytewiseComparator, DbEntry, DbTable, Error, ErrorKind, InternalKeyComparator, MAX_SEQUENCE,
-    OpenOptions, Table, Version, WriteOptions, salvage,
+    BytewiseComparator, DbTable, Error, ErrorKind, OpenOptions, Table, WriteOptions,
+    db::{DbEntry, InternalKeyComparator, MAX_SEQUENCE, Version},
 };
 use sha2::{Digest, Sha256};
 
@@ -236,7 +237,10 @@ impl File {
         let names = ["leveldb.BuiltinBloomFilter", "leveldb.BuiltinBloomFilter2"];
         let known = self.filter.as_deref().filter(|name| names.contains(name));
         let used = table.filter().map(|filter| filter.policy);
-        ensure!(used == known, "uses the filter {used:?}, not {known:?}");
+        ensure!(
+            used.as_deref() == known,
+            "uses the filter {used:?}, not {known:?}"
+        );
         let expected = if known.is_some() {
             (entries, 0)
         } else {
@@ -316,7 +320,11 @@ impl File {
         if message.contains("open it with") {
             let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
             let mut rescued = Vec::new();
-            let salvaged = salvage(bytes, &mut WriteOptions::new().build(&mut rescued));
+            let salvaged = salvage(
+                bytes,
+                &mut WriteOptions::new().build(&mut rescued),
+                SalvageOptions::new(),
+            );
             let refused = salvaged.err().ok_or("salvaged, though another program's")?;
             ensure!(
                 refused.kind() == ErrorKind::NotATable,

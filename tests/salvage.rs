@@ -12,10 +12,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use common::{Entry, Layout, Random, Reverse, build, handle_of, seal, take_varint};
+use leveltable::db::KeyKind;
+use leveltable::repair::{
+    IndexState, LostRange, SalvageOptions, SalvageReport, VerifyOptions, salvage, verify,
+};
 use leveltable::{
-    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind, IndexState,
-    InternalKeyComparator, LostRange, OpenOptions, ReadAt, RibbonFilterPolicy, SalvageReport,
-    Section, Source, ValueType, WriteOptions, salvage, salvage_db, salvage_with,
+    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind, OpenOptions, ReadAt,
+    RibbonFilterPolicy, Section, Source, WriteOptions, db::InternalKeyComparator,
 };
 use sha2::Digest;
 
@@ -43,10 +46,10 @@ fn entries(n: usize) -> Vec<Entry> {
 fn rescue_with(options: &WriteOptions, source: impl Into<Source>) -> (SalvageReport, Vec<Entry>) {
     let mut rescued = Vec::new();
     let mut builder = options.build(&mut rescued);
-    let report = salvage(source, &mut builder).unwrap();
+    let report = salvage(source, &mut builder, SalvageOptions::new()).unwrap();
     let summary = builder.finish().unwrap();
     assert_eq!(summary.entries, report.entries);
-    let verified = OpenOptions::new().verify_source(rescued.clone()).unwrap();
+    let verified = verify(rescued.clone(), VerifyOptions::new()).unwrap();
     assert!(verified.is_sound(), "{verified}");
     let table = OpenOptions::new().open_source(rescued).unwrap();
     (report, content(table.iter()))
@@ -118,7 +121,7 @@ fn each_block_of_a_thousand(compression: Compression) {
         destroy(&mut damaged, range.clone());
         let mut rescued = Vec::new();
         let mut builder = WriteOptions::leveldb().no_filter().build(&mut rescued);
-        let report = salvage(damaged, &mut builder).unwrap();
+        let report = salvage(damaged, &mut builder, SalvageOptions::new()).unwrap();
         builder.finish().unwrap();
         let table = OpenOptions::new().open_source(rescued).unwrap();
         let expected = without(&blocks, |block| block == i);
@@ -580,11 +583,11 @@ fn the_tables_of_other_programs_are_refused() {
         file[magic_at..].copy_from_slice(&magic.to_le_bytes());
         let mut rescued = Vec::new();
         let mut builder = WriteOptions::new().build(&mut rescued);
-        let error = salvage(file.clone(), &mut builder).unwrap_err();
+        let error = salvage(file.clone(), &mut builder, SalvageOptions::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotATable);
         assert!(error.to_string().contains(name), "{error}");
         assert_eq!(builder.entries(), 0);
-        let verified = OpenOptions::new().verify_source(file.clone()).unwrap();
+        let verified = verify(file.clone(), VerifyOptions::new()).unwrap();
         assert!(!verified.is_sound());
         assert!(!verified.to_string().contains("salvage"), "{verified}");
     }
@@ -606,13 +609,13 @@ fn any_comparator_will_do_but_it_must_be_the_right_one() {
         destroy(&mut damaged, damage);
         let mut rescued = Vec::new();
         let mut builder = options.build(&mut rescued);
-        salvage(damaged.clone(), &mut builder).unwrap();
+        let _ = salvage(damaged.clone(), &mut builder, SalvageOptions::new()).unwrap();
         builder.finish().unwrap();
         let open = OpenOptions::new().comparator(Reverse);
         assert!(content(open.open_source(rescued).unwrap().iter()) == entries);
 
         let mut wrong = WriteOptions::new().build(Vec::new());
-        let error = salvage(damaged, &mut wrong).unwrap_err();
+        let error = salvage(damaged, &mut wrong, SalvageOptions::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
         assert_eq!(wrong.entries(), 0, "nothing was added");
     }
@@ -637,21 +640,21 @@ fn a_databases_table_keeps_its_stored_keys() {
 
     let mut rescued = Vec::new();
     let mut builder = WriteOptions::leveldb().build_db(&mut rescued);
-    let report = salvage_db(file.clone(), &mut builder).unwrap();
+    let report = salvage(file.clone(), &mut builder, SalvageOptions::new()).unwrap();
     builder.finish().unwrap();
     assert_eq!(report.entries, 400);
     let db = OpenOptions::new().open_db_source(rescued).unwrap();
     assert!(content(db.as_table().iter()) == stored);
-    assert!(db.verify().unwrap().is_sound());
+
     let newest = db.iter().next().unwrap().unwrap();
     assert_eq!(
         (newest.sequence, newest.version),
-        (1000, leveltable::Version::Deleted)
+        (1000, leveltable::db::Version::Deleted)
     );
 
     // The wrong kind of builder is refused, before anything is added.
     let mut plain = WriteOptions::new().build(Vec::new());
-    let error = salvage(file.clone(), &mut plain).unwrap_err();
+    let error = salvage(file.clone(), &mut plain, SalvageOptions::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{error}");
     assert_eq!(plain.entries(), 0);
     let plain_file = build(&options(Compression::Snappy), &entries(50));
@@ -660,22 +663,18 @@ fn a_databases_table_keeps_its_stored_keys() {
         .map(|i| entry(&format!("word {i:02}"), b""))
         .collect();
     for plain in [plain_file, build(&options(Compression::Snappy), &words)] {
-        let error = salvage_db(plain, &mut db).unwrap_err();
+        let error = salvage(plain, &mut db, SalvageOptions::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
     }
 
     // Unless the caller insists.
-    let insist: Arc<dyn Comparator> = Arc::new(BytewiseComparator);
-    let mut plain = WriteOptions::new().comparator(insist).build(Vec::new());
-    let key = leveltable::InternalKey {
-        user_key: b"k",
-        sequence: 5,
-        value_type: ValueType::Value,
-    };
-    let mut stored = Vec::new();
-    key.encode(&mut stored);
-    let file = build(&options(Compression::None), &[(stored, vec![])]);
-    assert_eq!(salvage(file, &mut plain).unwrap().entries, 1);
+    let mut plain = WriteOptions::new().build(Vec::new());
+    let insist = SalvageOptions::new().keys(KeyKind::Plain);
+    assert_eq!(salvage(file, &mut plain, insist).unwrap().entries, 400);
+    let mut db = WriteOptions::new().build_db(Vec::new());
+    let insist = SalvageOptions::new().keys(KeyKind::Database);
+    let words = build(&options(Compression::Snappy), &words);
+    assert_eq!(salvage(words, &mut db, insist).unwrap().entries, 50);
 }
 
 // ---- Sources that fail ----------------------------------------------------------------------
@@ -745,7 +744,7 @@ fn sectors_that_cannot_be_read_cost_the_blocks_they_hold() {
     };
     dead.bad.push(0..100);
     let mut builder = WriteOptions::new().build(Vec::new());
-    let error = salvage(Arc::new(dead), &mut builder).unwrap_err();
+    let error = salvage(Arc::new(dead), &mut builder, SalvageOptions::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
 }
 
@@ -816,7 +815,7 @@ fn a_full_disk_ends_the_salvage() {
     }
     let file = build(&options(Compression::None), &entries(20_000));
     let mut builder = options(Compression::None).build(Full);
-    let error = salvage(file, &mut builder).unwrap_err();
+    let error = salvage(file, &mut builder, SalvageOptions::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
 }
 
@@ -859,7 +858,7 @@ fn real_tables_are_salvaged_without_index_and_footer() {
         let name = line["file"].as_str().unwrap();
         let is_internal = line["internal_keys"] == true;
         let file = std::fs::read(folder.join(name)).unwrap();
-        let verified = OpenOptions::new().verify_source(file.clone()).unwrap();
+        let verified = verify(file.clone(), VerifyOptions::new()).unwrap();
         if verified
             .findings
             .iter()
@@ -869,7 +868,7 @@ fn real_tables_are_salvaged_without_index_and_footer() {
             continue;
         }
         assert!(verified.is_sound(), "{name}: {verified}");
-        assert_eq!(verified.internal_keys, is_internal, "{name}");
+        assert_eq!(verified.keys == KeyKind::Database, is_internal, "{name}");
         let mut handles = &file[file.len() - 48..];
         let [_, _, index, _] = [(); 4].map(|()| take_varint(&mut handles));
         for damage in [file.len() - 48..file.len(), index..file.len(), 0..0] {
@@ -878,12 +877,12 @@ fn real_tables_are_salvaged_without_index_and_footer() {
             let mut rescued = Vec::new();
             let report = if is_internal {
                 let mut builder = WriteOptions::leveldb().build_db(&mut rescued);
-                let report = salvage_db(damaged, &mut builder).unwrap();
+                let report = salvage(damaged, &mut builder, SalvageOptions::new()).unwrap();
                 builder.finish().unwrap();
                 report
             } else {
                 let mut builder = WriteOptions::leveldb().build(&mut rescued);
-                let report = salvage(damaged, &mut builder).unwrap();
+                let report = salvage(damaged, &mut builder, SalvageOptions::new()).unwrap();
                 builder.finish().unwrap();
                 report
             };
@@ -945,7 +944,7 @@ fn a_metaindex_whose_handles_lead_nowhere_is_not_taken_for_data() {
                 for changed in cut.chain(added) {
                     let mut rescued = Vec::new();
                     let mut builder = options.build(&mut rescued);
-                    let report = salvage(changed, &mut builder).unwrap();
+                    let report = salvage(changed, &mut builder, SalvageOptions::new()).unwrap();
                     builder.finish().unwrap();
                     let table = OpenOptions::new().open_source(rescued).unwrap();
                     let invented = table.prefix(b"filter.").next();
@@ -985,12 +984,12 @@ fn progress_ascends_to_the_end() {
         let mut seen = Vec::new();
         let mut rescued = Vec::new();
         let mut builder = WriteOptions::new().build(&mut rescued);
-        let report = salvage_with(file, &mut builder, |progress| {
+        let options = SalvageOptions::new().progress(|progress| {
             assert_eq!(progress.total, total, "{name}");
             seen.push(progress.done);
             ControlFlow::Continue(())
-        })
-        .unwrap();
+        });
+        let report = salvage(file, &mut builder, options).unwrap();
         assert!(!report.cancelled);
         assert!(seen.is_sorted(), "{name}: {seen:?}");
         assert_eq!(seen.last(), Some(&total), "{name}");
@@ -1015,7 +1014,7 @@ fn a_salvage_can_be_ended_early() {
         let mut calls = 0;
         let mut rescued = Vec::new();
         let mut builder = WriteOptions::new().build(&mut rescued);
-        let report = salvage_with(file.to_vec(), &mut builder, |_| {
+        let options = SalvageOptions::new().progress(|_| {
             calls += 1;
             if calls > calls_before {
                 ControlFlow::Break(())
@@ -1023,7 +1022,7 @@ fn a_salvage_can_be_ended_early() {
                 ControlFlow::Continue(())
             }
         });
-        let report = report.unwrap();
+        let report = salvage(file.to_vec(), &mut builder, options).unwrap();
         assert_eq!(calls, calls_before + 1, "called again after it said to end");
         assert!(report.cancelled && !report.is_complete());
         assert!(report.to_string().contains("cancelled"));
@@ -1167,7 +1166,12 @@ fn an_index_whose_key_looks_like_a_filters_name_is_not_taken_for_the_metaindex()
                         let mut damaged = damaged.clone();
                         destroy(&mut damaged, data);
                         let mut rescued = Vec::new();
-                        let report = salvage(damaged, &mut options.build(&mut rescued)).unwrap();
+                        let report = salvage(
+                            damaged,
+                            &mut options.build(&mut rescued),
+                            SalvageOptions::new(),
+                        )
+                        .unwrap();
                         assert_eq!(report.entries, 0, "{key}, {more} bytes inserted: {report}");
                     }
                 }
@@ -1201,7 +1205,7 @@ fn a_tiny_table_with_a_block_in_a_damaged_value_is_refused_whole() {
     damaged.insert(layout.footer.start + 12, 0xff);
     let mut rescued = Vec::new();
     let mut builder = options.build(&mut rescued);
-    let refused = salvage(damaged, &mut builder).unwrap_err();
+    let refused = salvage(damaged, &mut builder, SalvageOptions::new()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Comparator, "{refused}");
     assert_eq!(builder.finish().unwrap().entries, 0);
 }
@@ -1379,7 +1383,8 @@ fn long_keys_that_share_nearly_all_are_kept() {
     let file = build(&options, &entries);
     let (report, rescued) = rescue_with(&options, file.clone());
     assert!(rescued == entries, "{report}");
+    let verified = verify(file.clone(), VerifyOptions::new()).unwrap();
+    assert!(verified.is_sound(), "{verified}");
     let table = OpenOptions::new().open_source(file).unwrap();
-    assert!(table.verify().unwrap().is_sound());
     assert!(table.blocks().all(|block| block.is_ok()));
 }

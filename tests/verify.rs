@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use common::{Entry, Layout, Reverse, build, handle_of, seal, varint};
+use leveltable::db::KeyKind;
+use leveltable::repair::{self, Severity, VerifyOptions, VerifyReport};
 use leveltable::{
-    BytewiseComparator, Comparator, Compression, FilterPolicy, InternalKeyComparator, OpenOptions,
-    ReadAt, RibbonFilterPolicy, Section, Severity, Table, TableBuilder, VerifyReport, WriteOptions,
+    BytewiseComparator, Comparator, Compression, OpenOptions, ReadAt, RibbonFilterPolicy, Section,
+    Source, WriteOptions, db::InternalKeyComparator, filter::FilterPolicy,
 };
 
 fn entries(n: usize) -> Vec<Entry> {
@@ -33,13 +35,29 @@ fn options() -> WriteOptions {
 }
 
 fn verify(file: &[u8]) -> VerifyReport {
-    OpenOptions::new().verify_source(file.to_vec()).unwrap()
+    repair::verify(file.to_vec(), VerifyOptions::new()).unwrap()
 }
 
 /// Asserts that there is exactly one finding, and where and what it is.
 #[track_caller]
 fn assert_finds(file: &[u8], severity: Severity, section: Section, offset: usize, words: &str) {
-    let report = verify(file);
+    assert_is_only_finding(verify(file), severity, section, offset, words);
+}
+
+/// Checks a table of which it is known that the order is bytewise.
+fn verify_bytewise(file: &[u8]) -> VerifyReport {
+    let options = VerifyOptions::new().comparator(BytewiseComparator);
+    repair::verify(file.to_vec(), options).unwrap()
+}
+
+#[track_caller]
+fn assert_is_only_finding(
+    report: VerifyReport,
+    severity: Severity,
+    section: Section,
+    offset: usize,
+    words: &str,
+) {
     assert_eq!(report.findings.len(), 1, "{report}");
     let finding = &report.findings[0];
     assert_eq!(finding.severity(), severity, "{report}");
@@ -131,15 +149,16 @@ fn tables_by_cpp_leveldb_are_sound() {
         let columns: Vec<&str> = line.split('\t').collect();
         let (file, entries, keys, comparator) = (columns[0], columns[1], columns[3], columns[4]);
         let entries = count_entries(&fs::read(testdata.join(entries)).unwrap());
-        let mut options = OpenOptions::new();
+        let mut options = VerifyOptions::new();
         match (comparator, keys) {
             ("reverse", "internal") => {
-                options = options.comparator(InternalKeyComparator::new(Reverse));
+                options = options.comparator(Reverse).keys(KeyKind::Database);
             }
             ("reverse", _) => options = options.comparator(Reverse),
             _ => {}
         }
-        let report = options.verify(testdata.join(file)).unwrap();
+        let source = Source::open(testdata.join(file)).unwrap();
+        let report = repair::verify(source, options).unwrap();
         assert!(
             report.is_sound() && report.findings.is_empty(),
             "{file}: {report}"
@@ -147,8 +166,8 @@ fn tables_by_cpp_leveldb_are_sound() {
         assert_eq!(report.entries, entries, "{file}");
         assert_eq!(report.checked_bytes, report.file_bytes, "{file}");
         assert_eq!(
-            report.internal_keys,
-            keys == "internal" && entries > 0,
+            report.keys == KeyKind::Database,
+            keys == "internal" && (entries > 0 || comparator == "reverse"),
             "{file}"
         );
         let filtered = columns[8] != "none";
@@ -182,14 +201,12 @@ fn our_own_tables_are_sound_open_or_not() {
         for n in [0, 1, 1000] {
             let file = build(&options, &entries(n));
             let table = OpenOptions::new().open_source(file.clone()).unwrap();
-            let (stats, report) = (table.stats(), table.verify().unwrap());
-            assert_eq!(report, verify(&file));
+            let report = verify(&file);
             assert!(report.is_sound() && report.findings.is_empty(), "{report}");
             assert_eq!(
                 (report.entries, report.data_blocks),
                 (n as u64, table.data_blocks() as u64)
             );
-            assert_eq!(table.stats(), stats, "verifying is not counted");
         }
     }
     let mut db = Vec::new();
@@ -198,9 +215,10 @@ fn our_own_tables_are_sound_open_or_not() {
     builder.put(b"a", 1, b"old").unwrap();
     builder.finish().unwrap();
     let report = verify(&db);
-    assert!(report.is_sound() && report.internal_keys, "{report}");
-    let db = OpenOptions::new().open_db_source(db).unwrap();
-    assert_eq!(db.verify().unwrap(), report);
+    assert!(report.is_sound(), "{report}");
+    assert_eq!(report.keys, KeyKind::Database);
+    let named = VerifyOptions::new().keys(KeyKind::Database);
+    assert_eq!(repair::verify(db, named).unwrap(), report);
 }
 
 #[test]
@@ -211,7 +229,7 @@ fn a_filter_of_the_callers_own_is_checked_too() {
         fn name(&self) -> &str {
             "test.Renamed"
         }
-        fn builder(&self) -> Box<dyn leveltable::FilterBuilder> {
+        fn builder(&self) -> Box<dyn leveltable::filter::FilterBuilder> {
             RibbonFilterPolicy::new(10).builder()
         }
         fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
@@ -221,10 +239,8 @@ fn a_filter_of_the_callers_own_is_checked_too() {
     let file = build(&options().filter_policy(Renamed), &entries(100));
     assert_eq!(verify(&file).filter_checks, 0, "nobody knows it");
     assert!(verify(&file).is_sound());
-    let open = OpenOptions::new().filter_policy(Renamed);
-    assert_eq!(open.verify_source(file.clone()).unwrap().filter_checks, 100);
-    let table = open.open_source(file).unwrap();
-    assert_eq!(table.verify().unwrap().filter_checks, 100);
+    let options = VerifyOptions::new().filter_policy(Renamed);
+    assert_eq!(repair::verify(file, options).unwrap().filter_checks, 100);
 }
 
 // ---- One thing wrong ------------------------------------------------------------------------
@@ -383,24 +399,24 @@ fn separators_are_held_against_their_blocks() {
     assert!(verify(&Forge::table(sound).0).findings.is_empty());
 
     let (file, layout) = Forge::table(&[("c", &["a", "d"]), ("f", &["e"])]);
-    assert_finds(
-        &file,
+    assert_is_only_finding(
+        verify_bytewise(&file),
         Severity::Damage,
         Section::Data,
         layout.data[0].start,
         "at or before its index key \"c\"",
     );
     let (file, layout) = Forge::table(&[("c", &["a"]), ("f", &["c", "e"])]);
-    assert_finds(
-        &file,
+    assert_is_only_finding(
+        verify_bytewise(&file),
         Severity::Damage,
         Section::Data,
         layout.data[1].start,
-        "the index key before, \"c\"",
+        "after the previous index key, \"c\"",
     );
     // Both: the blocks overlap.
     let (file, layout) = Forge::table(&[("c", &["a", "e"]), ("f", &["d", "f"])]);
-    let report = verify(&file);
+    let report = verify_bytewise(&file);
     let offsets: Vec<_> = report
         .findings
         .iter()
@@ -414,20 +430,28 @@ fn separators_are_held_against_their_blocks() {
     assert!(
         report.findings[1]
             .expected()
-            .contains("the last of the block before"),
+            .contains("the last key of the previous block"),
         "{report}"
     );
 }
 
 #[test]
 fn keys_out_of_order_are_found_within_blocks_and_in_the_index() {
-    let (file, layout) = Forge::table(&[("c", &["a", "c", "b", "b"]), ("f", &["d"])]);
+    let (file, layout) = Forge::table(&[("c", &["a", "c", "b", "a"]), ("f", &["d"])]);
     assert_finds(
         &file,
         Severity::Damage,
         Section::Data,
         layout.data[0].start,
         "\"b\" (and 1 more such)",
+    );
+    let (file, layout) = Forge::table(&[("c", &["a", "b", "b"]), ("f", &["d"])]);
+    assert_finds(
+        &file,
+        Severity::Damage,
+        Section::Data,
+        layout.data[0].start,
+        "one after \"b\", found \"b\"",
     );
     let (file, layout) = Forge::table(&[("f", &["a"]), ("e", &[]), ("g", &["g"])]);
     assert_finds(
@@ -439,10 +463,8 @@ fn keys_out_of_order_are_found_within_blocks_and_in_the_index() {
     );
     // The wrong comparator, in other words.
     let file = build(&options(), &entries(100));
-    let report = OpenOptions::new()
-        .comparator(Reverse)
-        .verify_source(file)
-        .unwrap();
+    let options = VerifyOptions::new().comparator(Reverse);
+    let report = repair::verify(file, options).unwrap();
     assert!(report.damage > 10, "{report}");
 }
 
@@ -709,14 +731,17 @@ fn keys_of_a_databases_table_must_parse() {
     );
     // The order's name says that the keys are internal keys, too.
     let verify_in = |order: Arc<dyn Comparator>| {
-        let open = OpenOptions::new().comparator(order);
-        open.verify_source(file.clone()).unwrap()
+        let options = VerifyOptions::new().comparator(order);
+        repair::verify(file.clone(), options).unwrap()
     };
     let report = verify_in(Arc::new(InternalKeyComparator::new(BytewiseComparator)));
     assert_eq!(report.damage, 1, "{report}");
     // As a plain table, whose keys may be anything, it is sound.
     let report = verify_in(Arc::new(BytewiseComparator));
-    assert!(report.is_sound() && !report.internal_keys, "{report}");
+    assert!(report.is_sound(), "{report}");
+    assert_eq!(report.keys, KeyKind::Plain);
+    let named = VerifyOptions::new().keys(KeyKind::Plain);
+    assert_eq!(repair::verify(file, named).unwrap(), report);
 }
 
 #[test]
@@ -755,29 +780,27 @@ fn progress_ascends_to_the_end_and_can_stop() {
     let file = build(&options(), &entries(500));
     let layout = Layout::of(&file);
     let mut seen = Vec::new();
-    let report = OpenOptions::new()
-        .verify_with(file.clone(), |progress| {
-            assert_eq!(progress.total, file.len() as u64);
-            seen.push(progress.done);
-            ControlFlow::Continue(())
-        })
-        .unwrap();
+    let options = VerifyOptions::new().progress(|progress| {
+        assert_eq!(progress.total, file.len() as u64);
+        seen.push(progress.done);
+        ControlFlow::Continue(())
+    });
+    let report = repair::verify(file.clone(), options).unwrap();
     assert!(report.is_sound());
     assert!(seen.is_sorted());
     assert_eq!(*seen.last().unwrap(), file.len() as u64);
     assert_eq!(seen.len(), layout.data.len() + 1);
 
     let mut calls = 0;
-    let table = OpenOptions::new().open_source(file).unwrap();
-    let report = table
-        .verify_with(|_| {
-            calls += 1;
-            match calls {
-                3 => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
-            }
-        })
-        .unwrap();
+    let options = VerifyOptions::new().progress(|_| {
+        calls += 1;
+        if calls == 3 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    let report = repair::verify(file, options).unwrap();
     assert_eq!((calls, report.data_blocks), (3, 3));
     assert!(report.cancelled && !report.is_sound());
     assert_eq!(report.damage, 0);
@@ -811,7 +834,7 @@ fn a_hostile_file_does_not_make_the_report_or_the_work_grow() {
     let data = forge.frame(&block(&[(long(2), long(2)), (long(1), vec![])]));
     let metaindex = forge.frame(&block(&[(long(9), long(9)), (long(8), vec![])]));
     let index = forge.frame(&block(&[(long(0), handle_of(&data)), (long(0), long(0))]));
-    let report = verify(&forge.finish(&metaindex, &index));
+    let report = verify_bytewise(&forge.finish(&metaindex, &index));
     assert!(report.damage >= 4, "{report}");
     let longest = report
         .findings
@@ -849,7 +872,7 @@ fn reads_that_fail_are_findings() {
     for (range, section) in sections {
         let bad = range.start as u64..range.start as u64 + 1;
         let source = Arc::new(Failing(file.clone().into(), bad));
-        let report = OpenOptions::new().verify_source(source).unwrap();
+        let report = repair::verify(source, VerifyOptions::new()).unwrap();
         let finding = report
             .findings
             .iter()
@@ -865,23 +888,29 @@ fn reads_that_fail_are_findings() {
     }
 }
 
-/// Verifying reads the file as it is now, not as it was when it was opened.
+/// Errors name the file, findings do not: whoever prints a report knows which file it is about.
 #[test]
-fn an_open_table_is_read_anew() {
+fn the_path_is_in_errors_and_not_in_findings() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("table.ldb");
-    let mut builder = TableBuilder::create(&path).unwrap();
-    builder.add(b"key", b"value").unwrap();
-    builder.finish().unwrap();
-    let table = Table::open(&path).unwrap();
-    assert!(table.verify().unwrap().is_sound());
-    assert_eq!(table.get(b"key").unwrap().unwrap(), "value");
+    fs::write(&path, build(&options(), &entries(100))).unwrap();
+    let verify = || repair::verify(Source::open(&path).unwrap(), VerifyOptions::new()).unwrap();
+    assert!(verify().is_sound());
     let mut file = fs::read(&path).unwrap();
     file[6] ^= 1;
-    fs::write(&path, file).unwrap();
-    assert_eq!(table.verify().unwrap().damage, 1);
-    let error = OpenOptions::new()
-        .verify(dir.path().join("none"))
-        .unwrap_err();
-    assert!(error.to_string().contains("none"), "{error}");
+    for damaged in [&file[..], &file[..20], b"<html>"] {
+        fs::write(&path, damaged).unwrap();
+        let report = verify();
+        assert!(report.damage > 0);
+        assert!(!report.to_string().contains("table.ldb"), "{report}");
+    }
+    #[cfg(unix)]
+    {
+        let directory = Source::open(dir.path()).unwrap();
+        let report = repair::verify(directory, VerifyOptions::new()).unwrap();
+        assert!(
+            !report.is_sound() && !report.to_string().contains("tmp"),
+            "{report}"
+        );
+    }
 }

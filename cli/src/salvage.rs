@@ -6,7 +6,9 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use leveltable::{ErrorKind, IndexState, SalvageReport, salvage_with};
+use leveltable::ErrorKind;
+use leveltable::db::KeyKind;
+use leveltable::repair::{IndexState, SalvageOptions, SalvageReport, salvage};
 
 use crate::Answer;
 use crate::failure::Failure;
@@ -73,11 +75,16 @@ fn salvage_as(order: KeyOrder, args: &Args) -> Result<Option<Answer>, Failure> {
     let not_written = |e| not_written(e, &args.out);
     let mut builder = interrupt::create(&options, &args.out).map_err(not_written)?;
     let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
-    let salvaged = salvage_with(file, &mut builder, |progress| {
+    let keys = match order {
+        KeyOrder::Bytewise => SalvageOptions::new(),
+        KeyOrder::Internal => SalvageOptions::new().keys(KeyKind::Database),
+    };
+    let options = keys.progress(|progress| {
         // Salvaging passes over each byte twice.
         bar.set(progress.done / 2);
         ControlFlow::Continue(())
     });
+    let salvaged = salvage(file, &mut builder, options);
     drop(bar);
     let report = match salvaged {
         Ok(report) => report,

@@ -6,7 +6,9 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use leveltable::{ErrorKind, Finding, OpenOptions, Section, VerifyReport};
+use leveltable::db::KeyKind;
+use leveltable::repair::{Finding, VerifyOptions, VerifyReport, verify};
+use leveltable::{ErrorKind, OpenOptions, Section};
 use serde_json::{Value, json};
 
 use crate::Answer;
@@ -45,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let mut rows = Rows::new();
     let mut answer = Answer::Yes;
     for path in &args.files {
-        let (report, is_table) = match verify(path) {
+        let (report, is_table) = match verify_file(path) {
             Ok(verified) => verified,
             Err(Failure::Message(message)) => {
                 complain("error", &message);
@@ -68,11 +70,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 }
 
 /// Returns the report on a file, and whether the file has the footer of a table.
-fn verify(path: &Path) -> Result<(VerifyReport, bool), Failure> {
+fn verify_file(path: &Path) -> Result<(VerifyReport, bool), Failure> {
     check_is_file(path)?;
     let named = |e: &dyn Display| Failure::new(e.to_string()).at(path.display());
-    let options = OpenOptions::new();
-    let opened = options.clone().no_filter().open(path);
+    let opened = OpenOptions::new().no_filter().open(path);
     let is_table = match opened.map_err(|e| e.kind()) {
         // In a foreign order every key would be a finding.
         Err(ErrorKind::Comparator) => return Err(own_order(path)),
@@ -81,11 +82,11 @@ fn verify(path: &Path) -> Result<(VerifyReport, bool), Failure> {
     };
     let file = File::open(path).map_err(|e| named(&e))?;
     let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
-    options
-        .verify_with(file, |progress| {
-            bar.set(progress.done);
-            ControlFlow::Continue(())
-        })
+    let options = VerifyOptions::new().progress(|progress| {
+        bar.set(progress.done);
+        ControlFlow::Continue(())
+    });
+    verify(file, options)
         .map(|report| (report, is_table))
         .map_err(|e| named(&e))
 }
@@ -144,7 +145,7 @@ fn to_json(path: &Path, report: &VerifyReport) -> Value {
     json!({
         "file": path.to_string_lossy(),
         "sound": report.is_sound(),
-        "keys": if report.internal_keys { "database" } else { "plain" },
+        "keys": if report.keys == KeyKind::Database { "database" } else { "plain" },
         "entries": report.entries,
         "data_blocks": report.data_blocks,
         "file_bytes": report.file_bytes,

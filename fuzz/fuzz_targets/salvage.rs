@@ -3,11 +3,12 @@
 #![no_main]
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use bytes::Bytes;
-use leveltable::{BytewiseComparator, Compression, ErrorKind, OpenOptions, WriteOptions, salvage};
+use leveltable::db::KeyKind;
+use leveltable::repair::{SalvageOptions, VerifyOptions, salvage, verify};
+use leveltable::{BytewiseComparator, Compression, ErrorKind, OpenOptions, WriteOptions};
 use leveltable_fuzz::naive::{self, Entry, FOOTER_LEN, TRAILER_LEN};
 use leveltable_fuzz::tables::{self, Entries, KeyOrder, Options};
 use leveltable_fuzz::{ask, naive::Handle};
@@ -43,19 +44,20 @@ fuzz_target!(|input: Input| {
         _ => input.options.write.compression(Compression::Snappy),
     };
     // The order is named, so that keys that look like a database's are what they are.
-    let (write, open) = match order {
-        KeyOrder::Bytewise => (
-            write.comparator(Arc::new(BytewiseComparator)),
-            OpenOptions::new().comparator(Arc::new(BytewiseComparator)),
-        ),
-        other => (write, OpenOptions::new().comparator(other)),
+    let open = match order {
+        KeyOrder::Bytewise => OpenOptions::new().comparator(BytewiseComparator),
+        other => OpenOptions::new().comparator(other),
+    };
+    let named = || match order {
+        KeyOrder::Bytewise => VerifyOptions::new().comparator(BytewiseComparator),
+        other => VerifyOptions::new().comparator(other),
     };
     let sound = tables::build(&write, &entries);
     let mut file = sound.clone();
     for &damage in &input.damage {
         damage.apply(&mut file);
     }
-    let report = open.verify_source(file.clone()).unwrap();
+    let report = verify(file.clone(), named()).unwrap();
     assert!(!report.to_string().is_empty());
     if file == sound {
         assert!(report.is_sound(), "{report}");
@@ -66,7 +68,7 @@ fuzz_target!(|input: Input| {
     let cannot_tell = || {
         !index_is_whole && (has_blocks_in_values(&sound) || index_is_behind_first(&sound, &file))
     };
-    let Some(salvaged) = salvaged(&file, &write, &open) else {
+    let Some(salvaged) = salvaged(&file, &write, &open, named()) else {
         // Of a few entries, those of the index can then be so many that the order seems to be another.
         assert!(cannot_tell(), "refused: {file:02x?}");
         return;
@@ -87,10 +89,10 @@ fuzz_target!(|input: Input| {
 
 /// Any bytes at all: it ends, and what comes out is a table.
 fn salvage_any(file: &[u8]) {
-    let _ = OpenOptions::new().verify_source(file.to_vec()).unwrap();
+    let _ = verify(file.to_vec(), VerifyOptions::new()).unwrap();
     let mut rescued = Vec::new();
     let mut builder = WriteOptions::new().build(&mut rescued);
-    if salvage(file.to_vec(), &mut builder).is_ok() {
+    if salvage(file.to_vec(), &mut builder, SalvageOptions::new()).is_ok() {
         builder.finish().unwrap();
         naive::table(&rescued, |a, b| a.cmp(b), usize::MAX).expect("a sound table");
     }
@@ -98,12 +100,21 @@ fn salvage_any(file: &[u8]) {
 
 /// The entries that can be had back, from memory and through `ReadAt` alike. `None` if they seem to be in another
 /// order.
-fn salvaged(file: &[u8], write: &WriteOptions, open: &OpenOptions) -> Option<Vec<Entry>> {
+fn salvaged(
+    file: &[u8],
+    write: &WriteOptions,
+    open: &OpenOptions,
+    named: VerifyOptions<'_>,
+) -> Option<Vec<Entry>> {
     let file = Bytes::copy_from_slice(file);
     let [from_disk, from_memory] = [ask::disk(&file), file.into()].map(|source| {
         let mut rescued = Vec::new();
         let mut builder = write.build(&mut rescued);
-        match salvage(source, &mut builder) {
+        match salvage(
+            source,
+            &mut builder,
+            SalvageOptions::new().keys(KeyKind::Plain),
+        ) {
             Ok(report) => {
                 let summary = builder.finish().unwrap();
                 assert_eq!(report.entries, summary.entries);
@@ -117,8 +128,9 @@ fn salvaged(file: &[u8], write: &WriteOptions, open: &OpenOptions) -> Option<Vec
         }
     });
     assert_eq!(from_disk, from_memory);
-    let table = open.open_source(from_disk?).unwrap();
-    assert!(table.verify().unwrap().is_sound());
+    let rescued = from_disk?;
+    assert!(verify(rescued.clone(), named).unwrap().is_sound());
+    let table = open.open_source(rescued).unwrap();
     let owned = |entry: leveltable::Result<(Bytes, Bytes)>| {
         let (key, value) = entry.unwrap();
         (key.to_vec(), value.to_vec())

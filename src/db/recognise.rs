@@ -1,23 +1,24 @@
 //! The rule that tells a database's table from a plain one, where the file does not say what it is.
 
 use crate::comparator::{Comparator, compare_bytes};
-use crate::db::key::{InternalKey, InternalKeyComparator, MAX_SEQUENCE, tag};
+use crate::db::key::{InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, tag, user_key};
 
 /// What kind of keys a table holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum KeyKind {
     /// Keys as an application chose them.
+    #[default]
     Plain,
     /// Internal keys of a LevelDB database: a user key, a sequence number and a type.
     Database,
 }
 
-/// What the keys of a table say about their kind, counted both ways.
+/// What the keys of a table say about their kind and their order, counted both ways.
 ///
 /// Nothing in LevelDB's format names the kind. Eight bytes of anything can be a sequence number and a type, so a key by
 /// itself proves little. What tells the kinds apart is
 ///
-/// - a key that cannot be an internal key: the table is plain;
+/// - a key that cannot be an internal key, or a deletion that has a value: the table is plain;
 /// - an index key that was shortened, since a database's then ends in the largest sequence number;
 /// - two neighbours that ascend in the order of one kind, but not in that of the other.
 ///
@@ -25,36 +26,77 @@ pub enum KeyKind {
 /// version of each key, in keys of which the index shortened none, fits both kinds.
 ///
 /// ```text
-/// plain       big-endian counters         the 8 last bytes are seldom of type 0 or 1
+/// plain       big-endian counters         neighbours share a user key, and the older version comes first
+/// plain       "name" padded with zeros    deletions that have values
 /// database    "k" at 7, "k" at 3          descends bytewise, if 7 < 3 did; ascends as internal keys
 /// database    index key "l" at 2^56 - 1   the successor of "key", shortened
 /// ```
+///
+/// Neighbours that ascend in neither order show that the table has an order of its own. The versions of one user key are
+/// then still newest first in a database.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
-    for_database: u64,
-    against: u64,
+    counts: Counts,
     /// The key before, if there was one in the same block.
     previous: Vec<u8>,
     has_previous: bool,
 }
 
+/// [`Evidence`] as numbers: what a block adds to it.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Counts {
+    keys: u64,
+    /// Index keys that end in the largest sequence number.
+    separators: u64,
+    /// Keys that no database has.
+    foreign: u64,
+    /// Neighbours that ascend in the order of a database only.
+    internal_only: u64,
+    /// Neighbours that ascend bytewise only: two user keys, or two versions of one, the older first.
+    bytewise_only: u64,
+    /// Neighbours that ascend in neither order.
+    neither: u64,
+    /// Neighbours of one user key, the older first.
+    older_first: u64,
+    /// Index keys that differ from the last key of their block, and those of them that lie after it, bytewise and as
+    /// internal keys.
+    shortened: u64,
+    shortened_bytewise: u64,
+    shortened_internal: u64,
+}
+
+/// Evidence for a database has to outweigh that against it by this factor.
+const WEIGHT: u64 = 4;
+
+/// One key in so many may be foreign where other evidence speaks for a database. RocksDB's tables of the first format have
+/// keys of types that LevelDB does not know.
+const FOREIGN_IN: u64 = 16;
+
+/// Keys in an order of their own are a database's only if there are at least so many, and all look like it: few may do
+/// so by chance.
+const FEWEST_KEYS: u64 = 4;
+
 impl Evidence {
     /// Adds a key of the index. They come in the block's order.
     pub(crate) fn add_index_key(&mut self, key: &[u8]) {
-        self.for_database += u64::from(is_separator(key));
+        self.counts.separators += u64::from(is_separator(key));
         self.add_key(key);
     }
 
-    /// Adds a key of a data block. They come in the block's order.
-    pub(crate) fn add_key(&mut self, key: &[u8]) {
-        self.against += u64::from(!may_be_internal(key));
+    /// Adds an entry of a data block. They come in the block's order.
+    pub(crate) fn add_entry(&mut self, key: &[u8], value: &[u8]) {
+        let is_deletion =
+            InternalKey::parse(key).is_some_and(|key| key.value_type == ValueType::Deletion);
+        self.counts.foreign += u64::from(is_deletion && !value.is_empty());
+        self.add_key(key);
+    }
+
+    fn add_key(&mut self, key: &[u8]) {
+        let counts = &mut self.counts;
+        counts.keys += 1;
+        counts.foreign += u64::from(!may_be_internal(key));
         if self.has_previous {
-            let bytewise = compare_bytes(&self.previous, key).0.is_lt();
-            let internal = InternalKeyComparator::BYTEWISE
-                .compare(&self.previous, key)
-                .is_lt();
-            self.for_database += u64::from(internal && !bytewise);
-            self.against += u64::from(bytewise && !internal);
+            counts.add_neighbours(&self.previous, key);
         }
         self.has_previous = true;
         self.previous.clear();
@@ -66,19 +108,110 @@ impl Evidence {
         self.has_previous = false;
     }
 
-    /// What the table is by all the keys added.
+    /// Adds the index key of a block whose last key is `last`.
+    pub(crate) fn add_separator(&mut self, last: &[u8], index_key: &[u8]) {
+        if last != index_key {
+            let counts = &mut self.counts;
+            counts.shortened += 1;
+            counts.shortened_bytewise += u64::from(last < index_key);
+            counts.shortened_internal += u64::from(internal_ascends(last, index_key));
+        }
+    }
+
+    /// Adds the evidence of another block.
+    pub(crate) fn add(&mut self, counts: &Counts) {
+        let own = &mut self.counts;
+        own.keys += counts.keys;
+        own.separators += counts.separators;
+        own.foreign += counts.foreign;
+        own.internal_only += counts.internal_only;
+        own.bytewise_only += counts.bytewise_only;
+        own.neither += counts.neither;
+        own.older_first += counts.older_first;
+        own.shortened += counts.shortened;
+        own.shortened_bytewise += counts.shortened_bytewise;
+        own.shortened_internal += counts.shortened_internal;
+    }
+
+    /// The numbers so far.
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// What the table is by all the keys added: plain where nothing tells.
     pub(crate) fn kind(&self) -> KeyKind {
-        if self.for_database > self.against {
-            KeyKind::Database
+        self.verdict().unwrap_or_default()
+    }
+
+    /// The same; `None` where nothing tells, since the keys fit both kinds.
+    pub(crate) fn verdict(&self) -> Option<KeyKind> {
+        let Counts {
+            keys,
+            separators,
+            foreign,
+            internal_only,
+            bytewise_only,
+            neither,
+            older_first,
+            ..
+        } = self.counts;
+        let many_foreign = if foreign * FOREIGN_IN < keys {
+            0
         } else {
-            KeyKind::Plain
+            foreign
+        };
+        let (for_database, against) = if neither == 0 {
+            (separators + internal_only, many_foreign + bytewise_only)
+        } else {
+            // An order of its own: in which other order neighbours ascend means nothing.
+            let all_look_like_it = if keys < FEWEST_KEYS { 0 } else { keys / WEIGHT };
+            (separators + all_look_like_it, many_foreign + older_first)
+        };
+        if for_database > WEIGHT * against {
+            Some(KeyKind::Database)
+        } else if foreign > 0 || against > 0 || neither > 0 {
+            Some(KeyKind::Plain)
+        } else {
+            None
         }
     }
 
     /// Whether nothing contradicts that the keys are internal keys.
     pub(crate) fn may_be_database(&self) -> bool {
-        self.against == 0
+        self.counts.foreign == 0 && self.counts.bytewise_only == 0
     }
+
+    /// Whether there are keys, and each of them may be an internal key.
+    pub(crate) fn may_hold_internal_keys(&self) -> bool {
+        self.counts.keys > 0 && self.counts.foreign == 0
+    }
+
+    /// Whether the index shows that keys of this kind are in bytewise order, by keys that were shortened in it.
+    ///
+    /// Keys out of order are then the writer's fault. Most other comparators shorten nothing.
+    pub(crate) fn order_is_evident(&self, kind: KeyKind) -> bool {
+        let right = match kind {
+            KeyKind::Plain => self.counts.shortened_bytewise,
+            KeyKind::Database => self.counts.shortened_internal,
+        };
+        right > WEIGHT * (self.counts.shortened - right)
+    }
+}
+
+impl Counts {
+    fn add_neighbours(&mut self, previous: &[u8], key: &[u8]) {
+        let bytewise = compare_bytes(previous, key).0.is_lt();
+        let internal = internal_ascends(previous, key);
+        let is_version = tag(key).is_some() && user_key(previous) == user_key(key);
+        self.internal_only += u64::from(internal && !bytewise);
+        self.bytewise_only += u64::from(bytewise && !internal);
+        self.neither += u64::from(!internal && !bytewise);
+        self.older_first += u64::from(!internal && is_version);
+    }
+}
+
+fn internal_ascends(a: &[u8], b: &[u8]) -> bool {
+    InternalKeyComparator::BYTEWISE.compare(a, b).is_lt()
 }
 
 /// The types of RocksDB's keys end below this.

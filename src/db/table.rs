@@ -47,7 +47,7 @@ pub struct DbEntry {
 /// Like [`Table`], cheap to clone and safe to share between threads.
 ///
 /// ```
-/// use leveltable::{DbTable, OpenOptions, Version, WriteOptions};
+/// use leveltable::{DbTable, OpenOptions, WriteOptions, db::Version};
 ///
 /// let mut file = Vec::new();
 /// let mut builder = WriteOptions::leveldb().build_db(&mut file);
@@ -62,7 +62,6 @@ pub struct DbEntry {
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-#[must_use]
 pub struct DbTable {
     table: Table,
     /// Of user keys.
@@ -153,7 +152,7 @@ impl DbTable {
         let blocks = self.blocks_of(first, user_key);
         let mut passes = false;
         for found in blocks.clone() {
-            passes |= self.table.passes_block(found, &target)?;
+            passes |= !self.table.block_filter_rejects(found, &target)?;
         }
         // If one passes, all are searched: a filter that is wrong may hide a key, but not its newest versions alone.
         for found in blocks.filter(|_| passes) {

@@ -174,7 +174,7 @@ impl Block<Bytes> {
 
 impl<B: AsRef<[u8]>> Block<B> {
     /// Finds the entries and the restarts. Takes constant time: it reads the last four bytes only.
-    #[inline]
+    #[inline(always)] // on the path of every lookup
     pub(crate) fn parse(data: B) -> Result<Block<B>, Defect> {
         let bytes = data.as_ref();
         let (before_count, restart_count) = match bytes.split_last_chunk::<COUNT_LEN>() {

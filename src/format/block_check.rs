@@ -1,5 +1,7 @@
 //! Checks a block when it is first read: its form, and the order of its keys, on which every search relies.
 
+use std::borrow::Cow;
+
 use super::Defect;
 use super::block::{Block, SplitEntry, check_shared, split_entry};
 use crate::comparator::{Order, compare_bytes};
@@ -47,48 +49,44 @@ impl<B: AsRef<[u8]>> Block<B> {
             // Comparing whole keys could take the square of the block.
             KeyWork::of_block().take(self)?;
         }
-        let mut key: Vec<u8> = Vec::with_capacity(64); // of the entry before
-        let mut whole = Vec::new();
+        let mut previous = KeyInParts::default();
         self.check_each_entry(|offset, entry| {
-            let is_first = offset == 0;
-            let (head, tail) = key.split_at(entry.shared);
-            if let Some(previous) = if is_first { after } else { Some(&key[..]) } {
-                let ascends = match order {
-                    // The bytes that the two share need not be compared.
-                    Order::Bytewise if !is_first => compare_bytes(tail, entry.unshared).0.is_lt(),
-                    _ => {
-                        whole.clear();
-                        whole.extend_from_slice(head);
-                        whole.extend_from_slice(entry.unshared);
-                        order.compare(previous, &whole).is_lt()
-                    }
-                };
-                if !ascends {
-                    let what = if is_first {
-                        "an index key and a key of the next block"
-                    } else {
-                        "keys"
-                    };
-                    let this = [head, entry.unshared].concat();
-                    return Err(misordered(order, what, previous, &this));
+            let (shared, unshared) = (entry.shared, entry.unshared);
+            let after = after.filter(|_| offset == 0);
+            let ascends = match (order, after) {
+                (_, Some(after)) => order.compare(after, unshared).is_lt(),
+                (_, None) if offset == 0 => true,
+                (Order::Bytewise, _) => previous.is_below(shared, unshared),
+                (Order::Custom(_), _) => {
+                    let key = previous.followed_by(shared, unshared);
+                    order.compare(&previous.whole(), &key).is_lt()
                 }
+            };
+            if !ascends {
+                let key = previous.followed_by(shared, unshared);
+                return Err(match after {
+                    Some(after) => {
+                        misordered(order, "an index key and the next block's", after, &key)
+                    }
+                    None => misordered(order, "keys", &previous.whole(), &key),
+                });
             }
-            key.truncate(entry.shared);
-            key.extend_from_slice(entry.unshared);
+            previous.become_next(shared, unshared);
             Ok(())
         })?;
-        if !self.entries().is_empty() && order.compare(&key, up_to).is_gt() {
+        let last = previous.whole();
+        if !self.entries().is_empty() && order.compare(&last, up_to).is_gt() {
             let what = "a block's last key and its index key";
-            return Err(misordered(order, what, &key, up_to));
+            return Err(misordered(order, what, &last, up_to));
         }
         Ok(())
     }
 
     /// Checks the form of the block, and calls `check` with the offset of each entry and the entry.
     #[inline]
-    fn check_each_entry(
-        &self,
-        mut check: impl FnMut(usize, &SplitEntry<'_>) -> Result<(), Defect>,
+    fn check_each_entry<'a>(
+        &'a self,
+        mut check: impl FnMut(usize, &SplitEntry<'a>) -> Result<(), Defect>,
     ) -> Result<(), Defect> {
         self.check_restarts()?;
         let entries = self.entries();
@@ -126,6 +124,64 @@ impl<B: AsRef<[u8]>> Block<B> {
             rest = entry.rest;
         }
         key_bytes
+    }
+}
+
+/// A key in two parts: a copy of what it shares with the key before, and the rest as a slice of the block.
+///
+/// The next key shares most of what this one shares, so few bytes are copied and compared for each entry.
+#[derive(Default)]
+struct KeyInParts<'a> {
+    shared: Vec<u8>,
+    unshared: &'a [u8],
+}
+
+impl<'a> KeyInParts<'a> {
+    fn whole(&self) -> Cow<'_, [u8]> {
+        if self.shared.is_empty() {
+            Cow::Borrowed(self.unshared)
+        } else {
+            Cow::Owned([&self.shared, self.unshared].concat())
+        }
+    }
+
+    /// The next key: the first `shared` bytes of this one, then `unshared`.
+    fn followed_by(&self, shared: usize, unshared: &[u8]) -> Vec<u8> {
+        let mut key = self.whole().into_owned();
+        key.truncate(shared);
+        key.extend_from_slice(unshared);
+        key
+    }
+
+    /// Whether this key comes before the next one in bytewise order.
+    #[inline]
+    fn is_below(&self, shared: usize, unshared: &[u8]) -> bool {
+        match shared.checked_sub(self.shared.len()) {
+            Some(more) => {
+                let (_, rest) = self.unshared.split_at(more);
+                match (rest.first(), unshared.first()) {
+                    (Some(a), Some(b)) if a != b => a < b,
+                    _ => compare_bytes(rest, unshared).0.is_lt(),
+                }
+            }
+            None => {
+                let rest = self.shared.iter().skip(shared).chain(self.unshared);
+                rest.lt(unshared)
+            }
+        }
+    }
+
+    /// Becomes the next key.
+    #[inline]
+    fn become_next(&mut self, shared: usize, unshared: &'a [u8]) {
+        match shared.checked_sub(self.shared.len()) {
+            Some(more) => {
+                let (more, _) = self.unshared.split_at(more);
+                self.shared.extend_from_slice(more);
+            }
+            None => self.shared.truncate(shared),
+        }
+        self.unshared = unshared;
     }
 }
 

@@ -165,7 +165,7 @@ fn common_prefix_of_short(a: &[u8], b: &[u8]) -> usize {
 
 impl<B: AsRef<[u8]>> Block<B> {
     /// Where the value of `key` lies in the block; `None` if the block does not hold the key.
-    #[inline]
+    #[inline(always)] // on the path of every lookup
     pub(crate) fn find(
         &self,
         key: &[u8],

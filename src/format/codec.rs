@@ -10,6 +10,8 @@
 //!
 //! No decoder trusts a length that the payload states. Each checks it against the most that its format can reach.
 
+use std::io;
+
 use super::Defect;
 use super::buffer::Buffer;
 
@@ -46,6 +48,38 @@ pub enum Compression {
     Deflate(u32),
 }
 
+impl Compression {
+    /// The codec's name in messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Compression::None => "no compression",
+            Compression::Snappy => "Snappy",
+            #[cfg(feature = "zstd")]
+            Compression::Zstd(_) => "Zstandard",
+            #[cfg(feature = "zlib")]
+            Compression::Zlib(_) => "zlib",
+            #[cfg(feature = "zlib")]
+            Compression::Deflate(_) => "deflate",
+        }
+    }
+
+    /// Whether the codec has the level; `Err` names the allowed range.
+    pub(crate) fn check(self) -> Result<(), String> {
+        match self {
+            Compression::None | Compression::Snappy => Ok(()),
+            #[cfg(feature = "zstd")]
+            Compression::Zstd(level) => {
+                let levels = zstd::compression_level_range();
+                optional::check_level(self, level.into(), *levels.start(), *levels.end())
+            }
+            #[cfg(feature = "zlib")]
+            Compression::Zlib(level) | Compression::Deflate(level) => {
+                optional::check_level(self, level.into(), 0, 9)
+            }
+        }
+    }
+}
+
 /// Compresses blocks. Keeps Snappy's tables, so that they are set up once; in a box, since 2 KiB would be copied each time
 /// the owner moves.
 pub(crate) struct Compressor {
@@ -61,42 +95,44 @@ impl Compressor {
         }
     }
 
-    /// Appends `block` compressed to `out` and answers the type byte, if that pays: where it does not
-    /// shrink by an eighth, `out` is left as it was.
-    pub(crate) fn append(&mut self, block: &[u8], out: &mut Buffer) -> Option<u8> {
+    /// Appends `block` compressed to `out` and returns its type byte; `None` if it does not shrink by an eighth.
+    ///
+    /// Unless it returns a type byte, `out` is as it was.
+    ///
+    /// # Errors
+    ///
+    /// The compressor's own.
+    pub(crate) fn append(&mut self, block: &[u8], out: &mut Buffer) -> io::Result<Option<u8>> {
         let start = out.len();
-        let codec = match self.compression {
-            Compression::None => None,
-            Compression::Snappy => self.append_snappy(block, out).then_some(SNAPPY),
+        let appended = match self.compression {
+            Compression::None => return Ok(None),
+            // Snappy cannot take a block of nearly 4 GiB.
+            Compression::Snappy if snap::raw::max_compress_len(block.len()) == 0 => {
+                return Ok(None);
+            }
+            Compression::Snappy => self.append_snappy(block, out),
             #[cfg(feature = "zstd")]
-            Compression::Zstd(level) => {
-                optional::append_zstd(block, level, out).then_some(ZSTD_OR_ZLIB)
-            }
+            Compression::Zstd(level) => optional::append_zstd(block, level, out),
             #[cfg(feature = "zlib")]
-            Compression::Zlib(level) => {
-                optional::append_deflated(block, level, true, out).then_some(ZSTD_OR_ZLIB)
-            }
+            Compression::Zlib(level) => optional::append_deflated(block, level, true, out),
             #[cfg(feature = "zlib")]
-            Compression::Deflate(level) => {
-                optional::append_deflated(block, level, false, out).then_some(DEFLATE)
-            }
+            Compression::Deflate(level) => optional::append_deflated(block, level, false, out),
         };
-        let pays = out.len() - start < block.len() - block.len() / 8;
-        let codec = codec.filter(|_| pays);
-        if codec.is_none() {
-            out.truncate(start);
+        let shrank = out.len() - start < block.len() - block.len() / 8;
+        match appended {
+            Ok(codec) if shrank => Ok(Some(codec)),
+            appended => {
+                out.truncate(start);
+                appended.map(|_| None)
+            }
         }
-        codec
     }
 
-    fn append_snappy(&mut self, block: &[u8], out: &mut Buffer) -> bool {
-        // The bound is 0 for a block that is too large for Snappy.
+    fn append_snappy(&mut self, block: &[u8], out: &mut Buffer) -> io::Result<u8> {
         let room = out.room(snap::raw::max_compress_len(block.len()));
-        let compressed = self.snappy.compress(block, room);
-        compressed.is_ok_and(|len| {
-            out.take_up(len);
-            true
-        })
+        let len = self.snappy.compress(block, room)?;
+        out.take_up(len);
+        Ok(SNAPPY)
     }
 }
 
@@ -195,7 +231,11 @@ fn unknown(codec: u8, payload: &[u8]) -> Defect {
 /// The codecs behind features.
 #[cfg(any(feature = "zstd", feature = "zlib"))]
 mod optional {
-    use super::{Buffer, Defect};
+    use std::io;
+    #[cfg(feature = "zlib")]
+    use std::io::Read;
+
+    use super::{Buffer, Compression, Defect};
 
     /// The highest ratio that deflate reaches: 258 bytes from two bits.
     const MOST_DEFLATED: u64 = 1032;
@@ -204,12 +244,25 @@ mod optional {
     #[cfg(feature = "zstd")]
     const ZSTD_FREE: u64 = 16 << 20;
 
+    pub(super) fn check_level(
+        codec: Compression,
+        level: i64,
+        least: i32,
+        most: i32,
+    ) -> Result<(), String> {
+        if (least.into()..=most.into()).contains(&level) {
+            return Ok(());
+        }
+        let name = codec.name();
+        Err(format!(
+            "{name} has levels from {least} to {most}, not {level}"
+        ))
+    }
+
     #[cfg(feature = "zstd")]
-    pub(super) fn append_zstd(block: &[u8], level: i32, out: &mut Buffer) -> bool {
-        zstd::bulk::compress(block, level).is_ok_and(|compressed| {
-            out.extend(&compressed);
-            true
-        })
+    pub(super) fn append_zstd(block: &[u8], level: i32, out: &mut Buffer) -> io::Result<u8> {
+        out.extend(&zstd::bulk::compress(block, level)?);
+        Ok(super::ZSTD_OR_ZLIB)
     }
 
     #[cfg(feature = "zstd")]
@@ -243,22 +296,27 @@ mod optional {
     }
 
     #[cfg(feature = "zlib")]
-    pub(super) fn append_deflated(block: &[u8], level: u32, zlib: bool, out: &mut Buffer) -> bool {
-        use std::io::Read;
-        let level = flate2::Compression::new(level.min(9));
+    pub(super) fn append_deflated(
+        block: &[u8],
+        level: u32,
+        zlib: bool,
+        out: &mut Buffer,
+    ) -> io::Result<u8> {
+        let level = flate2::Compression::new(level);
         let mut compressed = Vec::new();
-        let done = if zlib {
-            flate2::bufread::ZlibEncoder::new(block, level).read_to_end(&mut compressed)
+        let codec = if zlib {
+            flate2::bufread::ZlibEncoder::new(block, level).read_to_end(&mut compressed)?;
+            super::ZSTD_OR_ZLIB
         } else {
-            flate2::bufread::DeflateEncoder::new(block, level).read_to_end(&mut compressed)
+            flate2::bufread::DeflateEncoder::new(block, level).read_to_end(&mut compressed)?;
+            super::DEFLATE
         };
         out.extend(&compressed);
-        done.is_ok()
+        Ok(codec)
     }
 
     #[cfg(feature = "zlib")]
     pub(super) fn inflate(payload: &[u8], zlib: bool) -> Result<Vec<u8>, Defect> {
-        use std::io::Read;
         // The stream does not state its length, so memory grows with the output, up to a bound.
         let most = (payload.len() as u64).saturating_mul(MOST_DEFLATED);
         let mut block = Vec::new();
@@ -315,7 +373,9 @@ mod tests {
                 block.resize(1000 + tail, 0);
                 let mut out = Buffer::default();
                 out.extend(b"before");
-                let stored = Compressor::new(compression).append(&block, &mut out);
+                let stored = Compressor::new(compression)
+                    .append(&block, &mut out)
+                    .unwrap();
                 let (before, payload) = out.as_slice().split_at(6);
                 assert_eq!(before, b"before");
                 match stored {
@@ -350,6 +410,23 @@ mod tests {
                 payload[bit / 8] ^= 1 << (bit % 8);
             }
         }
+    }
+
+    #[test]
+    fn levels_that_do_not_exist_are_refused() {
+        for (compression, _) in codecs() {
+            assert_eq!(compression.check(), Ok(()));
+        }
+        #[cfg(feature = "zstd")]
+        assert_eq!(
+            Compression::Zstd(23).check().unwrap_err(),
+            "Zstandard has levels from -131072 to 22, not 23"
+        );
+        #[cfg(feature = "zlib")]
+        assert_eq!(
+            Compression::Deflate(10).check().unwrap_err(),
+            "deflate has levels from 0 to 9, not 10"
+        );
     }
 
     #[test]

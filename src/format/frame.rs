@@ -4,6 +4,8 @@
 //! payload (the block, perhaps compressed)   1 byte: codec   fixed32: masked CRC-32C of payload and codec
 //! ```
 
+use std::io;
+
 use bytes::Bytes;
 
 use super::Defect;
@@ -29,12 +31,17 @@ fn masked_crc(bytes: &[u8]) -> u32 {
 }
 
 /// Appends the frame of `block` to `out`, compressed if that pays.
-pub(crate) fn seal(block: &[u8], compressor: &mut Compressor, out: &mut Buffer) {
+///
+/// # Errors
+///
+/// The compressor's; `out` is then as it was.
+pub(crate) fn seal(block: &[u8], compressor: &mut Compressor, out: &mut Buffer) -> io::Result<()> {
     let start = out.len();
-    match compressor.append(block, out) {
+    match compressor.append(block, out)? {
         Some(codec) => finish(out, start, codec),
         None => seal_raw(block, out),
     }
+    Ok(())
 }
 
 /// Appends the frame of `block` to `out`, uncompressed. A filter block is never compressed.
@@ -123,7 +130,7 @@ mod tests {
     fn sealed(block: &[u8], compression: Compression) -> Vec<u8> {
         let mut out = Buffer::default();
         out.extend(b"before");
-        seal(block, &mut Compressor::new(compression), &mut out);
+        seal(block, &mut Compressor::new(compression), &mut out).unwrap();
         assert_eq!(&out.as_slice()[..6], b"before");
         out.as_slice()[6..].to_vec()
     }

@@ -174,7 +174,7 @@ impl Inner {
             let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
             let (mut keys, mut bytes) = (0, 0);
             while keys < MOST_KEYS && bytes < MOST_BYTES && cursor.next()? {
-                evidence.add_key(cursor.key());
+                evidence.add_entry(cursor.key(), cursor.value());
                 keys += 1;
                 bytes += cursor.key().len();
             }

@@ -1,4 +1,6 @@
-//! What to do with a damaged table: list what is wrong, copy what is left, tell what a file that is no table might be.
+//! What to do with a damaged table: [`verify`] lists what is wrong, [`salvage`] copies what is left.
+//!
+//! Both take a source, options, among them a callback for progress that can end the run, and return a report.
 
 pub(crate) mod identify;
 pub(crate) mod progress;
@@ -6,5 +8,5 @@ pub(crate) mod salvage;
 pub(crate) mod verify;
 
 pub use progress::Progress;
-pub use salvage::{IndexState, LostRange, SalvageReport};
-pub use verify::{Finding, Severity, VerifyReport};
+pub use salvage::{IndexState, LostRange, SalvageOptions, SalvageReport, SalvageTarget, salvage};
+pub use verify::{Finding, Severity, VerifyOptions, VerifyReport, verify};

@@ -1,31 +1,32 @@
-//! How far a long run over a file has come, and the callback that is told.
+//! Progress of a long run over a file, and the callback that hears of it.
 
 use std::ops::ControlFlow;
 
 /// How far a verification or a salvage has come, in bytes of the file.
 ///
-/// A verification deals with each byte once; a salvage twice: it looks for blocks first, then copies them.
+/// A verification goes through the file once. A salvage goes through it twice: it looks for blocks first, then copies
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes dealt with so far. Never falls; at the end it is `total`.
+    /// Bytes done so far. Never falls; at the end it is `total`.
     pub done: u64,
-    /// Bytes to deal with: the size of the file for a verification, twice that for a salvage.
+    /// Bytes to do: the size of the file for a verification, twice that for a salvage.
     pub total: u64,
 }
 
-/// Calls back as a run proceeds, and remembers whether it is to end.
+/// Called as a run proceeds; ends it by [`ControlFlow::Break`].
+pub(crate) type Callback<'a> = Box<dyn FnMut(Progress) -> ControlFlow<()> + 'a>;
+
+/// Calls back as a run proceeds, and remembers whether the callback asked to end it.
 pub(crate) struct Reporter<'a> {
     progress: Progress,
     cancelled: bool,
-    callback: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+    callback: Option<Callback<'a>>,
 }
 
 impl<'a> Reporter<'a> {
-    pub(crate) fn new(
-        total: u64,
-        callback: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
-    ) -> Reporter<'a> {
+    pub(crate) fn new(total: u64, callback: Option<Callback<'a>>) -> Reporter<'a> {
         Reporter {
             progress: Progress { done: 0, total },
             cancelled: false,
@@ -33,8 +34,8 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Tells that `done` bytes are dealt with, or as many as were before if those are more. Once the callback
-    /// asked to end, it is not called again.
+    /// Reports that `done` bytes are done, unless more were before. The callback is not called again after it asked to
+    /// end the run.
     pub(crate) fn reach(&mut self, done: u64) -> ControlFlow<()> {
         if self.cancelled {
             return ControlFlow::Break(());
@@ -44,18 +45,25 @@ impl<'a> Reporter<'a> {
             total,
         } = self.progress;
         self.progress.done = before.max(done.min(total));
-        let flow = (self.callback)(self.progress);
+        let flow = self.call();
         self.cancelled = flow.is_break();
         flow
     }
 
-    /// Tells that all is done, where an answer to end comes too late.
+    /// Reports that the run is complete. It is too late to cancel it.
     pub(crate) fn complete(&mut self) {
         self.progress.done = self.progress.total;
-        let _ = (self.callback)(self.progress);
+        let _ = self.call();
     }
 
-    /// Whether the callback asked to end.
+    fn call(&mut self) -> ControlFlow<()> {
+        match &mut self.callback {
+            Some(callback) => callback(self.progress),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Whether the callback asked to end the run.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled
     }

@@ -1,4 +1,4 @@
-//! Finds frames by nothing but their checksums, wherever they begin.
+//! Finds frames by their checksums alone, wherever they begin.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,14 @@ use crate::format::frame;
 /// The types of blocks that are searched for: none, Snappy, Zstandard or zlib, deflate.
 const CODECS: [u8; 4] = [0, 1, 2, 4];
 
-/// All pairs of a beginning and an end in `bytes`, up to 4 GiB, between which there is a frame with a valid
+/// All pairs of a beginning and an end in `bytes`, which are up to 4 GiB, with a frame between them that has a valid
 /// checksum: for each beginning the nearest end, the first beginning last.
 ///
-/// It takes one pass from right to left and a hash table, where trying all pairs would take the
-/// square of the length.
+/// Takes one pass from right to left and a hash table. Trying all pairs would take the square of the length.
 ///
 /// A CRC is a remainder of polynomials over GF(2), and as such linear. Write `x` for the polynomial of one
 /// bit, `n` for the length of `bytes`, and `raw(a, b)` for the CRC register after the bytes `a..b`, begun
-/// with 0. Then, with `k = n - c` bytes behind `c`,
+/// with 0. Then, with `k = n - c` bytes after `c`,
 ///
 /// ```text
 /// raw(s, n) = raw(s, c) * x^8k + raw(c, n)                                            (+ is XOR)
@@ -39,7 +38,7 @@ pub(super) fn frames_by_checksum(bytes: &[u8]) -> Vec<(u32, u32)> {
     let mut raw = 0u32; // raw(at, n)
     let mut power = ONE; // x^8(n - at)
     let mut ones = u32::MAX; // ones * x^8(n - at)
-    let mut bit = times_x8(1 << 7); // what the top bit of the byte before `at` will add to `raw`
+    let mut bit = times_x8(1 << 7); // what the top bit of the byte before `at` adds to `raw`
     for (at, &byte) in bytes.iter().enumerate().rev() {
         (power, ones) = (times_x8(power), times_x8(ones));
         for i in (0..8).rev() {
@@ -50,10 +49,12 @@ pub(super) fn frames_by_checksum(bytes: &[u8]) -> Vec<(u32, u32)> {
         if let Some(end) = ends.get(&(raw ^ ones)) {
             frames.push((at, end + 4));
         }
-        // Zeros are no checksum, but there are many of them.
-        let stored = fixed32_at(bytes, at as usize).unwrap_or_default();
         let codec = at.checked_sub(1).and_then(|i| bytes.get(i as usize));
-        if stored != 0 && codec.is_some_and(|codec| CODECS.contains(codec)) {
+        // Zeros could be a checksum, but there are too many of them to try.
+        if codec.is_some_and(|codec| CODECS.contains(codec))
+            && let Some(stored) = fixed32_at(bytes, at as usize)
+            && stored != 0
+        {
             let register = !frame::unmask(stored);
             ends.insert(raw ^ multiply(register, power), at);
         }
@@ -84,8 +85,13 @@ fn times_x8(a: u32) -> u32 {
         }
         table
     };
-    let low = TABLE.get((a & 0xff) as usize);
-    (a >> 8) ^ low.copied().unwrap_or_default()
+    let [low, ..] = a.to_le_bytes();
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a byte indexes a table of 256 entries"
+    )]
+    let reduced = TABLE[usize::from(low)];
+    (a >> 8) ^ reduced
 }
 
 /// `a * b` modulo the polynomial of CRC-32C.

@@ -4,30 +4,30 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::found::handle_of;
 use super::plan::Piece;
 use super::{LostRange, SalvageReport};
 use crate::error::{ErrorKind, Result, Section};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::footer::BlockHandle;
 use crate::format::frame;
 use crate::read::file::TableFile;
 use crate::repair::progress::Reporter;
 use crate::write::builder::TableBuilder;
 use crate::write::new_file::Destination;
 
-/// Adds blocks to a builder, and to a report what became of them.
+/// Adds the entries of blocks to a builder, and the outcome to a report.
 pub(super) struct Copier<'a, D: Destination> {
     file: &'a TableFile,
     builder: &'a mut TableBuilder<D>,
     report: SalvageReport,
     last_key: Option<Bytes>,
-    /// From here on, ranges in the report wait for the key behind them.
+    /// From here on, lost ranges in the report have no key after them yet.
     open: usize,
 }
 
 impl<'a, D: Destination> Copier<'a, D> {
-    /// One that goes on with `report`, which holds what is known before anything is copied.
+    /// Starts from `report`, which holds what is known before anything is copied.
     pub(super) fn new(
         file: &'a TableFile,
         builder: &'a mut TableBuilder<D>,
@@ -42,7 +42,7 @@ impl<'a, D: Destination> Copier<'a, D> {
         }
     }
 
-    /// Copies `pieces`, unless the callback of `progress` ends it early.
+    /// Copies `pieces`, unless the callback of `progress` ends the run early.
     pub(super) fn run(
         mut self,
         pieces: Vec<Piece>,
@@ -53,7 +53,7 @@ impl<'a, D: Destination> Copier<'a, D> {
         for piece in pieces {
             done = done.saturating_add(piece.len());
             match piece {
-                Piece::Copy { handle, by_index } => self.copy(handle, by_index)?,
+                Piece::Copy { range, by_index } => self.copy(range, by_index)?,
                 Piece::Lost {
                     range,
                     reason,
@@ -79,18 +79,17 @@ impl<'a, D: Destination> Copier<'a, D> {
         });
     }
 
-    fn copy(&mut self, handle: BlockHandle, by_index: bool) -> Result<()> {
-        let range = handle.offset..handle.end().unwrap_or(u64::MAX);
-        let block = self.file.read_frame(handle).and_then(|frame| {
+    fn copy(&mut self, range: Range<u64>, by_index: bool) -> Result<()> {
+        let block = self.file.read_frame(handle_of(&range)).and_then(|frame| {
             frame::verify(&frame)
                 .and_then(|()| frame::open(&frame))
                 .and_then(Block::parse)
-                .map_err(|defect| defect.locate(Section::Data, handle.offset))
+                .map_err(|defect| defect.locate(Section::Data, range.start))
         });
         let block = match block {
             Ok(block) => block,
             Err(error) => {
-                // It was sound a moment ago: the medium gives out, or somebody writes to the file.
+                // It was sound a moment ago: the medium is failing, or somebody writes to the file.
                 self.lose(range, error.to_string(), None);
                 return Ok(());
             }

@@ -1,10 +1,11 @@
-//! What a salvage makes of a frame by itself: entries in brief, a filter, or a codec that this build lacks.
+//! What a frame holds by itself: entries, described by a digest; a filter; or a block that cannot be read.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 
 use crate::comparator::Order;
+use crate::db::recognise::{Counts, Evidence};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
@@ -22,30 +23,40 @@ pub(crate) struct Found {
 
 #[derive(Debug)]
 pub(super) enum Content {
-    Entries(Summary),
+    Entries(Digest),
     Filter,
-    /// Its codec is not in this build, or its keys are too large.
+    /// Why its entries cannot be read: its codec is not in this build, or its keys are too large.
     Unreadable(String),
 }
 
-/// A block of entries in brief.
+/// What is kept of a block of entries.
 #[derive(Debug)]
-pub(super) struct Summary {
-    /// Entries that ascend, greedily from the first on, and entries that do not fit between those.
+pub(super) struct Digest {
+    /// Entries that ascend, taken greedily from the first on.
     pub(super) entries: u64,
+    /// The other entries.
     pub(super) out_of_order: u64,
-    /// Of the entries that ascend.
+    /// The first and the last key of the entries that ascend.
     pub(super) first: Box<[u8]>,
     pub(super) last: Box<[u8]>,
-    /// Whether every value is a block handle and nothing else, and there is one.
+    /// Whether there is an entry, and every value is a block handle and nothing else.
     pub(super) all_handles: bool,
+    /// What all keys say about the kind of table.
+    pub(super) evidence: Counts,
+}
+
+impl Digest {
+    /// Number of all entries.
+    pub(super) fn all_entries(&self) -> u64 {
+        self.entries + self.out_of_order
+    }
 }
 
 impl Found {
-    /// Number of entries, of which some may be out of order; 0 for what is not a block of entries.
+    /// Number of entries, including those out of order; 0 for anything but a block of entries.
     pub(crate) fn entries(&self) -> u64 {
         match &self.content {
-            Content::Entries(summary) => summary.entries + summary.out_of_order,
+            Content::Entries(digest) => digest.all_entries(),
             _ => 0,
         }
     }
@@ -54,9 +65,10 @@ impl Found {
         matches!(self.content, Content::Filter)
     }
 
-    pub(super) fn summary(&self) -> Option<&Summary> {
+    /// The digest of a block that holds entries.
+    pub(super) fn digest(&self) -> Option<&Digest> {
         match &self.content {
-            Content::Entries(summary) if summary.entries > 0 => Some(summary),
+            Content::Entries(digest) if digest.entries > 0 => Some(digest),
             _ => None,
         }
     }
@@ -67,26 +79,31 @@ impl Found {
     }
 
     pub(super) fn handle(&self) -> BlockHandle {
-        BlockHandle {
-            offset: self.range.start,
-            size: self.len() - TRAILER_LEN as u64,
-        }
+        handle_of(&self.range)
     }
 }
 
-/// What may be held in memory of the keys of a file's blocks.
+/// The handle of the block whose frame lies at `range`.
+pub(super) fn handle_of(range: &Range<u64>) -> BlockHandle {
+    BlockHandle {
+        offset: range.start,
+        size: range.end - range.start - TRAILER_LEN as u64,
+    }
+}
+
+/// How much of the keys of a file's blocks may be held in memory.
 ///
-/// Raw and Snappy blocks cannot come near it: no block is more than 64 / 3 of what is stored of it, and two of
-/// its keys are held at most. Other codecs make a key of megabytes from a few bytes.
+/// Raw and Snappy blocks cannot come near it: a block is at most 64 / 3 of its stored size, and at most two of its keys
+/// are held. Other codecs make a key of megabytes from a few bytes.
 pub(super) fn key_room(file_size: u64) -> u64 {
     file_size.saturating_mul(64).saturating_add(16 << 20)
 }
 
 impl Found {
-    /// The same, but unreadable if its keys are more than `room`; else they are taken from that.
+    /// The same, but unreadable if its keys take more than `room`. Otherwise takes them from `room`.
     pub(super) fn within(mut self, room: &mut u64) -> Found {
-        if let Content::Entries(summary) = &self.content {
-            let keys = (summary.first.len() + summary.last.len()) as u64;
+        if let Content::Entries(digest) = &self.content {
+            let keys = (digest.first.len() + digest.last.len()) as u64;
             match room.checked_sub(keys) {
                 Some(rest) => *room = rest,
                 None => {
@@ -99,18 +116,18 @@ impl Found {
     }
 }
 
-/// Opens the frame and sees what is in it.
+/// Opens the frame and examines its content.
 pub(super) fn inspect(frame: &Bytes, order: &Order, work: &mut KeyWork) -> Result<Content, Defect> {
     frame::verify(frame)?;
     let payload = match frame::open(frame) {
         Ok(payload) => payload,
-        // A codec that this build lacks is told from a payload that does not decompress.
+        // A missing codec is not a payload that fails to decompress.
         Err(defect) => {
             let what = defect.into_unsupported()?;
             return Ok(Content::Unreadable(format!("the block {what}")));
         }
     };
-    summarise(payload.clone(), order, work)
+    digest(payload.clone(), order, work)
         .map(Content::Entries)
         .or_else(|defect| {
             let is_filter = frame::is_raw(frame)
@@ -120,16 +137,18 @@ pub(super) fn inspect(frame: &Bytes, order: &Order, work: &mut KeyWork) -> Resul
         })
 }
 
-fn summarise(payload: Bytes, order: &Order, work: &mut KeyWork) -> Result<Summary, Defect> {
+fn digest(payload: Bytes, order: &Order, work: &mut KeyWork) -> Result<Digest, Defect> {
     let block = Block::parse(payload)?;
     block.check_entries()?;
     work.take(&block)?;
     let mut cursor = BlockCursor::new(block);
     let (mut first, mut last) = (Vec::new(), Vec::new());
     let (mut entries, mut out_of_order, mut all_handles) = (0, 0, true);
+    let mut evidence = Evidence::default();
     while cursor.next()? {
         let key = cursor.key();
         let value = cursor.value();
+        evidence.add_entry(key, value);
         all_handles &= BlockHandle::decode(value).is_some_and(|(_, len)| len == value.len());
         if entries == 0 {
             first = key.to_vec();
@@ -141,11 +160,12 @@ fn summarise(payload: Bytes, order: &Order, work: &mut KeyWork) -> Result<Summar
         last.clear();
         last.extend_from_slice(key);
     }
-    Ok(Summary {
+    Ok(Digest {
         entries,
         out_of_order,
         first: first.into(),
         last: last.into(),
         all_handles: all_handles && entries > 0,
+        evidence: evidence.counts(),
     })
 }

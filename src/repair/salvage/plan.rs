@@ -3,37 +3,58 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::IndexState;
-use super::found::{Content, Found, Summary, inspect};
+use super::found::{Content, Digest, Found, inspect};
 use super::recognise::{belongs, block_around};
 use super::scan::{PAGE, SECTOR};
 use super::survey::{Survey, gaps};
+use super::{IndexState, Recoverable};
 use crate::comparator::Order;
-use crate::db::key::InternalKey;
+use crate::db::recognise::{Evidence, KeyKind};
 use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::block_check::KeyWork;
 use crate::format::footer::BlockHandle;
-use crate::format::frame::TRAILER_LEN;
 use crate::read::index::Index;
+
+/// The table that entries are copied to, and what the caller says about the damaged one.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// Of the keys as they are stored.
+    pub(super) order: Order,
+    /// The kind of keys that the damaged table holds.
+    pub(super) keys: Option<KeyKind>,
+    /// Whether a table in another order is copied in the order in which it is stored.
+    pub(super) stored_order: bool,
+}
+
+impl Target {
+    /// The kind of table that is built. `None` for an order that tells nothing about it.
+    fn kind(&self) -> Option<KeyKind> {
+        match &self.order {
+            Order::Bytewise => Some(KeyKind::Plain),
+            order => order.shortens_filter_keys().then_some(KeyKind::Database),
+        }
+    }
+}
 
 /// What the new table will be made of.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) pieces: Vec<Piece>,
-    /// Entries of the blocks to copy that ascend, and all that do not.
-    pub(super) entries: u64,
+    /// Entries of the blocks to copy that ascend.
+    entries: u64,
+    /// All entries that do not ascend.
     out_of_order: u64,
     /// Those of `out_of_order` whose block is left out.
     pub(super) left_out: u64,
+    /// Whether entries are copied in the order in which they are stored.
+    pub(super) stored_order: bool,
 }
 
 /// A part of the file, in the order of the new table.
 #[derive(Debug)]
 pub(super) enum Piece {
-    Copy {
-        handle: BlockHandle,
-        by_index: bool,
-    },
+    /// The block whose frame lies here.
+    Copy { range: Range<u64>, by_index: bool },
     Lost {
         range: Range<u64>,
         reason: String,
@@ -42,51 +63,104 @@ pub(super) enum Piece {
 }
 
 impl Piece {
-    /// How many bytes of the file it takes.
+    /// Number of its bytes in the file.
     pub(super) fn len(&self) -> u64 {
-        match self {
-            Piece::Copy { handle, .. } => handle.size.saturating_add(TRAILER_LEN as u64),
-            Piece::Lost { range, .. } => range.end.saturating_sub(range.start),
-        }
+        let (Piece::Copy { range, .. } | Piece::Lost { range, .. }) = self;
+        range.end - range.start
     }
 }
 
 impl Survey<'_> {
-    pub(super) fn plan(&self) -> Result<Plan> {
-        self.check_kind()?;
+    pub(super) fn plan(&self, target: &Target) -> Result<Plan> {
+        self.check_kind(target)?;
         if self.map.frames.is_empty() && self.file.size > 0 {
-            // Nothing at all: perhaps since nothing can be read.
+            // Nothing at all. If nothing can be read, the source's error says why.
             self.file.read(0, self.file.size.min(SECTOR) as usize)?;
         }
-        let plan = match &self.index {
-            Some(index) => self.plan_by_index(index),
-            None => self.plan_by_keys(),
-        };
-        // Some entries out of order are damage of some kind, or whole blocks are those of another table; most of them are
-        // neither.
+        if self.has_another_order(target) {
+            if !target.stored_order {
+                return Err(self.another_order("the keys of a sound index and its blocks"));
+            }
+            return Ok(Plan {
+                stored_order: true,
+                ..self.plan_by_index_or_keys(true)
+            });
+        }
+        let plan = self.plan_by_index_or_keys(false);
+        // A few entries out of order are damage, or whole blocks of another table. If most are, the order is another.
         if plan.out_of_order > plan.entries && !self.most_blocks_ascend() {
-            return Err(Error::new(
-                ErrorKind::Comparator,
-                format!(
-                    "{} of {} entries do not ascend under comparator {:?}: build the new table with the \
-                     comparator that the old one was written with",
-                    plan.out_of_order,
-                    plan.out_of_order + plan.entries,
-                    self.order.comparator().name(),
-                ),
-            ));
+            let entries = plan.out_of_order + plan.entries;
+            return Err(self.another_order(&format!("{} of {entries} entries", plan.out_of_order)));
         }
         Ok(plan)
     }
 
-    /// Whether most of the blocks that show an order are in the builder's: those of several entries, but for what may be
+    /// How much would be copied.
+    pub(super) fn recoverable(&self) -> Recoverable {
+        let plan = self.plan_by_index_or_keys(false);
+        let is_copied = |piece: &&Piece| matches!(piece, Piece::Copy { .. });
+        Recoverable {
+            entries: plan.entries,
+            blocks: plan.pieces.iter().filter(is_copied).count() as u64,
+        }
+    }
+
+    /// `stored_order`: whether the keys are in another order than the builder's.
+    fn plan_by_index_or_keys(&self, stored_order: bool) -> Plan {
+        match &self.index {
+            Some(index) => self.plan_by_index(index, stored_order),
+            None => self.plan_by_keys(),
+        }
+    }
+
+    /// The index that the footer leads to.
+    fn sound_index(&self) -> Option<&Index> {
+        let index = self.index.as_ref();
+        index.filter(|_| self.index_state == IndexState::Sound)
+    }
+
+    /// Whether a sound index and its blocks show that the table's order is not the builder's.
+    ///
+    /// Keys out of order are a fault of the writer if index keys show, by the way they were shortened, that the order is
+    /// the builder's all the same.
+    fn has_another_order(&self, target: &Target) -> bool {
+        let Some(index) = self.sound_index() else {
+            return false;
+        };
+        let ascend = |a: &[u8], b: &[u8]| self.order.compare(a, b).is_lt();
+        let mut fits = true;
+        for i in 0..index.len() {
+            let before = i.checked_sub(1).map(|before| index.key(before));
+            fits &= before.is_none_or(|before| ascend(before, index.key(i)));
+            if let Some(digest) = self.map.at(index.handle(i)).and_then(Found::digest) {
+                fits &= digest.out_of_order == 0
+                    && before.is_none_or(|before| ascend(before, &digest.first))
+                    && !ascend(index.key(i), &digest.last);
+            }
+        }
+        let is_evident = |kind| self.evidence().order_is_evident(kind);
+        !fits && !target.kind().is_some_and(is_evident)
+    }
+
+    fn another_order(&self, which: &str) -> Error {
+        Error::new(
+            ErrorKind::Comparator,
+            format!(
+                "{which} do not ascend under comparator {:?}: build the new table with the comparator that the old one \
+                 was written with, or let salvage copy it in its stored order",
+                self.order.comparator().name(),
+            ),
+        )
+    }
+
+    /// Whether most of the blocks that show an order are in the builder's: those of several entries, except what may be
     /// an index.
     fn most_blocks_ascend(&self) -> bool {
         let (mut ascending, mut others) = (0, 0);
-        for (_, summary) in self.data() {
-            match summary.out_of_order {
-                _ if summary.all_handles => {}
-                0 if summary.entries > 1 => ascending += 1,
+        for (_, digest) in self.data() {
+            match digest.out_of_order {
+                _ if digest.all_handles => {}
+                0 if digest.entries > 1 => ascending += 1,
                 0 => {}
                 _ => others += 1,
             }
@@ -94,37 +168,109 @@ impl Survey<'_> {
         ascending > others
     }
 
-    /// Refuses a builder for the other kind of table.
-    fn check_kind(&self) -> Result<()> {
-        let all = |is: fn(&[u8]) -> bool| {
-            let mut ends = self
-                .data()
-                .flat_map(|(_, summary)| [&summary.first, &summary.last]);
-            ends.all(|key| is(key))
-        };
-        if self.data().next().is_none() {
-            return Ok(());
+    /// What the table's keys say about its kind and its order.
+    fn evidence(&self) -> Evidence {
+        let mut evidence = Evidence::default();
+        if let Some(index) = &self.index {
+            (0..index.len()).for_each(|i| evidence.add_index_key(index.key(i)));
         }
-        match self.order {
-            Order::Bytewise if all(crate::db::recognise::may_be_internal) => Err(Error::new(
-                ErrorKind::DatabaseTable,
-                "this table belongs to a LevelDB database (each key ends in a sequence number and a \
-                 type): salvage it with salvage_db",
-            )),
-            order
-                if order.shortens_filter_keys() && all(|key| InternalKey::parse(key).is_none()) =>
-            {
-                Err(Error::new(
-                    ErrorKind::Comparator,
-                    "no key of this table is a database's: salvage it as a plain table",
-                ))
+        let Some(index) = self.sound_index() else {
+            self.data()
+                .for_each(|(_, digest)| evidence.add(&digest.evidence));
+            return evidence;
+        };
+        for i in 0..index.len() {
+            if let Some(digest) = self.map.at(index.handle(i)).and_then(Found::digest) {
+                evidence.add(&digest.evidence);
+                if digest.out_of_order == 0 {
+                    evidence.add_separator(&digest.last, index.key(i));
+                }
             }
+        }
+        evidence
+    }
+
+    /// The kind of keys that the table seems to hold.
+    pub(super) fn kind(&self) -> KeyKind {
+        self.evidence().kind()
+    }
+
+    /// Refuses a builder for the other kind of table.
+    fn check_kind(&self, target: &Target) -> Result<()> {
+        let Some(built) = target.kind() else {
+            return Ok(());
+        };
+        let evidence = self.evidence();
+        // With its index a database's table has lost what tells it from a plain one with the same keys.
+        let is_unclear = || self.sound_index().is_none() && evidence.may_hold_internal_keys();
+        match (built, target.keys.or(evidence.verdict())) {
+            (KeyKind::Plain, Some(KeyKind::Database)) => Err(Error::new(
+                ErrorKind::DatabaseTable,
+                "this table belongs to a LevelDB database (its keys end in a sequence number and a type): salvage it \
+                 with a DbTableBuilder",
+            )),
+            (KeyKind::Plain, None) if is_unclear() => Err(Error::new(
+                ErrorKind::DatabaseTable,
+                "this table may belong to a LevelDB database (each key ends in what may be a sequence number and a \
+                 type): salvage it with a DbTableBuilder, or say that its keys are plain",
+            )),
+            (KeyKind::Database, Some(KeyKind::Plain)) => Err(Error::new(
+                ErrorKind::Comparator,
+                "the keys of this table are not a database's: salvage it with a TableBuilder",
+            )),
             _ => Ok(()),
         }
     }
 
-    /// The blocks that the index lists, each from where it says or from where the scan found it.
-    fn plan_by_index(&self, index: &Index) -> Plan {
+    /// The blocks that the index lists, each from its place there or from where the scan found it.
+    fn plan_by_index(&self, index: &Index, stored_order: bool) -> Plan {
+        let by_footer = self.index_state == IndexState::Sound;
+        // Only in the right order do keys tell where a block belongs.
+        let elsewhere = if stored_order {
+            HashMap::new()
+        } else {
+            self.blocks_elsewhere(index)
+        };
+        let mut plan = Plan::default();
+        for i in 0..index.len() {
+            let handle = index.handle(i);
+            let here = self.map.at(handle);
+            // If the index was found by scanning, its offsets may be off by some bytes, or by a whole table. Its sizes
+            // and keys are right.
+            let found = match (here, elsewhere.get(&i)) {
+                (Some(here), _) if by_footer => Some(here),
+                (Some(here), None) if here.digest().is_none() => Some(here),
+                (_, elsewhere) => elsewhere.copied(),
+            };
+            // What a sound index lists is data, whatever a metaindex says.
+            let found = found.filter(|found| by_footer || !self.is_set_aside(found));
+            match found {
+                Some(found) => match &found.content {
+                    Content::Entries(digest) => {
+                        plan.copy(found, digest, by_footer && here.is_some())
+                    }
+                    Content::Unreadable(reason) => {
+                        plan.lose(found.range.clone(), || reason.clone())
+                    }
+                    Content::Filter => {
+                        plan.lose(found.range.clone(), || "no data block: a filter".into());
+                    }
+                },
+                None => {
+                    #[expect(
+                        clippy::expect_used,
+                        reason = "an index is refused if a block of it ends past 2^64"
+                    )]
+                    let end = handle.end().expect("a block of an index");
+                    plan.lose(handle.offset..end, || self.why_not(handle));
+                }
+            }
+        }
+        plan
+    }
+
+    /// The blocks found that `index` lists, by their number in it, wherever they lie.
+    fn blocks_elsewhere(&self, index: &Index) -> HashMap<usize, &Found> {
         let by_footer = self.index_state == IndexState::Sound;
         let is_in_a_value = |found: &Found| {
             let around = block_around(index, found.handle());
@@ -135,42 +281,14 @@ impl Survey<'_> {
             if let Some(i) = belongs(index, found, self.order)
                 && !(by_footer && is_in_a_value(found))
             {
-                // Of several the last before the index: what an older table left lies farther in front.
+                // Of several, the last before the index: what an older table left lies before it.
                 let best = elsewhere.entry(i).or_insert(found);
                 if found.range.start < self.index_offset {
                     *best = found;
                 }
             }
         }
-        let mut plan = Plan::default();
-        for i in 0..index.len() {
-            let handle = index.handle(i);
-            let end = handle.end().unwrap_or(u64::MAX);
-            let here = self.map.at(handle);
-            // What the index found by scanning says of places may be off by some bytes, or by a whole table; its sizes
-            // and keys are not.
-            let found = match (here, elsewhere.get(&i)) {
-                (Some(here), _) if by_footer => Some(here),
-                (Some(here), None) if here.summary().is_none() => Some(here),
-                (_, elsewhere) => elsewhere.copied(),
-            };
-            let found = found.filter(|found| !self.is_set_aside(found));
-            match found {
-                Some(found) => match &found.content {
-                    Content::Entries(summary) => {
-                        plan.copy(found, summary, by_footer && here.is_some())
-                    }
-                    Content::Unreadable(reason) => {
-                        plan.lose(found.range.clone(), || reason.clone())
-                    }
-                    Content::Filter => {
-                        plan.lose(found.range.clone(), || "no data block: a filter".into());
-                    }
-                },
-                None => plan.lose(handle.offset..end, || self.why_not(handle)),
-            }
-        }
-        plan
+        elsewhere
     }
 
     /// Why the block at `handle` is not among the sound ones.
@@ -188,16 +306,16 @@ impl Survey<'_> {
         }
     }
 
-    /// Without an index: the most entries that can be had in order from blocks in the file's order.
+    /// Without an index: as many entries in order as the blocks hold, taken in the file's order.
     fn plan_by_keys(&self) -> Plan {
-        let data: Vec<(&Found, &Summary)> = self.data().collect();
+        let data: Vec<(&Found, &Digest)> = self.data().collect();
         let chosen = heaviest_chain(&data, self.order);
         let mut plan = Plan::default();
         let mut data = data.into_iter().zip(chosen).peekable();
-        for part in self.parts() {
-            match part {
-                Part::Found(found) => {
-                    let Some(((_, summary), chosen)) =
+        for region in self.regions() {
+            match region {
+                Region::Found(found) => {
+                    let Some(((_, digest), chosen)) =
                         data.next_if(|((data, _), _)| data.range == found.range)
                     else {
                         if let Content::Unreadable(reason) = &found.content {
@@ -206,12 +324,12 @@ impl Survey<'_> {
                         continue;
                     };
                     if chosen {
-                        plan.copy(found, summary, false);
+                        plan.copy(found, digest, false);
                         continue;
                     }
                     plan.leave_out(found);
                 }
-                Part::Gap(range) => plan.lose(range.clone(), || match self.read_error(range) {
+                Region::Gap(range) => plan.lose(range.clone(), || match self.read_error(range) {
                     Some(error) => format!("not all of it can be read: {error}"),
                     None => {
                         "no sound block begins here: lost data, or a part that holds none (filter, \
@@ -224,7 +342,7 @@ impl Survey<'_> {
         plan
     }
 
-    /// What the source says of the first part of `range` that it cannot read.
+    /// The source's error for the first part of `range` that it cannot read.
     fn read_error(&self, range: Range<u64>) -> Option<Error> {
         let end = range.end;
         range.step_by(PAGE).find_map(|at| {
@@ -233,13 +351,13 @@ impl Survey<'_> {
         })
     }
 
-    /// All of the file in order: what was found, and gaps that are not known to be without data.
-    fn parts(&self) -> Vec<Part<'_>> {
+    /// The whole file in order: what was found, and the gaps that may hold data.
+    fn regions(&self) -> Vec<Region<'_>> {
         let metaindex = self
             .set_aside
             .iter()
             .find(|(section, _)| *section == Section::Metaindex);
-        // Once a metaindex is known, whatever comes after it is no data.
+        // No data comes after a metaindex.
         let data_end = metaindex.map_or(self.file.size, |(_, range)| range.start);
         let mut covered: Vec<Range<u64>> = self
             .map
@@ -250,41 +368,41 @@ impl Survey<'_> {
         covered.extend(self.set_aside.iter().map(|(_, range)| range.clone()));
         covered.sort_by_key(|range| range.start);
         let gaps = gaps(covered.into_iter(), self.file.size).into_iter();
-        let mut parts: Vec<Part<'_>> = gaps
+        let mut regions: Vec<Region<'_>> = gaps
             .filter(|gap| gap.start < data_end)
-            .map(Part::Gap)
-            .chain(self.map.frames.values().map(Part::Found))
+            .map(Region::Gap)
+            .chain(self.map.frames.values().map(Region::Found))
             .collect();
-        parts.sort_by_key(Part::start);
-        parts
+        regions.sort_by_key(Region::start);
+        regions
     }
 }
 
-enum Part<'a> {
+enum Region<'a> {
     Found(&'a Found),
     Gap(Range<u64>),
 }
 
-impl Part<'_> {
+impl Region<'_> {
     fn start(&self) -> u64 {
         match self {
-            Part::Found(found) => found.range.start,
-            Part::Gap(range) => range.start,
+            Region::Found(found) => found.range.start,
+            Region::Gap(range) => range.start,
         }
     }
 }
 
 impl Plan {
-    fn copy(&mut self, found: &Found, summary: &Summary, by_index: bool) {
-        self.entries += summary.entries;
-        self.out_of_order += summary.out_of_order;
+    fn copy(&mut self, found: &Found, digest: &Digest, by_index: bool) {
+        self.entries += digest.entries;
+        self.out_of_order += digest.out_of_order;
         self.pieces.push(Piece::Copy {
-            handle: found.handle(),
+            range: found.range.clone(),
             by_index,
         });
     }
 
-    /// Leaves out a block whose keys do not fit between those of others.
+    /// Leaves out a block whose keys do not fit between those of the others.
     fn leave_out(&mut self, found: &Found) {
         self.out_of_order += found.entries();
         self.left_out += found.entries();
@@ -295,7 +413,7 @@ impl Plan {
         });
     }
 
-    /// Adds a range that is lost, to the one before if it goes on there.
+    /// Adds a range that is lost, as a part of the previous one if it begins where that ends.
     fn lose(&mut self, range: Range<u64>, reason: impl FnOnce() -> String) {
         match self.pieces.last_mut() {
             Some(Piece::Lost {
@@ -312,34 +430,37 @@ impl Plan {
     }
 }
 
-/// Which of `blocks` to copy, so that keys ascend and the most entries come along.
+/// Which of `blocks` to copy, so that keys ascend and as many entries as possible are copied.
 ///
-/// For each block: the best chain that ends in it is the best of those that end before its first key, and
-/// it. The best of those is the largest of the first so many by last key, which a Fenwick tree keeps: O(n log n).
-fn heaviest_chain(blocks: &[(&Found, &Summary)], order: &Order) -> Vec<bool> {
-    let mut lasts: Vec<&[u8]> = blocks.iter().map(|(_, summary)| &*summary.last).collect();
+/// The best chain of blocks that ends in a given block is that block after the best chain of those that end before its
+/// first key. With the blocks ranked by last key, that is a maximum over the lowest ranks, which a Fenwick tree finds:
+/// O(n log n) in all.
+fn heaviest_chain(blocks: &[(&Found, &Digest)], order: &Order) -> Vec<bool> {
+    let mut lasts: Vec<&[u8]> = blocks.iter().map(|(_, digest)| &*digest.last).collect();
     lasts.sort_unstable_by(|a, b| order.compare(a, b));
     let below = |key: &[u8]| lasts.partition_point(|last| order.compare(last, key).is_lt());
     let mut chains = Chains::new(blocks.len());
     let mut before: Vec<Option<usize>> = Vec::with_capacity(blocks.len());
-    for (block, (_, summary)) in blocks.iter().enumerate() {
-        let longest = chains.best(below(&summary.first));
-        let entries = summary.entries + longest.map_or(0, |chain| chain.entries);
+    for (block, (_, digest)) in blocks.iter().enumerate() {
+        let longest = chains.best(below(&digest.first));
+        let entries = digest.entries + longest.map_or(0, |chain| chain.entries);
         before.push(longest.map(|chain| chain.block));
-        chains.add(below(&summary.last), Chain { entries, block });
+        chains.add(below(&digest.last), Chain { entries, block });
     }
     let mut chosen = vec![false; blocks.len()];
     let mut next = chains.best(blocks.len()).map(|chain| chain.block);
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "chains hold numbers of blocks, of which both vectors have an element each"
+    )]
     while let Some(block) = next {
-        if let Some(chosen) = chosen.get_mut(block) {
-            *chosen = true;
-        }
-        next = before.get(block).copied().flatten();
+        chosen[block] = true;
+        next = before[block];
     }
     chosen
 }
 
-/// Blocks in order, by the last of them.
+/// A chain of blocks whose keys ascend, by its last block.
 #[derive(Debug, Clone, Copy)]
 struct Chain {
     entries: u64,
@@ -354,7 +475,7 @@ impl Chains {
         Chains(vec![None; ranks + 1])
     }
 
-    /// The best below `rank`; the first that was added of several.
+    /// The best of those below `rank`. Of several, the one that was added first.
     fn best(&self, rank: usize) -> Option<Chain> {
         let node = |at: usize| Some(at).filter(|&at| at > 0);
         let nodes = std::iter::successors(node(rank), |&at| node(at & (at - 1)));
@@ -362,7 +483,7 @@ impl Chains {
         chains.reduce(|a, b| if b.entries > a.entries { b } else { a })
     }
 
-    /// Adds one of rank `rank`.
+    /// Adds a chain of rank `rank`.
     fn add(&mut self, rank: usize, chain: Chain) {
         let mut at = rank + 1;
         while let Some(best) = self.0.get_mut(at) {
@@ -377,15 +498,17 @@ impl Chains {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::db::recognise::Counts;
     use proptest::prelude::*;
 
-    fn summary(first: &str, last: &str, entries: u64) -> (Found, Summary) {
-        let of = |entries| Summary {
+    fn digest(first: &str, last: &str, entries: u64) -> (Found, Digest) {
+        let of = |entries| Digest {
             entries,
             out_of_order: 0,
             first: first.as_bytes().into(),
             last: last.as_bytes().into(),
             all_handles: false,
+            evidence: Counts::default(),
         };
         let content = Content::Entries(of(entries));
         (
@@ -398,16 +521,16 @@ mod tests {
     }
 
     /// The best subset by trying all of them.
-    fn heaviest_by_trying(blocks: &[(Found, Summary)]) -> u64 {
+    fn heaviest_by_trying(blocks: &[(Found, Digest)]) -> u64 {
         let subsets = 0..1u32 << blocks.len();
         let weights = subsets.filter_map(|subset| {
             let chosen = blocks
                 .iter()
                 .enumerate()
                 .filter(|(i, _)| subset >> i & 1 == 1);
-            let chosen: Vec<_> = chosen.map(|(_, (_, summary))| summary).collect();
+            let chosen: Vec<_> = chosen.map(|(_, (_, digest))| digest).collect();
             let ascends = chosen.windows(2).all(|pair| pair[0].last < pair[1].first);
-            ascends.then(|| chosen.iter().map(|summary| summary.entries).sum())
+            ascends.then(|| chosen.iter().map(|digest| digest.entries).sum())
         });
         weights.max().unwrap_or_default()
     }
@@ -420,14 +543,14 @@ mod tests {
             let key = |n: u8| format!("{n:02}");
             let blocks: Vec<_> = blocks
                 .into_iter()
-                .map(|(first, len, entries)| summary(&key(first), &key(first + len), entries))
+                .map(|(first, len, entries)| digest(&key(first), &key(first + len), entries))
                 .collect();
-            let pairs: Vec<_> = blocks.iter().map(|(found, summary)| (found, summary)).collect();
+            let pairs: Vec<_> = blocks.iter().map(|(found, digest)| (found, digest)).collect();
             let chosen = heaviest_chain(&pairs, &Order::Bytewise);
             let chosen: Vec<_> =
                 blocks.iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|((_, s), _)| s).collect();
             prop_assert!(chosen.windows(2).all(|pair| pair[0].last < pair[1].first));
-            let entries: u64 = chosen.iter().map(|summary| summary.entries).sum();
+            let entries: u64 = chosen.iter().map(|digest| digest.entries).sum();
             prop_assert_eq!(entries, heaviest_by_trying(&blocks));
         }
     }

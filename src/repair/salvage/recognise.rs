@@ -22,20 +22,20 @@ struct Candidate {
 }
 
 impl Survey<'_> {
-    /// Looks among the blocks found for one that is the index of those before it. Of several the one that
-    /// knows most, as there may be that of an older table; but none that lies within a block of another,
-    /// where it is part of a value.
+    /// Looks among the blocks found for one that is the index of those before it. If there are several, one may be that of
+    /// an older table: takes the one that lists most. Takes none that lies within a block of another index, where it is
+    /// part of a value.
     pub(super) fn look_for_index(&mut self) {
-        /// How many candidates are looked at closely. Only data that consists of handles makes more, or so
-        /// large ones that there is no room for the next, and the true index comes behind it.
+        /// Most candidates that are examined. Only data that consists of handles makes more, or so large ones that there is
+        /// no room for the next, and the true index comes after such data.
         const MOST: usize = 64;
         let candidates = self
             .data()
-            .filter(|(found, summary)| summary.all_handles && !self.is_metaindex(found));
+            .filter(|(found, digest)| digest.all_handles && !self.is_metaindex(found));
         let candidates: Vec<BlockHandle> = candidates.map(|(found, _)| found.handle()).collect();
         let indexes = candidates.into_iter().rev().filter_map(|handle| {
-            // In a file that lost or gained bytes in front, handles may lead anywhere.
-            let index = self.sound_index(handle, u64::MAX)?;
+            // In a file that lost or gained bytes before them, handles may lead anywhere.
+            let index = self.sound_index_at(handle, u64::MAX)?;
             Some((handle, index))
         });
         let mut room = key_room(self.file.size);
@@ -72,12 +72,12 @@ impl Survey<'_> {
         }
     }
 
-    /// `index`, which is the block at `handle`, if it can be one to the blocks before it.
+    /// `index`, which is the block at `handle`, if it can be the index of the blocks before it.
     ///
-    /// A data block could pass for one only if each of its values were the handle of a block, in the file's
-    /// order, and the blocks before it had those sizes, and its keys separated theirs. With two
-    /// blocks or more, its keys would then be out of order as data. One that has a single block before it is
-    /// told by its place: a metaindex lies between the last data block and the index, and no data behind.
+    /// A data block could pass for an index only if each of its values were the handle of a block, in the file's order, if
+    /// the blocks before it had those sizes, and if its keys separated theirs. With two blocks or more, its keys would then
+    /// be out of order as data. An index of a single block is recognised by its place: a metaindex lies between the last
+    /// data block and the index, and no data after it.
     fn index_at(&self, handle: BlockHandle, index: Index) -> Option<Candidate> {
         let end = handle.end()?;
         let known = |found: &Found| belongs(&index, found, self.order);
@@ -86,12 +86,12 @@ impl Survey<'_> {
         let mut before = self.data_before(handle.offset).peekable();
         let metaindex = before.next_if(|found| !in_place(found) && self.is_metaindex(found));
         let metaindex = metaindex.map(Found::handle);
-        let behind_metaindex = |data_end: u64| {
+        let after_metaindex = |data_end: u64| {
             let before = self.map.frames.range(..handle.offset).next_back();
             let is_empty = before.is_some_and(|(_, before)| {
                 before.range.end == handle.offset && before.entries() == 0
             });
-            // Any gap will do: the metaindex may have lost bytes.
+            // A gap of any length will do: the metaindex may have lost bytes.
             let has_room = data_end < handle.offset;
             (metaindex.is_some() || is_empty || has_room).then_some(())
         };
@@ -99,20 +99,20 @@ impl Survey<'_> {
             self.map
                 .frames
                 .range(end..)
-                .all(|(_, found)| found.summary().is_none())
+                .all(|(_, found)| found.digest().is_none())
         };
         if let Some(last) = before.peek() {
             known(last)?;
-            // As data behind that block, it would have higher keys only.
-            let highest = &last.summary()?.last;
+            // As data after that block, it would have only higher keys.
+            let highest = &last.digest()?.last;
             if self.order.compare(index.key(0), highest).is_gt() {
-                behind_metaindex(last.range.end)?;
+                after_metaindex(last.range.end)?;
             }
         } else if !(is_last() && fills_the_front(&index)) {
-            // No data block survived. The handles must at least fit the place, or, where bytes are missing in
-            // front, be those of blocks that fill a file from its front: values have no reason to be, unless
-            // there is but one.
-            behind_metaindex(index.handle(index.len().checked_sub(1)?).end()?)?;
+            // No data block survived. The handles must at least fit the place. If bytes are missing before it, they must
+            // be those of blocks that fill a file from its front, which values are not by chance, unless there is only
+            // one.
+            after_metaindex(index.handle(index.len().checked_sub(1)?).end()?)?;
         }
         let (mut blocks, mut known_bytes, mut unknown_bytes) = (0, 0, 0);
         for found in before {
@@ -121,7 +121,7 @@ impl Survey<'_> {
                 known_bytes += found.len();
             } else if block_around(&index, found.handle()).is_none() {
                 unknown_bytes += found.len();
-            } // else it was part of a value there, in a block that is damaged
+            } // else it was part of a value in a block that is damaged
         }
         (known_bytes >= unknown_bytes && (blocks > 1 || is_last())).then_some(Candidate {
             index,
@@ -130,8 +130,8 @@ impl Survey<'_> {
         })
     }
 
-    /// Looks for a metaindex at the end of what was found: but for an index that has a data block in its place,
-    /// nothing else tells it from data whose keys come before `filter.`.
+    /// Looks for a metaindex at the end of what was found. Unless an index has a data block in its place, nothing else
+    /// tells it from data whose keys come before `filter.`.
     pub(super) fn look_for_metaindex(&mut self) {
         let is_data = |found: &Found| {
             let index = self.index.as_ref();
@@ -148,20 +148,20 @@ impl Survey<'_> {
         }
     }
 
-    /// Whether `found` names filters that lie before it and are not data.
+    /// Whether `found` names filters, which lie before it and are not data.
     fn is_metaindex(&self, found: &Found) -> bool {
         let mut before = self.map.frames.range(..found.range.start).rev();
         let is_index = before
             .next()
             .is_some_and(|(_, before)| self.is_stock(before) && self.names_filters(before));
-        // Behind a metaindex comes the index: keys that look like names of filters are those of data.
+        // After a metaindex comes the index: its keys may look like names of filters since those of the data do.
         !is_index && self.names_filters(found)
     }
 
-    /// Whether `found` has one key, which names a filter of the policies that most tables have one of.
+    /// Whether `found` has one key, and that names a filter of a built-in policy, as in most tables.
     fn is_stock(&self, found: &Found) -> bool {
-        let summary = found.summary().filter(|summary| summary.entries == 1);
-        let name = summary.and_then(|summary| summary.first.strip_prefix(FILTER_PREFIX));
+        let digest = found.digest().filter(|digest| digest.entries == 1);
+        let name = digest.and_then(|digest| digest.first.strip_prefix(FILTER_PREFIX));
         let stock = OpenOptions::new().known_policies();
         let mut names = stock.iter().map(|policy| policy.name().as_bytes());
         name.is_some_and(|name| names.any(|stock| stock == name))
@@ -169,10 +169,10 @@ impl Survey<'_> {
 
     /// As [`is_metaindex`](Self::is_metaindex), by the block alone.
     fn names_filters(&self, found: &Found) -> bool {
-        let Some(summary) = found.summary().filter(|summary| summary.all_handles) else {
+        let Some(digest) = found.digest().filter(|digest| digest.all_handles) else {
             return false;
         };
-        if !summary.first.starts_with(FILTER_PREFIX) && !summary.last.starts_with(FILTER_PREFIX) {
+        if !digest.first.starts_with(FILTER_PREFIX) && !digest.last.starts_with(FILTER_PREFIX) {
             return false;
         }
         let start = found.range.start;
@@ -183,36 +183,39 @@ impl Survey<'_> {
             let Some(end) = filter.end() else {
                 return false;
             };
-            let here = match is_stock {
-                // No data has such a name by chance. If it is data nevertheless, it leads to data: exactly.
-                true => self.map.at(*filter).is_none_or(may_be_there),
-                // It leads to a filter, or to nothing sound. In a file that lost bytes its place may reach
-                // beyond the block itself.
-                false => filter.offset < start && is_free(filter.offset..end.min(start)),
+            let here = if is_stock {
+                // No data has such a name by chance. If it is data after all, its handle leads to data exactly.
+                self.map.at(*filter).is_none_or(may_be_there)
+            } else {
+                // The handle leads to a filter, or to nothing sound. In a file that lost bytes, that place may reach
+                // past the block itself.
+                filter.offset < start && is_free(filter.offset..end.min(start))
             };
             // In a file that lost or gained bytes, the filter is the block right before, or was.
             let len = end - filter.offset;
-            let right_before = || match is_stock {
-                true => is_free(start.saturating_sub(len)..start),
-                false => start
-                    .checked_sub(len)
+            let right_before = || {
+                if is_stock {
+                    return is_free(start.saturating_sub(len)..start);
+                }
+                let before = start.checked_sub(len);
+                before
                     .and_then(|at| self.map.frames.get(&at))
-                    .is_some_and(|found| found.range.end == start && found.is_filter()),
+                    .is_some_and(|found| found.range.end == start && found.is_filter())
             };
             here || right_before()
         })
     }
 }
 
-/// Which data block of `index` the block `found` is, wherever in the file it lies: by its size, and by the
-/// index keys, between which its keys must lie.
+/// Which data block of `index` the block `found` is, wherever in the file it lies: by its size, and by the index keys,
+/// between which its keys must lie.
 pub(super) fn belongs(index: &Index, found: &Found, order: &Order) -> Option<usize> {
-    let summary = found.summary()?;
-    let i = index.seek(&summary.last, order)?.block;
-    let behind_previous = i
+    let digest = found.digest()?;
+    let i = index.seek(&digest.last, order)?.block;
+    let after_previous = i
         .checked_sub(1)
-        .is_none_or(|before| order.compare(index.key(before), &summary.first).is_lt());
-    (behind_previous && index.handle(i).size == found.handle().size).then_some(i)
+        .is_none_or(|before| order.compare(index.key(before), &digest.first).is_lt());
+    (after_previous && index.handle(i).size == found.handle().size).then_some(i)
 }
 
 /// Whether the blocks of `index` follow each other without gaps from the front of a file.
@@ -227,14 +230,15 @@ fn fills_the_front(index: &Index) -> bool {
         .all(|follows| follows)
 }
 
-/// The block of `index` that `inner` lies within, from its beginning or further in.
+/// The block of `index` that `inner` lies within, at its beginning or further in.
 pub(super) fn block_around(index: &Index, inner: BlockHandle) -> Option<BlockHandle> {
     let (mut low, mut high) = (0, index.len());
     while low < high {
         let middle = low + (high - low) / 2;
-        match index.handle(middle).offset <= inner.offset {
-            true => low = middle + 1,
-            false => high = middle,
+        if index.handle(middle).offset <= inner.offset {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
     let outer = index.handle(low.checked_sub(1)?);

@@ -1,12 +1,12 @@
 //! Finds blocks in a file without an index.
 //!
-//! Nothing in the file marks where a block begins or how long it is. But blocks follow each other without
-//! gaps, so where one ends the next begins, and from a known beginning the end can be told:
-//! a raw block is walked entry by entry to its restarts, a Snappy block element by element to the length
-//! that it declares, and the checksum confirms. That costs a read of the file.
+//! Nothing in the file marks where a block begins or how long it is. But blocks follow each other without gaps, so the
+//! next block begins where one ends, and a block's end can be found from its beginning: a raw block is walked entry by
+//! entry to its restarts, a Snappy block element by element to the length that it declares, and the checksum confirms
+//! the end. That costs a read of the file.
 //!
-//! Behind damage neither end is known. There, all frames of a window of the file are found at once by what
-//! [`frames_by_checksum`] knows about CRCs, whatever their codec and content, at a fixed cost for each byte.
+//! After damage, neither the beginning nor the end is known. [`frames_by_checksum`] then finds all frames in a window of
+//! the file at once, whatever their codec and content, by a property of CRCs, at a fixed cost for each byte.
 
 use std::ops::{ControlFlow, Range};
 
@@ -20,23 +20,32 @@ use crate::format::block_check::KeyWork;
 use crate::format::frame::TRAILER_LEN;
 use crate::read::file::TableFile;
 
-/// Windows in which frames are searched by their checksums: where a search begins, and the largest.
+/// Sizes of the windows in which frames are searched by their checksums: the first, and the largest.
 const SMALLEST_WINDOW: u64 = 256 << 10;
 const LARGEST_WINDOW: u64 = 4 << 20;
 
-/// What is read at once where few bytes are looked at.
+/// Bytes read at once where few of them are needed.
 pub(super) const PAGE: usize = 64 << 10;
 
-/// The smallest part that is read by itself where reading fails: a disk's sector, these days.
+/// Bytes read at once where larger reads fail: a disk's sector.
 pub(super) const SECTOR: u64 = 4 << 10;
+
+/// How long a search goes on that finds nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// To the end of the file.
+    Endless,
+    /// For one window of the largest size: a file that is no table takes no longer than that.
+    Limited,
+}
 
 /// Finds frames with valid checksums and sensible content, wherever they are.
 pub(crate) struct Scanner<'a> {
     file: &'a TableFile,
     order: &'a Order,
+    patience: Patience,
     page: Page<'a>,
-    /// Steps that walks may still take: more than any honest file needs. When they run out, walks get no
-    /// further than a page each.
+    /// Steps that walks may still take: more than any honest file needs. When they run out, each walk ends after a page.
     steps: u64,
     /// Bytes of keys that may still be held.
     room: u64,
@@ -48,17 +57,18 @@ pub(crate) struct Scanner<'a> {
 struct Search {
     from: u64,
     size: u64,
-    /// Frames of this window that were not looked at yet, the first of them last.
+    /// Frames of this window that were not examined yet, the first of them last.
     pending: Vec<Range<u64>>,
-    /// Bytes that may still be looked at in this window: hostile ones could hold frames within frames.
+    /// Bytes that may still be examined in this window: a hostile one could hold frames within frames.
     budget: u64,
 }
 
 impl<'a> Scanner<'a> {
-    pub(crate) fn new(file: &'a TableFile, order: &'a Order) -> Scanner<'a> {
+    pub(crate) fn new(file: &'a TableFile, order: &'a Order, patience: Patience) -> Scanner<'a> {
         Scanner {
             file,
             order,
+            patience,
             page: Page {
                 file,
                 start: 0,
@@ -70,8 +80,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// All frames of `range` that can be found, in order and without overlaps. `reached` is told the offsets
-    /// up to which nothing is left to be found, and may end the scan there.
+    /// All frames of `range` that can be found, in order and without overlaps. Calls `reached` with the offsets up to which
+    /// nothing is left to find; it may end the scan there.
     pub(crate) fn scan(
         &mut self,
         range: Range<u64>,
@@ -107,11 +117,12 @@ impl<'a> Scanner<'a> {
 
     // -- From a known beginning.
 
-    /// The frame that begins at `at` and ends at or before `end`: found by walking it.
+    /// The frame that begins at `at` and ends at or before `end`, found by walking it.
     fn walk(&mut self, at: u64, end: u64) -> Option<Found> {
-        let end = match self.steps {
-            0 => end.min(at + PAGE as u64),
-            _ => end,
+        let end = if self.steps == 0 {
+            end.min(at + PAGE as u64)
+        } else {
+            end
         };
         if let Some(payload_end) = self.end_of_snappy(at, end)
             && let Some(found) = self.check(at..payload_end + TRAILER_LEN as u64)
@@ -125,13 +136,13 @@ impl<'a> Scanner<'a> {
         self.steps = self.steps.saturating_sub(1);
     }
 
-    /// The end of the Snappy data at `at`: where its elements have made the length that it declares.
+    /// The end of the Snappy data at `at`: where its elements add up to the length that it declares.
     fn end_of_snappy(&mut self, at: u64, end: u64) -> Option<u64> {
         let (declared, header_len) = get_varint32(self.page.at(at, 5))?;
         let declared = u64::from(declared);
         let (mut p, mut made) = (at + header_len as u64, 0);
         if declared < 4 {
-            return None; // no block is as short
+            return None; // no block is that short
         }
         while made < declared {
             self.step();
@@ -165,9 +176,9 @@ impl<'a> Scanner<'a> {
         (made == declared).then_some(p)
     }
 
-    /// The raw frame at `at`: entry by entry until what follows reads like the restarts of those.
+    /// The raw frame at `at`: entry by entry, until what follows reads like their restarts.
     fn walk_raw(&mut self, at: u64, end: u64) -> Option<Found> {
-        /// How often the restarts may seem to begin.
+        /// Most places where the restarts may seem to begin.
         const MOST_TRIES: u32 = 8;
         let (mut p, mut key_len, mut tries) = (at, 0, 0);
         while p + (4 + TRAILER_LEN) as u64 <= end && tries < MOST_TRIES {
@@ -201,7 +212,7 @@ impl<'a> Scanner<'a> {
             self.step();
             let number = fixed32_at(self.page.at(at, 4), 0)?;
             at += 4;
-            // An entry takes 3 bytes at least, so that no restart but the first is as small as its number.
+            // An entry takes at least 3 bytes, so that only the first restart can be as small as its number.
             if number == count && count > 0 {
                 return Some(at);
             }
@@ -220,8 +231,8 @@ impl<'a> Scanner<'a> {
 
     // -- From anywhere.
 
-    /// The first frame at or after `at` that ends at or before `end`; `None`, too, where `reached` ends the
-    /// search.
+    /// The first frame at or after `at` that ends at or before `end`. Also `None` if `reached` ends the search, or if
+    /// patience does.
     ///
     /// A frame of up to half the largest window is found wherever it begins.
     fn search(
@@ -243,8 +254,8 @@ impl<'a> Scanner<'a> {
                 };
                 search.budget = budget;
                 if let Some(found) = self.check(range) {
-                    // With a codec that cannot be read nothing but the checksum speaks for a frame, and
-                    // that is right by chance now and then: its place must be likely, too.
+                    // If the codec cannot be read, only the checksum speaks for the frame, and that is right by chance
+                    // now and then: its place must be likely, too.
                     if found.range.start == at || !matches!(found.content, Content::Unreadable(_)) {
                         return Some(found);
                     }
@@ -257,6 +268,8 @@ impl<'a> Scanner<'a> {
                 return None;
             } else if search.size < LARGEST_WINDOW {
                 search.size *= 4;
+            } else if self.patience == Patience::Limited {
+                return None;
             } else {
                 search.from += search.size / 2;
             }
@@ -279,7 +292,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// A part of the file in memory, for looking at a few bytes here and there.
+/// A part of the file in memory, for reading a few bytes here and there.
 struct Page<'a> {
     file: &'a TableFile,
     start: u64,
@@ -287,7 +300,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// The `len` bytes at `offset`; fewer where the file ends.
+    /// The `len` bytes at `offset`; fewer at the end of the file.
     fn at(&mut self, offset: u64, len: usize) -> &[u8] {
         let end = self.file.size.min(offset.saturating_add(len as u64));
         if offset >= end {
@@ -298,16 +311,19 @@ impl Page<'_> {
             self.bytes = read_what_can_be(self.file, offset..page_end);
             self.start = offset;
         }
-        // Both fit: they lie within what is in memory.
         let (from, to) = ((offset - self.start) as usize, (end - self.start) as usize);
-        self.bytes.get(from..to).unwrap_or_default()
+        #[expect(
+            clippy::indexing_slicing,
+            reason = "the page holds these bytes: it was read again if it did not"
+        )]
+        &self.bytes[from..to]
     }
 }
 
 /// The bytes at `range`, a few megabytes at most, with zeros for what cannot be read.
 fn read_what_can_be(file: &TableFile, range: Range<u64>) -> Bytes {
     let read = |range: &Range<u64>| {
-        let len = usize::try_from(range.end - range.start).unwrap_or_default();
+        let len = (range.end - range.start) as usize;
         (len, file.read(range.start, len))
     };
     let (len, whole) = read(&range);

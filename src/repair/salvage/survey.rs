@@ -1,18 +1,19 @@
 //! Surveys a damaged file: which sound blocks there are, and where its index is.
 //!
-//! What footer, metaindex and index lead to is followed as far as checksums bear it out; the gaps that this leaves
-//! are scanned (see `scan.rs`), and an index is then looked for among what was found (see `recognise.rs`).
+//! Follows footer, metaindex and index as far as checksums confirm them, scans the gaps that this leaves (see `scan.rs`),
+//! and then looks for an index among the blocks found (see `recognise.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
-use super::found::{Content, Found, Summary, inspect, key_room};
-use super::scan::Scanner;
+use super::found::{Content, Digest, Found, inspect, key_room};
+use super::recognise::block_around;
+use super::scan::{Patience, Scanner};
 use super::{IndexState, SalvageReport};
 use crate::comparator::Order;
-use crate::error::{Result, Section};
+use crate::error::Section;
 use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
@@ -27,7 +28,7 @@ use crate::repair::progress::Reporter;
 #[derive(Debug, Default)]
 pub(super) struct Map {
     pub(super) frames: BTreeMap<u64, Found>,
-    /// Where those of them begin that are no filters.
+    /// Where the frames begin that are not filters.
     others: BTreeSet<u64>,
     /// Length of all frames together.
     bytes: u64,
@@ -65,7 +66,7 @@ impl Map {
     }
 }
 
-/// What ascending `ranges` leave of `0..end`.
+/// The parts of `0..end` that ascending `ranges` do not cover.
 pub(super) fn gaps(ranges: impl Iterator<Item = Range<u64>>, end: u64) -> Vec<Range<u64>> {
     let mut gaps = Vec::new();
     let mut at = 0;
@@ -82,24 +83,25 @@ pub(super) fn gaps(ranges: impl Iterator<Item = Range<u64>>, end: u64) -> Vec<Ra
 pub(super) struct Survey<'a> {
     pub(super) file: &'a TableFile,
     pub(super) order: &'a Order,
+    patience: Patience,
     pub(super) map: Map,
     pub(super) index: Option<Index>,
     pub(super) index_state: IndexState,
     /// Where the index begins.
     pub(super) index_offset: u64,
-    /// Bytes of keys that may still be held of blocks that handles lead to.
+    /// Bytes of keys that may still be held, of blocks that handles lead to.
     room: u64,
     work: KeyWork,
-    /// Parts that are known to be no data.
+    /// Parts that are known not to be data.
     pub(super) set_aside: Vec<(Section, Range<u64>)>,
 }
 
 impl<'a> Survey<'a> {
-    pub(super) fn new(file: &'a TableFile, order: &'a Order) -> Result<Survey<'a>> {
-        file.refuse_foreign()?;
-        Ok(Survey {
+    pub(super) fn new(file: &'a TableFile, order: &'a Order, patience: Patience) -> Survey<'a> {
+        Survey {
             file,
             order,
+            patience,
             map: Map::default(),
             index: None,
             index_state: IndexState::Lost,
@@ -107,10 +109,10 @@ impl<'a> Survey<'a> {
             room: key_room(file.size),
             work: KeyWork::of_file(),
             set_aside: Vec::new(),
-        })
+        }
     }
 
-    /// Does all of it, unless the callback of `progress` ends it early.
+    /// Surveys the whole file, unless the callback of `progress` ends the run early.
     pub(super) fn run(&mut self, progress: &mut Reporter<'_>) -> ControlFlow<()> {
         if let Ok(footer) = self.file.footer() {
             self.follow(footer, progress)?;
@@ -122,7 +124,7 @@ impl<'a> Survey<'a> {
         if index_says_all {
             return progress.reach(self.file.size);
         }
-        let mut scanner = Scanner::new(self.file, self.order);
+        let mut scanner = Scanner::new(self.file, self.order, self.patience);
         let mut done = self.map.bytes;
         for gap in self.map.gaps(self.file.size) {
             let Range { start, end } = gap;
@@ -136,23 +138,25 @@ impl<'a> Survey<'a> {
         }
         let mut set_aside = self.set_aside.iter();
         let has_metaindex = set_aside.any(|(section, _)| *section == Section::Metaindex);
-        // Without the index, an empty block may have been taken for it.
+        // Without the index, an empty block may have been taken for the metaindex.
         if self.index.is_none() || !has_metaindex {
             self.look_for_metaindex();
         }
         progress.reach(self.file.size)
     }
 
-    /// Finds what footer, metaindex and index lead to. None of them is believed further than checksums
-    /// bear them out: the footer has none of its own.
+    /// Finds what footer, metaindex and index lead to. They are believed only as far as checksums confirm them: the
+    /// footer has none of its own.
     fn follow(&mut self, footer: Footer, progress: &mut Reporter<'_>) -> ControlFlow<()> {
         let footer_at = self.file.footer_offset();
         let footer_range = footer_at..self.file.size;
         self.set_aside.push((Section::Footer, footer_range));
         if self.take_metaindex(footer.metaindex) {
-            self.take_filters(footer.metaindex);
+            self.take_named(footer.metaindex);
         }
-        let Some(index) = self.sound_index(footer.index, footer.index.offset) else {
+        // In whichever order its keys are: that is for the plan to judge.
+        let index = self.index_in_order(footer.index, footer.index.offset, None);
+        let Some(index) = index else {
             let payload = self.read(footer.index).map(|frame| frame::open(&frame));
             if let Some(Ok(payload)) = payload {
                 self.follow_handles(payload, progress)?;
@@ -165,16 +169,44 @@ impl<'a> Survey<'a> {
             self.place(index.handle(i));
             progress.reach(self.map.bytes)?;
         }
-        // One that is somewhere else and leads to no sound block is perhaps no index, and one that leads to filters
-        // is the metaindex: the handles of a footer that lost bytes behind them are read from one byte further in front.
+        // An index that lies elsewhere and leads to no sound block may be none. One that leads to filters is the
+        // metaindex: if a footer lost bytes after its handles, they are read from a byte too early.
         let leads_to_data = (0..index.len()).any(|i| {
             let found = self.map.at(index.handle(i));
             found.is_some_and(|found| !found.is_filter())
         });
-        if leads_to_data || (index.len() > 0 && footer.index.end() == Some(footer_at)) {
+        let is_in_place = footer.index.end() == Some(footer_at);
+        if leads_to_data
+            || (is_in_place && (index.len() > 0 || self.is_empty_table(footer.metaindex)))
+        {
+            self.set_aside_beside(footer.metaindex, &index);
             self.settle_on(index, footer.index, IndexState::Sound);
         }
         ControlFlow::Continue(())
+    }
+
+    /// Whether nothing lies in the file but index, footer, the metaindex at `metaindex`, and what that names.
+    fn is_empty_table(&self, metaindex: BlockHandle) -> bool {
+        let named = self.handles_in(metaindex).into_iter().chain([metaindex]);
+        let found = named.filter_map(|handle| Some(self.map.at(handle)?.range.clone()));
+        let set_aside = self.set_aside.iter().map(|(_, range)| range.clone());
+        let mut ranges: Vec<Range<u64>> = found.chain(set_aside).collect();
+        ranges.sort_by_key(|range| range.start);
+        gaps(ranges.into_iter(), self.file.size).is_empty()
+    }
+
+    /// Sets aside the sound block at `metaindex` and the sound blocks that it names, except those that `index` lists.
+    fn set_aside_beside(&mut self, metaindex: BlockHandle, index: &Index) {
+        for handle in self.handles_in(metaindex).into_iter().chain([metaindex]) {
+            let is_data = block_around(index, handle).is_some();
+            let found = self
+                .map
+                .at(handle)
+                .filter(|found| !is_data && !self.is_set_aside(found));
+            if found.is_some_and(|found| !found.is_filter()) {
+                self.set_aside(Section::Metaindex, handle);
+            }
+        }
     }
 
     /// Settles on the index at `handle`.
@@ -184,8 +216,8 @@ impl<'a> Survey<'a> {
         self.index_offset = handle.offset;
     }
 
-    /// Looks right before the footer for an index that is not where the footer says, in a file that lost
-    /// or gained bytes in front of it.
+    /// Looks right before the footer for an index that is not where the footer says, in a file that lost or gained bytes
+    /// before it.
     fn follow_displaced(&mut self, footer: Footer) {
         let Some(end) = footer.index.end() else {
             return;
@@ -197,11 +229,11 @@ impl<'a> Survey<'a> {
         };
         let handle = displaced(footer.index);
         if by != 0
-            && let Some(index) = self.sound_index(handle, u64::MAX)
+            && let Some(index) = self.sound_index_at(handle, u64::MAX)
         {
             self.set_aside(Section::Index, handle);
             self.take_metaindex(displaced(footer.metaindex));
-            // One of an empty table says nothing about blocks that are here.
+            // The index of an empty table says nothing about blocks that are here.
             if index.len() > 0 {
                 self.settle_on(index, handle, IndexState::Found);
             }
@@ -209,16 +241,25 @@ impl<'a> Survey<'a> {
     }
 
     /// The block at `handle` as an index, if it is sound and its blocks end at or before `data_end`.
-    pub(super) fn sound_index(&self, handle: BlockHandle, data_end: u64) -> Option<Index> {
+    pub(super) fn sound_index_at(&self, handle: BlockHandle, data_end: u64) -> Option<Index> {
+        self.index_in_order(handle, data_end, Some(self.order))
+    }
+
+    fn index_in_order(
+        &self,
+        handle: BlockHandle,
+        data_end: u64,
+        order: Option<&Order>,
+    ) -> Option<Index> {
         let place = IndexPlace {
             offset: handle.offset,
             data_end,
             file_size: self.file.size,
         };
-        Index::decode(self.payload(handle)?, place, Some(self.order)).ok()
+        Index::decode(self.payload(handle)?, place, order).ok()
     }
 
-    /// Takes what sense a damaged index still makes for hints.
+    /// Takes the handles of a damaged index for hints, as far as they make sense.
     fn follow_handles(&mut self, payload: Bytes, progress: &mut Reporter<'_>) -> ControlFlow<()> {
         let Ok(block) = Block::parse(payload) else {
             return ControlFlow::Continue(());
@@ -230,7 +271,7 @@ impl<'a> Survey<'a> {
                 break;
             };
             match handle.end() {
-                // Blocks in file order: so no byte is read twice, whatever the handles say.
+                // Blocks in file order, so that no byte is read twice.
                 Some(end) if handle.offset >= end_before && end <= self.file.size => {
                     end_before = end;
                     self.place(handle);
@@ -242,13 +283,13 @@ impl<'a> Survey<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Sets the block at `handle` aside as the metaindex if it looks like one.
+    /// Sets the block at `handle` aside as the metaindex, if it looks like one.
     fn take_metaindex(&mut self, handle: BlockHandle) -> bool {
         self.place(handle);
         let found = self.map.at(handle);
         let is_one = found.is_some_and(|found| match &found.content {
-            Content::Entries(summary) if summary.entries > 0 => {
-                summary.all_handles && summary.first.starts_with(FILTER_PREFIX)
+            Content::Entries(digest) if digest.entries > 0 => {
+                digest.all_handles && digest.first.starts_with(FILTER_PREFIX)
             }
             Content::Entries(_) => true,
             _ => false,
@@ -259,14 +300,26 @@ impl<'a> Survey<'a> {
         is_one
     }
 
-    /// Sets aside what the metaindex at `handle` says are filters, unless something else is there.
-    fn take_filters(&mut self, handle: BlockHandle) {
-        for filter in self.handles_in(handle) {
-            self.place(filter);
-            let found = self.map.at(filter);
-            let may_be_one = found.is_none_or(Found::is_filter);
-            if may_be_one && filter.end().is_some_and(|end| end <= handle.offset) {
-                self.set_aside(Section::Filter, filter);
+    /// Sets aside the filters that the metaindex at `handle` names, and other blocks, such as properties, that lie right
+    /// before it.
+    fn take_named(&mut self, metaindex: BlockHandle) {
+        let mut handles = self.handles_in(metaindex);
+        handles.sort_by_key(|handle| std::cmp::Reverse(handle.offset));
+        let mut beside = metaindex.offset;
+        for handle in handles {
+            self.place(handle);
+            let found = self.map.at(handle);
+            let may_be_filter = found.is_none_or(Found::is_filter);
+            if handle.end().is_none_or(|end| end > metaindex.offset) {
+                continue;
+            }
+            if may_be_filter {
+                self.set_aside(Section::Filter, handle);
+            } else if handle.end() == Some(beside) {
+                self.set_aside(Section::Metaindex, handle);
+            }
+            if handle.end() == Some(beside) {
+                beside = handle.offset;
             }
         }
     }
@@ -307,7 +360,7 @@ impl<'a> Survey<'a> {
         frame::open(&frame).ok()
     }
 
-    /// The handles in the sound block at `handle`: those of a metaindex, which are few.
+    /// The handles in the sound block at `handle`, which is a metaindex and holds few.
     pub(super) fn handles_in(&self, handle: BlockHandle) -> Vec<BlockHandle> {
         const MOST: usize = 16;
         let mut handles = Vec::new();
@@ -321,7 +374,7 @@ impl<'a> Survey<'a> {
     }
 
     /// A report of what was surveyed, before anything is copied.
-    pub(super) fn report(self, entries_out_of_order: u64) -> SalvageReport {
+    pub(super) fn report(self) -> SalvageReport {
         let mut set_aside = self.set_aside;
         let known: HashSet<u64> = set_aside.iter().map(|(_, range)| range.start).collect();
         let filters = self
@@ -334,19 +387,18 @@ impl<'a> Survey<'a> {
         SalvageReport {
             file_bytes: self.file.size,
             index: self.index_state,
-            entries_out_of_order,
             set_aside,
             ..SalvageReport::default()
         }
     }
 
     /// The data blocks found.
-    pub(super) fn data(&self) -> impl Iterator<Item = (&Found, &Summary)> {
+    pub(super) fn data(&self) -> impl Iterator<Item = (&Found, &Digest)> {
         self.map
             .frames
             .values()
             .filter(|found| !self.is_set_aside(found))
-            .filter_map(|found| Some((found, found.summary()?)))
+            .filter_map(|found| Some((found, found.digest()?)))
     }
 
     /// The data blocks below `offset`, the last first.
@@ -357,6 +409,6 @@ impl<'a> Survey<'a> {
             .range(..offset)
             .rev()
             .map(|(_, found)| found);
-        before.filter(|found| found.summary().is_some() && !self.is_set_aside(found))
+        before.filter(|found| found.digest().is_some() && !self.is_set_aside(found))
     }
 }

@@ -9,7 +9,7 @@ use crate::format::block::Block;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
 use crate::format::frame;
 
-/// A block's place in the file, trailer included.
+/// Where a block lies in the file, including its trailer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Extent {
     pub(super) offset: u64,
@@ -17,7 +17,7 @@ pub(super) struct Extent {
     pub(super) section: Section,
 }
 
-/// The content of a block, and whether its checksum vouches for it.
+/// The content of a block, and whether its checksum is right.
 pub(super) struct Loaded {
     pub(super) payload: Bytes,
     pub(super) trusted: bool,
@@ -27,12 +27,11 @@ pub(super) struct Loaded {
 pub(super) struct Parsed {
     pub(super) block: Block<Bytes>,
     pub(super) trusted: bool,
-    /// Whether restarts and entries are as they must be: if not, that was found, and what comes of it is
-    /// no news.
+    /// Whether restarts and entries are as they must be. If not, that was reported, and its consequences are not.
     pub(super) well_formed: bool,
 }
 
-impl Verifier<'_> {
+impl Verifier<'_, '_> {
     pub(super) fn check_footer(&mut self) -> Option<Footer> {
         let place = (Section::Footer, self.file.footer_offset());
         match self.file.footer() {
@@ -53,7 +52,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Notes that `len` bytes are the block at this place, trailer included.
+    /// Notes that `len` bytes are the block at this place, including its trailer.
     pub(super) fn account(&mut self, (section, offset): (Section, u64), len: u64) {
         self.report.checked_bytes += len;
         self.extents.push(Extent {
@@ -63,15 +62,15 @@ impl Verifier<'_> {
         });
     }
 
-    /// The block at `handle`, which stands in the footer, if its entries can be walked.
+    /// The block at `handle`, which the footer holds, if its entries can be walked.
     pub(super) fn load_block(&mut self, handle: BlockHandle, section: Section) -> Option<Parsed> {
         let footer = (Section::Footer, self.file.footer_offset());
         let loaded = self.load(handle, section, footer)?;
         self.parse(handle.offset, loaded, section)
     }
 
-    /// Reads the block at `handle`, which stands in `named_by`, and checks its frame. Answers the content
-    /// even where the checksum is wrong: some of it may be right.
+    /// Reads the block at `handle`, which the block at `named_by` holds, and checks its frame. Returns the content even if
+    /// the checksum is wrong: some of it may be right.
     pub(super) fn load(
         &mut self,
         handle: BlockHandle,
@@ -97,7 +96,7 @@ impl Verifier<'_> {
                 Severity::Unchecked,
                 place,
                 "handles that lead to each byte of the file once",
-                "that they ask for twice the file so far: this block was not read",
+                "handles to more than twice the file: this block was not read",
             );
             return None;
         };
@@ -112,7 +111,7 @@ impl Verifier<'_> {
         }
         match frame::open(&frame) {
             Ok(payload) => Some(Loaded { payload, trusted }),
-            // One finding a block says enough: what comes of a wrong checksum is no news.
+            // One finding a block is enough: a wrong checksum explains the rest.
             Err(_) if !trusted => None,
             Err(defect) => {
                 self.report.find_defect(place, defect);
@@ -121,7 +120,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Checks the structure of a block. Answers it if its entries can be walked, be it not to the end.
+    /// Checks the structure of a block. Returns the block if its entries can be walked, even if not to the end.
     pub(super) fn parse(
         &mut self,
         offset: u64,
@@ -150,7 +149,7 @@ impl Verifier<'_> {
         })
     }
 
-    /// The frame at `handle`, if it lies in the file, `budget` has as much, and its checksum is right.
+    /// The frame at `handle`, if it lies in the file, its checksum is right, and `budget` allows it.
     pub(super) fn sound_frame(&self, handle: BlockHandle, budget: &mut u64) -> Option<Bytes> {
         let end = handle
             .end()
@@ -161,7 +160,7 @@ impl Verifier<'_> {
         frame.ok()
     }
 
-    /// The same, of what handles may still ask for.
+    /// The same, within what handles may still ask for.
     pub(super) fn try_frame(&mut self, handle: BlockHandle) -> Option<Bytes> {
         let mut budget = self.budget;
         let frame = self.sound_frame(handle, &mut budget);

@@ -1,4 +1,4 @@
-//! Sees whether the parts of a table tile its file, and what is in the rest.
+//! Checks whether the parts of a table cover its file, and what is in the rest.
 
 use std::cmp::Ordering;
 
@@ -6,14 +6,13 @@ use super::Verifier;
 use super::blocks::Extent;
 use super::report::Severity;
 use crate::comparator::Order;
-use crate::db::key::internal_order;
-use crate::error::{ErrorKind, Section};
-use crate::repair::salvage::{self, Scanner};
+use crate::error::Section;
+use crate::repair::salvage::{self, Patience, Scanner};
 
-impl Verifier<'_> {
-    /// Sees whether the blocks that were reached tile the file. `complete`: whether an index vouches that
-    /// there are no others.
-    pub(super) fn check_coverage(&mut self, complete: bool) {
+impl Verifier<'_, '_> {
+    /// Checks whether the blocks that handles lead to cover the file, without overlaps. `is_complete`: whether an index
+    /// vouches that there are no other data blocks.
+    pub(super) fn check_coverage(&mut self, is_complete: bool) {
         let mut extents = std::mem::take(&mut self.extents);
         extents.sort_unstable();
         // Two names may lead to one filter.
@@ -23,7 +22,6 @@ impl Verifier<'_> {
             end: 0,
             section: Section::Data,
         };
-        let footer_offset = self.file.footer_offset();
         let has_footer = extents
             .last()
             .is_some_and(|last| last.section == Section::Footer);
@@ -31,13 +29,13 @@ impl Verifier<'_> {
             offset: if has_footer {
                 self.file.size
             } else {
-                footer_offset
+                self.file.footer_offset()
             },
             end: self.file.size,
             section: Section::Footer,
         };
         let order = self.order.clone();
-        let mut scanner = Scanner::new(self.file, &order);
+        let mut scanner = Scanner::new(self.file, &order, Patience::Limited);
         for extent in extents.into_iter().chain([end]) {
             match extent.offset.cmp(&before.end) {
                 Ordering::Less => self.report.find(
@@ -53,7 +51,13 @@ impl Verifier<'_> {
                     ),
                 ),
                 Ordering::Equal => {}
-                Ordering::Greater => self.check_gap(before.end, extent, complete, &mut scanner),
+                Ordering::Greater if is_complete => {
+                    self.search_gap(before.end, extent, &mut scanner);
+                }
+                Ordering::Greater => {
+                    let place = (Section::Data, before.end);
+                    self.report_gap(Severity::Unchecked, place, extent, "");
+                }
             }
             if extent.end > before.end {
                 before = extent;
@@ -61,49 +65,51 @@ impl Verifier<'_> {
         }
     }
 
-    /// Says what the bytes from `start` up to `next` hold, to which nothing led.
-    fn check_gap(&mut self, start: u64, next: Extent, complete: bool, scanner: &mut Scanner<'_>) {
-        let len = next.offset - start;
-        let mut found = format!(
-            "{len} bytes before the {} that no handle leads to",
-            next.section
-        );
-        let (severity, section) = match complete {
-            false => (Severity::Unchecked, Section::Data),
-            true => {
-                let blocks = scanner.scan(start..next.offset, |at| self.progress.reach(at));
-                let entries: u64 = blocks.iter().map(|block| block.entries()).sum();
-                let severity = match entries {
-                    0 => Severity::Warning,
-                    _ => {
-                        found.push_str(&format!(", with {entries} entries in sound blocks"));
-                        Severity::Damage
-                    }
-                };
-                (severity, next.section)
-            }
-        };
-        let expected = "each block right behind the one before";
-        self.report
-            .find(severity, (section, start), expected, found);
+    /// Searches the bytes from `start` up to `next`, to which no handle leads, for entries.
+    fn search_gap(&mut self, start: u64, next: Extent, scanner: &mut Scanner<'_>) {
+        let blocks = scanner.scan(start..next.offset, |at| self.progress.reach(at));
+        let entries: u64 = blocks.iter().map(|block| block.entries()).sum();
+        let place = (next.section, start);
+        if entries > 0 {
+            let what = format!(", with {entries} entries in sound blocks");
+            self.report_gap(Severity::Damage, place, next, &what);
+        } else {
+            self.report_gap(Severity::Warning, place, next, "");
+        }
     }
 
-    /// Where no sound index says what there is: how much of it is sound.
+    fn report_gap(
+        &mut self,
+        severity: Severity,
+        (section, start): (Section, u64),
+        next: Extent,
+        what: &str,
+    ) {
+        let len = next.offset - start;
+        self.report.find(
+            severity,
+            (section, start),
+            "each block right after the one before",
+            format!(
+                "{len} bytes before the {} that no handle leads to{what}",
+                next.section
+            ),
+        );
+    }
+
+    /// Reports how much of the data is sound, if no sound index says what there is.
     pub(super) fn count_what_is_left(&mut self) {
-        let recoverable = salvage::recoverable(self.file, &self.order, &mut self.progress);
-        let (entries, blocks) = recoverable.unwrap_or_else(|error| match error.kind() {
-            ErrorKind::DatabaseTable => {
-                let order = internal_order(Order::Bytewise);
-                salvage::recoverable(self.file, &order, &mut self.progress).unwrap_or_default()
-            }
-            _ => (0, 0),
-        });
-        if blocks > 0 {
+        let order = self.options.order.clone().unwrap_or(Order::Bytewise);
+        let found = salvage::recoverable(self.file, &order, self.progress);
+        if found.blocks > 0 {
             self.report.find(
                 Severity::Unchecked,
                 (Section::Data, 0),
                 "a sound index that leads to all data blocks",
-                format!("{entries} entries in {blocks} sound blocks, which salvage would copy"),
+                format!(
+                    "{} entries in {} sound blocks, which salvage would copy",
+                    found.entries, found.blocks
+                ),
             );
         }
     }

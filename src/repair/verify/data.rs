@@ -23,45 +23,42 @@ struct Ends {
     last: Vec<u8>,
 }
 
-/// What the keys of an index say of the table's kind.
-pub(super) fn evidence(index: &Parsed) -> Evidence {
-    let mut evidence = Evidence::default();
-    let mut cursor = BlockCursor::new(index.block.clone());
-    while let Ok(true) = cursor.next() {
-        evidence.add_index_key(cursor.key());
-    }
-    evidence.end_block();
-    evidence
-}
-
-impl Verifier<'_> {
-    /// Turns to the order of internal keys if the caller named none and the table is a database's: by its index keys, and
-    /// the keys of the first data block that can be read.
-    pub(super) fn recognise_database(&mut self, index: &Parsed) {
-        let mut evidence = evidence(index);
-        if self.options.order.is_some() || !evidence.may_be_database() {
+impl Verifier<'_, '_> {
+    /// Takes the index keys as evidence. If the kind of keys is to be guessed, decides on it, by them and the first data
+    /// block that can be read.
+    pub(super) fn read_index_keys(&mut self, index: &Parsed) {
+        /// Bounds the work in a damaged file.
+        const MOST_BLOCKS: usize = 16;
+        let mut cursor = BlockCursor::new(index.block.clone());
+        while let Ok(true) = cursor.next() {
+            self.evidence.add_index_key(cursor.key());
+        }
+        self.evidence.end_block();
+        if !self.looks_at_keys || !self.evidence.may_be_database() {
             return;
         }
+        let mut evidence = Evidence::default();
+        evidence.add(&self.evidence.counts());
         let mut cursor = BlockCursor::new(index.block.clone());
-        for _ in 0..16 {
+        for _ in 0..MOST_BLOCKS {
             let Ok(true) = cursor.next() else { break };
-            if self.add_keys(cursor.value(), &mut evidence).is_some() {
+            if self.add_entries(cursor.value(), &mut evidence).is_some() {
                 break;
             }
         }
         if evidence.kind() == KeyKind::Database {
             self.order = internal_order(Order::Bytewise);
-            self.report.internal_keys = true;
+            self.report.keys = KeyKind::Database;
         }
     }
 
-    /// Adds the keys of the data block at the handle `value`; `None` where it cannot be read.
-    fn add_keys(&mut self, value: &[u8], evidence: &mut Evidence) -> Option<()> {
+    /// Adds the entries of the data block at the encoded handle `value`; `None` if the block cannot be read.
+    fn add_entries(&mut self, value: &[u8], evidence: &mut Evidence) -> Option<()> {
         let (handle, _) = BlockHandle::decode(value)?;
         let payload = frame::open(&self.try_frame(handle)?);
         let mut cursor = BlockCursor::new(Block::parse(payload.ok()?).ok()?);
         while cursor.next().ok()? {
-            evidence.add_key(cursor.key());
+            evidence.add_entry(cursor.key(), cursor.value());
         }
         Some(())
     }
@@ -74,19 +71,26 @@ impl Verifier<'_> {
         filters: &mut [Filter],
     ) -> ControlFlow<()> {
         let place = (Section::Index, index_offset);
-        let (mut order, mut trailing) = (Tally::default(), Tally::default());
+        let (mut order, mut repeated) = (Tally::default(), Tally::default());
+        let mut trailing = Tally::default();
         let mut separator: Option<Vec<u8>> = None;
         let mut last_key: Option<Vec<u8>> = None;
         let mut cursor = BlockCursor::new(index.block.clone());
         let mut blocks = 0u64;
-        // Where entries stop making sense, the defect was found when the structure was checked.
+        // If an entry makes no sense, the check of the structure has reported it.
         while let Ok(true) = cursor.next() {
             let (i, key, value) = (blocks, cursor.key(), cursor.value());
             blocks += 1;
             if let Some(before) = &separator
                 && self.order.compare(before, key) != Ordering::Less
             {
-                order.note(|| not_ascending(before, key));
+                // In no order does a key come before itself.
+                let tally = if before == key {
+                    &mut repeated
+                } else {
+                    &mut order
+                };
+                tally.note(|| not_ascending(before, key));
             }
             let decoded = BlockHandle::decode(value);
             if let Some((_, len)) = decoded
@@ -94,7 +98,7 @@ impl Verifier<'_> {
             {
                 trailing.note(|| {
                     (
-                        format!("nothing behind the handle of data block {i}"),
+                        format!("nothing after the handle of data block {i}"),
                         format!("{} bytes more", value.len() - len),
                     )
                 });
@@ -123,16 +127,19 @@ impl Verifier<'_> {
                 let offset = decoded.map_or(0, |(handle, _)| handle.offset);
                 let before = (separator.as_deref(), last_key.as_deref());
                 if index.trusted {
+                    self.evidence.add_separator(&ends.last, key);
                     self.check_separators((i, offset), before, key, &ends);
                 }
                 last_key = Some(ends.last);
             }
             separator = Some(key.to_vec());
-            let end = decoded.and_then(|(handle, _)| handle.end());
-            self.progress.reach(end.unwrap_or_default())?;
+            if let Some(end) = decoded.and_then(|(handle, _)| handle.end()) {
+                self.progress.reach(end)?;
+            }
         }
         if index.trusted {
-            self.report.find_tally(Severity::Damage, place, order);
+            self.misordered.find_tally(place, order);
+            self.report.find_tally(Severity::Damage, place, repeated);
             self.report.find_tally(Severity::Warning, place, trailing);
         }
         ControlFlow::Continue(())
@@ -148,8 +155,7 @@ impl Verifier<'_> {
     ) {
         let place = (Section::Data, offset);
         if self.order.compare(&ends.last, separator) == Ordering::Greater {
-            self.report.find(
-                Severity::Damage,
+            self.misordered.find(
                 place,
                 format!(
                     "the last key of data block {i} at or before its index key {}",
@@ -159,17 +165,16 @@ impl Verifier<'_> {
             );
         }
         for (before, what) in [
-            (separator_before, "the index key before"),
-            (last_before, "the last of the block before"),
+            (separator_before, "the previous index key"),
+            (last_before, "the last key of the previous block"),
         ] {
             if let Some(before) = before
                 && self.order.compare(before, &ends.first) != Ordering::Less
             {
-                self.report.find(
-                    Severity::Damage,
+                self.misordered.find(
                     place,
                     format!(
-                        "the first key of data block {i} behind {what}, {}",
+                        "the first key of data block {i} after {what}, {}",
                         show_key(before)
                     ),
                     show_key(&ends.first),
@@ -197,13 +202,16 @@ impl Verifier<'_> {
                 });
             }
         }
-        let (mut order, mut form) = (Tally::default(), Tally::default());
+        let (mut order, mut repeated) = (Tally::default(), Tally::default());
+        let mut form = Tally::default();
         let mut ends: Option<Ends> = None;
         let mut cursor = BlockCursor::new(block);
         while let Ok(true) = cursor.next() {
             let key = cursor.key();
             self.report.entries += 1;
-            if self.report.internal_keys && InternalKey::parse(key).is_none() {
+            self.evidence.add_entry(key, cursor.value());
+            let is_database = self.report.keys == KeyKind::Database;
+            if is_database && InternalKey::parse(key).is_none() {
                 form.note(|| {
                     (
                         "internal keys: at least 8 bytes, of type 0 or 1".into(),
@@ -237,18 +245,25 @@ impl Verifier<'_> {
                 }
                 Some(Ends { last, .. }) => {
                     if self.order.compare(last, key) != Ordering::Less {
-                        order.note(|| not_ascending(last, key));
+                        let tally = if *last == key {
+                            &mut repeated
+                        } else {
+                            &mut order
+                        };
+                        tally.note(|| not_ascending(last, key));
                     }
                     last.clear();
                     last.extend_from_slice(key);
                 }
             }
         }
+        self.evidence.end_block();
         self.report.data_blocks += 1;
         if !well_formed {
             return None;
         }
-        self.report.find_tally(Severity::Damage, place, order);
+        self.misordered.find_tally(place, order);
+        self.report.find_tally(Severity::Damage, place, repeated);
         self.report.find_tally(Severity::Damage, place, form);
         ends
     }

@@ -17,13 +17,20 @@ pub(super) struct Filter {
     pub(super) reader: FilterBlockReader,
     offset: u64,
     pub(super) trusted: bool,
-    /// Keys that it hides, and data blocks that it leaves out.
+    /// Keys that it rejects although they are present, and data blocks that it does not cover.
     pub(super) hidden: Tally,
     pub(super) unfiltered: Tally,
 }
 
-impl Verifier<'_> {
-    /// Checks the metaindex and loads what it leads to. Answers the filters that can be asked.
+impl Filter {
+    /// Whether it rejected a key that is present.
+    pub(super) fn hides_keys(&self) -> bool {
+        self.trusted && !self.hidden.is_empty()
+    }
+}
+
+impl Verifier<'_, '_> {
+    /// Checks the metaindex and loads what it leads to. Returns the filters that can be asked.
     pub(super) fn check_metaindex(&mut self, offset: u64, metaindex: &Parsed) -> Vec<Filter> {
         let place = (Section::Metaindex, offset);
         let policies = self.options.known_policies();
@@ -48,8 +55,8 @@ impl Verifier<'_> {
                 ),
                 (Some(policy), Some(handle)) => {
                     let known = policies.iter().find(|p| p.name().as_bytes() == policy);
-                    // Readers use the first of a name. More are out of order, and as many as there are
-                    // would be held in memory.
+                    // Readers use the first of a name. More of them are out of order, and would all be held in
+                    // memory.
                     let known = known.filter(|known| {
                         let mut names = filters.iter().map(|filter| filter.policy.name());
                         names.all(|name| name != known.name())
@@ -57,7 +64,7 @@ impl Verifier<'_> {
                     let filter = self.load_filter(handle, known, place, metaindex.trusted);
                     filters.extend(filter);
                 }
-                // Other entries may hold anything; if it is the handle of a block, that block is no gap.
+                // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
                 (None, Some(handle)) => self.account_if_sound(handle, &mut budget_of_others),
                 (_, None) => {}
             }
@@ -76,7 +83,7 @@ impl Verifier<'_> {
         named_surely: bool,
     ) -> Option<Filter> {
         if !named_surely {
-            // The handle may be rubbish: only a sound block shows that it is not.
+            // The handle may be rubbish, unless it leads to a sound block.
             self.try_frame(handle)?;
         }
         let Loaded { payload, trusted } = self.load(handle, Section::Filter, named_by)?;
@@ -108,8 +115,13 @@ impl Verifier<'_> {
     pub(super) fn report_filters(&mut self, filters: Vec<Filter>) {
         for filter in filters {
             let place = (Section::Filter, filter.offset);
-            self.report
-                .find_tally(Severity::Damage, place, filter.hidden);
+            // In an unknown order, the keys may be a database's, whose filter holds user keys.
+            let severity = if self.report.unknown_order {
+                Severity::Unchecked
+            } else {
+                Severity::Damage
+            };
+            self.report.find_tally(severity, place, filter.hidden);
             self.report
                 .find_tally(Severity::Warning, place, filter.unfiltered);
         }

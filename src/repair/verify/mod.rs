@@ -1,5 +1,13 @@
-//! Checks a whole table, and tells all that is wrong with it: footer, index, metaindex, filters, data,
-//! and last whether these parts tile the file.
+//! Checks a whole table and reports everything that is wrong with it: footer, index, metaindex, filters, data, and
+//! whether these parts cover the file.
+//!
+//! ```text
+//! blocks.rs       reads a block by its handle, checks frame and structure
+//! filters.rs      the metaindex, and the filters that it names
+//! data.rs         index and data blocks: the order of the keys, and each key against the filters
+//! coverage.rs     what no handle leads to
+//! report.rs       findings and figures
+//! ```
 
 mod blocks;
 mod coverage;
@@ -7,192 +15,246 @@ mod data;
 mod filters;
 mod report;
 
+use std::fmt;
 use std::ops::ControlFlow;
-use std::path::Path;
 
-use crate::comparator::Order;
+use crate::comparator::{Comparator, Order};
 #[cfg(doc)]
 use crate::db::key::InternalKeyComparator;
-use crate::db::table::DbTable;
+use crate::db::key::internal_order;
+use crate::db::recognise::{Evidence, KeyKind};
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Result, Section};
+use crate::filter::FilterPolicy;
 use crate::format::block_check::KeyWork;
 use crate::format::footer::Footer;
 use crate::read::file::TableFile;
 use crate::read::options::OpenOptions;
 use crate::read::source::Source;
-use crate::read::table::Table;
-use crate::repair::progress::{Progress, Reporter};
+use crate::repair::progress::{Callback, Progress, Reporter};
 
 use blocks::Extent;
-use data::evidence;
+use filters::Filter;
+use report::Misordered;
 pub use report::{Finding, Severity, VerifyReport};
 
-impl OpenOptions {
-    /// Checks the table at `path`, also one that [`open`](OpenOptions::open) refuses, and reports all
-    /// that is wrong with it.
-    ///
-    /// Everything is read and walked: the footer, each block's checksum and structure, the order of keys in
-    /// blocks and across them, the index key of each data block against its neighbours, each
-    /// filter that has a known policy against each key, and whether blocks overlap or leave gaps.
-    /// Where footer or index is damaged, what they would have led to is looked for by its checksums, so that
-    /// the report says how much of the data is sound.
-    ///
-    /// Without a [`comparator`](OpenOptions::comparator), a database's table is recognised and checked
-    /// in the order of internal keys; every key must then parse as one. For a database with a
-    /// comparator of its own, name an [`InternalKeyComparator`] over it.
-    ///
-    /// Costs a read of the whole file (no block goes to the cache) and the memory of its largest block, of
-    /// its index, and of 24 bytes for each block. A file whose handles overlap is read at most
-    /// twice over.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Io`] where the file cannot be opened or its size not be told. All else is in the report:
-    /// a read that fails is a finding, and the rest is still checked.
-    ///
-    /// ```
-    /// # use leveltable::{OpenOptions, Section, WriteOptions};
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let path = dir.path().join("fruit.ldb");
-    /// # let mut file = Vec::new();
-    /// # let mut builder = WriteOptions::new().build(&mut file);
-    /// # builder.add(b"apple", b"red")?;
-    /// # builder.finish()?;
-    /// file[5] ^= 1; // in the first data block
-    /// std::fs::write(&path, &file).unwrap();
-    ///
-    /// let report = OpenOptions::new().verify(&path)?;
-    /// assert!(!report.is_sound());
-    /// assert_eq!(report.findings[0].section(), Section::Data);
-    /// println!("{report}");
-    /// # Ok::<(), leveltable::Error>(())
-    /// ```
-    pub fn verify(&self, path: impl AsRef<Path>) -> Result<VerifyReport> {
-        self.verify_source(Source::open(path)?)
-    }
+/// How [`verify`] checks a table.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use leveltable::WriteOptions;
+/// use leveltable::repair::{VerifyOptions, verify};
+///
+/// # let mut file = Vec::new();
+/// # WriteOptions::new().build(&mut file).finish()?;
+/// let options = VerifyOptions::new().progress(|progress| {
+///     eprint!("\r{} of {} bytes", progress.done, progress.total);
+///     ControlFlow::Continue(())
+/// });
+/// assert!(verify(file, options)?.is_sound());
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Default)]
+#[must_use]
+pub struct VerifyOptions<'a> {
+    /// The order that was named, and the filter policies.
+    open: OpenOptions,
+    keys: Option<KeyKind>,
+    progress: Option<Callback<'a>>,
+}
 
-    /// Checks a table in memory, an open file, or anything else to read from; see
-    /// [`verify`](OpenOptions::verify).
-    ///
-    /// # Errors
-    ///
-    /// As [`verify`](OpenOptions::verify).
-    pub fn verify_source(&self, source: impl Into<Source>) -> Result<VerifyReport> {
-        self.verify_with(source, |_| ControlFlow::Continue(()))
-    }
-
-    /// The same, calling `progress` after each data block, and after each window that is searched for blocks. On
-    /// [`ControlFlow::Break`] the run ends, and the report says that it was
-    /// [cancelled](VerifyReport::cancelled).
-    ///
-    /// # Errors
-    ///
-    /// As [`verify`](OpenOptions::verify).
-    ///
-    /// ```
-    /// # use std::ops::ControlFlow;
-    /// # use leveltable::{OpenOptions, WriteOptions};
-    /// # let mut file = Vec::new();
-    /// # WriteOptions::new().build(&mut file).finish()?;
-    /// let report = OpenOptions::new().verify_with(file, |progress| {
-    ///     eprint!("\r{} of {} bytes", progress.done, progress.total);
-    ///     ControlFlow::Continue(())
-    /// })?;
-    /// assert!(report.is_sound());
-    /// # Ok::<(), leveltable::Error>(())
-    /// ```
-    pub fn verify_with(
-        &self,
-        source: impl Into<Source>,
-        mut progress: impl FnMut(Progress) -> ControlFlow<()>,
-    ) -> Result<VerifyReport> {
-        let file = TableFile::new(source.into())?;
-        let order = self.order.clone().unwrap_or(Order::Bytewise);
-        let verifier = Verifier {
-            report: VerifyReport {
-                file_bytes: file.size,
-                internal_keys: order.shortens_filter_keys(),
-                ..VerifyReport::default()
-            },
-            order,
-            options: self,
-            extents: Vec::new(),
-            budget: file.size.saturating_mul(2),
-            work: KeyWork::of_file(),
-            progress: Reporter::new(file.size, &mut progress),
-            file: &file,
-        };
-        Ok(verifier.run())
+impl fmt::Debug for VerifyOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerifyOptions")
+            .field("open", &self.open)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
     }
 }
 
-impl Table {
-    /// Checks the whole table as it is in its source now, and reports all that is wrong with it; see
-    /// [`OpenOptions::verify`]. Nothing that was read before is relied on, nor does it count in
-    /// [`stats`](Table::stats).
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Io`] where the source does not tell its size. All else is in the report.
-    pub fn verify(&self) -> Result<VerifyReport> {
-        self.verify_with(|_| ControlFlow::Continue(()))
+impl<'a> VerifyOptions<'a> {
+    /// Bytewise order, or that of a database if the table looks like one's; the built-in filter policies.
+    pub fn new() -> VerifyOptions<'a> {
+        VerifyOptions::default()
     }
 
-    /// The same with a callback; see [`OpenOptions::verify_with`].
+    /// The order that the table was written in. Keys that do not ascend in it are damage.
     ///
-    /// # Errors
-    ///
-    /// As [`verify`](Table::verify).
-    pub fn verify_with(
-        &self,
-        progress: impl FnMut(Progress) -> ControlFlow<()>,
-    ) -> Result<VerifyReport> {
-        let mut options = OpenOptions::new();
-        options.order = self.order().ok().cloned();
-        let policy = self.filter_in_use().map(|filter| filter.policy.clone());
-        options.policies = policy.into_iter().collect();
-        options.verify_with(self.file().source.clone(), progress)
+    /// For a database's table this is the order of user keys if [`keys`](VerifyOptions::keys) says so. Otherwise it is the
+    /// order of the keys as they are stored, such as an [`InternalKeyComparator`].
+    pub fn comparator(mut self, comparator: impl Comparator + 'static) -> VerifyOptions<'a> {
+        self.open = self.open.comparator(comparator);
+        self
+    }
+
+    /// Adds a filter policy. Of two policies of the same name, the one added here is used rather than a built-in one.
+    pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> VerifyOptions<'a> {
+        self.open = self.open.filter_policy(policy);
+        self
+    }
+
+    /// Says what kind of keys the table holds. By default that is guessed from the keys.
+    pub fn keys(mut self, kind: KeyKind) -> VerifyOptions<'a> {
+        self.keys = Some(kind);
+        self
+    }
+
+    /// Calls `callback` after each data block, and after each part of the file that is searched for blocks. On
+    /// [`ControlFlow::Break`] the run ends, and the report says that it was [cancelled](VerifyReport::cancelled).
+    pub fn progress(
+        mut self,
+        callback: impl FnMut(Progress) -> ControlFlow<()> + 'a,
+    ) -> VerifyOptions<'a> {
+        self.progress = Some(Box::new(callback));
+        self
     }
 }
 
-impl DbTable {
-    /// Checks the whole table, its keys as internal keys; see [`Table::verify`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Table::verify`].
-    pub fn verify(&self) -> Result<VerifyReport> {
-        self.as_table().verify()
-    }
+/// Checks the table in `source` and reports everything that is wrong with it, also if the table does not open.
+///
+/// The whole file is read: the footer, each block's checksum and structure, the order of keys in blocks and across
+/// them, the index key of each data block against its neighbours, each filter that has a known policy against each key,
+/// and whether blocks overlap or leave gaps. If the footer or the index is damaged, `verify` searches for data blocks by
+/// their checksums and reports how much of the data is sound. It gives up a search after 4 MiB without a block.
+///
+/// Unless the options say otherwise, a database's table is recognised by its keys and checked in the order of
+/// internal keys; every key must then parse as one. If the keys are in neither order and no comparator is named, the
+/// table has a comparator of its own, or its writer had a bug. The order is then [unknown](VerifyReport::unknown_order)
+/// and everything else is checked. If the index keys show that the order is bytewise after all, since they were shortened
+/// in it, keys out of order are damage.
+///
+/// Costs a read of the whole file (no block goes to the cache) and the memory of its largest block, of its index, and
+/// of 24 bytes for each block. A file whose handles overlap is read at most twice over. A database's table without a
+/// shortened index key may be read twice, too.
+///
+/// # Errors
+///
+/// [`ErrorKind::Io`] if the source cannot tell its size. Everything else is in the report: a read that fails is a
+/// finding, and the rest is still checked.
+///
+/// ```
+/// use leveltable::repair::{VerifyOptions, verify};
+/// use leveltable::{Section, WriteOptions};
+///
+/// let mut file = Vec::new();
+/// let mut builder = WriteOptions::new().build(&mut file);
+/// builder.add(b"apple", b"red")?;
+/// builder.finish()?;
+/// file[5] ^= 1; // in the first data block
+///
+/// let report = verify(file, VerifyOptions::new())?;
+/// assert!(!report.is_sound());
+/// assert_eq!(report.findings[0].section(), Section::Data);
+/// println!("{report}");
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+pub fn verify(source: impl Into<Source>, options: VerifyOptions<'_>) -> Result<VerifyReport> {
+    let mut source = source.into();
+    let path = source.take_path();
+    let file = TableFile::new(source).map_err(|error| match &path {
+        Some(path) => error.at_path(path),
+        None => error,
+    })?;
+    let VerifyOptions {
+        open,
+        keys,
+        progress,
+    } = options;
+    let mut progress = Reporter::new(file.size, progress);
+    let mut run = |guess| Verifier::new(&file, &open, keys, guess, &mut progress).run();
+    let (report, guess) = run(None);
+    let Some(guess) = guess.filter(|_| !report.cancelled) else {
+        return Ok(report);
+    };
+    let (again, _) = run(Some(guess.kind));
+    Ok(if guess.is_certain || again.damage < report.damage {
+        again
+    } else {
+        report
+    })
+}
+
+/// A kind of keys other than the one that a run assumed.
+struct Guess {
+    kind: KeyKind,
+    /// Whether the keys themselves say so.
+    is_certain: bool,
 }
 
 /// One run over one file.
-struct Verifier<'a> {
+struct Verifier<'a, 'p> {
     file: &'a TableFile,
     options: &'a OpenOptions,
+    /// The kind of keys that the caller named.
+    kind_named: Option<KeyKind>,
+    /// Whether the index keys and a few others decide what kind of keys is checked.
+    looks_at_keys: bool,
+    /// The order in which the keys are checked.
     order: Order,
     report: VerifyReport,
+    /// What the keys say about their kind and order.
+    evidence: Evidence,
+    misordered: Misordered,
     /// Where all blocks lie that handles lead to.
     extents: Vec<Extent>,
-    /// Bytes that handles may still ask for: hostile ones could name a large block time and again.
+    /// Bytes that handles may still ask for. A hostile file could name a large block again and again.
     budget: u64,
     work: KeyWork,
-    progress: Reporter<'a>,
+    progress: &'a mut Reporter<'p>,
 }
 
-impl Verifier<'_> {
-    fn run(mut self) -> VerifyReport {
-        // Whether an index vouches that there are no blocks but those it leads to.
-        let complete = match self.check_footer() {
-            Some(footer) => self.check_blocks(footer),
+impl<'a, 'p> Verifier<'a, 'p> {
+    /// Prepares a run. `keys` is the kind of keys that the caller named, `guess` what an earlier run came to.
+    fn new(
+        file: &'a TableFile,
+        options: &'a OpenOptions,
+        keys: Option<KeyKind>,
+        guess: Option<KeyKind>,
+        progress: &'a mut Reporter<'p>,
+    ) -> Verifier<'a, 'p> {
+        let stored_order = || options.order.clone().unwrap_or(Order::Bytewise);
+        let (order, kind) = match keys.or(guess) {
+            Some(KeyKind::Database) => (internal_order(stored_order()), KeyKind::Database),
+            None if stored_order().shortens_filter_keys() => (stored_order(), KeyKind::Database),
+            _ => (stored_order(), KeyKind::Plain),
+        };
+        Verifier {
+            report: VerifyReport {
+                file_bytes: file.size,
+                keys: kind,
+                ..VerifyReport::default()
+            },
+            order,
+            kind_named: keys,
+            looks_at_keys: keys.is_none() && guess.is_none() && options.order.is_none(),
+            file,
+            options,
+            evidence: Evidence::default(),
+            misordered: Misordered::default(),
+            extents: Vec::new(),
+            budget: file.size.saturating_mul(2),
+            work: KeyWork::of_file(),
+            progress,
+        }
+    }
+
+    /// Checks the file. Returns, with the report, the kind of keys that it should have been checked for if that is
+    /// another.
+    fn run(mut self) -> (VerifyReport, Option<Guess>) {
+        let mut filters = Vec::new();
+        // Whether an index vouches that it leads to all data blocks.
+        let is_complete = match self.check_footer() {
+            Some(footer) => self.check_blocks(footer, &mut filters),
             None => false,
         };
+        let guess = self.better_guess(&filters);
+        self.settle_order();
         if !self.progress.is_cancelled() {
-            self.check_coverage(complete);
+            self.report_filters(filters);
+            self.check_coverage(is_complete);
         }
-        if !complete && !self.progress.is_cancelled() {
+        if !is_complete && !self.progress.is_cancelled() {
             self.count_what_is_left();
         }
         if !self.progress.is_cancelled() {
@@ -201,29 +263,56 @@ impl Verifier<'_> {
         }
         self.report.cancelled = self.progress.is_cancelled();
         self.report.sort();
-        self.report
+        (self.report, guess)
     }
 
-    /// Checks all blocks that the footer leads to. Answers whether the index is what was written.
-    fn check_blocks(&mut self, footer: Footer) -> bool {
+    /// Checks all blocks that the footer leads to. Returns whether the index is what was written.
+    fn check_blocks(&mut self, footer: Footer, filters: &mut Vec<Filter>) -> bool {
         let index = self.load_block(footer.index, Section::Index);
         if let Some(index) = &index {
-            self.recognise_database(index);
+            self.read_index_keys(index);
         }
-        let metaindex = self.load_block(footer.metaindex, Section::Metaindex);
-        let mut filters = match metaindex {
-            Some(metaindex) => self.check_metaindex(footer.metaindex.offset, &metaindex),
-            None => Vec::new(),
-        };
+        if let Some(metaindex) = self.load_block(footer.metaindex, Section::Metaindex) {
+            *filters = self.check_metaindex(footer.metaindex.offset, &metaindex);
+        }
         let Some(index) = index else { return false };
-        if !self.options.filter_knows_keys(|| evidence(&index)) {
+        // A database's filter holds user keys, of which an order of stored keys does not know.
+        let is_of_user_keys = self.evidence.kind() == KeyKind::Database;
+        if self.kind_named.is_none() && self.report.keys == KeyKind::Plain && is_of_user_keys {
             filters.clear();
         }
-        let walked = self.check_data(footer.index.offset, &index, &mut filters);
-        if walked.is_continue() {
-            self.report_filters(filters);
-        }
+        let _ = self.check_data(footer.index.offset, &index, filters);
         index.trusted
+    }
+
+    /// The kind of keys that the table seems to hold, if it was guessed and is not the one that was checked.
+    fn better_guess(&self, filters: &[Filter]) -> Option<Guess> {
+        if !self.is_guessed() {
+            return None;
+        }
+        match self.evidence.verdict() {
+            Some(kind) => (kind != self.report.keys).then_some(Guess {
+                kind,
+                is_certain: true,
+            }),
+            // A filter that rejects the keys of a plain table may hold the user keys of a database.
+            None => filters.iter().any(Filter::hides_keys).then_some(Guess {
+                kind: KeyKind::Database,
+                is_certain: false,
+            }),
+        }
+    }
+
+    /// Whether neither the kind of keys nor their order was named.
+    fn is_guessed(&self) -> bool {
+        self.kind_named.is_none() && self.options.order.is_none()
+    }
+
+    /// Reports keys out of order, now that all keys were seen.
+    fn settle_order(&mut self) {
+        let is_known =
+            self.options.order.is_some() || self.evidence.order_is_evident(self.report.keys);
+        std::mem::take(&mut self.misordered).settle(is_known, &mut self.report);
     }
 
     /// What verifies must open: if it does not, and nothing else was found, that is a finding.
@@ -233,7 +322,6 @@ impl Verifier<'_> {
         }
         let mut options = self.options.clone().no_cache();
         options.order = Some(self.order.clone());
-        options.filters = true;
         if let Err(error) = options.open_source(self.file.source.clone()) {
             self.report.find_error((Section::Index, 0), &error);
         }

@@ -1,11 +1,12 @@
-//! What a verification says: findings, and figures.
+//! The report of a verification: findings and figures.
 
 use std::fmt;
 
-use crate::error::{Error, ErrorKind, Section, show_key};
+use crate::db::recognise::KeyKind;
+use crate::error::{Corruption, Error, ErrorKind, Section, show_key};
 use crate::format::Defect;
 #[cfg(doc)]
-use crate::read::table::Table;
+use crate::repair::verify::verify;
 
 /// Most findings that a report holds; the rest are counted. About a kilobyte each at worst.
 const MOST_FINDINGS: usize = 1000;
@@ -14,13 +15,12 @@ const MOST_FINDINGS: usize = 1000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Unusual, and tolerated by readers: padding between blocks, a data block without a filter, bytes
-    /// behind a handle.
+    /// Unusual, and tolerated by readers: padding between blocks, a data block without a filter, bytes after a handle.
     Warning,
-    /// Nothing can be said of it: this build lacks its codec, the source failed to read it, or what would
-    /// lead to it is damaged.
+    /// Could not be checked: this build lacks the codec, the source failed, the handle that leads there is damaged, or the
+    /// order of the keys is not known.
     Unchecked,
-    /// Not what a writer writes. Entries are lost, or some reader may answer wrongly.
+    /// Not what a writer writes. Entries are lost, or some reader may return wrong results.
     Damage,
 }
 
@@ -34,14 +34,11 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One thing that [`Table::verify`] found: where, what a sound table has there, and what is there.
+/// One thing that [`verify`] found: how bad it is, where it is, what a sound table has there, and what is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     severity: Severity,
-    section: Section,
-    offset: u64,
-    expected: String,
-    found: String,
+    corruption: Corruption,
 }
 
 impl Finding {
@@ -52,40 +49,38 @@ impl Finding {
 
     /// The part of the file that is concerned.
     pub fn section(&self) -> Section {
-        self.section
+        self.corruption.section()
     }
 
     /// Offset in the file of that part's block, or of the gap.
     pub fn offset(&self) -> u64 {
-        self.offset
+        self.corruption.offset()
     }
 
     /// What a sound table would have there.
     pub fn expected(&self) -> &str {
-        &self.expected
+        self.corruption.expected()
     }
 
     /// What is there.
     pub fn found(&self) -> &str {
-        &self.found
+        self.corruption.found()
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {} at offset {}: expected {}, found {}",
-            self.severity, self.section, self.offset, self.expected, self.found
-        )
+        write!(f, "{}: ", self.severity)?;
+        self.corruption.describe(f)
     }
 }
 
-/// What [`Table::verify`] saw.
+/// What [`verify`] found.
 ///
 /// Its [`Display`](fmt::Display) is for people: a line of figures and a line for each finding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub struct VerifyReport {
     /// Size of the file.
     pub file_bytes: u64,
@@ -95,15 +90,18 @@ pub struct VerifyReport {
     pub data_blocks: u64,
     /// Entries in them.
     pub entries: u64,
-    /// How often a filter was asked for a key that is there: entries times filters.
+    /// How often a filter was asked for a key that is present: entries times filters.
     pub filter_checks: u64,
-    /// Whether the keys were checked as internal keys of a database.
-    pub internal_keys: bool,
+    /// The kind of keys that the table was checked for.
+    pub keys: KeyKind,
+    /// Whether the keys ascend neither bytewise nor as a database's do, and no comparator was named, so that their order
+    /// could not be checked. A [finding](Severity::Unchecked) says where that shows.
+    pub unknown_order: bool,
     /// Whether the progress callback ended the run early.
     pub cancelled: bool,
-    /// What was found, in the order of offsets: the first 1 000 that were met.
+    /// What was found, in the order of offsets: the first 1 000 findings.
     pub findings: Vec<Finding>,
-    /// How many findings there were of [`Severity::Damage`], those left out of the list included.
+    /// Number of findings of [`Severity::Damage`], including those left out of the list.
     pub damage: u64,
     /// The same of [`Severity::Unchecked`].
     pub unchecked: u64,
@@ -112,12 +110,12 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Whether everything was checked and nothing is damaged. Warnings are let pass.
+    /// Whether everything was checked and nothing is damaged. Ignores warnings.
     pub fn is_sound(&self) -> bool {
         self.damage == 0 && self.unchecked == 0 && !self.cancelled
     }
 
-    /// Findings that the list has no room for.
+    /// Number of findings that the list has no room for.
     pub fn left_out(&self) -> u64 {
         let all = self.damage + self.unchecked + self.warnings;
         all.saturating_sub(self.findings.len() as u64)
@@ -154,7 +152,7 @@ impl VerifyReport {
     /// Puts the findings in the order of offsets.
     pub(super) fn sort(&mut self) {
         self.findings
-            .sort_by_key(|finding| (finding.offset, finding.section));
+            .sort_by_key(|finding| (finding.offset(), finding.section()));
     }
 
     /// Records a finding: in full while there is room.
@@ -165,6 +163,18 @@ impl VerifyReport {
         expected: impl Into<String>,
         found: impl Into<String>,
     ) {
+        self.record(
+            severity,
+            Corruption {
+                section,
+                offset,
+                expected: expected.into(),
+                found: found.into(),
+            },
+        );
+    }
+
+    fn record(&mut self, severity: Severity, corruption: Corruption) {
         match severity {
             Severity::Damage => self.damage += 1,
             Severity::Unchecked => self.unchecked += 1,
@@ -173,10 +183,7 @@ impl VerifyReport {
         if self.findings.len() < MOST_FINDINGS {
             self.findings.push(Finding {
                 severity,
-                section,
-                offset,
-                expected: expected.into(),
-                found: found.into(),
+                corruption,
             });
         }
     }
@@ -187,12 +194,7 @@ impl VerifyReport {
 
     pub(super) fn find_error(&mut self, place: (Section, u64), error: &Error) {
         match (error.corruption(), error.kind()) {
-            (Some(corruption), _) => self.find(
-                Severity::Damage,
-                (corruption.section(), corruption.offset()),
-                corruption.expected(),
-                corruption.found(),
-            ),
+            (Some(corruption), _) => self.record(Severity::Damage, corruption.clone()),
             (None, ErrorKind::Unsupported | ErrorKind::Io) => {
                 self.find(
                     Severity::Unchecked,
@@ -206,16 +208,13 @@ impl VerifyReport {
     }
 
     pub(super) fn find_tally(&mut self, severity: Severity, place: (Section, u64), tally: Tally) {
-        if let Some((expected, mut found)) = tally.first {
-            if tally.count > 1 {
-                found.push_str(&format!(" (and {} more such)", tally.count - 1));
-            }
+        if let Some((expected, found)) = tally.into_words() {
             self.find(severity, place, expected, found);
         }
     }
 }
 
-/// Findings of one kind that could be as many as keys: the first is told, the rest are counted.
+/// Findings of one kind, which could be as many as keys: the first in words, and their number.
 #[derive(Default)]
 pub(super) struct Tally {
     count: u64,
@@ -223,10 +222,69 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts one; `words` are what was expected and what was found.
+    /// Counts one more. `words` returns what was expected and what was found.
     pub(super) fn note(&mut self, words: impl FnOnce() -> (String, String)) {
         self.count += 1;
         self.first.get_or_insert_with(words);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// What was expected and what was found, if anything was.
+    fn into_words(self) -> Option<(String, String)> {
+        let (expected, mut found) = self.first?;
+        if self.count > 1 {
+            found.push_str(&format!(" (and {} more such)", self.count - 1));
+        }
+        Some((expected, found))
+    }
+}
+
+/// Keys out of order, and where, until it is known whether the order that they were checked in is the table's.
+#[derive(Default)]
+pub(super) struct Misordered {
+    found: Vec<((Section, u64), String, String)>,
+    count: u64,
+}
+
+impl Misordered {
+    pub(super) fn find(
+        &mut self,
+        place: (Section, u64),
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) {
+        self.count += 1;
+        if self.found.len() < MOST_FINDINGS {
+            self.found.push((place, expected.into(), found.into()));
+        }
+    }
+
+    pub(super) fn find_tally(&mut self, place: (Section, u64), tally: Tally) {
+        if let Some((expected, found)) = tally.into_words() {
+            self.find(place, expected, found);
+        }
+    }
+
+    /// Puts them into `report`: each as damage if the order `is_known`, else one for all of them, which were then not
+    /// checked.
+    pub(super) fn settle(self, is_known: bool, report: &mut VerifyReport) {
+        if is_known {
+            report.damage += self.count - self.found.len() as u64;
+            for (place, expected, found) in self.found {
+                report.find(Severity::Damage, place, expected, found);
+            }
+        } else if let Some((place, expected, found)) = self.found.into_iter().next() {
+            report.unknown_order = true;
+            report.find(
+                Severity::Unchecked,
+                place,
+                "keys in bytewise order or in that of a database, or the comparator that they were written with",
+                format!("{found}, in place of {expected} ({} such places)", self.count),
+            );
+        }
     }
 }
 
