@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use crate::db::table::DbTable;
 use crate::error::{Error, Result, Section};
-use crate::format::block::{Block, KeyWork};
+use crate::format::block::Block;
+use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::{Defect, frame};
