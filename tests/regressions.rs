@@ -471,7 +471,6 @@ fn debug_output_is_short() {
 
 /// A cursor or range that stands on an entry printed its whole block.
 #[test]
-#[ignore = "fails: BlockCursor and Block derive Debug, which prints the block's bytes"]
 fn debug_output_is_short_within_a_block() {
     let (table, db) = tables_of_many_blocks();
     let mut cursor = table.cursor();

@@ -15,10 +15,10 @@ use crate::comparator::{Comparator, Order};
 /// The largest sequence number that an internal key can hold, 2^56 - 1.
 pub const MAX_SEQUENCE: u64 = (1 << 56) - 1;
 
-/// Bytes behind the user key.
+/// Bytes after the user key: sequence number and type.
 const TAG_LEN: usize = 8;
 
-/// What an internal key says of its user key.
+/// Whether an internal key records a value or a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ValueType {

@@ -175,7 +175,7 @@ impl DbTable {
         std::iter::once(first).chain(more.map(move |i| index.block(i)))
     }
 
-    /// Looks for `target` in a data block. `None` if it is past all of the block's keys, `Some(None)` if it leads to another
+    /// Searches a data block for `target`. Returns `None` if it is past all of the block's keys, `Some(None)` if it leads to another
     /// user key.
     fn find(&self, found: Found, target: &[u8]) -> Result<Option<Option<Version>>> {
         let mut cursor = BlockCursor::new(self.table.block(found, SearchPart::WHOLE)?);
@@ -247,17 +247,12 @@ pub(super) fn parse(stored: &[u8]) -> Result<InternalKey<'_>, Defect> {
 
 #[cold]
 fn not_internal(stored: &[u8]) -> Defect {
-    let found = match stored.len() {
-        0..8 => format!("{} of {} bytes", show_key(stored), stored.len()),
-        len => {
-            let value_type = stored.get(len - 8).copied().unwrap_or_default();
-            format!("{} with type {value_type}", show_key(stored))
-        }
+    let found = match stored.last_chunk::<8>() {
+        Some([value_type, ..]) => format!("{} with type {value_type}", show_key(stored)),
+        None => format!("{} of {} bytes", show_key(stored), stored.len()),
     };
-    Defect::new(
-        "internal keys of at least 8 bytes and of type 0 or 1",
-        found,
-    )
+    let expected = "internal keys of at least 8 bytes and of type 0 or 1";
+    Defect::new(expected, found)
 }
 
 pub(super) fn version(value_type: ValueType, value: impl FnOnce() -> Bytes) -> Version {
