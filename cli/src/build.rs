@@ -90,7 +90,7 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    let options = args.table.write(order(args))?;
+    let options = args.table.write(order(args), false)?;
     let notation = match (args.hex, args.raw) {
         (true, _) => Notation::Hex,
         (_, true) => Notation::Raw,

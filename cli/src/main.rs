@@ -15,6 +15,7 @@
 
 mod build;
 mod failure;
+mod files;
 mod get;
 mod info;
 mod input;
@@ -77,8 +78,8 @@ enum Command {
     Build(build::Args),
 }
 
-/// The result of a command that ran to its end.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The result of a command that ran to its end, the best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Answer {
     Yes,
     /// The key is absent, the table is not sound, or not all of it was copied.
@@ -102,7 +103,7 @@ fn main() -> ExitCode {
         Ok(Answer::Unknown) => ExitCode::from(2),
         // The reader of the output, such as `head`, has seen enough.
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
-        Err(Failure::Message(message)) => {
+        Err(Failure::Output(message) | Failure::Message(message)) => {
             output::complain("error", &message);
             ExitCode::from(2)
         }

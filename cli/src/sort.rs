@@ -51,7 +51,7 @@ impl KeyOrder {
     }
 
     /// Sets `options` to read a table in this order, with its keys as they are stored.
-    fn read(self, options: OpenOptions) -> OpenOptions {
+    pub(crate) fn read(self, options: OpenOptions) -> OpenOptions {
         match self {
             KeyOrder::Bytewise => options.comparator(BytewiseComparator),
             KeyOrder::Internal => {
