@@ -702,10 +702,97 @@ fn build_reads_back_what_scan_prints() {
             if form == ["--hex"] {
                 build.arg("--hex");
             }
+            if form.contains(&"--json") {
+                build.arg("--format=jsonl");
+            }
             assert_eq!(stdout(build.write_stdin(lines).output().unwrap()), b"");
             let back = stdout(run(["scan", out, "--hex"]));
             assert!(back == original, "{name} {form:?} {sort:?}");
         }
+    }
+}
+
+/// CSV and JSON lines as other programs write them, and text that only looks like them.
+#[test]
+fn build_reads_what_people_have() {
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("t.ldb");
+    let csv = "id,name,note\n10,\"Smith, J.\",\"said \"\"hi\"\"\ntwice\"\n2,Müller,\n";
+    let jsonl = "{\"id\": 10, \"v\": {\"b\": [1, 2.50]}, \"x\": 0}\n\
+                 {\"id\":\"a\\tb\",\"v\":\"t\\u00fcr\"}\n{\"id_hex\":\"ff\",\"v\":null}\n";
+    for (args, lines, expected) in [
+        (&["--format=csv"][..], "a,1\nb,2\n", "a\t1\nb\t2\n"),
+        (
+            &[
+                "--format=csv",
+                "--key-field=id",
+                "--value-field=note",
+                "--sort",
+            ],
+            csv,
+            "10\tsaid \"hi\"\\ntwice\n2\t\n",
+        ),
+        (
+            &[
+                "--format=csv",
+                "--key-field=1",
+                "--value-field=2",
+                "--header",
+                "--sort",
+            ],
+            csv,
+            "10\tSmith, J.\n2\tMüller\n",
+        ),
+        (
+            &["--format=csv", "--delimiter=;", "--value-field=3"],
+            "a;x;C:\\d\n",
+            "a\tC:\\\\d\n",
+        ),
+        (&["--format=csv", "--delimiter=\\t"], "a\tb\n", "a\tb\n"),
+        (&["--format=csv", "--hex"], "61,62\n", "a\tb\n"),
+        (&["--format=csv"], "\u{feff}a,b\n", "a\tb\n"),
+        (
+            &["--format=csv", "--database"],
+            "a,9,value,red\na,4,deletion,\n",
+            "a\t9\tvalue\tred\na\t4\tdeletion\t\n",
+        ),
+        (
+            &["--format=jsonl", "--key-field=id", "--value-field=v"],
+            jsonl,
+            "10\t{\"b\": [1, 2.50]}\na\\tb\ttür\n\\xff\tnull\n",
+        ),
+        (
+            &["--format=jsonl"],
+            "{\"key\":\"a\",\"value\":7}\n",
+            "a\t7\n",
+        ),
+        (
+            &["--format=json"],
+            "{\"file\":\"x\",\"key\":true,\"value\":12345678901234567890123}\n",
+            "true\t12345678901234567890123\n",
+        ),
+        (&["--format=tab"], "a\tb\n", "a\tb\n"),
+        (
+            &[],
+            "{\"key\":\"x\",\"value\":\"y\"}\t\n",
+            "{\"key\":\"x\",\"value\":\"y\"}\t\n",
+        ),
+        (&[], "\"a,b\"\t{}\n", "\"a,b\"\t{}\n"),
+    ] {
+        let mut build = tool();
+        build
+            .arg("build")
+            .arg(&out)
+            .arg("--force")
+            .args(args)
+            .write_stdin(lines);
+        stdout(build.output().unwrap());
+        let shown = tool().arg("scan").arg(&out).output().unwrap();
+        assert_eq!(
+            String::from_utf8(stdout(shown)).unwrap(),
+            expected,
+            "{args:?} {lines}"
+        );
     }
 }
 
@@ -834,7 +921,13 @@ fn a_carriage_return_at_the_end_of_a_line_is_no_value() {
         (&[], "k\tv\\r\r\n", "760d"),
         (&["--hex"], "6b\t76\r\n", "76"),
         (&["--raw"], "k\tv\r\n", "760d"),
-        (&[], "{\"key\":\"k\",\"value\":\"v\\r\"}\r\n", "760d"),
+        (
+            &["--format=jsonl"],
+            "{\"key\":\"k\",\"value\":\"v\\r\"}\r\n",
+            "760d",
+        ),
+        (&["--format=csv"], "k,v\r\n", "76"),
+        (&["--format=csv"], "k,\"v\r\"\r\n", "760d"),
     ] {
         let directory = TempDir::new().unwrap();
         let out = directory.path().join("t.ldb");
@@ -1590,43 +1683,43 @@ fn lines_that_are_no_entries_build_nothing() {
         (&[], "a\\\t1\n", &["line 1", "`\\` is not an escape"]),
         (&["--hex"], "6\t31\n", &["line 1", "half a byte"]),
         (
-            &[],
+            &["--format=jsonl"],
             "{\"key\":\"a\",\"value\":\"1\"}\nb\t2\n",
             &["line 2", "not a JSON object"],
         ),
         (
-            &[],
+            &["--format=jsonl"],
             "{\"key\":\"a\"}\n",
             &["line 1", "neither value nor value_hex"],
         ),
         (
-            &[],
+            &["--format=jsonl"],
             "{\"kay\":\"a\",\"value\":\"1\"}\n",
             &["line 1", "unknown JSON field \"kay\"", "key_hex"],
         ),
         (
-            &[],
+            &["--format=jsonl"],
             "{\"value\":\"1\"}\n",
             &["line 1", "neither key nor key_hex"],
         ),
-        (&[], "{\n", &["line 1", "not a JSON object"]),
+        (&["--format=jsonl"], "{\n", &["line 1", "not a JSON object"]),
         (
-            &[],
-            "{\"key\":\"a\",\"value\":7}\n",
-            &["line 1", "value is not a string"],
+            &["--format=jsonl"],
+            "{\"key\":null,\"value\":7}\n",
+            &["line 1", "key is null"],
         ),
         (
-            &[],
+            &["--format=jsonl"],
             "{\"key\":\"a\",\"value\":\"\",\"vlaue\":\"\"}\n",
             &["unknown JSON field \"vlaue\""],
         ),
         (
-            &[],
+            &["--format=jsonl"],
             "{\"key\":\"a\",\"key_hex\":\"61\",\"value\":\"\"}\n",
             &["both key and key_hex"],
         ),
         (
-            &[],
+            &["--format=jsonl"],
             "{\"key\":\"a\",\"sequence\":1,\"type\":\"value\",\"value\":\"\"}\n",
             &["--database"],
         ),
@@ -1656,6 +1749,46 @@ fn lines_that_are_no_entries_build_nothing() {
             "a\t1\tdeletion\tv\n",
             &["line 1", "a deletion cannot have a value"],
         ),
+        (
+            &["--format=jsonl"],
+            "{\"key\":[1],\"value\":7}\n",
+            &["line 1", "key is an array"],
+        ),
+        (
+            &["--format=jsonl"],
+            "{\"key\":\"a\",\"value_hex\":7}\n",
+            &["line 1", "value_hex is not a string"],
+        ),
+        (
+            &["--format=jsonl", "--key-field=id"],
+            "{\"key\":\"a\",\"value\":7}\n",
+            &["line 1", "neither id nor id_hex"],
+        ),
+        (
+            &[],
+            "{\"key\":\"a\",\"value\":\"\"}\n",
+            &["line 1", "no value", "--format jsonl"],
+        ),
+        (&[], "a,b\n", &["line 1", "no value", "--format csv"]),
+        (&["--format=csv"], "a\n", &["line 1", "no field 2"]),
+        (&["--format=csv"], "a,1\nb,2,3\n", &["line 2", "3 fields"]),
+        (
+            &["--format=csv"],
+            "a,\"1\n\"\na,2\n",
+            &["line 3", "duplicate key"],
+        ),
+        (
+            &["--format=csv", "--key-field=id"],
+            "a,b\n1,2\n",
+            &["no field named \"id\"", "a, b"],
+        ),
+        (
+            &["--format=csv", "--key-field=0"],
+            "a,b\n",
+            &["counted from 1"],
+        ),
+        (&["--key-field=id"], "a\tb\n", &["--format csv"]),
+        (&["--header"], "a\tb\n", &["--format csv"]),
         (&["--codec=snappy", "--level=3"], "a\t1\n", &["no levels"]),
         (
             &["--codec=zstd", "--level=23"],
