@@ -825,6 +825,34 @@ fn of_equal_keys_the_last_is_kept_however_they_are_sorted() {
     }
 }
 
+/// Each run has one entry, and there are more runs than files that may be open. The last of equal keys is kept across
+/// all merges.
+#[test]
+#[cfg(target_os = "linux")]
+fn sorting_with_little_memory_needs_few_files() {
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("sorted.ldb");
+    let lines: String = (0..3_000u32)
+        .map(|i| format!("{:04}\t{i}\n", i * 37 % 1_500))
+        .collect();
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -n 100; exec \"$@\"", "sh"])
+        .arg(env!("CARGO_BIN_EXE_leveltable"))
+        .args(["build", "--sort", "--keep-last", "--sort-memory=1"])
+        .arg(&out)
+        .write_stdin(lines);
+    stdout(limited.output().unwrap());
+    let shown = stdout(tool().arg("scan").arg(&out).output().unwrap());
+    let expected: String = (0..1_500u32)
+        .map(|key| {
+            let last = (1_500..3_000).find(|i| i * 37 % 1_500 == key).unwrap();
+            format!("{key:04}\t{last}\n")
+        })
+        .collect();
+    assert_eq!(String::from_utf8(shown).unwrap(), expected);
+}
+
 #[test]
 fn ranges_limits_and_prefixes_select_as_a_model_does() {
     let path = testdata("extremes-b64-r3-nofilter.ldb");
@@ -1973,6 +2001,83 @@ fn an_interrupted_build_leaves_no_trace() {
         assert_eq!(status.code(), Some(130), "{signal}: {status}");
         assert!(names_in(directory.path()).is_empty(), "{signal}");
     }
+}
+
+/// A script ignores SIGINT in what it runs in the background, and `nohup` SIGHUP. The other signals still end the tool
+/// without a trace, and those have no effect.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_build_in_the_background_leaves_no_trace() {
+    for (ignored, sent) in [
+        ("INT", ["-INT", "-TERM"]),
+        ("INT", ["-INT", "-HUP"]),
+        ("HUP", ["-HUP", "-TERM"]),
+    ] {
+        let directory = TempDir::new().unwrap();
+        let mut building = std::process::Command::new("env")
+            .args([
+                "--default-signal=INT,TERM,HUP",
+                &format!("--ignore-signal={ignored}"),
+            ])
+            .arg(env!("CARGO_BIN_EXE_leveltable"))
+            .arg("build")
+            .arg(directory.path().join("new.ldb"))
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = building.stdin.take().unwrap();
+        lines.write_all(b"a\t1\n").unwrap();
+        await_files(&mut building, directory.path(), 1);
+        for signal in sent {
+            assert!(building.try_wait().unwrap().is_none(), "{signal}");
+            let kill = std::process::Command::new("kill")
+                .args([signal, &building.id().to_string()])
+                .status();
+            assert!(kill.unwrap().success());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let status = building.wait().unwrap();
+        assert_eq!(status.code(), Some(130), "{sent:?}: {status}");
+        assert!(names_in(directory.path()).is_empty(), "{sent:?}");
+    }
+}
+
+// ---- Shells ---------------------------------------------------------------------------------
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    let commands = [
+        "info",
+        "get",
+        "scan",
+        "verify",
+        "salvage",
+        "build",
+        "completions",
+        "man",
+    ];
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = String::from_utf8(stdout(run(["completions", shell]))).unwrap();
+        assert!(commands.iter().all(|c| script.contains(c)), "{shell}");
+        assert!(script.contains("skip-damaged"), "{shell}");
+    }
+    let page = String::from_utf8(stdout(run(["man"]))).unwrap();
+    assert!(page.contains(".TH LEVELTABLE 1"), "{page}");
+    assert!(
+        commands
+            .iter()
+            .all(|c| page.contains(&format!("leveltable\\-{c}(1)"))),
+        "{page}"
+    );
+    for command in commands {
+        let page = String::from_utf8(stdout(run(["man", command]))).unwrap();
+        assert!(
+            page.contains(&format!("\\fBleveltable {command}\\fR")),
+            "{page}"
+        );
+    }
+    assert!(complaint(run(["man", "nothing"]), 2).contains("the commands are info, "));
+    assert_eq!(run(["completions", "tcsh"]).status.code(), Some(2));
 }
 
 // ---- Sessions -------------------------------------------------------------------------------
