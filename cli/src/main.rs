@@ -40,7 +40,7 @@ use crate::failure::Failure;
 /// Inspects, searches and checks LevelDB's table files (.ldb, .sst), salvages damaged ones and builds new
 /// ones.
 #[derive(Parser)]
-#[command(version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "leveltable", version, after_help = EXAMPLES, max_term_width = 100)]
 #[command(infer_subcommands = true)]
 struct Cli {
     #[command(subcommand)]

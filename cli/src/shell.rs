@@ -58,7 +58,14 @@ pub(crate) fn man(args: &ManArgs) -> Result<Answer, Failure> {
         }
     };
     let mut rendered = Vec::new();
-    let man = Man::new(page).title("LEVELTABLE").section("1");
+    let title = page.get_display_name().unwrap_or_default().to_uppercase();
+    let title = if title.is_empty() {
+        "LEVELTABLE".to_owned()
+    } else {
+        title
+    };
+    let source = concat!("leveltable ", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(page).title(title).section("1").source(source);
     man.render(&mut rendered).map_err(Failure::output)?;
     print(&rendered)
 }
