@@ -171,6 +171,16 @@ impl Comparator for InternalKeyComparator {
         user_key(key)
     }
 
+    /// The user key and the sequence number.
+    fn describe_key(&self, key: &[u8]) -> String {
+        let (user_key, tag) = split(key);
+        let user_key = self.user.describe_key(user_key);
+        match tag {
+            Some(tag) => format!("{user_key} at {}", tag >> 8),
+            None => user_key,
+        }
+    }
+
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let mut shorter = user_key(start).to_vec();
         let comparator = self.user.comparator();
