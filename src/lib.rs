@@ -107,6 +107,7 @@ pub use filter::{
     BloomFilterPolicy, FilterBuilder, FilterInfo, FilterPolicy, RibbonFilterPolicy, create_filter,
 };
 pub use format::codec::Compression;
+pub use format::properties::Properties;
 pub use inspect::{BlockInfo, Blocks, FilterRate, Layout, NamedBlock};
 pub use read::cache::BlockCache;
 pub use read::cursor::Cursor;
@@ -115,9 +116,10 @@ pub use read::range::{KeyRange, Range};
 pub use read::source::{CountingReadAt, ReadAt, Source};
 pub use read::stats::Stats;
 pub use read::table::Table;
-pub use write::builder::{Summary, TableBuilder};
+pub use write::builder::TableBuilder;
 pub use write::new_file::{Destination, NewFile};
 pub use write::options::WriteOptions;
+pub use write::summary::Summary;
 
 /// The README's code is compiled and run with the tests.
 #[cfg(doctest)]

@@ -5,7 +5,8 @@
 //! ...
 //! data block n-1
 //! filter block        a filter for each 2 KiB of file, or one for all       filter_block.rs in frame.rs
-//! metaindex block     "filter.<policy name>" -> handle of the filter block  block.rs in frame.rs
+//! properties block    what the table says of itself, if it does             properties.rs in frame.rs
+//! metaindex block     names -> handles of the filter and properties blocks  block.rs in frame.rs
 //! index block         a key >= each data block's last -> its handle         block.rs in frame.rs
 //! footer, 48 bytes    handles of metaindex and index, padding, magic        footer.rs
 //! ```
@@ -44,6 +45,7 @@ pub(crate) mod codec;
 pub(crate) mod filter_block;
 pub(crate) mod footer;
 pub(crate) mod frame;
+pub(crate) mod properties;
 pub(crate) mod touch;
 
 use crate::error::{Corruption, Error, ErrorKind, Section};

@@ -37,6 +37,7 @@ pub struct WriteOptions {
     pub(crate) span: FilterSpan,
     pub(crate) order: Order,
     pub(crate) replace: bool,
+    pub(crate) properties: bool,
 }
 
 impl Default for WriteOptions {
@@ -70,6 +71,7 @@ impl WriteOptions {
             span: FilterSpan::Window,
             order: Order::Bytewise,
             replace: true,
+            properties: false,
         }
     }
 
@@ -139,6 +141,15 @@ impl WriteOptions {
     /// Nothing is ever replaced then, even if another process makes a file there at the same moment.
     pub fn replace_existing(mut self, yes: bool) -> WriteOptions {
         self.replace = yes;
+        self
+    }
+
+    /// Whether the table gets a properties block, in which it says what it is: the name of its order, plain or a
+    /// database's, number of entries, first and last key, and so on. See [`Properties`](crate::Properties).
+    ///
+    /// The block takes some 300 bytes. LevelDB reads such tables as it reads others.
+    pub fn properties(mut self, yes: bool) -> WriteOptions {
+        self.properties = yes;
         self
     }
 
