@@ -29,8 +29,8 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use leveltable::repair::{SalvageOptions, salvage};
 use leveltable::{
-    BytewiseComparator, DbEntry, DbTable, Error, ErrorKind, InternalKeyComparator, MAX_SEQUENCE,
-    OpenOptions, Table, Version, WriteOptions,
+    BytewiseComparator, DbTable, Error, ErrorKind, OpenOptions, Table, WriteOptions,
+    db::{DbEntry, InternalKeyComparator, MAX_SEQUENCE, Version},
 };
 use sha2::{Digest, Sha256};
 

@@ -13,9 +13,10 @@ use std::ops::Bound;
 use bytes::Bytes;
 use common::{Entry, Layout, Random};
 use leveltable::{
-    BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbEntry, ErrorKind,
-    FilterBuilder, FilterPolicy, InternalKey, MAX_SEQUENCE, OpenOptions, ReadAt, ReadOptions,
-    Source, Table, ValueType, Version, WriteOptions,
+    BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind,
+    OpenOptions, ReadAt, ReadOptions, Source, Table, WriteOptions,
+    db::{DbEntry, InternalKey, MAX_SEQUENCE, ValueType, Version},
+    filter::{FilterBuilder, FilterPolicy},
 };
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use common::{Entry, Layout};
 use leveltable::{
-    BlockCache, BloomFilterPolicy, BytewiseComparator, Compression, CountingReadAt, ErrorKind,
-    MAX_SEQUENCE, OpenOptions, ReadAt, ReadOptions, Stats, Table, Version, WriteOptions,
+    BlockCache, BloomFilterPolicy, BytewiseComparator, Compression, ErrorKind, OpenOptions, ReadAt,
+    ReadOptions, Stats, Table, WriteOptions,
+    db::{MAX_SEQUENCE, Version},
+    inspect::CountingReadAt,
 };
 
 /// Reads, and bytes of them.
@@ -205,8 +207,9 @@ fn refusing_a_databases_table_takes_one_read() {
     assert_eq!(error.kind(), ErrorKind::DatabaseTable);
     assert_eq!(disk.reads(), 2);
 
-    let as_stored =
-        own_cache().comparator(leveltable::InternalKeyComparator::new(BytewiseComparator));
+    let as_stored = own_cache().comparator(leveltable::db::InternalKeyComparator::new(
+        BytewiseComparator,
+    ));
     let table = as_stored.open_source(Arc::clone(&disk)).unwrap();
     assert!(table.filter().is_some());
     assert_eq!(disk.reads(), 3);

@@ -13,8 +13,9 @@ use leveltable::db::KeyKind;
 use leveltable::repair::{VerifyOptions, verify};
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
-    FilterPolicy, InternalKey, InternalKeyComparator, OpenOptions, ReadOptions, RibbonFilterPolicy,
-    Section, Table, ValueType, Version, WriteOptions,
+    OpenOptions, ReadOptions, RibbonFilterPolicy, Section, Table, WriteOptions,
+    db::{InternalKey, InternalKeyComparator, ValueType, Version},
+    filter::FilterPolicy,
 };
 
 fn stored_key(user_key: &[u8], sequence: u64) -> Vec<u8> {
@@ -161,6 +162,8 @@ fn a_database_in_another_order_is_not_taken_for_a_plain_table() {
     }
     builder.finish().unwrap();
     let error = OpenOptions::new().open_source(file.clone()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{error}");
+    let error = OpenOptions::new().open_db_source(file.clone()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
     let db = OpenOptions::new()
         .comparator(Reverse)

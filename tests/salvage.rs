@@ -17,8 +17,8 @@ use leveltable::repair::{
     IndexState, LostRange, SalvageOptions, SalvageReport, VerifyOptions, salvage, verify,
 };
 use leveltable::{
-    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind,
-    InternalKeyComparator, OpenOptions, ReadAt, RibbonFilterPolicy, Section, Source, WriteOptions,
+    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind, OpenOptions, ReadAt,
+    RibbonFilterPolicy, Section, Source, WriteOptions, db::InternalKeyComparator,
 };
 use sha2::Digest;
 
@@ -649,7 +649,7 @@ fn a_databases_table_keeps_its_stored_keys() {
     let newest = db.iter().next().unwrap().unwrap();
     assert_eq!(
         (newest.sequence, newest.version),
-        (1000, leveltable::Version::Deleted)
+        (1000, leveltable::db::Version::Deleted)
     );
 
     // The wrong kind of builder is refused, before anything is added.

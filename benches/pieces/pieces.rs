@@ -12,8 +12,9 @@ use std::hint::black_box;
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use leveltable::{
-    BlockCache, BloomFilterPolicy, Compression, FilterPolicy, OpenOptions, ReadOptions,
-    RibbonFilterPolicy, Table, WriteOptions, create_filter,
+    BlockCache, BloomFilterPolicy, Compression, OpenOptions, ReadOptions, RibbonFilterPolicy,
+    Table, WriteOptions,
+    filter::{FilterPolicy, create_filter},
 };
 
 type Key = [u8; 16];

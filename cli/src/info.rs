@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use bytes::Bytes;
-use leveltable::{BlockInfo, FilterRate, InternalKey, Layout, NamedBlock, Summary, Table};
+use leveltable::{
+    Summary, Table,
+    db::InternalKey,
+    inspect::{BlockInfo, FilterRate, Layout, NamedBlock},
+};
 use serde_json::{Map, Value, json};
 
 use crate::Answer;

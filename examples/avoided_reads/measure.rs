@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leveltable::{
-    BloomFilterPolicy, Compression, CountingReadAt, Destination, OpenOptions, ReadAt,
-    RibbonFilterPolicy, Summary, Table, TableBuilder, WriteOptions,
+    BloomFilterPolicy, Compression, Destination, OpenOptions, ReadAt, RibbonFilterPolicy, Summary,
+    Table, TableBuilder, WriteOptions, inspect::CountingReadAt,
 };
 
 use crate::workload::Workload;

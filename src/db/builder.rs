@@ -16,7 +16,7 @@ use crate::write::summary::Summary;
 /// Entries come in the table's order: user keys ascending, the versions of each newest first.
 ///
 /// ```
-/// use leveltable::{DbTable, DbTableBuilder, Version};
+/// use leveltable::{DbTable, DbTableBuilder, db::Version};
 ///
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let path = dir.path().join("000005.ldb");

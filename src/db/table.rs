@@ -47,7 +47,7 @@ pub struct DbEntry {
 /// Like [`Table`], cheap to clone and safe to share between threads.
 ///
 /// ```
-/// use leveltable::{DbTable, OpenOptions, Version, WriteOptions};
+/// use leveltable::{DbTable, OpenOptions, WriteOptions, db::Version};
 ///
 /// let mut file = Vec::new();
 /// let mut builder = WriteOptions::leveldb().build_db(&mut file);

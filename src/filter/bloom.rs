@@ -28,7 +28,7 @@ impl BloomFilterPolicy {
 
     /// The policy with the fewest bits a key that lets at most this share of absent keys pass, for an
     /// ideal hash; `0.01` takes 10 bits. See the type's note on keys with structure: measure, by
-    /// [`Blocks::filter_rate`](crate::Blocks::filter_rate). Rates below 10⁻⁹ are out of reach. A table cannot be begun
+    /// [`Blocks::filter_rate`](crate::inspect::Blocks::filter_rate). Rates below 10⁻⁹ are out of reach. A table cannot be begun
     /// with a rate of NaN or infinity.
     pub fn with_false_positive_rate(rate: f64) -> BloomFilterPolicy {
         const MOST_USEFUL: u32 = 43;

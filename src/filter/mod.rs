@@ -110,7 +110,7 @@ fn not_finite(parameter: &str, range: &str) -> String {
 /// Appends to `dst` the filter that `policy` makes of `keys`, in one call.
 ///
 /// ```
-/// use leveltable::{BloomFilterPolicy, FilterPolicy, create_filter};
+/// use leveltable::{BloomFilterPolicy, filter::{FilterPolicy, create_filter}};
 ///
 /// let policy = BloomFilterPolicy::new(10);
 /// let mut filter = Vec::new();

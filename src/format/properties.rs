@@ -80,10 +80,9 @@ pub enum KeyKind {
     Database,
 }
 
-/// What a table says of itself; see [`Table::properties`](crate::Table::properties).
+/// What a table says of itself; see [`WriteOptions::properties`](crate::WriteOptions::properties).
 ///
-/// Written by default, but not by [`WriteOptions::leveldb`](crate::WriteOptions::leveldb). Nothing but the block's own
-/// checksum vouches for them: [`verify`](crate::Table::verify) compares them with the table.
+/// The writer's word: the block's checksum covers it, but nothing compares it with the table's entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Properties {

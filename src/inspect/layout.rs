@@ -308,7 +308,8 @@ fn describe(
 mod tests {
     use super::*;
     use crate::{
-        BloomFilterPolicy, Compression, CountingReadAt, OpenOptions, ValueType, WriteOptions,
+        BloomFilterPolicy, Compression, OpenOptions, WriteOptions, db::ValueType,
+        inspect::CountingReadAt,
     };
 
     fn key(i: u32) -> Vec<u8> {
@@ -367,7 +368,7 @@ mod tests {
         let table = OpenOptions::new().open_db_source(file).unwrap();
         let mut blocks = table.blocks();
         let first = blocks.next().unwrap().unwrap().key_range.unwrap().0;
-        let parsed = crate::InternalKey::parse(&first).unwrap();
+        let parsed = crate::db::InternalKey::parse(&first).unwrap();
         assert_eq!(
             (parsed.user_key, parsed.value_type),
             (&key(0)[..], ValueType::Value)

@@ -15,7 +15,7 @@ const MOST_BYTES: usize = 2 << 20;
 const FIRST_KEYS: u64 = 1024;
 const FIRST_STRIDE_LG: u32 = 3;
 
-/// How a table's filter did on absent keys; see [`Blocks::filter_rate`](crate::Blocks::filter_rate).
+/// How a table's filter did on absent keys; see [`Blocks::filter_rate`](crate::inspect::Blocks::filter_rate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterRate {

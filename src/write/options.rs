@@ -145,7 +145,7 @@ impl WriteOptions {
     }
 
     /// Whether the table gets a properties block, in which it says what it is: the name of its order, plain or a
-    /// database's, number of entries, first and last key, and so on. See [`Properties`](crate::Properties).
+    /// database's, number of entries, first and last key, and so on. See [`Properties`](crate::inspect::Properties).
     ///
     /// The block takes some 300 bytes. LevelDB reads such tables as it reads others.
     pub fn properties(mut self, yes: bool) -> WriteOptions {

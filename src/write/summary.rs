@@ -85,13 +85,13 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::db::InternalKeyComparator;
     use crate::format::block::Block;
     use crate::format::block_cursor::BlockCursor;
     use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
     use crate::format::properties::PROPERTIES_NAME;
     use crate::{
-        BytewiseComparator, Comparator, Compression, ErrorKind, InternalKeyComparator, OpenOptions,
-        ValueType, WriteOptions,
+        BytewiseComparator, Comparator, Compression, ErrorKind, OpenOptions, WriteOptions,
     };
     use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use leveltable::{DbTable, FilterPolicy, RibbonFilterPolicy, Version};
+use leveltable::{DbTable, RibbonFilterPolicy, db::Version, filter::FilterPolicy};
 
 use super::*;
 
