@@ -17,10 +17,10 @@ use crate::comparator::{Comparator, Order};
 /// The largest sequence number that an internal key can hold, 2^56 - 1.
 pub const MAX_SEQUENCE: u64 = (1 << 56) - 1;
 
-/// Bytes behind the user key.
+/// Bytes after the user key: sequence number and type.
 const TAG_LEN: usize = 8;
 
-/// What an internal key says of its user key.
+/// Whether an internal key records a value or a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ValueType {
@@ -171,6 +171,16 @@ impl Comparator for InternalKeyComparator {
     /// The user key, which is what lookups know, and what LevelDB's filters hold.
     fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         user_key(key)
+    }
+
+    /// The user key and the sequence number.
+    fn describe_key(&self, key: &[u8]) -> String {
+        let (user_key, tag) = split(key);
+        let user_key = self.user.describe_key(user_key);
+        match tag {
+            Some(tag) => format!("{user_key} at {}", tag >> 8),
+            None => user_key,
+        }
     }
 
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {

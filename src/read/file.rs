@@ -139,8 +139,10 @@ impl TableFile {
     /// Refuses a table of one of LevelDB's relatives, whose blocks may be sound and still not be a table's data.
     pub(crate) fn refuse_foreign(&self) -> Result<()> {
         let len = self.size.min(FOOTER_LEN as u64);
-        // What cannot be read is no reason to refuse the rest.
-        let tail = self.read(self.size - len, len as usize).unwrap_or_default();
+        // A footer that cannot be read is no reason to refuse the rest.
+        let Ok(tail) = self.read(self.size - len, len as usize) else {
+            return Ok(());
+        };
         match identify::foreign_table(&tail) {
             Some(what) => Err(self.name_in(Error::new(ErrorKind::NotATable, what))),
             None => Ok(()),

@@ -17,7 +17,7 @@ use crate::read::cache::{BlockCache, TableId};
 use crate::read::fetch::Fetched;
 use crate::read::file::TableFile;
 use crate::read::hints::Hints;
-use crate::read::index::{Found, Index};
+use crate::read::index::{BlockRef, Index};
 use crate::read::options::ReadOptions;
 use crate::read::stats::{Counter, Stats};
 
@@ -257,7 +257,7 @@ impl Table {
     }
 
     /// The first data block that may hold `key`, by the index and a filter of the whole table.
-    pub(crate) fn seek_block(&self, key: &[u8]) -> Result<Option<Found>> {
+    pub(crate) fn seek_block(&self, key: &[u8]) -> Result<Option<BlockRef>> {
         let (inner, order) = (&*self.inner, self.order()?);
         if inner.table_filter_rejects(key, order) {
             return Ok(None);
@@ -270,13 +270,13 @@ impl Table {
     }
 
     /// Whether a data block cannot hold `key`, by the filter that it shares with few others.
-    pub(crate) fn block_filter_rejects(&self, found: Found, key: &[u8]) -> Result<bool> {
+    pub(crate) fn block_filter_rejects(&self, found: BlockRef, key: &[u8]) -> Result<bool> {
         let order = self.order()?;
         Ok(self.inner.block_filter_rejects(found, key, order))
     }
 
     /// A data block for a cursor to keep. `part` of it is touched, since it will be looked at first.
-    pub(crate) fn block(&self, found: Found, part: SearchPart) -> Result<Block<Bytes>> {
+    pub(crate) fn block(&self, found: BlockRef, part: SearchPart) -> Result<Block<Bytes>> {
         let payload = self.inner.fetch_block(found, self.read)?.into_payload();
         touch_part(&payload, part);
         Block::parse(payload).map_err(|defect| self.locate(found.block, defect))
@@ -326,7 +326,7 @@ impl Inner {
 
     /// Whether the filter of a data block, if it has one that it shares with few others, knows that `key` is not in it.
     #[inline]
-    pub(super) fn block_filter_rejects(&self, found: Found, key: &[u8], order: &Order) -> bool {
+    pub(super) fn block_filter_rejects(&self, found: BlockRef, key: &[u8], order: &Order) -> bool {
         let filter = self.filter.as_ref().filter(|filter| !filter.whole_table);
         filter.is_some_and(|filter| !self.passes(filter, found.handle.offset, key, order))
     }

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use crate::comparator::Order;
 use crate::db::recognise::{Counts, Evidence};
 use crate::format::Defect;
-use crate::format::block::{Block, KeyWork};
+use crate::format::block::Block;
+use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::BlockHandle;
@@ -138,7 +139,6 @@ pub(super) fn inspect(frame: &Bytes, order: &Order, work: &mut KeyWork) -> Resul
 
 fn digest(payload: Bytes, order: &Order, work: &mut KeyWork) -> Result<Digest, Defect> {
     let block = Block::parse(payload)?;
-    block.check_restarts()?;
     block.check_entries()?;
     work.take(&block)?;
     let mut cursor = BlockCursor::new(block);
