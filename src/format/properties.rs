@@ -62,6 +62,9 @@ use crate::error::show_key;
 /// It sorts before all filters: some readers take any entry at or after their filter's name for the filter.
 pub(crate) const PROPERTIES_NAME: &[u8] = b"about.leveltable";
 
+/// The first entry of a properties block, unless a later version adds another.
+pub(crate) const FIRST_PROPERTY: &[u8] = b"comparator";
+
 /// A first or last key that is longer is left out: opening a table reads the block.
 const MOST_KEY_LEN: usize = 4096;
 
@@ -183,10 +186,6 @@ impl Properties {
     }
 
     /// Decodes a block that anybody may have written.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "until tables are opened by their properties")
-    )]
     pub(crate) fn decode(block: &[u8]) -> Result<Properties, Defect> {
         let mut stored = Stored::read(block)?;
         let sequences = match (

@@ -406,14 +406,17 @@ mod tests {
         assert_eq!(codecs.into_iter().collect::<Vec<_>>(), ["none", "snappy"]);
 
         let layout = table.layout().unwrap();
-        let [filter] = &layout.named[..] else {
+        let [properties, filter] = &layout.named[..] else {
             panic!("{:?}", layout.named)
         };
         assert_eq!(filter.name, "filter.leveltable.Ribbon1");
         assert_eq!(filter.offset, end);
         assert_eq!(filter.stored_bytes, table.filter().unwrap().bytes + 5);
-        assert_eq!(layout.metaindex.offset, end + filter.stored_bytes);
-        assert_eq!(layout.metaindex.entries, 1);
+        assert_eq!(properties.name, "about.leveltable");
+        assert_eq!(properties.offset, end + filter.stored_bytes);
+        let end = properties.offset + properties.stored_bytes;
+        assert_eq!(layout.metaindex.offset, end);
+        assert_eq!(layout.metaindex.entries, 2);
         let end = layout.metaindex.offset + layout.metaindex.stored_bytes;
         assert_eq!(layout.index.offset, end);
         assert_eq!(layout.index.entries, table.data_blocks() as u64);

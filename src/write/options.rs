@@ -56,6 +56,7 @@ impl WriteOptions {
         WriteOptions {
             filter: Some(Arc::new(RibbonFilterPolicy::new(10))),
             span: FilterSpan::Table,
+            properties: true,
             ..WriteOptions::leveldb()
         }
     }
@@ -147,7 +148,8 @@ impl WriteOptions {
     /// Whether the table gets a properties block, in which it says what it is: the name of its order, plain or a
     /// database's, number of entries, first and last key, and so on. See [`Properties`](crate::inspect::Properties).
     ///
-    /// The block takes some 300 bytes. LevelDB reads such tables as it reads others.
+    /// [`new`](WriteOptions::new) writes the block, which takes some 300 bytes, [`leveldb`](WriteOptions::leveldb) does
+    /// not. LevelDB ignores it.
     pub fn properties(mut self, yes: bool) -> WriteOptions {
         self.properties = yes;
         self
