@@ -113,13 +113,13 @@ fn filters_of_internal_keys_agree_however_they_were_chosen() {
             assert!(table.filter().is_some());
             for i in 0..1000 {
                 assert_eq!(
-                    db.get(&user_key(i)).unwrap(),
+                    db.get(user_key(i)).unwrap(),
                     Some(Version::Value("value".into()))
                 );
                 let stored = stored_key(&user_key(i), u64::from(i) + 1);
                 assert!(table.contains_key(&stored).unwrap());
             }
-            let absent = (1000..2000).filter(|&i| db.get(&user_key(i)).unwrap().is_some());
+            let absent = (1000..2000).filter(|&i| db.get(user_key(i)).unwrap().is_some());
             assert_eq!(absent.count(), 0);
             assert!(db.as_table().stats().filter_rejected > 900);
         }
@@ -169,7 +169,7 @@ fn a_database_in_another_order_is_not_taken_for_a_plain_table() {
         .comparator(Reverse)
         .open_db_source(file)
         .unwrap();
-    assert!(db.get(&user_key(7)).unwrap().is_some());
+    assert!(db.get(user_key(7)).unwrap().is_some());
 }
 
 /// Breaks its contract: a separator must come before the limit.
@@ -264,10 +264,10 @@ fn a_separator_of_the_next_blocks_user_key_hides_nothing() {
     let table = OpenOptions::new().open_db_source(file).unwrap();
     for i in 0..100 {
         for sequence in [67, 68, u64::MAX] {
-            let found = table.get_at(&user_key(i), sequence).unwrap();
+            let found = table.get_at(user_key(i), sequence).unwrap();
             assert_eq!(found, Some(Version::Value("value".into())));
         }
-        assert_eq!(table.get_at(&user_key(i), 66).unwrap(), None);
+        assert_eq!(table.get_at(user_key(i), 66).unwrap(), None);
     }
 }
 
@@ -401,7 +401,7 @@ fn opening_looks_at_few_keys() {
             .restart_interval(usize::MAX)
             .build_db(&mut file);
         for sequence in (1..=keys).rev() {
-            builder.put(&vec![b'k'; key_len], sequence, b"").unwrap();
+            builder.put(vec![b'k'; key_len], sequence, b"").unwrap();
         }
         builder.finish().unwrap();
         spoil_entry(&mut file, spoilt);
@@ -661,7 +661,7 @@ fn a_comparator_is_given_keys_of_the_table_only() {
         .comparator(Numbers)
         .open_source(file)
         .unwrap();
-    assert!((0..1000u64).all(|i| table.contains_key(&i.to_le_bytes()).unwrap()));
+    assert!((0..1000u64).all(|i| table.contains_key(i.to_le_bytes()).unwrap()));
     assert_eq!(table.iter().rev().map(Result::unwrap).count(), 1000);
 }
 
