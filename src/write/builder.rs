@@ -306,6 +306,8 @@ impl<D: Destination> TableBuilder<D> {
             ));
         }
         self.order = self.order.as_stored();
+        // The table could not say in which order it is.
+        self.properties = None;
         Ok(())
     }
 
