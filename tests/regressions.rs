@@ -161,7 +161,7 @@ fn a_database_in_another_order_is_not_taken_for_a_plain_table() {
     }
     builder.finish().unwrap();
     let error = OpenOptions::new().open_source(file.clone()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
+    assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{error}");
     let db = OpenOptions::new()
         .comparator(Reverse)
         .open_db_source(file)

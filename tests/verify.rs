@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Entry, Layout, Reverse, build, handle_of, seal, varint};
+use common::{Entry, Layout, Reverse, block, build, handle_of, seal};
 use leveltable::db::KeyKind;
 use leveltable::repair::{self, Severity, VerifyOptions, VerifyReport};
 use leveltable::{
@@ -68,32 +68,6 @@ fn assert_is_only_finding(
         "{words:?} not in: {report}"
     );
     assert_eq!(report.is_sound(), severity == Severity::Warning);
-}
-
-/// A block in which each key is stored whole.
-fn block(entries: &[Entry]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut restarts = Vec::new();
-    for (key, value) in entries {
-        restarts.push(bytes.len() as u32);
-        bytes.extend(
-            [
-                vec![0],
-                varint(key.len() as u64),
-                varint(value.len() as u64),
-            ]
-            .concat(),
-        );
-        bytes.extend(key);
-        bytes.extend(value);
-    }
-    if restarts.is_empty() {
-        restarts.push(0);
-    }
-    let count = restarts.len() as u32;
-    restarts.push(count);
-    bytes.extend(restarts.iter().flat_map(|n| n.to_le_bytes()));
-    bytes
 }
 
 /// Puts tables together from parts that the test is free to get wrong.
