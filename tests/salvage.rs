@@ -1583,6 +1583,50 @@ fn plain_tables_are_not_copied_as_a_databases() {
     }
 }
 
+/// The index of a table in another order was called lost, and what did not ascend bytewise was left out.
+#[test]
+fn a_table_whose_comparator_is_not_at_hand_is_copied_in_its_stored_order() {
+    let orders: [Arc<dyn Comparator>; 3] =
+        [Arc::new(Reverse), Arc::new(ByLastByte), Arc::new(ByLength)];
+    for comparator in orders {
+        let mut all: Vec<Entry> = (0..300)
+            .map(|i: u32| entry(&(i * i).to_string(), b"value"))
+            .collect();
+        all.sort_by(|a, b| comparator.compare(&a.0, &b.0));
+        let options = options(Compression::Snappy);
+        let file = build(&options.clone().comparator(Arc::clone(&comparator)), &all);
+        let layout = Layout::of(&file);
+        let mut damaged = file.clone();
+        destroy(&mut damaged, layout.data[2].clone());
+        let blocks = by_block(&file, &layout);
+        for (file, lost) in [(file, usize::MAX), (damaged, 2)] {
+            let mut builder = options.build(Vec::new());
+            let error = salvage(file.clone(), &mut builder, SalvageOptions::new()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
+            assert_eq!(builder.entries(), 0);
+
+            let mut rescued = Vec::new();
+            let mut builder = options.build(&mut rescued);
+            let report = salvage(file.clone(), &mut builder, stored_order()).unwrap();
+            builder.finish().unwrap();
+            assert!(report.stored_order, "{report}");
+            assert_eq!(report.lost.len(), usize::from(lost == 2), "{report}");
+            let named = OpenOptions::new().comparator(Arc::clone(&comparator));
+            let table = named.open_source(rescued).unwrap();
+            let expected = without(&blocks, |i| i == lost);
+            assert!(content(table.iter()) == expected, "{report}");
+            for (key, _) in &expected {
+                assert!(table.get(key).unwrap().is_some());
+            }
+
+            let mut holds_one = options.build(Vec::new());
+            holds_one.add(b"a", b"").unwrap();
+            let error = salvage(file, &mut holds_one, stored_order()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidState, "{error}");
+        }
+    }
+}
+
 /// Adds blocks to a table and names them in its metaindex, beside values that are no handles.
 fn with_more_in_metaindex(
     file: &[u8],
