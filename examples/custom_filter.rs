@@ -11,7 +11,8 @@
 use std::cmp::Ordering;
 
 use leveltable::{
-    BloomFilterPolicy, Comparator, FilterBuilder, FilterPolicy, OpenOptions, WriteOptions,
+    BloomFilterPolicy, Comparator, OpenOptions, WriteOptions,
+    filter::{FilterBuilder, FilterPolicy},
 };
 use xxhash_rust::xxh3::xxh3_64;
 

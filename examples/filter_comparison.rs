@@ -11,7 +11,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use leveltable::{BloomFilterPolicy, FilterBuilder, FilterPolicy, RibbonFilterPolicy};
+use leveltable::{
+    BloomFilterPolicy, RibbonFilterPolicy,
+    filter::{FilterBuilder, FilterPolicy},
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 fn main() {

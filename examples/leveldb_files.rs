@@ -12,7 +12,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use leveltable::{DbTable, Version, WriteOptions};
+use leveltable::{DbTable, WriteOptions, db::Version};
 
 fn main() -> ExitCode {
     let mut out = BufWriter::new(io::stdout().lock());

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .compression(Compression::None) // so that values can be slices of the map
         .create(&path)?;
     for n in 0..100_000u64 {
-        builder.add(&n.to_be_bytes(), (n * n).to_string().as_bytes())?;
+        builder.add(n.to_be_bytes(), (n * n).to_string().as_bytes())?;
     }
     builder.finish()?;
 

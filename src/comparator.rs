@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// A filter knows bytes, not order: if `compare` calls two *different* byte strings equal (say, it
 /// ignores case), then a lookup for one spelling asks the filter for bytes it was never given, and
 /// the key is reported absent although the order says it is there. With such a comparator use a
-/// [`FilterPolicy`](crate::FilterPolicy) that agrees with it (one that hashes the folded key, say),
+/// [`FilterPolicy`](crate::filter::FilterPolicy) that agrees with it (one that hashes the folded key, say),
 /// or no filter.
 pub trait Comparator: Any + Debug + Send + Sync {
     /// Name of this order, such as `leveldb.BytewiseComparator`.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::comparator::{Comparator, Order};
 use crate::filter::FilterPolicy;
-use crate::format::block_search::Part;
+use crate::format::block_search::SearchPart;
 use crate::format::{Defect, block, block_cursor, filter_block};
 use crate::read::options::OpenOptions;
 
@@ -52,9 +52,9 @@ impl BlockCursor {
         self.cursor.move_before_first();
     }
 
-    /// Moves behind the last entry.
-    pub fn move_behind_last(&mut self) {
-        self.cursor.move_behind_last();
+    /// Moves past the last entry.
+    pub fn move_past_last(&mut self) {
+        self.cursor.move_past_last();
     }
 
     /// Moves to the first entry at or after `target`; `false` if there is none.
@@ -105,7 +105,7 @@ impl BlockCursor {
     /// As [`seek`](Self::seek).
     pub fn find(&self, key: &[u8]) -> Result<Option<Bytes>, Refused> {
         let block = self.cursor.block();
-        let found = block.find(key, &self.order, Part::WHOLE);
+        let found = block.find(key, &self.order, SearchPart::WHOLE);
         let found = found.map_err(refused)?;
         Ok(found.map(|value| block.data().slice(value)))
     }

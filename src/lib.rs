@@ -28,7 +28,7 @@
 //! - **A LevelDB database's own tables**, whose keys end in a sequence number and a type: [`DbTable`] and
 //!   [`DbTableBuilder`].
 //! - **Filters**: [`RibbonFilterPolicy`], the default; [`BloomFilterPolicy`], LevelDB's; and the traits
-//!   [`FilterPolicy`] and [`FilterBuilder`] for one's own.
+//!   [`FilterPolicy`](filter::FilterPolicy) and [`FilterBuilder`](filter::FilterBuilder) for one's own.
 //! - **Other orders**: [`Comparator`].
 //! - **Other places than files**: [`Source`] and [`ReadAt`].
 //! - **Damage**: [`repair::verify`] lists it, also in a file that does not open; [`repair::salvage`] copies the rest into a
@@ -73,6 +73,7 @@
 //! block alive.
 //!
 //! The minimum supported Rust version is 1.88.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -98,24 +99,18 @@ pub mod repair;
 mod write;
 
 pub use comparator::{BytewiseComparator, Comparator};
-pub use db::builder::DbTableBuilder;
-pub use db::range::DbRange;
-pub use db::table::{DbEntry, DbTable, Version};
-pub use db::{InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType};
+pub use db::{DbTable, DbTableBuilder};
 pub use error::{Corruption, Error, ErrorKind, Result, Section};
-pub use filter::{
-    BloomFilterPolicy, FilterBuilder, FilterPolicy, RibbonFilterPolicy, create_filter,
-};
+pub use filter::{BloomFilterPolicy, RibbonFilterPolicy};
 pub use format::codec::Compression;
-pub use inspect::layout::{BlockInfo, Blocks, Layout, NamedBlock};
 pub use read::cache::BlockCache;
 pub use read::cursor::Cursor;
 pub use read::options::{OpenOptions, ReadOptions};
 pub use read::range::{KeyRange, Range};
-pub use read::source::{CountingReadAt, ReadAt, Source};
+pub use read::source::{ReadAt, Source};
 pub use read::stats::Stats;
-pub use read::table::{FilterInfo, Table};
-pub use write::builder::{FilterSummary, Summary, TableBuilder};
+pub use read::table::Table;
+pub use write::builder::{Summary, TableBuilder};
 pub use write::new_file::{Destination, NewFile};
 pub use write::options::WriteOptions;
 

@@ -29,8 +29,8 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use leveltable::repair::{SalvageOptions, salvage};
 use leveltable::{
-    BytewiseComparator, DbEntry, DbTable, Error, ErrorKind, InternalKeyComparator, MAX_SEQUENCE,
-    OpenOptions, Table, Version, WriteOptions,
+    BytewiseComparator, DbTable, Error, ErrorKind, OpenOptions, Table, WriteOptions,
+    db::{DbEntry, InternalKeyComparator, MAX_SEQUENCE, Version},
 };
 use sha2::{Digest, Sha256};
 
@@ -237,7 +237,10 @@ impl File {
         let names = ["leveldb.BuiltinBloomFilter", "leveldb.BuiltinBloomFilter2"];
         let known = self.filter.as_deref().filter(|name| names.contains(name));
         let used = table.filter().map(|filter| filter.policy);
-        ensure!(used == known, "uses the filter {used:?}, not {known:?}");
+        ensure!(
+            used.as_deref() == known,
+            "uses the filter {used:?}, not {known:?}"
+        );
         let expected = if known.is_some() {
             (entries, 0)
         } else {

@@ -20,8 +20,9 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use leveltable::{
-    BloomFilterPolicy, Comparator, Compression, FilterBuilder, FilterPolicy, MAX_SEQUENCE,
-    OpenOptions, Source, Table, WriteOptions,
+    BloomFilterPolicy, Comparator, Compression, OpenOptions, Source, Table, WriteOptions,
+    db::MAX_SEQUENCE,
+    filter::{FilterBuilder, FilterPolicy},
 };
 
 // ---- The other party ------------------------------------------------------------------------

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use common::{Entry, Layout};
 use leveltable::{
     BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
-    InternalKey, InternalKeyComparator, MAX_SEQUENCE, OpenOptions, Section, Source, Table,
-    ValueType, Version, WriteOptions,
+    OpenOptions, Section, Source, Table, WriteOptions,
+    db::{InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, Version},
 };
 
 /// A sound table, and what it must answer.

@@ -1,7 +1,10 @@
 //! The documented rates of the ribbon filter, at the documented sizes. Release builds only:
 //! `cargo test --release --test filter_rates -- --ignored`.
 
-use leveltable::{FilterPolicy, RibbonFilterPolicy, create_filter};
+use leveltable::{
+    RibbonFilterPolicy,
+    filter::{FilterPolicy, create_filter},
+};
 
 /// Bytes of a filter block beside its filter: two offsets and lg(base).
 const BLOCK_OVERHEAD: usize = 9;

@@ -15,8 +15,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use common::{Entry, read_entries, testdata};
 use leveltable::{
-    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbEntry, DbTable, FilterPolicy,
-    InternalKeyComparator, MAX_SEQUENCE, OpenOptions, Table, Version, WriteOptions, create_filter,
+    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, OpenOptions, Table,
+    WriteOptions,
+    db::{DbEntry, InternalKeyComparator, MAX_SEQUENCE, Version},
+    filter::{FilterPolicy, create_filter},
 };
 
 // ---- The golden files -----------------------------------------------------------------------

@@ -94,8 +94,17 @@ impl ReadAt for Islands {
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         let read =
             |(start, bytes): &(u64, Bytes)| bytes.read_at(offset.checked_sub(*start)?, len).ok();
-        let found = self.islands.iter().find_map(read);
-        found.ok_or_else(|| io::Error::other("nothing there"))
+        if let Some(found) = self.islands.iter().find_map(read) {
+            return Ok(found);
+        }
+        // The end of the file, of which opening reads more than the footer: zeros before it.
+        let (_, footer) = self.islands.last().unwrap();
+        if offset + len as u64 != self.size {
+            return Err(io::Error::other("nothing there"));
+        }
+        let mut end = vec![0; len];
+        end[len - footer.len()..].copy_from_slice(footer);
+        Ok(end.into())
     }
 }
 

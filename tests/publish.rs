@@ -265,7 +265,7 @@ fn one_of_many_tables_for_a_path_wins() {
         let publish = |i: usize| {
             let options = WriteOptions::new().replace_existing(false);
             let mut builder = options.create(&path).unwrap();
-            builder.add(b"number", &[i as u8]).unwrap();
+            builder.add(b"number", [i as u8]).unwrap();
             start.wait();
             builder.finish()
         };
@@ -340,6 +340,52 @@ fn a_path_that_cannot_be_is_an_error_that_names_it() {
         Before::OldFile.assert_untouched(directory.path(), 0);
     }
     assert!(TableBuilder::create("").is_err());
+}
+
+/// All the work of building was done before the renaming failed.
+#[test]
+fn a_name_that_cannot_be_published_fails_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let inside = |name: &str| directory.path().join(name);
+    let long = "n".repeat(256);
+    for path in [inside("name/"), inside("name/."), inside(&long)] {
+        let error = TableBuilder::create(&path).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert_names_path(&error, &path);
+    }
+    let longest = inside(&long[1..]);
+    write_table(&longest, 1).unwrap();
+    assert_eq!(whole_generation(&longest), 1);
+    assert_eq!(names(directory.path()), [&long[1..]]);
+}
+
+/// A FIFO, a socket or a device was replaced by a table.
+#[cfg(unix)]
+#[test]
+fn what_is_no_regular_file_is_not_replaced() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    let directory = tempfile::tempdir().unwrap();
+    let inside = |name: &str| directory.path().join(name);
+    let fifo = Command::new("mkfifo").arg(inside("fifo")).status();
+    assert!(fifo.unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(inside("socket")).unwrap();
+    symlink("/dev/null", inside("link to a device")).unwrap();
+    let before = names(directory.path());
+    let special = before.iter().map(|name| inside(name));
+    for path in special.chain(["/dev/null".into()]) {
+        let error = TableBuilder::create(&path).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert_names_path(&error, &path);
+        assert!(error.to_string().contains("no regular file"), "{error}");
+        assert!(!fs::metadata(&path).unwrap().file_type().is_file());
+    }
+    assert!(inside("fifo").metadata().unwrap().file_type().is_fifo());
+    assert_eq!(names(directory.path()), before);
+
+    // A link that leads nowhere, or to a file, is replaced as before.
+    symlink("nowhere", inside("broken")).unwrap();
+    write_table(inside("broken"), 1).unwrap();
+    assert_eq!(whole_generation(&inside("broken")), 1);
 }
 
 /// It was refused, since it was followed after all.
@@ -603,7 +649,7 @@ fn a_directory_that_cannot_be_written_is_an_error_that_names_the_path() {
             as_child(&mut command, "write once", directory.path());
             let output = command.uid(65534).gid(65534).output().unwrap();
             assert!(
-                says(&output, "Io error: creating a table at table: "),
+                says(&output, "Io error: table: creating a table: "),
                 "{output:?}"
             );
         }
@@ -840,7 +886,7 @@ mod system_calls {
             );
         } else {
             let names_path = match step {
-                Step::Create => "Io error: creating a table at table: ",
+                Step::Create => "Io error: table: creating a table: ",
                 _ => "Io error: table: ",
             };
             assert!(says(&output, names_path), "{output:?}");

@@ -27,7 +27,7 @@ const ROOMS: [&[&str]; 12] = [
 /// The position of the room that `path`, such as `read::table`, is in.
 fn room(path: &str) -> usize {
     let is_in = |room: &&str| path == *room || path.starts_with(&format!("{room}::"));
-    let fits = |(_, rooms): &(usize, &&[&str])| rooms.iter().any(|room| is_in(room));
+    let fits = |(_, rooms): &(usize, &&[&str])| rooms.iter().any(&is_in);
     // The longest name decides: `db::key` before `db`.
     let best = ROOMS
         .iter()

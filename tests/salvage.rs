@@ -17,9 +17,9 @@ use leveltable::repair::{
     IndexState, LostRange, SalvageOptions, SalvageReport, VerifyOptions, salvage, verify,
 };
 use leveltable::{
-    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind, InternalKey,
-    InternalKeyComparator, OpenOptions, ReadAt, RibbonFilterPolicy, Section, Source, ValueType,
-    WriteOptions,
+    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind, OpenOptions, ReadAt,
+    RibbonFilterPolicy, Section, Source, WriteOptions,
+    db::{InternalKey, InternalKeyComparator, ValueType},
 };
 use sha2::Digest;
 
@@ -650,7 +650,7 @@ fn a_databases_table_keeps_its_stored_keys() {
     let newest = db.iter().next().unwrap().unwrap();
     assert_eq!(
         (newest.sequence, newest.version),
-        (1000, leveltable::Version::Deleted)
+        (1000, leveltable::db::Version::Deleted)
     );
 
     // The wrong kind of builder is refused, before anything is added.

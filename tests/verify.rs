@@ -13,8 +13,8 @@ use common::{Entry, Layout, Reverse, block, build, handle_of, seal};
 use leveltable::db::KeyKind;
 use leveltable::repair::{self, Severity, VerifyOptions, VerifyReport};
 use leveltable::{
-    BytewiseComparator, Comparator, Compression, CountingReadAt, FilterPolicy,
-    InternalKeyComparator, OpenOptions, ReadAt, RibbonFilterPolicy, Section, Source, WriteOptions,
+    BytewiseComparator, Comparator, Compression, OpenOptions, ReadAt, RibbonFilterPolicy, Section,
+    Source, WriteOptions, db::InternalKeyComparator, filter::FilterPolicy, inspect::CountingReadAt,
 };
 
 fn entries(n: usize) -> Vec<Entry> {
@@ -203,7 +203,7 @@ fn a_filter_of_the_callers_own_is_checked_too() {
         fn name(&self) -> &str {
             "test.Renamed"
         }
-        fn builder(&self) -> Box<dyn leveltable::FilterBuilder> {
+        fn builder(&self) -> Box<dyn leveltable::filter::FilterBuilder> {
             RibbonFilterPolicy::new(10).builder()
         }
         fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {

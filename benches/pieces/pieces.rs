@@ -12,8 +12,9 @@ use std::hint::black_box;
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use leveltable::{
-    BlockCache, BloomFilterPolicy, Compression, FilterPolicy, OpenOptions, ReadOptions,
-    RibbonFilterPolicy, Table, WriteOptions, create_filter,
+    BlockCache, BloomFilterPolicy, Compression, OpenOptions, ReadOptions, RibbonFilterPolicy,
+    Table, WriteOptions,
+    filter::{FilterPolicy, create_filter},
 };
 
 type Key = [u8; 16];
@@ -45,7 +46,7 @@ fn build(options: &WriteOptions, entries: u64) -> Vec<u8> {
     let mut file = Vec::new();
     let mut builder = options.build(&mut file);
     for n in 0..entries {
-        builder.add(&key(2 * n), &value(&mut rng)).unwrap();
+        builder.add(key(2 * n), value(&mut rng)).unwrap();
     }
     builder.finish().unwrap();
     file
@@ -127,7 +128,7 @@ fn checksum(c: &mut Criterion) {
     for len in [BLOCK, 256 << 10] {
         let mut file = Vec::new();
         let mut builder = raw().no_filter().build(&mut file);
-        builder.add(b"key", &vec![b'v'; len]).unwrap();
+        builder.add(b"key", vec![b'v'; len]).unwrap();
         builder.finish().unwrap();
         // `Bytes` alone would be memory, which is verified only once. In an `Arc` it is a source to read from.
         let source = std::sync::Arc::new(Bytes::from(file));

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::notation::{Notation, NotationArgs, quoted};
 use crate::open::{AnyTable, Row, TableArgs};
 use crate::output::{Rows, complain};
-use leveltable::{MAX_SEQUENCE, ValueType};
+use leveltable::db::{MAX_SEQUENCE, ValueType};
 
 /// Show the value of a key.
 ///

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use bytes::Bytes;
-use leveltable::{BlockInfo, InternalKey, Layout, NamedBlock, Summary, Table};
+use leveltable::{
+    Summary, Table,
+    db::InternalKey,
+    inspect::{BlockInfo, FilterRate, Layout, NamedBlock},
+};
 use serde_json::{Map, Value, json};
 
 use crate::Answer;
@@ -64,6 +68,7 @@ struct Anatomy<'a> {
     is_database: bool,
     layout: Layout,
     summary: Summary,
+    filter_rate: Option<FilterRate>,
     /// By the codec's name.
     codecs: BTreeMap<&'static str, CodecUse>,
     /// Uncompressed size of the data blocks.
@@ -103,6 +108,7 @@ impl Anatomy<'_> {
             is_database,
             layout,
             summary: Summary::default(),
+            filter_rate: None,
             codecs: BTreeMap::new(),
             bytes: 0,
             key_range: None,
@@ -118,7 +124,8 @@ impl Anatomy<'_> {
                 Err(e) => anatomy.faults.push(e.to_string()),
             }
         }
-        anatomy.summary = walk.summary();
+        anatomy.summary = walk.totals();
+        anatomy.filter_rate = walk.filter_rate();
         Ok(anatomy)
     }
 
@@ -297,7 +304,7 @@ impl Anatomy<'_> {
     }
 
     fn draw_filter(&self, args: &Args, out: &mut impl Write) -> io::Result<()> {
-        let (Some(info), Some(filter)) = (self.table.filter(), &self.summary.filter) else {
+        let Some(filter) = &self.summary.filter else {
             let is_filter = |block: &NamedBlock| block.name.starts_with(b"filter.");
             let what = if !self.layout.named.iter().any(is_filter) {
                 "none"
@@ -308,24 +315,25 @@ impl Anatomy<'_> {
             };
             return writeln!(out, "filter  {what}");
         };
-        let span = if info.whole_table {
+        let span = if filter.whole_table {
             "one for the whole table".to_owned()
         } else {
-            count(info.filters as u64, "filter")
+            count(filter.filters as u64, "filter")
         };
         writeln!(out, "filter  {}, {span}", filter.policy)?;
         write!(out, "        {} bytes", filter.bytes)?;
         // Unreadable blocks make the number of keys unknown.
         if self.faults.is_empty() {
-            write!(out, ", {:.2} bits a key", filter.bits_per_key)?;
+            let bits = filter.bits_per_key(self.summary.entries);
+            write!(out, ", {bits:.2} bits a key")?;
         }
         writeln!(out)?;
-        match filter.false_positive_rate {
+        match self.filter_rate {
             Some(rate) => writeln!(
                 out,
                 "        lets {:.2} % of absent keys pass, of {} tried",
-                rate * 100.0,
-                filter.sampled_keys
+                rate.false_positive_rate() * 100.0,
+                rate.sampled_keys
             ),
             None => Ok(()),
         }
@@ -396,16 +404,15 @@ impl Anatomy<'_> {
                 json!({"section": name, "offset": offset, "stored_bytes": bytes})
             })
             .collect();
-        let filter = self.table.filter().zip(self.summary.filter.as_ref());
-        let filter = filter.map(|(info, filter)| {
+        let filter = self.summary.filter.as_ref().map(|filter| {
             json!({
                 "policy": filter.policy,
                 "bytes": filter.bytes,
-                "filters": info.filters,
-                "whole_table": info.whole_table,
-                "bits_per_key": filter.bits_per_key,
-                "false_positive_rate": filter.false_positive_rate,
-                "sampled_keys": filter.sampled_keys,
+                "filters": filter.filters,
+                "whole_table": filter.whole_table,
+                "bits_per_key": filter.bits_per_key(entries),
+                "false_positive_rate": self.filter_rate.map(|rate| rate.false_positive_rate()),
+                "sampled_keys": self.filter_rate.map_or(0, |rate| rate.sampled_keys),
             })
         });
         let (first, last) = self.key_range.clone().unzip();

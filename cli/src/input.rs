@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use clap::ValueEnum;
-use leveltable::{InternalKey, MAX_SEQUENCE, ValueType};
+use leveltable::db::{InternalKey, MAX_SEQUENCE, ValueType};
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;

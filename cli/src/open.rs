@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use leveltable::{
-    BytewiseComparator, DbEntry, DbTable, ErrorKind, InternalKeyComparator, OpenOptions, Result,
-    Table, ValueType, Version,
+    BytewiseComparator, DbTable, ErrorKind, OpenOptions, Result, Table,
+    db::{DbEntry, InternalKeyComparator, ValueType, Version},
 };
 
 use crate::failure::Failure;

@@ -6,8 +6,8 @@ use std::fs::File;
 
 use bytes::Bytes;
 use leveltable::{
-    BytewiseComparator, Comparator, Error, InternalKey, InternalKeyComparator, OpenOptions, Range,
-    WriteOptions,
+    BytewiseComparator, Comparator, Error, OpenOptions, Range, WriteOptions,
+    db::{InternalKey, InternalKeyComparator},
 };
 
 use crate::failure::Failure;

@@ -163,7 +163,7 @@ pub(crate) fn report(out: &Path, summary: &Summary) {
         ..
     } = summary;
     let filter = match filter {
-        Some(filter) => format!("filter of {:.2} bits a key", filter.bits_per_key),
+        Some(filter) => format!("filter of {:.2} bits a key", filter.bits_per_key(*entries)),
         None => "no filter".into(),
     };
     let out = out.display();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leveltable::{
-    BloomFilterPolicy, Compression, CountingReadAt, Destination, OpenOptions, ReadAt,
-    RibbonFilterPolicy, Summary, Table, TableBuilder, WriteOptions,
+    BloomFilterPolicy, Compression, Destination, OpenOptions, ReadAt, RibbonFilterPolicy, Summary,
+    Table, TableBuilder, WriteOptions, inspect::CountingReadAt,
 };
 
 use crate::workload::Workload;
@@ -161,7 +161,7 @@ pub(crate) fn miss_every_absent_key(
         bits_per_key: summary
             .filter
             .as_ref()
-            .map_or(0.0, |filter| filter.bits_per_key),
+            .map_or(0.0, |filter| filter.bits_per_key(summary.entries)),
         lookups: workload.absent.len() as u64,
         wasted_reads,
         disk_bytes_per_lookup: None,

@@ -176,7 +176,7 @@ fn follow(cursor: &mut BlockCursor, block: &Block, order: KeyOrder, moves: &[Mov
             }
             Move::BehindLast => {
                 place = Place::AfterLast;
-                cursor.move_behind_last();
+                cursor.move_past_last();
                 false
             }
             Move::Seek(key) => {
@@ -248,7 +248,7 @@ fn wander(cursor: &mut BlockCursor, model: Option<&Block>, moves: &[Move], len: 
                 continue;
             }
             Move::BehindLast => {
-                cursor.move_behind_last();
+                cursor.move_past_last();
                 continue;
             }
             Move::Seek(key) | Move::Find(key) => {
@@ -291,7 +291,7 @@ fn wander(cursor: &mut BlockCursor, model: Option<&Block>, moves: &[Move], len: 
         model.is_some(),
         "both read to the end, or neither"
     );
-    cursor.move_behind_last();
+    cursor.move_past_last();
     let mut back = 0;
     while let Ok(true) = cursor.prev() {
         back += 1;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use bytes::Bytes;
 use leveltable::fuzzing::{FilterBlockBuilder, FilterBlockReader, built_in_policies};
-use leveltable::{BloomFilterPolicy, FilterPolicy, RibbonFilterPolicy};
+use leveltable::{BloomFilterPolicy, RibbonFilterPolicy, filter::FilterPolicy};
 use leveltable_fuzz::naive;
 use libfuzzer_sys::fuzz_target;
 

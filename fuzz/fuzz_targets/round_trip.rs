@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use bytes::Bytes;
-use leveltable::{
-    BytewiseComparator, Compression, CountingReadAt, ErrorKind, OpenOptions, Table, WriteOptions,
-};
+use leveltable::{BytewiseComparator, Compression, ErrorKind, OpenOptions, Table, WriteOptions, inspect::CountingReadAt};
 use leveltable_fuzz::ask;
 use leveltable_fuzz::naive::{self, Entry};
 use leveltable_fuzz::tables::{self, DbEntry, Entries, KeyOrder, Options};

@@ -4,10 +4,7 @@ use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use leveltable::{
-    BlockCache, BytewiseComparator, DbEntry, DbTable, Error, ErrorKind, InternalKeyComparator,
-    MAX_SEQUENCE, OpenOptions, ReadAt, ReadOptions, Result, Source, Table, Version,
-};
+use leveltable::{BlockCache, BytewiseComparator, DbTable, Error, ErrorKind, OpenOptions, ReadAt, ReadOptions, Result, Source, Table, db::{DbEntry, InternalKeyComparator, MAX_SEQUENCE, Version}};
 
 use crate::naive::{self, Compare, Entry};
 use crate::tables::KeyOrder;

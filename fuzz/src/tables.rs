@@ -4,10 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use leveltable::{
-    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, MAX_SEQUENCE,
-    RibbonFilterPolicy, WriteOptions,
-};
+use leveltable::{BloomFilterPolicy, BytewiseComparator, Comparator, Compression, RibbonFilterPolicy, WriteOptions, db::MAX_SEQUENCE};
 
 use crate::naive::{Compare, Entry};
 

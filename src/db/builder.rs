@@ -1,10 +1,11 @@
 //! Writes tables of a LevelDB database.
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 
 use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::write::builder::{Summary, TableBuilder};
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;
@@ -12,8 +13,25 @@ use crate::write::options::WriteOptions;
 /// Writes a table of a LevelDB database; made by [`WriteOptions::create_db`].
 ///
 /// Entries come in the table's order: user keys ascending, the versions of each newest first.
+///
+/// ```
+/// use leveltable::{DbTable, DbTableBuilder, db::Version};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("000005.ldb");
+/// let mut builder = DbTableBuilder::create(&path)?;
+/// builder.put("apple", 9, "green")?;
+/// builder.put("apple", 4, "red")?;
+/// builder.delete("banana", 7)?;
+/// builder.finish()?;
+///
+/// assert_eq!(DbTable::open(&path)?.get(b"banana")?, Some(Version::Deleted));
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[must_use = "there is no table until `finish`"]
 pub struct DbTableBuilder<D: Destination> {
     table: TableBuilder<D>,
+    /// The stored form of the key being added.
     stored_key: Vec<u8>,
 }
 
@@ -27,8 +45,9 @@ impl<D: Destination> fmt::Debug for DbTableBuilder<D> {
 
 impl WriteOptions {
     /// Starts a database's table at `path`, published like that of [`create`](WriteOptions::create).
-    /// [`comparator`](WriteOptions::comparator) and [`filter_policy`](WriteOptions::filter_policy) speak of user
-    /// keys here. For LevelDB itself to use its filter, start from [`leveldb`](WriteOptions::leveldb).
+    ///
+    /// [`comparator`](WriteOptions::comparator) and [`filter_policy`](WriteOptions::filter_policy) are for user keys here.
+    /// LevelDB uses the filter only of tables that start from [`leveldb`](WriteOptions::leveldb).
     ///
     /// # Errors
     ///
@@ -49,6 +68,33 @@ impl WriteOptions {
     }
 }
 
+impl DbTableBuilder<NewFile> {
+    /// Starts a database's table at `path` with [`WriteOptions::new`]; see [`WriteOptions::create_db`].
+    ///
+    /// # Errors
+    ///
+    /// As [`WriteOptions::create`].
+    pub fn create(path: impl AsRef<Path>) -> Result<DbTableBuilder<NewFile>> {
+        WriteOptions::new().create_db(path)
+    }
+
+    /// Where the table's bytes are until it is finished; see [`TableBuilder::temporary_path`].
+    pub fn temporary_path(&self) -> &Path {
+        self.table.temporary_path()
+    }
+}
+
+impl<W: io::Write> DbTableBuilder<W> {
+    /// Finishes the table and gives the writer back; see [`TableBuilder::finish_into_writer`].
+    ///
+    /// # Errors
+    ///
+    /// As [`TableBuilder::finish`].
+    pub fn finish_into_writer(self) -> Result<(W, Summary)> {
+        self.table.finish_into_writer()
+    }
+}
+
 impl<D: Destination> DbTableBuilder<D> {
     fn over(table: TableBuilder<D>) -> DbTableBuilder<D> {
         DbTableBuilder {
@@ -61,10 +107,21 @@ impl<D: Destination> DbTableBuilder<D> {
     ///
     /// # Errors
     ///
-    /// As [`TableBuilder::add`], and [`ErrorKind::TooLarge`] for a sequence number above
-    /// [`MAX_SEQUENCE`]; nothing is changed then.
-    pub fn put(&mut self, user_key: &[u8], sequence: u64, value: &[u8]) -> Result<()> {
-        self.add(user_key, sequence, ValueType::Value, value)
+    /// As [`TableBuilder::add`], and [`ErrorKind::TooLarge`] for a sequence number above [`MAX_SEQUENCE`], after which
+    /// nothing has changed.
+    #[inline]
+    pub fn put(
+        &mut self,
+        user_key: impl AsRef<[u8]>,
+        sequence: u64,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let key = InternalKey {
+            user_key: user_key.as_ref(),
+            sequence,
+            value_type: ValueType::Value,
+        };
+        self.add_entry(key, value.as_ref())
     }
 
     /// Adds that `user_key` was deleted at `sequence`.
@@ -72,31 +129,60 @@ impl<D: Destination> DbTableBuilder<D> {
     /// # Errors
     ///
     /// As [`put`](DbTableBuilder::put).
-    pub fn delete(&mut self, user_key: &[u8], sequence: u64) -> Result<()> {
-        self.add(user_key, sequence, ValueType::Deletion, &[])
+    #[inline]
+    pub fn delete(&mut self, user_key: impl AsRef<[u8]>, sequence: u64) -> Result<()> {
+        let key = InternalKey {
+            user_key: user_key.as_ref(),
+            sequence,
+            value_type: ValueType::Deletion,
+        };
+        self.add_entry(key, &[])
     }
 
-    fn add(
-        &mut self,
-        user_key: &[u8],
-        sequence: u64,
-        value_type: ValueType,
-        value: &[u8],
-    ) -> Result<()> {
-        if sequence > MAX_SEQUENCE {
+    /// Adds an entry as another table stores it. LevelDB's deletions have an empty value.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](DbTableBuilder::put).
+    #[inline]
+    pub fn add(&mut self, key: InternalKey<'_>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.add_entry(key, value.as_ref())
+    }
+
+    fn add_entry(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
+        if key.sequence > MAX_SEQUENCE {
             return Err(Error::new(
                 ErrorKind::TooLarge,
-                format!("sequence number {sequence} does not fit 56 bits"),
+                format!("sequence number {} does not fit 56 bits", key.sequence),
             ));
         }
         self.stored_key.clear();
-        InternalKey {
-            user_key,
-            sequence,
-            value_type,
-        }
-        .encode(&mut self.stored_key);
-        self.table.add(&self.stored_key, value)
+        key.encode(&mut self.stored_key);
+        let added = self.table.add(&self.stored_key, value);
+        added.map_err(|error| match error.kind() {
+            ErrorKind::OutOfOrder => self.out_of_order(key),
+            _ => error,
+        })
+    }
+
+    /// The error of the table inside, in terms of user keys.
+    #[cold]
+    fn out_of_order(&self, key: InternalKey<'_>) -> Error {
+        let show = |key: InternalKey<'_>| {
+            let what = match key.value_type {
+                ValueType::Value => "",
+                ValueType::Deletion => "deletion of ",
+            };
+            format!("{what}{} at {}", show_key(key.user_key), key.sequence)
+        };
+        let last = InternalKey::parse(self.table.last_key());
+        let last = last.map_or_else(|| show_key(self.table.last_key()), show);
+        let message = format!(
+            "{} does not come after {last}, the last one added: user keys ascend, and the versions of each go from the \
+             newest to the oldest",
+            show(key)
+        );
+        Error::new(ErrorKind::OutOfOrder, message)
     }
 
     /// The builder inside, whose keys are internal keys.
@@ -104,7 +190,7 @@ impl<D: Destination> DbTableBuilder<D> {
         &mut self.table
     }
 
-    /// Ends the data block under way; see [`TableBuilder::flush`].
+    /// Ends the current data block; see [`TableBuilder::flush`].
     ///
     /// # Errors
     ///

@@ -31,7 +31,7 @@ pub enum ValueType {
 /// A parsed internal key: a change of a user key.
 ///
 /// ```
-/// use leveltable::{InternalKey, ValueType};
+/// use leveltable::db::{InternalKey, ValueType};
 ///
 /// let key = InternalKey { user_key: b"k", sequence: 7, value_type: ValueType::Value };
 /// let mut stored = Vec::new();
@@ -119,7 +119,7 @@ pub(crate) fn user_key(stored: &[u8]) -> &[u8] {
 /// table with it:
 ///
 /// ```no_run
-/// use leveltable::{BytewiseComparator, InternalKeyComparator, OpenOptions};
+/// use leveltable::{BytewiseComparator, OpenOptions, db::InternalKeyComparator};
 ///
 /// let order = InternalKeyComparator::new(BytewiseComparator);
 /// let table = OpenOptions::new().comparator(order).open("000005.ldb")?;

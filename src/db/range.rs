@@ -6,7 +6,7 @@ use crate::db::table::{DbEntry, parse, version};
 use crate::error::Result;
 use crate::read::range::Range;
 
-/// Entries of a database's table, from both ends: made by [`DbTable::range`].
+/// Entries of a database's table, from both ends: made by [`DbTable::range`](crate::DbTable::range).
 ///
 /// After its first error it is at its end.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use crate::db::recognise::may_be_internal;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::Part;
+use crate::format::block_search::SearchPart;
 use crate::read::index::Found;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::KeyRange;
@@ -47,7 +47,7 @@ pub struct DbEntry {
 /// Like [`Table`], cheap to clone and safe to share between threads.
 ///
 /// ```
-/// use leveltable::{DbTable, OpenOptions, Version, WriteOptions};
+/// use leveltable::{DbTable, OpenOptions, WriteOptions, db::Version};
 ///
 /// let mut file = Vec::new();
 /// let mut builder = WriteOptions::leveldb().build_db(&mut file);
@@ -62,7 +62,6 @@ pub struct DbEntry {
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-#[must_use]
 pub struct DbTable {
     table: Table,
     /// Of user keys.
@@ -153,7 +152,7 @@ impl DbTable {
         let blocks = self.blocks_of(first, user_key);
         let mut passes = false;
         for found in blocks.clone() {
-            passes |= self.table.passes_block(found, &target)?;
+            passes |= !self.table.block_filter_rejects(found, &target)?;
         }
         // If one passes, all are searched: a filter that is wrong may hide a key, but not its newest versions alone.
         for found in blocks.filter(|_| passes) {
@@ -179,7 +178,7 @@ impl DbTable {
     /// Looks for `target` in a data block. `None` if it is past all of the block's keys, `Some(None)` if it leads to another
     /// user key.
     fn find(&self, found: Found, target: &[u8]) -> Result<Option<Option<Version>>> {
-        let mut cursor = BlockCursor::new(self.table.block(found, Part::WHOLE)?);
+        let mut cursor = BlockCursor::new(self.table.block(found, SearchPart::WHOLE)?);
         let locate = |defect| self.table.locate(found.block, defect);
         if !cursor.seek(target, self.table.order()?).map_err(locate)? {
             return Ok(None);

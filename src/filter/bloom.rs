@@ -1,6 +1,6 @@
 //! LevelDB's Bloom filter, bit for bit.
 
-use super::{FilterBuilder, FilterPolicy};
+use super::{FilterBuilder, FilterPolicy, not_finite};
 
 /// LevelDB's own Bloom filter, `leveldb.BuiltinBloomFilter2`: what every LevelDB can use.
 ///
@@ -13,35 +13,47 @@ use super::{FilterBuilder, FilterPolicy};
 /// [`RibbonFilterPolicy`](crate::RibbonFilterPolicy).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BloomFilterPolicy {
-    bits_per_key: u32,
+    /// `None` if the policy was made for a rate that is no finite number: [`check`](FilterPolicy::check) refuses it.
+    bits_per_key: Option<u32>,
 }
 
 impl BloomFilterPolicy {
     /// A policy that spends `bits_per_key` bits of each filter on each key. 10 is LevelDB's usual choice;
     /// more than 43 brings nothing, since no more than 30 bits are set for a key.
     pub fn new(bits_per_key: u32) -> BloomFilterPolicy {
-        BloomFilterPolicy { bits_per_key }
+        BloomFilterPolicy {
+            bits_per_key: Some(bits_per_key),
+        }
     }
 
     /// The policy with the fewest bits a key that lets at most this share of absent keys pass, for an
-    /// ideal hash; `0.01` takes 10 bits. See the type's note on keys with structure: measure, by the
-    /// [`Summary`](crate::Summary) of a table. Rates below 10⁻⁹ are out of reach.
+    /// ideal hash; `0.01` takes 10 bits. See the type's note on keys with structure: measure, by
+    /// [`Blocks::filter_rate`](crate::inspect::Blocks::filter_rate). Rates below 10⁻⁹ are out of reach. A table cannot be begun
+    /// with a rate of NaN or infinity.
     pub fn with_false_positive_rate(rate: f64) -> BloomFilterPolicy {
         const MOST_USEFUL: u32 = 43;
+        if !rate.is_finite() {
+            return BloomFilterPolicy { bits_per_key: None };
+        }
         let enough = |bits: &u32| BloomFilterPolicy::new(*bits).expected_rate() <= rate;
         BloomFilterPolicy::new((1..MOST_USEFUL).find(enough).unwrap_or(MOST_USEFUL))
+    }
+
+    /// 10 stands in for a rate that [`check`](FilterPolicy::check) refuses.
+    fn bits_per_key(&self) -> u32 {
+        self.bits_per_key.unwrap_or(10)
     }
 
     /// Share of absent keys that pass for an ideal hash: `(1 - e^(-k / b))^k` at `b` bits a key (Bloom 1970).
     fn expected_rate(&self) -> f64 {
         let k = f64::from(self.probes());
-        (1.0 - (-k / f64::from(self.bits_per_key)).exp()).powf(k)
+        (1.0 - (-k / f64::from(self.bits_per_key())).exp()).powf(k)
     }
 
     /// Number of bits that each key sets and each probe tests, 1 to 30.
     fn probes(&self) -> u8 {
         // In floating point and cut off, as in C++: a different k would be a different file.
-        (f64::from(self.bits_per_key) * 0.69).clamp(1.0, 30.0) as u8
+        (f64::from(self.bits_per_key()) * 0.69).clamp(1.0, 30.0) as u8
     }
 }
 
@@ -60,6 +72,13 @@ impl FilterPolicy for BloomFilterPolicy {
     #[inline]
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
         may_match(hash32(key, unsigned), filter)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match self.bits_per_key {
+            Some(_) => Ok(()),
+            None => Err(not_finite("false positive rate", "above 0 and below 1")),
+        }
     }
 }
 
@@ -84,7 +103,7 @@ impl FilterBuilder for BloomFilterBuilder {
 
     fn finish(&mut self, dst: &mut Vec<u8>) {
         let keys = self.hashes.len() as u64;
-        let bits = (keys * u64::from(self.policy.bits_per_key)).max(64);
+        let bits = (keys * u64::from(self.policy.bits_per_key())).max(64);
         let bytes = bits.div_ceil(8).min(MAX_BYTES) as usize;
         let k = self.policy.probes();
         let start = dst.len();
@@ -270,17 +289,20 @@ mod tests {
     fn a_rate_takes_the_textbook_number_of_bits() {
         for rate in [0.5, 0.1, 0.05, 0.01, 0.001, 1e-4, 1e-6] {
             let textbook = (-f64::log2(rate) / std::f64::consts::LN_2).ceil() as u32;
-            let bits = BloomFilterPolicy::with_false_positive_rate(rate).bits_per_key;
+            let bits = BloomFilterPolicy::with_false_positive_rate(rate).bits_per_key();
             assert!(
                 (textbook..=textbook + 1).contains(&bits),
                 "{rate}: {bits}, not {textbook}"
             );
         }
-        for (rate, bits) in [(2.0, 1), (0.0, 43), (-1.0, 43), (f64::NAN, 43)] {
-            assert_eq!(
-                BloomFilterPolicy::with_false_positive_rate(rate).bits_per_key,
-                bits
-            );
+        for (rate, bits) in [(2.0, 1), (0.0, 43), (-1.0, 43)] {
+            let policy = BloomFilterPolicy::with_false_positive_rate(rate);
+            assert_eq!((policy.bits_per_key(), policy.check()), (bits, Ok(())));
+        }
+        for rate in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let policy = BloomFilterPolicy::with_false_positive_rate(rate);
+            assert!(policy.check().is_err(), "{rate}");
+            create_filter(&policy, [b"a table would refuse it"], &mut Vec::new());
         }
     }
 

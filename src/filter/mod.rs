@@ -32,6 +32,44 @@ pub trait FilterPolicy: Debug + Send + Sync {
     /// `filter` comes from a file: any bytes at all, none included, must be answered without a
     /// panic. Answer `true` for what cannot be understood.
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool;
+
+    /// Whether the policy's parameters make sense; `Err` names the wrong one and the allowed range.
+    ///
+    /// Asked when a table is begun, which then fails. A policy whose constructor takes any number can so report one
+    /// that it cannot use, such as NaN. The default accepts.
+    ///
+    /// # Errors
+    ///
+    /// The text of the error that the table's builder returns.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// What the filter of a table is; see [`Table::filter`](crate::Table::filter) and
+/// [`Summary::filter`](crate::Summary::filter).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FilterInfo {
+    /// Name of the policy, as in the metaindex.
+    pub policy: String,
+    /// Bytes of the filter block, which an open table holds in memory.
+    pub bytes: u64,
+    /// Number of filters, empty ones included.
+    pub filters: usize,
+    /// Whether one filter covers the whole table. Lookups then ask it before they search the index.
+    pub whole_table: bool,
+}
+
+impl FilterInfo {
+    /// What the filter costs in bits a key in a table of `entries` entries; 0 without entries.
+    pub fn bits_per_key(&self, entries: u64) -> f64 {
+        if entries == 0 {
+            0.0
+        } else {
+            self.bytes as f64 * 8.0 / entries as f64
+        }
+    }
 }
 
 /// Gathers keys and makes filters of them, one after another.
@@ -58,12 +96,21 @@ impl<P: FilterPolicy + ?Sized> FilterPolicy for Arc<P> {
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
         (**self).key_may_match(key, filter)
     }
+
+    fn check(&self) -> Result<(), String> {
+        (**self).check()
+    }
+}
+
+/// The message of a policy whose `parameter` is NaN or infinite.
+fn not_finite(parameter: &str, range: &str) -> String {
+    format!("its {parameter} must be a finite number {range}")
 }
 
 /// Appends to `dst` the filter that `policy` makes of `keys`, in one call.
 ///
 /// ```
-/// use leveltable::{BloomFilterPolicy, FilterPolicy, create_filter};
+/// use leveltable::{BloomFilterPolicy, filter::{FilterPolicy, create_filter}};
 ///
 /// let policy = BloomFilterPolicy::new(10);
 /// let mut filter = Vec::new();

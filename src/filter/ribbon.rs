@@ -24,7 +24,7 @@ mod builder;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{FilterBuilder, FilterPolicy};
+use super::{FilterBuilder, FilterPolicy, not_finite};
 use builder::RibbonBuilder;
 
 /// Slots in a segment, and bits in an equation's coefficients.
@@ -53,7 +53,7 @@ const MAX_COLUMNS: usize = 32;
 /// for the keys, which takes keys chosen with intent, the filter lets every key pass.
 ///
 /// ```
-/// use leveltable::{FilterPolicy, RibbonFilterPolicy, create_filter};
+/// use leveltable::{RibbonFilterPolicy, filter::{FilterPolicy, create_filter}};
 ///
 /// let policy = RibbonFilterPolicy::new(10);
 /// let keys: Vec<[u8; 4]> = (0..10_000u32).map(u32::to_be_bytes).collect();
@@ -134,27 +134,40 @@ impl RibbonFilterPolicy {
     ///
     /// Everything is counted: all that the filter stores, and the 9 bytes that a filter block adds to its
     /// one filter. The bits need not be a whole number. An absent key passes with a probability of about 2
-    /// to the power of `-0.99 bits_per_key`. Less than 5 is taken for 5, more than 33 for 33.
+    /// to the power of `-0.99 bits_per_key`. Less than 5 is taken for 5, more than 33 for 33; a table cannot be begun
+    /// with NaN or infinity.
     ///
     /// A filter of fewer keys may cost more, by at most 60 bytes at 10 bits a key: it grows in steps of 32
     /// slots, and would otherwise have to let more absent keys pass.
     pub fn new(bits_per_key: impl Into<f64>) -> Self {
-        let bits = limited(bits_per_key.into(), 5.0, 33.0);
         Self {
-            target: Target::BitsPerKey(bits),
+            target: Target::BitsPerKey(bits_per_key.into()),
         }
     }
 
     /// A policy whose filters let an absent key pass with a probability of at most `rate`.
     ///
     /// `0.001` stands for one absent key in a thousand, and costs `1.01 log2(1 / rate)` bits a key in filters
-    /// of 10 000 keys or more. A rate above 1/16 is taken for 1/16, one below 2⁻³² for 2⁻³².
+    /// of 10 000 keys or more. A rate above 1/16 is taken for 1/16, one below 2⁻³² for 2⁻³²; a table cannot be begun
+    /// with NaN or infinity.
     pub fn with_false_positive_rate(rate: f64) -> Self {
-        let least = 1.0 / (1u64 << MAX_COLUMNS) as f64;
-        let most = 1.0 / (1u64 << MIN_COLUMNS) as f64;
-        let rate = limited(rate, least, most);
         Self {
             target: Target::Rate(rate),
+        }
+    }
+}
+
+impl Target {
+    /// The nearest target that the encoding can express. NaN, which a table refuses, becomes the least.
+    fn limited(self) -> Target {
+        let limited = |value: f64, least, most| f64::min(value.max(least), most);
+        match self {
+            Target::BitsPerKey(bits) => Target::BitsPerKey(limited(bits, 5.0, 33.0)),
+            Target::Rate(rate) => {
+                let least = 1.0 / (1u64 << MAX_COLUMNS) as f64;
+                let most = 1.0 / (1u64 << MIN_COLUMNS) as f64;
+                Target::Rate(limited(rate, least, most))
+            }
         }
     }
 }
@@ -165,7 +178,7 @@ impl FilterPolicy for RibbonFilterPolicy {
     }
 
     fn builder(&self) -> Box<dyn FilterBuilder> {
-        Box::new(RibbonBuilder::new(self.target))
+        Box::new(RibbonBuilder::new(self.target.limited()))
     }
 
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
@@ -176,11 +189,18 @@ impl FilterPolicy for RibbonFilterPolicy {
             .and_then(|ribbon| ribbon.may_match(xxh3_64(key)))
             .unwrap_or(true)
     }
-}
 
-/// Like `clamp`, but makes a number of NaN.
-fn limited(value: f64, least: f64, most: f64) -> f64 {
-    value.max(least).min(most)
+    fn check(&self) -> Result<(), String> {
+        match self.target {
+            Target::BitsPerKey(bits) if !bits.is_finite() => {
+                Err(not_finite("bits per key", "from 5 to 33"))
+            }
+            Target::Rate(rate) if !rate.is_finite() => {
+                Err(not_finite("false positive rate", "above 0 and below 1"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 // What reader and writer agree on: from a hash to a place and an equation.
@@ -683,18 +703,18 @@ mod tests {
 
     #[test]
     fn parameters_out_of_range_are_brought_into_it() {
-        assert_eq!(RibbonFilterPolicy::new(0), RibbonFilterPolicy::new(5));
-        assert_eq!(RibbonFilterPolicy::new(-1.5), RibbonFilterPolicy::new(5));
-        assert_eq!(
-            RibbonFilterPolicy::new(f64::NAN),
-            RibbonFilterPolicy::new(5)
-        );
-        assert_eq!(
-            RibbonFilterPolicy::new(f64::INFINITY),
-            RibbonFilterPolicy::new(33)
-        );
+        for (bits, limited) in [(0.0, 5.0), (-1.5, 5.0), (10.5, 10.5), (1e300, 33.0)] {
+            let policy = RibbonFilterPolicy::new(bits);
+            assert_eq!(policy.target.limited(), Target::BitsPerKey(limited));
+            assert_eq!(policy.check(), Ok(()));
+        }
+        for bits in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let message = RibbonFilterPolicy::new(bits).check().unwrap_err();
+            assert!(message.contains("finite number from 5 to 33"), "{message}");
+        }
         for rate in [f64::NAN, f64::NEG_INFINITY, 0.0, 1.0, f64::INFINITY] {
             let policy = RibbonFilterPolicy::with_false_positive_rate(rate);
+            assert_eq!(policy.check().is_ok(), rate.is_finite());
             let filter = filter_of(policy, numbers(100));
             assert!(numbers(100).all(|key| policy.key_may_match(&key, &filter)));
             let rate = measured_rate(

@@ -1,21 +1,23 @@
-//! A block of sorted entries: its builder and its cursor.
+//! A block of sorted entries: its builder and its reader.
 //!
 //! ```text
 //! entry*  fixed32 offset of each restart*  fixed32 number of restarts
 //! entry = varint32 shared, varint32 unshared, varint32 value length, unshared key bytes, value
 //! ```
 //!
-//! A key is stored without the bytes that it shares with the key before. Every so many entries one is
-//! stored whole (`shared` is 0); such a *restart* is where a binary search can land.
+//! A key is stored without the prefix that it shares with the key before it. After `apple`, `apricot` is stored as a
+//! `shared` of 2 and the bytes `ricot`. Every `restart_interval` entries a key is stored whole (`shared` is 0). The block
+//! ends with the offsets of these *restarts*: a binary search looks at them, since only their keys can be read without
+//! the ones before.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 
 use super::Defect;
-use crate::coding::{fixed32_at, get_varint32, put_fixed32, put_fixed64, put_varint};
+use crate::coding::{get_varint32, put_fixed32, put_fixed64, put_varint};
 
-/// Bytes of a block's tail that do not grow with it: the number of restarts.
+/// Length of the last part of a block, the number of restarts.
 const COUNT_LEN: usize = 4;
 
 /// Builds one block after another, entry by entry.
@@ -24,13 +26,13 @@ pub(crate) struct BlockBuilder {
     buffer: Vec<u8>,
     restarts: Vec<u32>,
     restart_interval: usize,
-    /// Number of entries before the next one that is stored whole.
+    /// Number of entries before the next restart.
     until_restart: usize,
     last_key: Vec<u8>,
 }
 
 impl BlockBuilder {
-    /// Starts an empty block that stores every `restart_interval`th key whole (at least 1).
+    /// An empty block with a restart every `restart_interval` entries (at least 1).
     pub(crate) fn new(restart_interval: usize) -> BlockBuilder {
         BlockBuilder {
             buffer: Vec::new(),
@@ -41,17 +43,19 @@ impl BlockBuilder {
         }
     }
 
-    /// Whether an entry of these lengths still fits the format, whose offsets have 32 bits.
+    /// Whether an entry of these lengths still fits: the format's offsets have 32 bits.
     ///
-    /// Counts generously: three varints of five bytes, and a restart for the entry.
+    /// Assumes the worst: three varints of five bytes, and a new restart.
     #[inline]
     pub(crate) fn has_room(&self, key_len: usize, value_len: usize) -> bool {
         let more = key_len as u64 + value_len as u64 + 15 + 4;
         self.len() as u64 + more <= u64::from(u32::MAX)
     }
 
-    /// Appends an entry. The caller vouches for the order, that there [is room](Self::has_room), and that
-    /// `key` shares its first `shared` bytes, and no more, with [the one before](Self::last_key).
+    /// Appends an entry.
+    ///
+    /// The caller ensures that the keys ascend, that there [is room](Self::has_room), and that `shared` is the length of
+    /// the common prefix of `key` and the [last key](Self::last_key).
     #[inline(always)]
     pub(crate) fn add(&mut self, key: &[u8], shared: usize, value: &[u8]) {
         let shared = match self.until_restart {
@@ -64,7 +68,7 @@ impl BlockBuilder {
         self.last_key.extend_from_slice(key);
     }
 
-    /// The next key is stored whole: it shares this many bytes.
+    /// Makes the next entry a restart. Returns how many bytes its key shares: none.
     #[inline(never)]
     fn start_interval(&mut self) -> usize {
         if !self.buffer.is_empty() {
@@ -76,10 +80,10 @@ impl BlockBuilder {
 
     #[inline(always)]
     fn append(&mut self, key: &[u8], shared: usize, value: &[u8]) {
-        let unshared = key.len().saturating_sub(shared);
+        let unshared = key.len() - shared;
         match (unshared, key.last_chunk()) {
-            // Three lengths of a byte each and a few bytes of the key, as ascending keys have it, make a word; what else
-            // is in it is cut off.
+            // Fast path, common for ascending keys: three lengths of one byte each and up to five key bytes make a word.
+            // The word is stored whole, then cut to length.
             (1..=5, Some(last)) if shared < 0x80 && value.len() < 0x80 => {
                 let lengths = shared | unshared << 8 | value.len() << 16;
                 let tail = u64::from_le_bytes(*last) >> (64 - 8 * unshared);
@@ -93,20 +97,19 @@ impl BlockBuilder {
     }
 
     #[inline(never)]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`shared` is the length of a prefix of `key`, see `add`"
+    )]
     fn append_key(&mut self, key: &[u8], shared: usize, value_len: usize) {
-        let unshared = key.get(shared..).unwrap_or_default();
-        let lengths = [shared, unshared.len(), value_len];
-        if lengths.iter().all(|&len| len < 0x80) {
-            self.buffer.extend_from_slice(&lengths.map(|len| len as u8));
-        } else {
-            lengths
-                .iter()
-                .for_each(|&len| put_varint(&mut self.buffer, len as u64));
+        let unshared = &key[shared..];
+        for len in [shared, unshared.len(), value_len] {
+            put_varint(&mut self.buffer, len as u64);
         }
         self.buffer.extend_from_slice(unshared);
     }
 
-    /// The key added last, be it to this block or the one before.
+    /// The key added last, to this block or the one before.
     #[inline]
     pub(crate) fn last_key(&self) -> &[u8] {
         &self.last_key
@@ -123,7 +126,7 @@ impl BlockBuilder {
         self.buffer.len() + 4 * self.restarts.len() + COUNT_LEN
     }
 
-    /// Appends the restarts and gives the whole block to `take`, then starts the next one.
+    /// Appends the restarts and passes the whole block to `take`, then starts the next block.
     pub(crate) fn finish<R>(&mut self, take: impl FnOnce(&[u8]) -> R) -> R {
         for &restart in &self.restarts {
             put_fixed32(&mut self.buffer, restart);
@@ -139,22 +142,31 @@ impl BlockBuilder {
 
 /// A block as read, over bytes that it borrows or owns.
 ///
-/// Nothing in it is trusted: what [`parse`](Block::parse) has not checked is checked on the way.
+/// [`parse`](Block::parse) checks that entries and restarts lie inside the bytes. Everything else is untrusted, and
+/// checked where it is decoded.
 #[derive(Debug, Clone)]
 pub(crate) struct Block<B> {
     data: B,
-    /// Length of the entries: where the restart offsets begin.
+    /// Length of the entries, and so the offset of the restarts.
     entries_len: usize,
     restart_count: usize,
 }
 
-/// Where the parts of an entry lie in its block.
+/// Where the parts of an entry lie in its block: inside the entries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub(super) shared: usize,
     pub(super) key_start: usize,
     pub(super) value_start: usize,
     pub(super) end: usize,
+}
+
+impl Entry {
+    /// Length of the entry's key, shared bytes included.
+    #[inline]
+    fn key_len(&self) -> usize {
+        self.shared + (self.value_start - self.key_start)
+    }
 }
 
 impl Block<Bytes> {
@@ -169,27 +181,34 @@ impl Block<Bytes> {
 }
 
 impl<B: AsRef<[u8]>> Block<B> {
-    /// Finds the entries and the restarts. Constant time; looks at the last four bytes only.
-    #[inline]
+    /// Finds the entries and the restarts. Takes constant time: it reads the last four bytes only.
+    #[inline(always)] // on the path of every lookup
     pub(crate) fn parse(data: B) -> Result<Block<B>, Defect> {
         let bytes = data.as_ref();
-        let count_at = bytes.len().checked_sub(COUNT_LEN);
-        let Some(count_at) = count_at.filter(|&at| u32::try_from(at).is_ok()) else {
-            return Err(Defect::new(
-                "a block of 4 bytes to 4 GiB",
-                format!("{} bytes", bytes.len()),
-            ));
+        let (before_count, restart_count) = match bytes.split_last_chunk::<COUNT_LEN>() {
+            Some((before, count)) if u32::try_from(before.len()).is_ok() => {
+                (before.len(), u32::from_le_bytes(*count) as usize)
+            }
+            _ => {
+                return Err(Defect::new(
+                    "a block of 4 bytes to 4 GiB",
+                    format!("{} bytes", bytes.len()),
+                ));
+            }
         };
-        let restart_count = fixed32_at(bytes, count_at).unwrap_or_default() as usize;
-        if restart_count > count_at / 4 {
+        if restart_count > before_count / 4 {
             return Err(Defect::new(
-                format!("at most {} restarts in {} bytes", count_at / 4, bytes.len()),
+                format!(
+                    "at most {} restarts in {} bytes",
+                    before_count / 4,
+                    bytes.len()
+                ),
                 format!("{restart_count}"),
             ));
         }
-        let entries_len = count_at - 4 * restart_count;
+        let entries_len = before_count - 4 * restart_count;
         if restart_count == 0 && entries_len > 0 {
-            // LevelDB takes such a block for empty, which hides its entries.
+            // LevelDB treats such a block as empty, which hides its entries.
             return Err(Defect::new(
                 "a restart for the first entry",
                 format!("none, before {entries_len} bytes of entries"),
@@ -202,11 +221,10 @@ impl<B: AsRef<[u8]>> Block<B> {
         })
     }
 
-    /// Checks that restarts ascend from 0 and stay inside the entries: for when a block is first seen.
+    /// Checks that the restarts ascend from 0 and lie inside the entries. Called once, when a block is first read.
     pub(crate) fn check_restarts(&self) -> Result<(), Defect> {
         let mut before = None;
-        for i in 0..self.restart_count {
-            let restart = self.restart(i);
+        for (i, restart) in self.restarts().enumerate() {
             let in_order = match before {
                 None => restart == 0,
                 Some(before) => restart > before && restart < self.entries_len,
@@ -225,35 +243,37 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(())
     }
 
-    /// Checks that entries fill their part of the block to its end, and that each restart is the beginning of
-    /// one whose key is stored whole: what [`check_restarts`](Block::check_restarts) leaves open.
+    /// Checks what [`check_restarts`](Block::check_restarts) leaves open: that the entries follow one another up to the
+    /// restarts, and that an entry whose key is stored whole begins at each restart.
     pub(crate) fn check_entries(&self) -> Result<(), Defect> {
-        let (mut offset, mut key_len, mut restarts) = (0, 0, 0);
+        let (mut offset, mut key_len) = (0, 0);
+        let mut restarts = self.restarts().enumerate().peekable();
         while offset < self.entries_len {
             let entry = self.entry(offset)?;
-            let is_restart = restarts < self.restart_count && self.restart(restarts) == offset;
+            let is_restart = restarts
+                .next_if(|&(_, restart)| restart == offset)
+                .is_some();
             check_shared(offset, entry.shared, if is_restart { 0 } else { key_len })?;
-            restarts += usize::from(is_restart);
-            key_len = entry.shared + (entry.value_start - entry.key_start);
+            key_len = entry.key_len();
             offset = entry.end;
         }
-        if restarts == self.restart_count || self.entries_len == 0 {
-            return Ok(());
+        match restarts.next() {
+            Some((i, restart)) if self.entries_len > 0 => Err(Defect::new(
+                format!("restart {i} at the beginning of an entry"),
+                format!("at byte {restart} of the block"),
+            )),
+            _ => Ok(()),
         }
-        Err(Defect::new(
-            format!("restart {restarts} at the beginning of an entry"),
-            format!("at byte {} of the block", self.restart(restarts)),
-        ))
     }
 
-    /// The bytes of all keys together, as far as entries can be walked: what it takes to look at each whole.
+    /// The lengths of all keys, added up as far as the entries can be decoded: the work of comparing each key.
     fn key_bytes(&self) -> u64 {
         let (mut offset, mut key_len, mut key_bytes) = (0, 0, 0u64);
         while offset < self.entries_len
             && let Ok(entry) = self.entry(offset)
             && entry.shared <= key_len
         {
-            key_len = entry.shared + (entry.value_start - entry.key_start);
+            key_len = entry.key_len();
             key_bytes = key_bytes.saturating_add(key_len as u64);
             offset = entry.end;
         }
@@ -271,57 +291,45 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`parse` found the entries in the data"
+    )]
     pub(crate) fn entries(&self) -> &[u8] {
-        self.data
-            .as_ref()
-            .get(..self.entries_len)
-            .unwrap_or_default()
+        &self.data.as_ref()[..self.entries_len]
     }
 
+    /// The restarts as they are stored.
     #[inline]
-    pub(crate) fn restart(&self, i: usize) -> usize {
-        fixed32_at(self.data.as_ref(), self.entries_len + 4 * i).unwrap_or_default() as usize
-    }
-
-    /// Decodes the entry at `offset`. It lies inside the entries, whatever it claims.
-    #[inline]
-    pub(super) fn entry(&self, offset: usize) -> Result<Entry, Defect> {
-        match self.short_entry(offset) {
-            Some(entry) => Ok(entry),
-            None => entry_of_any_length(self.entries(), offset),
-        }
-    }
-
-    /// The same if its lengths are [short](short_lengths); `None` for others and damaged ones.
-    #[inline]
-    pub(super) fn short_entry(&self, offset: usize) -> Option<Entry> {
-        short_entry_at(self.data.as_ref(), self.entries_len, offset)
-    }
-
-    #[inline]
-    pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
-        self.data.as_ref().get(range).unwrap_or_default()
-    }
-
-    #[inline]
-    pub(super) fn unshared(&self, entry: &Entry) -> &[u8] {
-        self.bytes(entry.key_start..entry.value_start)
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`parse` found the restarts in the data, after the entries"
+    )]
+    fn stored_restarts(&self) -> &[[u8; 4]] {
+        let (restarts, _) = self.data.as_ref()[self.entries_len..].as_chunks();
+        &restarts[..self.restart_count]
     }
 
     /// The offsets of all restarts.
     pub(crate) fn restarts(&self) -> impl Iterator<Item = usize> {
-        let behind = self.data.as_ref().get(self.entries_len..);
-        let (restarts, _) = behind.unwrap_or_default().as_chunks();
-        let restarts = restarts.get(..self.restart_count).unwrap_or_default();
-        restarts
-            .iter()
-            .map(|bytes| u32::from_le_bytes(*bytes) as usize)
+        self.stored_restarts().iter().map(restart_offset)
     }
 
-    /// Key and value of restart `i`'s entry; `None` if it is damaged.
+    /// Offset of restart `i`, one of `0..restart_count()`.
+    #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "callers take `i` from below `restart_count`"
+    )]
+    pub(super) fn restart(&self, i: usize) -> usize {
+        restart_offset(&self.stored_restarts()[i])
+    }
+
+    /// Key and value of the entry at restart `i`. `None` if there is no such restart, or if the entry is damaged.
     #[inline]
     pub(crate) fn restart_entry(&self, i: usize) -> Option<(&[u8], &[u8])> {
-        let entry = self.entry(self.restart(i)).ok()?;
+        let offset = self.stored_restarts().get(i).map(restart_offset)?;
+        let entry = self.entry(offset).ok()?;
         Some((
             self.unshared(&entry),
             self.bytes(entry.value_start..entry.end),
@@ -330,45 +338,62 @@ impl<B: AsRef<[u8]>> Block<B> {
 
     /// Offset of the last restart before byte `end` of the entries.
     pub(super) fn restart_before(&self, end: usize) -> usize {
-        let (mut low, mut high) = (0, self.restart_count);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.restart(middle) < end {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
+        let restarts = self.stored_restarts();
+        let before = restarts.partition_point(|restart| restart_offset(restart) < end);
+        match before.checked_sub(1) {
+            Some(i) => self.restart(i),
+            // Entries begin at 0, whatever restarts that were not checked say.
+            None => 0,
         }
-        low.checked_sub(1).map_or(0, |i| self.restart(i))
+    }
+
+    /// Decodes the entry at `offset`, wherever that is.
+    #[inline]
+    pub(super) fn entry(&self, offset: usize) -> Result<Entry, Defect> {
+        match self.short_entry(offset) {
+            Some(entry) => Ok(entry),
+            None => decode_entry(self.entries(), offset),
+        }
+    }
+
+    /// Decodes the entry at `offset` if its lengths are [short](short_lengths). `None` for others, and for damaged ones.
+    #[inline]
+    pub(super) fn short_entry(&self, offset: usize) -> Option<Entry> {
+        let lengths = short_lengths(self.data.as_ref().get(offset..)?)?;
+        let key_start = offset + lengths.taken;
+        let value_start = key_start + lengths.unshared;
+        let end = value_start + lengths.value;
+        (end <= self.entries_len).then_some(Entry {
+            shared: lengths.shared,
+            key_start,
+            value_start,
+            end,
+        })
+    }
+
+    /// The bytes at `range`, which comes from an [`Entry`] of this block.
+    #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "entries are decoded only inside their block"
+    )]
+    pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.data.as_ref()[range]
+    }
+
+    /// The bytes of the key that `entry` does not share with the one before.
+    #[inline]
+    pub(super) fn unshared(&self, entry: &Entry) -> &[u8] {
+        self.bytes(entry.key_start..entry.value_start)
     }
 }
 
-/// Decodes the entry at `offset` of a block's `entries`. It lies inside them, whatever it claims.
 #[inline]
-pub(super) fn entry_at(entries: &[u8], offset: usize) -> Result<Entry, Defect> {
-    match short_entry_at(entries, entries.len(), offset) {
-        Some(entry) => Ok(entry),
-        None => entry_of_any_length(entries, offset),
-    }
+fn restart_offset(stored: &[u8; 4]) -> usize {
+    u32::from_le_bytes(*stored) as usize
 }
 
-/// The same of a block, `data`, whose entries are its first `entries_len` bytes, if its lengths are
-/// [short](short_lengths).
-#[inline]
-fn short_entry_at(data: &[u8], entries_len: usize, offset: usize) -> Option<Entry> {
-    let lengths = short_lengths(data.get(offset..)?)?;
-    let key_start = offset + lengths.taken;
-    let value_start = key_start + lengths.unshared;
-    let end = value_start + lengths.value;
-    (end <= entries_len).then_some(Entry {
-        shared: lengths.shared,
-        key_start,
-        value_start,
-        end,
-    })
-}
-
-/// The lengths that an entry begins with, and how many bytes they take.
+/// The lengths at the beginning of an entry, and how many bytes they take.
 struct Lengths {
     shared: usize,
     unshared: usize,
@@ -376,7 +401,8 @@ struct Lengths {
     taken: usize,
 }
 
-/// Decodes lengths as nearly all are: a byte for each of the key's parts, two at most for the value, and a byte behind.
+/// Decodes the lengths that nearly all entries have: one byte for `shared`, one for `unshared`, one or two for the value.
+/// Needs a fourth byte, which only the last entry of a block can lack.
 #[inline]
 fn short_lengths(header: &[u8]) -> Option<Lengths> {
     let &[shared, unshared, low, high, ..] = header else {
@@ -395,40 +421,61 @@ fn short_lengths(header: &[u8]) -> Option<Lengths> {
     })
 }
 
-/// The number of bytes that an entry shares, the rest of its key, its value, and what is behind it.
-pub(crate) type Parts<'a> = (usize, &'a [u8], &'a [u8], &'a [u8]);
+/// An entry as slices of its block.
+pub(crate) struct SplitEntry<'a> {
+    /// How many bytes the key shares with the one before.
+    pub(crate) shared: usize,
+    pub(crate) unshared: &'a [u8],
+    pub(crate) value: &'a [u8],
+    /// The entries after this one.
+    pub(crate) rest: &'a [u8],
+}
 
-/// Splits off the first entry of `rest`, if its lengths are [short](short_lengths).
+/// Splits off the first entry of `rest`, which are the last bytes of a block's `entries`.
 ///
-/// Splitting takes one check for each part, where slicing takes two.
+/// For walks that go forward only: to split takes one bounds check for each part, to slice by offset takes two.
 #[inline]
-pub(super) fn split_short_entry(rest: &[u8]) -> Option<Parts<'_>> {
+pub(crate) fn split_entry<'a>(entries: &'a [u8], rest: &'a [u8]) -> Result<SplitEntry<'a>, Defect> {
+    match split_short_entry(rest) {
+        Some(entry) => Ok(entry),
+        None => split_any_entry(entries, rest),
+    }
+}
+
+#[inline]
+fn split_short_entry(rest: &[u8]) -> Option<SplitEntry<'_>> {
     let lengths = short_lengths(rest)?;
-    let (_, behind) = rest.split_at_checked(lengths.taken)?;
-    let (key, behind) = behind.split_at_checked(lengths.unshared)?;
-    let (value, behind) = behind.split_at_checked(lengths.value)?;
-    Some((lengths.shared, key, value, behind))
-}
-
-/// Splits off the first entry of `rest`, the last of a block's `entries`.
-#[inline]
-pub(crate) fn split_entry<'a>(entries: &'a [u8], rest: &'a [u8]) -> Result<Parts<'a>, Defect> {
-    split_short_entry(rest).map_or_else(|| split_entry_of_any_length(entries, rest), Ok)
-}
-
-#[inline(never)]
-fn split_entry_of_any_length<'a>(entries: &'a [u8], rest: &'a [u8]) -> Result<Parts<'a>, Defect> {
-    let entry = entry_of_any_length(entries, entries.len() - rest.len())?;
-    let part = |range| entries.get(range).unwrap_or_default();
-    let key = part(entry.key_start..entry.value_start);
-    let value = part(entry.value_start..entry.end);
-    Ok((entry.shared, key, value, part(entry.end..entries.len())))
+    let (_, rest) = rest.split_at_checked(lengths.taken)?;
+    let (unshared, rest) = rest.split_at_checked(lengths.unshared)?;
+    let (value, rest) = rest.split_at_checked(lengths.value)?;
+    Some(SplitEntry {
+        shared: lengths.shared,
+        unshared,
+        value,
+        rest,
+    })
 }
 
 #[inline(never)]
-fn entry_of_any_length(entries: &[u8], offset: usize) -> Result<Entry, Defect> {
-    let header = entries.get(offset..).unwrap_or_default();
+#[expect(
+    clippy::indexing_slicing,
+    reason = "an entry that was decoded lies inside the entries"
+)]
+fn split_any_entry<'a>(entries: &'a [u8], rest: &'a [u8]) -> Result<SplitEntry<'a>, Defect> {
+    let entry = decode_entry(entries, entries.len() - rest.len())?;
+    Ok(SplitEntry {
+        shared: entry.shared,
+        unshared: &entries[entry.key_start..entry.value_start],
+        value: &entries[entry.value_start..entry.end],
+        rest: &entries[entry.end..],
+    })
+}
+
+/// Decodes the entry at `offset` of a block's `entries`, whatever its lengths.
+#[inline(never)]
+fn decode_entry(entries: &[u8], offset: usize) -> Result<Entry, Defect> {
     let decode = || {
+        let header = entries.get(offset..)?;
         let (shared, a) = get_varint32(header)?;
         let (unshared, b) = get_varint32(header.get(a..)?)?;
         let (value_len, c) = get_varint32(header.get(a + b..)?)?;
@@ -443,61 +490,63 @@ fn entry_of_any_length(entries: &[u8], offset: usize) -> Result<Entry, Defect> {
         })
     };
     decode().ok_or_else(|| {
-        let (len, header) = (entries.len(), header.get(..15).unwrap_or(header));
+        let header: Vec<&u8> = entries.iter().skip(offset).take(15).collect();
         Defect::new(
-            format!("an entry at byte {offset} of the block's {len} of entries"),
+            format!(
+                "an entry at byte {offset} of the block's {} of entries",
+                entries.len()
+            ),
             format!("lengths that do not fit: {header:02x?}"),
         )
     })
 }
 
-/// How many bytes of keys may still be looked at whole.
+/// Limits the work of comparing keys in a hostile file: a budget for the lengths of all its keys.
 ///
-/// Keys that share long prefixes are the square of their block at worst. No ordinary table comes near what is granted: it
-/// would take more than 4 GiB of keys that are larger than a kilobyte, differ in a byte or two, have no values, and
-/// come by the hundreds to a restart.
+/// Keys that share long prefixes can add up to the square of their block's length. No ordinary table comes near the
+/// limit: it would take more than 4 GiB of keys that are longer than a kilobyte, differ in a byte or two, have no
+/// values, and come by the hundreds to a restart.
 #[derive(Debug)]
 pub(crate) struct KeyWork(u64);
 
 impl KeyWork {
-    /// What is granted at the outset, and for each byte of a block.
+    /// What a file may use, beside the multiple of each block's length.
     const FREE: u64 = 4 << 30;
     const TIMES: u64 = 256;
 
-    /// For a file.
+    /// The budget of a file.
     pub(crate) fn of_file() -> KeyWork {
         KeyWork(KeyWork::FREE)
     }
 
-    /// For one block, by itself.
+    /// The budget of a single block.
     pub(crate) fn of_block() -> KeyWork {
         KeyWork(0)
     }
 
-    /// Takes the keys of `block`, unless they are more: they must not be looked at whole then.
+    /// Takes the keys of `block` from the budget. An error if they exceed it: they must not be compared then.
     pub(crate) fn take<B: AsRef<[u8]>>(&mut self, block: &Block<B>) -> Result<(), Defect> {
         let granted = (block.entries_len as u64).saturating_mul(KeyWork::TIMES);
         let most = self.0.saturating_add(granted);
         let key_bytes = block.key_bytes();
-        match most.checked_sub(key_bytes) {
-            Some(left) => {
-                self.0 = left.min(KeyWork::FREE);
-                Ok(())
-            }
-            None => Err(Defect::new(
-                format!("keys of {most} bytes at most, all together"),
+        let Some(left) = most.checked_sub(key_bytes) else {
+            return Err(Defect::new(
+                format!("keys of at most {most} bytes, all together"),
                 format!("{key_bytes}"),
-            )),
-        }
+            ));
+        };
+        self.0 = left.min(KeyWork::FREE);
+        Ok(())
     }
 }
 
-/// Checks that an entry shares no more than there is: `key_len` bytes.
+/// Checks that an entry shares at most `key_len` bytes, the length of the key before.
 #[inline]
 pub(super) fn check_shared(offset: usize, shared: usize, key_len: usize) -> Result<(), Defect> {
-    match shared <= key_len {
-        true => Ok(()),
-        false => Err(shares_too_much(offset, shared, key_len)),
+    if shared <= key_len {
+        Ok(())
+    } else {
+        Err(shares_too_much(offset, shared, key_len))
     }
 }
 

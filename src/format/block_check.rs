@@ -1,7 +1,9 @@
 //! Checking the order of a block's keys, on which every search rests.
 
+use std::borrow::Cow;
+
 use super::Defect;
-use super::block::{Block, KeyWork, check_shared, split_entry};
+use super::block::{Block, KeyWork, SplitEntry, check_shared, split_entry};
 use crate::comparator::{Order, compare_bytes};
 use crate::error::show_key;
 
@@ -23,38 +25,38 @@ impl<B: AsRef<[u8]>> Block<B> {
         }
         let entries = self.entries();
         let mut restarts = self.restarts().peekable();
-        let mut key: Vec<u8> = Vec::with_capacity(64);
-        let mut whole = Vec::new(); // the key in question, where an order compares whole keys
+        let mut previous = Key::default();
         let mut rest = entries;
         while !rest.is_empty() {
             let offset = entries.len() - rest.len();
-            let (shared, unshared, _, next) = split_entry(entries, rest)?;
+            let SplitEntry {
+                shared,
+                unshared,
+                rest: next,
+                ..
+            } = split_entry(entries, rest)?;
             let is_restart = restarts.next_if_eq(&offset).is_some();
-            check_shared(offset, shared, if is_restart { 0 } else { key.len() })?;
-            let (head, tail) = key.split_at(shared);
-            let previous = if offset > 0 { Some(&key[..]) } else { after };
-            let ascends = match (order, previous) {
-                (_, None) => true,
-                // What the two share need not be compared.
-                (Order::Bytewise, Some(_)) if offset > 0 => compare_bytes(tail, unshared).0.is_lt(),
-                (_, Some(previous)) => {
-                    whole.clear();
-                    whole.extend_from_slice(head);
-                    whole.extend_from_slice(unshared);
-                    order.compare(previous, &whole).is_lt()
+            check_shared(offset, shared, if is_restart { 0 } else { previous.len() })?;
+            let ascends = match (order, after) {
+                (_, None) if offset == 0 => true,
+                (_, Some(after)) if offset == 0 => order.compare(after, unshared).is_lt(),
+                (Order::Bytewise, _) => previous.is_below(shared, unshared),
+                (Order::Custom(_), _) => {
+                    let key = previous.followed_by(shared, unshared);
+                    order.compare(&previous.whole(), &key).is_lt()
                 }
             };
             if !ascends {
-                let what = if offset > 0 {
-                    "keys"
-                } else {
-                    "an index key and a key of the next block"
-                };
-                let this = [head, unshared].concat();
-                return Err(misordered(order, what, previous.unwrap_or(&[]), &this));
+                let before = after.filter(|_| offset == 0);
+                let key = previous.followed_by(shared, unshared);
+                return Err(match before {
+                    Some(before) => {
+                        misordered(order, "an index key and the next block's", before, &key)
+                    }
+                    None => misordered(order, "keys", &previous.whole(), &key),
+                });
             }
-            key.truncate(shared);
-            key.extend_from_slice(unshared);
+            previous.become_next(shared, unshared);
             rest = next;
         }
         if let Some(restart) = restarts.next().filter(|_| !entries.is_empty()) {
@@ -63,15 +65,78 @@ impl<B: AsRef<[u8]>> Block<B> {
                 format!("one at byte {restart} of the block"),
             ));
         }
-        if !entries.is_empty() && order.compare(&key, up_to).is_gt() {
+        let last = previous.whole();
+        if !entries.is_empty() && order.compare(&last, up_to).is_gt() {
             return Err(misordered(
                 order,
                 "a block's last key and its index key",
-                &key,
+                &last,
                 up_to,
             ));
         }
         Ok(())
+    }
+}
+
+/// A key in two parts: a copy of what it shares with the key before, and the rest where it lies in the block.
+///
+/// The next key shares most of what this one shares, so that few bytes are copied and compared for each entry.
+#[derive(Default)]
+struct Key<'a> {
+    shared: Vec<u8>,
+    unshared: &'a [u8],
+}
+
+impl<'a> Key<'a> {
+    fn len(&self) -> usize {
+        self.shared.len() + self.unshared.len()
+    }
+
+    fn whole(&self) -> Cow<'_, [u8]> {
+        if self.shared.is_empty() {
+            Cow::Borrowed(self.unshared)
+        } else {
+            Cow::Owned([&self.shared, self.unshared].concat())
+        }
+    }
+
+    /// The key that shares so many bytes of this one.
+    fn followed_by(&self, shared: usize, unshared: &[u8]) -> Vec<u8> {
+        let mut key = self.whole().into_owned();
+        key.truncate(shared);
+        key.extend_from_slice(unshared);
+        key
+    }
+
+    /// Whether this key is below the one that shares its first `shared` bytes, of which there are so many, in bytewise
+    /// order.
+    #[inline]
+    fn is_below(&self, shared: usize, unshared: &[u8]) -> bool {
+        match shared.checked_sub(self.shared.len()) {
+            Some(more) => {
+                let (_, rest) = self.unshared.split_at(more);
+                match (rest.first(), unshared.first()) {
+                    (Some(a), Some(b)) if a != b => a < b,
+                    _ => compare_bytes(rest, unshared).0.is_lt(),
+                }
+            }
+            None => {
+                let rest = self.shared.iter().skip(shared).chain(self.unshared);
+                rest.lt(unshared)
+            }
+        }
+    }
+
+    /// Becomes the key that shares so many bytes of this one.
+    #[inline]
+    fn become_next(&mut self, shared: usize, unshared: &'a [u8]) {
+        match shared.checked_sub(self.shared.len()) {
+            Some(more) => self
+                .shared
+                .extend_from_slice(self.unshared.split_at(more).0),
+            None => self.shared.truncate(shared),
+        }
+        self.unshared = unshared;
     }
 }
 

@@ -14,31 +14,31 @@ use way_back::WayBack;
 
 /// Walks the entries of a block in both directions.
 ///
-/// Ordinary entries are stepped to without a call; all that can come otherwise is left to the functions
-/// that do so slowly.
+/// A step to an ordinary entry is inlined and makes no call. Everything else is left to functions that are slow and
+/// complete: `next_slowly` and `prev_slowly`.
 #[derive(Debug, Clone)]
 pub(crate) struct BlockCursor<B> {
     block: Block<B>,
-    at: Place,
+    at: EntrySpan,
     key: Key,
     way_back: WayBack,
 }
 
-/// Where an entry begins, and its value. Behind the value the next entry begins. Blocks are smaller than 4 GiB.
+/// Where an entry and its value lie. The next entry begins where the value ends. Blocks are smaller than 4 GiB.
 ///
-/// Off the entries, both begin and end where the entries do: at 0 before the first, at their length behind the
-/// last. (The value of an entry begins behind its lengths.)
+/// A cursor that is on no entry has an empty span where the entries begin or end. (An entry's span is never empty, since
+/// its value begins after its lengths.)
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct EntrySpan {
     offset: u32,
     value_start: u32,
     value_len: u32,
 }
 
-impl Place {
+impl EntrySpan {
     #[inline]
-    fn of(offset: usize, entry: &Entry) -> Place {
-        Place {
+    fn of(offset: usize, entry: &Entry) -> EntrySpan {
+        EntrySpan {
             offset: offset as u32,
             value_start: entry.value_start as u32,
             value_len: (entry.end - entry.value_start) as u32,
@@ -56,13 +56,13 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     pub(crate) fn new(block: Block<B>) -> BlockCursor<B> {
         BlockCursor {
             block,
-            at: Place::default(),
+            at: EntrySpan::default(),
             key: Key::default(),
             way_back: WayBack::default(),
         }
     }
 
-    /// Turns to another block, before its first entry, keeping the buffers.
+    /// Moves before the first entry of another block. Keeps the buffers.
     pub(crate) fn reset(&mut self, block: Block<B>) {
         self.block = block;
         self.move_before_first();
@@ -73,35 +73,35 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         self.leave(0);
     }
 
-    /// Moves behind the last entry, so that [`prev`](Self::prev) leads to it.
-    pub(crate) fn move_behind_last(&mut self) {
+    /// Moves past the last entry, so that [`prev`](Self::prev) leads to it.
+    pub(crate) fn move_past_last(&mut self) {
         self.leave(self.block.entries().len());
     }
 
-    /// Leaves the entries for `end`, where they begin or end.
+    /// Leaves the entries for `end`, the offset where they begin or end.
     fn leave(&mut self, end: usize) {
         self.way_back.clear();
         self.key.clear();
-        self.at = Place {
+        self.at = EntrySpan {
             offset: end as u32,
             value_start: end as u32,
             value_len: 0,
         };
     }
 
-    /// Whether the cursor stands on an entry.
+    /// Whether the cursor is on an entry.
     #[inline]
     pub(crate) fn is_on_entry(&self) -> bool {
         self.at.value_start > self.at.offset
     }
 
-    /// The current key; empty off the entries.
+    /// The current key; empty if the cursor is on no entry.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         self.key.as_slice()
     }
 
-    /// The current value; empty off the entries.
+    /// The current value; empty if the cursor is on no entry.
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         self.block.bytes(self.value_range())
@@ -124,21 +124,22 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         &self.block
     }
 
-    /// Steps to the next entry, from before the first to the first. `false` behind the last.
+    /// Moves to the next entry: from before the first to the first. Returns `false` past the last.
     ///
     /// After an error of this or any other move, the cursor must be positioned anew.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<bool, Defect> {
-        match self.step() {
-            true => Ok(true),
-            false => self.next_slowly(),
+        if self.step() {
+            Ok(true)
+        } else {
+            self.next_slowly()
         }
     }
 
-    /// Steps to the next entry if it is an ordinary one; if not, or if there is none, answers `false` and stays.
+    /// Moves to the next entry if it is an ordinary one. Otherwise, or if there is none, stays and returns `false`.
     #[inline]
     pub(crate) fn step(&mut self) -> bool {
-        // The way back is left be: it leads from an entry that is passed.
+        // Need not clear the way back: it leads away from an earlier entry, and `pop_short` notices.
         let offset = self.at.end();
         let Some(entry) = self.block.short_entry(offset) else {
             return false;
@@ -147,7 +148,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
             .key
             .splice_short(entry.shared, Piece::unshared(&self.block, &entry));
         if stepped {
-            self.at = Place::of(offset, &entry);
+            self.at = EntrySpan::of(offset, &entry);
         }
         stepped
     }
@@ -156,39 +157,41 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     fn next_slowly(&mut self) -> Result<bool, Defect> {
         let offset = self.at.end();
         if offset >= self.block.entries().len() {
-            self.move_behind_last();
+            self.move_past_last();
             return Ok(false);
         }
         let entry = self.block.entry(offset)?;
         check_shared(offset, entry.shared, self.key.len())?;
-        self.take(offset, entry);
+        self.enter(offset, entry);
         Ok(true)
     }
 
-    /// Makes `entry` the current one; its shared bytes are the first of `self.key`.
-    fn take(&mut self, offset: usize, entry: Entry) {
+    /// Makes `entry` the current one. The bytes that it shares must be the first bytes of `self.key`.
+    fn enter(&mut self, offset: usize, entry: Entry) {
         self.key
             .splice(entry.shared, Piece::unshared(&self.block, &entry));
-        self.at = Place::of(offset, &entry);
+        self.at = EntrySpan::of(offset, &entry);
     }
 
-    /// Steps to the previous entry, from behind the last to the last. `false` before the first.
+    /// Moves to the previous entry: from past the last to the last. Returns `false` before the first.
     ///
-    /// Amortised constant time in a walk backward.
+    /// Takes amortised constant time in a walk backward.
     #[inline]
     pub(crate) fn prev(&mut self) -> Result<bool, Defect> {
-        match self.step_back() {
-            true => Ok(true),
-            false => self.prev_slowly(),
+        if self.step_back() {
+            Ok(true)
+        } else {
+            self.prev_slowly()
         }
     }
 
-    /// Steps to the previous entry if it was decoded before; if not, or if there is none, answers `false` and
-    /// stays.
+    /// Moves to the previous entry if it was decoded before. Otherwise, or if there is none, stays and returns `false`.
     #[inline]
     pub(crate) fn step_back(&mut self) -> bool {
         let before = self.way_back.pop_short(self.at, &mut self.key);
-        self.at = before.unwrap_or(self.at);
+        if let Some(before) = before {
+            self.at = before;
+        }
         before.is_some()
     }
 
@@ -206,25 +209,25 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         Ok(true)
     }
 
-    /// Moves to the first entry whose key is at or after `target`; `false`, behind the last, if none.
+    /// Moves to the first entry whose key is at or after `target`. Past the last, and `false`, if there is none.
     pub(crate) fn seek(&mut self, target: &[u8], order: &Order) -> Result<bool, Defect> {
         self.way_back.clear();
-        let mut whole_key = None;
-        let landing = match order {
-            Order::Bytewise => self.block.seek_bytewise(target)?,
+        // What the entry shares with the one before, it shares with `target` in bytewise order. In another order it is
+        // at the front of the assembled key.
+        let mut assembled = Vec::new();
+        let (landing, head) = match order {
+            Order::Bytewise => (self.block.seek_bytewise(target)?, target),
             Order::Custom(_) => {
-                let key = whole_key.insert(Vec::new());
-                self.block.seek_custom(target, order, key)?
+                let landing = self.block.seek_custom(target, order, &mut assembled)?;
+                (landing, &assembled[..])
             }
         };
         let Some(Landing { offset, entry, .. }) = landing else {
-            self.move_behind_last();
+            self.move_past_last();
             return Ok(false);
         };
-        // In bytewise order the entry shares with the target what it shares with the one before.
-        let head = whole_key.as_deref().unwrap_or(target);
         self.key.splice(0, Piece::of(head, 0, entry.shared));
-        self.take(offset, entry);
+        self.enter(offset, entry);
         Ok(true)
     }
 }
@@ -232,7 +235,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
 #[cfg(test)]
 mod tests {
     use super::super::block::tests::{Entries, build};
-    use super::super::block_search::Part;
+    use super::super::block_search::SearchPart;
     use super::*;
     use crate::coding::put_fixed32;
     use crate::comparator::Comparator;
@@ -267,7 +270,7 @@ mod tests {
         entries
     }
 
-    /// LevelDB writers share all they can; another may share less, and must be read alike.
+    /// LevelDB shares as much as it can. Another writer may share less, and its tables must read the same.
     #[test]
     fn keys_that_share_less_than_they_could_are_found() {
         // a, ab (shared 0), abc (shared 1), abd (shared 2), b
@@ -306,7 +309,7 @@ mod tests {
         for target in targets {
             let at = entries.partition_point(|(k, _)| order.compare(k, &target).is_lt());
             let expected = entries.get(at).filter(|(k, _)| *k == target);
-            for part in Part::all() {
+            for part in SearchPart::all() {
                 let found = block.find(&target, order, part).unwrap();
                 assert_eq!(found.map(|r| block.bytes(r)), expected.map(|(_, v)| &v[..]));
             }
@@ -411,7 +414,7 @@ mod tests {
             let order = if reverse { Order::of(Reverse) } else { Order::Bytewise };
             if let Ok(block) = Block::parse(data) {
                 let _ = block.check_restarts();
-                for part in Part::all() {
+                for part in SearchPart::all() {
                     let _ = block.find(&target, &order, part);
                 }
                 let mut cursor = BlockCursor::new(block);
@@ -420,7 +423,7 @@ mod tests {
                     steps += 1;
                 }
                 prop_assert!(steps <= 80);
-                cursor.move_behind_last();
+                cursor.move_past_last();
                 while let Ok(true) = cursor.prev() {
                     steps += 1;
                 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::Defect;
-use super::block::{Block, Entry, check_shared, entry_at, split_entry, split_short_entry};
+use super::block::{Block, Entry, SplitEntry, check_shared, split_entry};
 use super::touch::{LINE, lines, touch};
 use crate::comparator::{Order, common_prefix};
 
@@ -16,52 +16,52 @@ pub(crate) struct Landing {
 }
 
 impl Landing {
-    /// Where the entry's value lies, if its key is the target.
+    /// Where the entry's value lies, if the entry's key is the target.
     #[inline]
     pub(crate) fn exact_value(self) -> Option<Range<usize>> {
         self.exact.then_some(self.entry.value_start..self.entry.end)
     }
 }
 
-/// What a search in a block may confine itself to, as far as that is known from a time before: one or more of the
-/// three parts that [fences](Block::fence) separate.
+/// A hint: the part of a block where an earlier lookup learned that a key must be.
 ///
-/// A search that is sent to the wrong part ends where any other does, only later. (Where keys do not ascend though the
-/// checksum is right, which takes a hostile writer, any search may miss a key, and one from another part may not.)
+/// Two [fences](Block::fence) divide a block into three parts; the hint names one or more of them. A wrong hint makes a
+/// search slower and does not change what it finds. (Except in a block whose keys do not ascend although its checksum is
+/// right, which takes a hostile writer. There any search may miss a key, and a hint decides which keys it misses.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct SearchPart {
     /// The first and the last of the parts, from 0.
     first: u8,
     last: u8,
-    /// The line that the first begins in, and how many to touch from there.
+    /// The cache line of the block in which the first part begins, and the number of lines to touch from there.
     first_line: u8,
     lines: u8,
 }
 
-impl Part {
+impl SearchPart {
     /// All of a block.
-    pub(crate) const WHOLE: Part = Part {
+    pub(crate) const WHOLE: SearchPart = SearchPart {
         first: 0,
         last: 2,
         first_line: 0,
         lines: (TOUCH_WHOLE / LINE) as u8,
     };
 
-    /// All of a block, none of which is to be touched: it was before.
-    pub(crate) const TOUCHED: Part = Part {
+    /// All of a block that was touched before.
+    pub(crate) const TOUCHED: SearchPart = SearchPart {
         lines: 0,
-        ..Part::WHOLE
+        ..SearchPart::WHOLE
     };
 
-    /// How many lines are touched where a walk is known to begin: as many as processors fetch at once. It seldom
-    /// gets further, and more would only hold it up.
+    /// Number of lines to touch where the walk is known to begin: as many as processors fetch at once. A walk seldom
+    /// gets further, and more would delay it.
     const WALKED: u8 = 16;
 
-    /// Parts `first` to `last`, where those behind part 0 begin in lines `fences`.
+    /// Parts `first` to `last`, where parts 1 and 2 begin in lines `fences`.
     #[inline]
-    pub(crate) fn new(first: u8, last: u8, fences: [u8; 2]) -> Part {
+    pub(crate) fn new(first: u8, last: u8, fences: [u8; 2]) -> SearchPart {
         let [second, third] = fences;
-        Part {
+        SearchPart {
             first,
             last,
             first_line: match first {
@@ -69,14 +69,14 @@ impl Part {
                 1 => second,
                 _ => third,
             },
-            lines: Part::WALKED,
+            lines: SearchPart::WALKED,
         }
     }
 
-    /// Whatever a search can be told, right or wrong.
+    /// Every hint, right or wrong.
     #[cfg(test)]
-    pub(crate) fn all() -> impl Iterator<Item = Part> {
-        (0..3).flat_map(|first| (first..3).map(move |last| Part::new(first, last, [1, 2])))
+    pub(crate) fn all() -> impl Iterator<Item = SearchPart> {
+        (0..3).flat_map(|first| (first..3).map(move |last| SearchPart::new(first, last, [1, 2])))
     }
 
     /// Where in a block the search begins, to the line.
@@ -86,50 +86,73 @@ impl Part {
     }
 }
 
-/// Walks from the restart at `from` of a block's `entries` to the first entry at or after `target` in bytewise
-/// order, without putting keys together.
+/// Walks from the restart at `from` of a block's `entries` to the first entry at or after `target` in bytewise order.
 ///
-/// Between entries only the length `matched` of the prefix that the entry before shares with the
-/// target is kept. That entry was below the target, so one that shares more than `matched` bytes
-/// with it is below too, for the same byte; any other begins with `shared` bytes of the target
-/// and is compared from there on. Nothing is assumed of how much a writer chose to share.
+/// Does not assemble keys. All it remembers of the entry before is how many bytes that key and the target share,
+/// `matched`. That key was below the target:
+///
+/// - An entry that shares more than `matched` bytes with that key has the same byte after them, and so is below too.
+/// - Any other begins with `shared` bytes of the target, and is compared from there on.
+///
+/// For example, on the way to `apricot`, `apple` sets `matched` to 2. Then `applet`, stored as 5 and `t`, is passed
+/// without a look at its bytes; `apricot`, stored as 2 and `ricot`, is compared with `ricot`.
+///
+/// This holds for writers that share less than they could, too.
 #[inline]
 fn walk_bytewise(entries: &[u8], target: &[u8], from: usize) -> Result<Option<Landing>, Defect> {
+    let Some(mut rest) = entries.get(from..) else {
+        return Err(past_entries(entries, from));
+    };
     let (mut matched, mut key_len) = (0, 0);
-    let mut rest = entries.get(from..).unwrap_or_default();
-    loop {
-        let (shared, key, value, behind) = match split_short_entry(rest) {
-            Some(parts) => parts,
-            None if rest.is_empty() => return Ok(None),
-            None => split_entry(entries, rest)?,
-        };
+    while !rest.is_empty() {
+        let offset = entries.len() - rest.len();
+        let SplitEntry {
+            shared,
+            unshared,
+            value,
+            rest: after,
+        } = split_entry(entries, rest)?;
         if shared > matched {
-            check_shared(entries.len() - rest.len(), shared, key_len)?;
+            check_shared(offset, shared, key_len)?;
         } else {
-            let target = target.get(shared..).unwrap_or_default();
-            let common = common_prefix_of_short(key, target);
-            if key.get(common) >= target.get(common) {
-                let end = entries.len() - behind.len();
+            #[expect(
+                clippy::indexing_slicing,
+                reason = "`shared <= matched`, which counts bytes of the target"
+            )]
+            let target = &target[shared..];
+            let common = common_prefix_of_short(unshared, target);
+            // The next byte decides; the end of a key comes before any byte.
+            if unshared.get(common) >= target.get(common) {
+                let end = entries.len() - after.len();
                 let value_start = end - value.len();
                 return Ok(Some(Landing {
-                    offset: entries.len() - rest.len(),
+                    offset,
                     entry: Entry {
                         shared,
-                        key_start: value_start - key.len(),
+                        key_start: value_start - unshared.len(),
                         value_start,
                         end,
                     },
-                    exact: common == key.len() && common == target.len(),
+                    exact: common == unshared.len() && common == target.len(),
                 }));
             }
             matched = shared + common;
         }
-        key_len = shared + key.len();
-        rest = behind;
+        key_len = shared + unshared.len();
+        rest = after;
     }
+    Ok(None)
 }
 
-/// The same as [`common_prefix`], for keys whose first byte nearly always decides.
+#[cold]
+fn past_entries(entries: &[u8], restart: usize) -> Defect {
+    Defect::new(
+        format!("restarts in {} bytes of entries", entries.len()),
+        format!("one at {restart}"),
+    )
+}
+
+/// The same as [`common_prefix`], for keys that mostly differ in the first byte.
 #[inline]
 fn common_prefix_of_short(a: &[u8], b: &[u8]) -> usize {
     if a.len() < 8 {
@@ -142,12 +165,12 @@ fn common_prefix_of_short(a: &[u8], b: &[u8]) -> usize {
 
 impl<B: AsRef<[u8]>> Block<B> {
     /// Where the value of `key` lies in the block; `None` if the block does not hold the key.
-    #[inline]
+    #[inline(always)] // on the path of every lookup
     pub(crate) fn find(
         &self,
         key: &[u8],
         order: &Order,
-        part: Part,
+        part: SearchPart,
     ) -> Result<Option<Range<usize>>, Defect> {
         let landing = match order {
             Order::Bytewise => self.seek_from_part(key, part)?,
@@ -156,21 +179,21 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(landing.and_then(Landing::exact_value))
     }
 
-    /// Finds the first entry at or after `target` in bytewise order. Its key begins with as many bytes of
-    /// the target as it shares with the one before.
+    /// Finds the first entry at or after `target` in bytewise order. The bytes that its key shares with the one before are
+    /// also the first bytes of `target`.
     #[inline]
     pub(super) fn seek_bytewise(&self, target: &[u8]) -> Result<Option<Landing>, Defect> {
-        let from = self.walk_from(target, &Order::Bytewise, Part::WHOLE)?;
+        let from = self.walk_from(target, &Order::Bytewise, SearchPart::WHOLE)?;
         walk_bytewise(self.entries(), target, from)
     }
 
-    /// The same, by way of the part that the target is said to be in or behind.
+    /// The same for a target that should be in `part`.
     #[inline]
-    fn seek_from_part(&self, target: &[u8], part: Part) -> Result<Option<Landing>, Defect> {
+    fn seek_from_part(&self, target: &[u8], part: SearchPart) -> Result<Option<Landing>, Defect> {
         let from = self.walk_from(target, &Order::Bytewise, part)?;
         let landing = walk_bytewise(self.entries(), target, from)?;
         match &landing {
-            // At the restart itself: what is before may be at or after the target, too.
+            // No entry below the target was seen, so entries before the restart may be at or after it, too.
             Some(landing) if landing.offset == from && from > 0 => self.seek_again(target),
             _ => Ok(landing),
         }
@@ -182,18 +205,18 @@ impl<B: AsRef<[u8]>> Block<B> {
         self.seek_bytewise(target)
     }
 
-    /// The same in any order, which takes whole keys: `key` ends as that of the entry landed on.
+    /// Finds the first entry at or after `target` in any order. Comparators take whole keys, so this assembles each key in
+    /// `key`, which holds the entry's own at the end.
     pub(super) fn seek_custom(
         &self,
         target: &[u8],
         order: &Order,
         key: &mut Vec<u8>,
     ) -> Result<Option<Landing>, Defect> {
-        let mut offset = self.walk_from(target, order, Part::WHOLE)?;
-        let entries = self.entries();
+        let mut offset = self.walk_from(target, order, SearchPart::WHOLE)?;
         key.clear();
-        while offset < entries.len() {
-            let entry = entry_at(entries, offset)?;
+        while offset < self.entries().len() {
+            let entry = self.entry(offset)?;
             check_shared(offset, entry.shared, key.len())?;
             key.truncate(entry.shared);
             key.extend_from_slice(self.unshared(&entry));
@@ -212,15 +235,15 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(None)
     }
 
-    /// Where the walk to `target` begins: at the last restart whose key is below it, or the first, among those of
-    /// `part`, of which the first is taken to be below. In a block too large to be touched as a whole, the restart
-    /// interval is touched here.
+    /// Where the walk to `target` begins: at the last restart of `part` whose key is below it, or at the first restart of
+    /// `part` if there is none. Touches the entries up to the next restart in a block that is too large to be touched as a
+    /// whole.
     #[inline]
-    fn walk_from(&self, target: &[u8], order: &Order, part: Part) -> Result<usize, Defect> {
+    fn walk_from(&self, target: &[u8], order: &Order, part: SearchPart) -> Result<usize, Defect> {
         let (count, step) = (self.restart_count(), self.fence_step());
         let first = count.saturating_sub(1).min(usize::from(part.first) * step);
         let mut high = count.min((usize::from(part.last) + 1) * step);
-        // The first is where the walk begins if no other is below the target: never looked at.
+        // The first restart is not compared: the walk begins there if no other is below the target.
         let mut low = first + 1;
         let mut interval = 0..self.entries().len();
         if first > 0 {
@@ -237,27 +260,34 @@ impl<B: AsRef<[u8]>> Block<B> {
                 high = middle;
             }
         }
-        if self.entries().len() > TOUCH_WHOLE {
-            let end = interval.end.min(interval.start.saturating_add(TOUCH_WHOLE));
-            touch(lines(self.bytes(interval.start..end)));
+        let from = interval.start;
+        // Restarts that were not checked may leave no interval, and nothing to touch.
+        if self.entries().len() > TOUCH_WHOLE
+            && let Some(interval) = self.entries().get(interval)
+        {
+            touch(lines(interval).take(TOUCH_WHOLE / LINE));
         }
-        Ok(interval.start)
+        Ok(from)
     }
 
-    /// How many restarts are in each part of a block: a third of them, except for the last.
+    /// Number of restarts in each part of a block: a third of them, rounded up.
     #[inline]
     fn fence_step(&self) -> usize {
         self.restart_count().div_ceil(3)
     }
 
-    /// The restart that part `number`, 1 or 2, begins with: its offset and its key. `None` if there is no such part.
+    /// Offset and key of the restart with which part `number`, 1 or 2, begins. `None` if there is no such part, or no
+    /// whole key: a hint need not be given.
     pub(crate) fn fence(&self, number: u8) -> Option<(usize, &[u8])> {
         let restart = usize::from(number) * self.fence_step();
-        let inside = restart < self.restart_count();
-        inside.then(|| self.restart_key(restart).ok()).flatten()
+        if restart < self.restart_count() {
+            self.restart_key(restart).ok()
+        } else {
+            None
+        }
     }
 
-    /// Offset of restart `i`'s entry, and its key, which must be stored whole.
+    /// Offset and key of the entry at restart `i`. The key must be stored whole.
     #[inline]
     fn restart_key(&self, i: usize) -> Result<(usize, &[u8]), Defect> {
         let offset = self.restart(i);
@@ -267,21 +297,21 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 }
 
-/// Up to this length, a block is touched as a whole when it is fetched; in a larger one, only the restart
-/// interval that a search ends in.
+/// Up to this length, a block is touched as a whole when it is fetched. In a larger block, a search touches the restart
+/// interval that it ends in.
 pub(crate) const TOUCH_WHOLE: usize = 8 << 10;
 
-/// Touches the `part` of `block` that a search will look at, and the block's end; if the block is of ordinary size.
+/// Touches the `part` of `block` that a search will look at, and the block's last byte, if the block is of ordinary size.
 ///
-/// A search goes from the block's end to its restarts to an entry to the next, each to be waited for before the
-/// next is known.
+/// A search goes from the block's end to its restarts, to an entry, to the next entry. Each step would wait for memory.
 #[inline]
-pub(crate) fn touch_part(block: &[u8], part: Part) {
+pub(crate) fn touch_part(block: &[u8], part: SearchPart) {
     if block.len() > TOUCH_WHOLE {
         return;
     }
-    let first = usize::from(part.first_line) * LINE;
-    let from_first = block.get(first..).unwrap_or_default();
-    let lines = lines(from_first).take(part.lines.into());
-    touch(lines.chain(block.last()));
+    // A wrong hint may lead past the end.
+    if let Some(from_first) = block.get(usize::from(part.first_line) * LINE..) {
+        let lines = lines(from_first).take(part.lines.into());
+        touch(lines.chain(block.last()));
+    }
 }

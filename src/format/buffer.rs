@@ -1,10 +1,11 @@
-//! Where the bytes of a file gather before they are written.
+//! The bytes of a file that wait to be written.
 
-/// Bytes that gather in memory that stays initialised: a compressor gets [`room`](Buffer::room) to write to, which a
-/// `Vec` would have to fill with zeros for each block.
+/// A growing buffer whose unused memory stays initialised.
+///
+/// A compressor needs [`room`](Buffer::room) to write to. A `Vec` would have to fill that room with zeros for each block.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
-    /// The bytes, and what was there before behind them.
+    /// The bytes, then room that holds anything.
     memory: Vec<u8>,
     len: usize,
 }
@@ -14,26 +15,29 @@ impl Buffer {
         self.len
     }
 
+    #[expect(clippy::indexing_slicing, reason = "`len` counts bytes of `memory`")]
     pub(crate) fn as_slice(&self) -> &[u8] {
-        self.memory.get(..self.len).unwrap_or_default()
+        &self.memory[..self.len]
     }
 
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// `len` bytes of any content to write to, of which [`take_up`](Buffer::take_up) appends the first.
+    /// `len` bytes of any content to write to. [`take_up`](Buffer::take_up) then appends the first of them.
+    #[expect(clippy::indexing_slicing, reason = "`memory` has just grown to `end`")]
     pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
         let end = self.len + len;
         if self.memory.len() < end {
             self.memory.resize(end, 0);
         }
-        self.memory.get_mut(self.len..end).unwrap_or_default()
+        &mut self.memory[self.len..end]
     }
 
-    /// Appends the first `len` bytes of the room.
+    /// Appends the first `len` bytes of the room, which has at least as many.
     pub(crate) fn take_up(&mut self, len: usize) {
-        self.len = self.memory.len().min(self.len + len);
+        self.len += len;
+        debug_assert!(self.len <= self.memory.len(), "more than the room holds");
     }
 
     pub(crate) fn extend(&mut self, bytes: &[u8]) {

@@ -1,19 +1,21 @@
-//! Compressing the payload of a block, and undoing it. All that depends on optional codecs is here.
+//! Compresses and decompresses the payloads of blocks. Everything that depends on optional codecs is here.
 //!
-//! | type | codec | who writes it | feature |
+//! | type | codec | written by | feature |
 //! |---|---|---|---|
-//! | 0 | none | everybody | |
-//! | 1 | Snappy | everybody | |
-//! | 2 | Zstandard, `28 b5 2f fd` in front | LevelDB since 2023 | `zstd` |
-//! | 2 | zlib, `x8` in front | Mojang's fork (Minecraft), RocksDB | `zlib` |
+//! | 0 | none | all | |
+//! | 1 | Snappy | all | |
+//! | 2 | Zstandard, which begins with `28 b5 2f fd` | LevelDB since 2023 | `zstd` |
+//! | 2 | zlib, which begins with a byte `x8` | Mojang's fork (Minecraft), RocksDB | `zlib` |
 //! | 4 | raw deflate | Mojang's fork | `zlib` |
 //!
-//! No decoder trusts a length that the payload claims, and each is bounded by what its format can say.
+//! No decoder trusts a length that the payload states. Each checks it against the most that its format can reach.
+
+use std::io;
 
 use super::Defect;
 use super::buffer::Buffer;
 
-/// The type byte of a block that is stored as it is.
+/// The type byte of a block that is stored uncompressed, or raw.
 pub(crate) const RAW: u8 = 0;
 
 const SNAPPY: u8 = 1;
@@ -22,31 +24,64 @@ const DEFLATE: u8 = 4;
 
 /// How blocks are compressed when a table is written.
 ///
-/// Readers find the codec in each block. A block that does not shrink by an eighth is stored raw.
+/// Readers find the codec in each block. A block that does not shrink by an eighth is stored uncompressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Blocks are stored as they are: from [`WriteOptions::leveldb`](crate::WriteOptions::leveldb) the file is then, byte
-    /// for byte, what C++ LevelDB writes.
+    /// Blocks are stored uncompressed. The file of [`WriteOptions::leveldb`](crate::WriteOptions::leveldb) is then byte
+    /// for byte the one that C++ LevelDB writes.
     None,
     /// Snappy, LevelDB's default: fast, and about half the size on text.
     #[default]
     Snappy,
-    /// Zstandard at this level (LevelDB's default is 1), as LevelDB writes it since 2023. Feature `zstd`.
+    /// Zstandard at this level, as written by LevelDB since 2023. LevelDB's default level is 1.
     #[cfg(feature = "zstd")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "zstd")))]
     Zstd(i32),
-    /// zlib at this level, 0 to 9, as older Minecraft worlds have it. Stock LevelDB cannot read it. Feature
-    /// `zlib`.
+    /// zlib at this level, 0 to 9, as in older Minecraft worlds. Stock LevelDB cannot read it.
     #[cfg(feature = "zlib")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "zlib")))]
     Zlib(u32),
-    /// Raw deflate at this level, 0 to 9, as Minecraft worlds have it. Stock LevelDB cannot read it.
-    /// Feature `zlib`.
+    /// Raw deflate at this level, 0 to 9, as in Minecraft worlds. Stock LevelDB cannot read it.
     #[cfg(feature = "zlib")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "zlib")))]
     Deflate(u32),
 }
 
-/// Compresses blocks. Holds the compressor's tables, so that they are set up once; 2 KiB of them, which would move
-/// with every owner, in a box.
+impl Compression {
+    /// The codec's name in messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Compression::None => "no compression",
+            Compression::Snappy => "Snappy",
+            #[cfg(feature = "zstd")]
+            Compression::Zstd(_) => "Zstandard",
+            #[cfg(feature = "zlib")]
+            Compression::Zlib(_) => "zlib",
+            #[cfg(feature = "zlib")]
+            Compression::Deflate(_) => "deflate",
+        }
+    }
+
+    /// Whether the codec has the level; `Err` names the allowed range.
+    pub(crate) fn check(self) -> Result<(), String> {
+        match self {
+            Compression::None | Compression::Snappy => Ok(()),
+            #[cfg(feature = "zstd")]
+            Compression::Zstd(level) => {
+                let levels = zstd::compression_level_range();
+                optional::check_level(self, level.into(), *levels.start(), *levels.end())
+            }
+            #[cfg(feature = "zlib")]
+            Compression::Zlib(level) | Compression::Deflate(level) => {
+                optional::check_level(self, level.into(), 0, 9)
+            }
+        }
+    }
+}
+
+/// Compresses blocks. Keeps Snappy's tables, so that they are set up once; in a box, since 2 KiB would be copied each time
+/// the owner moves.
 pub(crate) struct Compressor {
     compression: Compression,
     snappy: Box<snap::raw::Encoder>,
@@ -60,50 +95,52 @@ impl Compressor {
         }
     }
 
-    /// Appends `block` compressed to `out` and answers the type byte, if that pays: where it does not
-    /// shrink by an eighth, `out` is left as it was.
-    pub(crate) fn append(&mut self, block: &[u8], out: &mut Buffer) -> Option<u8> {
+    /// Appends `block` compressed to `out` and returns its type byte; `None` if it does not shrink by an eighth.
+    ///
+    /// Unless it returns a type byte, `out` is as it was.
+    ///
+    /// # Errors
+    ///
+    /// The compressor's own.
+    pub(crate) fn append(&mut self, block: &[u8], out: &mut Buffer) -> io::Result<Option<u8>> {
         let start = out.len();
-        let codec = match self.compression {
-            Compression::None => None,
-            Compression::Snappy => self.append_snappy(block, out).then_some(SNAPPY),
+        let appended = match self.compression {
+            Compression::None => return Ok(None),
+            // Snappy cannot take a block of nearly 4 GiB.
+            Compression::Snappy if snap::raw::max_compress_len(block.len()) == 0 => {
+                return Ok(None);
+            }
+            Compression::Snappy => self.append_snappy(block, out),
             #[cfg(feature = "zstd")]
-            Compression::Zstd(level) => {
-                optional::append_zstd(block, level, out).then_some(ZSTD_OR_ZLIB)
-            }
+            Compression::Zstd(level) => optional::append_zstd(block, level, out),
             #[cfg(feature = "zlib")]
-            Compression::Zlib(level) => {
-                optional::append_deflated(block, level, true, out).then_some(ZSTD_OR_ZLIB)
-            }
+            Compression::Zlib(level) => optional::append_deflated(block, level, true, out),
             #[cfg(feature = "zlib")]
-            Compression::Deflate(level) => {
-                optional::append_deflated(block, level, false, out).then_some(DEFLATE)
-            }
+            Compression::Deflate(level) => optional::append_deflated(block, level, false, out),
         };
-        let pays = out.len() - start < block.len() - block.len() / 8;
-        let codec = codec.filter(|_| pays);
-        if codec.is_none() {
-            out.truncate(start);
+        let shrank = out.len() - start < block.len() - block.len() / 8;
+        match appended {
+            Ok(codec) if shrank => Ok(Some(codec)),
+            appended => {
+                out.truncate(start);
+                appended.map(|_| None)
+            }
         }
-        codec
     }
 
-    fn append_snappy(&mut self, block: &[u8], out: &mut Buffer) -> bool {
-        // The bound is 0 for what Snappy cannot take.
+    fn append_snappy(&mut self, block: &[u8], out: &mut Buffer) -> io::Result<u8> {
         let room = out.room(snap::raw::max_compress_len(block.len()));
-        let compressed = self.snappy.compress(block, room);
-        compressed.is_ok_and(|len| {
-            out.take_up(len);
-            true
-        })
+        let len = self.snappy.compress(block, room)?;
+        out.take_up(len);
+        Ok(SNAPPY)
     }
 }
 
 /// Decompresses a payload of type `codec`, which is not [`RAW`].
 ///
-/// The block is at most 64 / 3 of the payload for Snappy, 1032 of it for deflate, and for Zstandard, which
-/// knows no such bound, 1032 of it and 16 MiB. Snappy and Zstandard say how long it is, and that is allocated at
-/// once; for deflate memory grows, so that up to three times the block is in use for a moment.
+/// Refuses a block of more than 64/3 times the payload for Snappy, 1032 times for deflate, and 1032 times plus 16 MiB for
+/// Zstandard, whose format has no bound. Snappy and Zstandard state the block's length, and the memory is allocated at
+/// once. For deflate it grows, and up to three times the block's length is in use for a moment.
 pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
     match (codec, payload) {
         (SNAPPY, _) => unsnap(payload),
@@ -149,37 +186,38 @@ fn unsnap(payload: &[u8]) -> Result<Vec<u8>, Defect> {
 
 /// Refuses a length that the payload cannot decompress to, before it is allocated.
 fn check_claim(claimed: u64, most: u64, payload: &[u8]) -> Result<(), Defect> {
-    match claimed <= most {
-        true => Ok(()),
-        false => Err(Defect::new(
-            format!(
-                "at most {most} bytes from {} compressed ones",
-                payload.len()
-            ),
-            format!("a claim of {claimed}"),
-        )),
+    if claimed <= most {
+        return Ok(());
     }
+    Err(Defect::new(
+        format!(
+            "at most {most} bytes from {} compressed ones",
+            payload.len()
+        ),
+        format!("a claim of {claimed}"),
+    ))
 }
 
-/// Memory for a block of `len` bytes. A bounded length can still be more than this machine gives, or can
-/// count: an error then, not the end of the process.
+/// Memory for a block of `len` bytes. A length that passed [`check_claim`] can still be more than this machine has, which
+/// is an error and must not end the process.
 fn reserve(len: u64) -> Result<Vec<u8>, Defect> {
     let mut block = Vec::new();
+    // A length that does not fit a `usize` cannot be reserved, and neither can its maximum.
     block
         .try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX))
         .map_err(|e| Defect::unsupported(format!("takes {len} bytes of memory: {e}")))?;
     Ok(block)
 }
 
-/// Names the codecs that are seen in the wild. Type bytes were reused: RocksDB has its own.
+/// Names the codec, if it is known from other implementations. RocksDB uses some type bytes in its own way.
 #[cold]
 fn unknown(codec: u8, payload: &[u8]) -> Defect {
     let name = match (codec, payload) {
-        (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => "Zstandard, which takes the feature `zstd`",
-        (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => "zlib, which takes the feature `zlib`",
+        (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => "Zstandard, which needs the feature `zstd`",
+        (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => "zlib, which needs the feature `zlib`",
         (3, _) => "bzip2, as RocksDB writes it",
         (DEFLATE, _) => {
-            "raw deflate (as in Minecraft worlds), which takes the feature `zlib`, or LZ4 (as in RocksDB)"
+            "raw deflate (as in Minecraft worlds), which needs the feature `zlib`, or LZ4 (as in RocksDB)"
         }
         (5, _) => "LZ4HC, as RocksDB writes it",
         (7, _) => "Zstandard, as RocksDB writes it",
@@ -193,93 +231,110 @@ fn unknown(codec: u8, payload: &[u8]) -> Defect {
 /// The codecs behind features.
 #[cfg(any(feature = "zstd", feature = "zlib"))]
 mod optional {
-    use super::{Buffer, Defect};
+    use std::io;
+    #[cfg(feature = "zlib")]
+    use std::io::Read;
 
-    /// What deflate reaches at most: 258 bytes from two bits.
+    use super::{Buffer, Compression, Defect};
+
+    /// The highest ratio that deflate reaches: 258 bytes from two bits.
     const MOST_DEFLATED: u64 = 1032;
 
-    /// A Zstandard block may always grow to this; beyond, it must not be denser than deflate gets.
+    /// A Zstandard block may always have this length. A longer one may not exceed deflate's ratio.
     #[cfg(feature = "zstd")]
     const ZSTD_FREE: u64 = 16 << 20;
 
+    pub(super) fn check_level(
+        codec: Compression,
+        level: i64,
+        least: i32,
+        most: i32,
+    ) -> Result<(), String> {
+        if (least.into()..=most.into()).contains(&level) {
+            return Ok(());
+        }
+        let name = codec.name();
+        Err(format!(
+            "{name} has levels from {least} to {most}, not {level}"
+        ))
+    }
+
     #[cfg(feature = "zstd")]
-    pub(super) fn append_zstd(block: &[u8], level: i32, out: &mut Buffer) -> bool {
-        zstd::bulk::compress(block, level).is_ok_and(|compressed| {
-            out.extend(&compressed);
-            true
-        })
+    pub(super) fn append_zstd(block: &[u8], level: i32, out: &mut Buffer) -> io::Result<u8> {
+        out.extend(&zstd::bulk::compress(block, level)?);
+        Ok(super::ZSTD_OR_ZLIB)
     }
 
     #[cfg(feature = "zstd")]
     pub(super) fn unzstd(payload: &[u8]) -> Result<Vec<u8>, Defect> {
-        // As LevelDB: the frame must say its length, and not 0.
+        // Like LevelDB: the frame must state its length, and the length must not be 0.
         let claimed = match zstd::zstd_safe::get_frame_content_size(payload) {
             Ok(Some(claimed)) if claimed > 0 => claimed,
             _ => {
                 return Err(Defect::new(
-                    "a Zstandard frame that says its length",
+                    "a Zstandard frame that states its length",
                     "none",
                 ));
             }
         };
         let most = ZSTD_FREE.saturating_add((payload.len() as u64).saturating_mul(MOST_DEFLATED));
         super::check_claim(claimed, most, payload)?;
-        // All in one, into memory of that length: no window of its own, whatever size the frame asks for.
+        // Decoded in one call, into memory of that length. Streaming would allocate a window of any size that the frame
+        // states.
         let mut block = super::reserve(claimed)?;
         zstd::bulk::Decompressor::new()
             .and_then(|mut decoder| decoder.decompress_to_buffer(payload, &mut block))
             .map_err(|e| Defect::new("Zstandard data", e.to_string()))?;
-        match block.len() as u64 == claimed {
-            true => Ok(block),
-            false => Err(Defect::new(
+        if block.len() as u64 == claimed {
+            Ok(block)
+        } else {
+            Err(Defect::new(
                 format!("{claimed} bytes of Zstandard data"),
                 format!("{}", block.len()),
-            )),
+            ))
         }
     }
 
     #[cfg(feature = "zlib")]
-    pub(super) fn append_deflated(block: &[u8], level: u32, zlib: bool, out: &mut Buffer) -> bool {
-        use std::io::Read;
-        let level = flate2::Compression::new(level.min(9));
+    pub(super) fn append_deflated(
+        block: &[u8],
+        level: u32,
+        zlib: bool,
+        out: &mut Buffer,
+    ) -> io::Result<u8> {
+        let level = flate2::Compression::new(level);
         let mut compressed = Vec::new();
-        let done = match zlib {
-            true => flate2::bufread::ZlibEncoder::new(block, level).read_to_end(&mut compressed),
-            false => {
-                flate2::bufread::DeflateEncoder::new(block, level).read_to_end(&mut compressed)
-            }
+        let codec = if zlib {
+            flate2::bufread::ZlibEncoder::new(block, level).read_to_end(&mut compressed)?;
+            super::ZSTD_OR_ZLIB
+        } else {
+            flate2::bufread::DeflateEncoder::new(block, level).read_to_end(&mut compressed)?;
+            super::DEFLATE
         };
         out.extend(&compressed);
-        done.is_ok()
+        Ok(codec)
     }
 
     #[cfg(feature = "zlib")]
     pub(super) fn inflate(payload: &[u8], zlib: bool) -> Result<Vec<u8>, Defect> {
-        use std::io::Read;
-        // There is no length to go by: memory grows with what comes, and that has a bound.
+        // The stream does not state its length, so memory grows with the output, up to a bound.
         let most = (payload.len() as u64).saturating_mul(MOST_DEFLATED);
         let mut block = Vec::new();
-        let (name, read) = match zlib {
-            true => (
-                "zlib",
-                flate2::bufread::ZlibDecoder::new(payload)
-                    .take(most)
-                    .read_to_end(&mut block),
-            ),
-            false => (
-                "deflate",
-                flate2::bufread::DeflateDecoder::new(payload)
-                    .take(most)
-                    .read_to_end(&mut block),
-            ),
+        let read = if zlib {
+            let decoder = flate2::bufread::ZlibDecoder::new(payload);
+            decoder.take(most).read_to_end(&mut block)
+        } else {
+            let decoder = flate2::bufread::DeflateDecoder::new(payload);
+            decoder.take(most).read_to_end(&mut block)
         };
-        read.map_err(|e| match e.kind() {
-            std::io::ErrorKind::OutOfMemory => {
-                Defect::unsupported(format!("takes up to {most} bytes of memory: {e}"))
+        read.map_err(|e| {
+            if e.kind() == std::io::ErrorKind::OutOfMemory {
+                return Defect::unsupported(format!("takes up to {most} bytes of memory: {e}"));
             }
-            _ => Defect::new(format!("{name} data"), e.to_string()),
+            let name = if zlib { "zlib" } else { "deflate" };
+            Defect::new(format!("{name} data"), e.to_string())
         })?;
-        // While it grew, it took room for up to twice as much; a block stays in memory for long.
+        // Growth can leave twice the memory that is needed, and a block may stay in a cache for long.
         block.shrink_to_fit();
         Ok(block)
     }
@@ -289,7 +344,7 @@ mod optional {
 mod tests {
     use super::*;
 
-    /// Every codec of this build, with the type byte it is stored under.
+    /// Every codec of this build and its type byte.
     fn codecs() -> Vec<(Compression, u8)> {
         vec![
             (Compression::Snappy, 1),
@@ -311,14 +366,16 @@ mod tests {
     #[test]
     fn a_block_is_compressed_only_if_it_shrinks_by_an_eighth() {
         for (compression, codec) in codecs() {
-            // Noise with a compressible tail of growing length crosses the line once.
+            // Noise does not shrink; with a longer and longer tail of zeros it does, from some length on.
             let mut kept = Vec::new();
             for tail in 0..400 {
                 let mut block = noise(1000);
                 block.resize(1000 + tail, 0);
                 let mut out = Buffer::default();
                 out.extend(b"before");
-                let stored = Compressor::new(compression).append(&block, &mut out);
+                let stored = Compressor::new(compression)
+                    .append(&block, &mut out)
+                    .unwrap();
                 let (before, payload) = out.as_slice().split_at(6);
                 assert_eq!(before, b"before");
                 match stored {
@@ -356,6 +413,23 @@ mod tests {
     }
 
     #[test]
+    fn levels_that_do_not_exist_are_refused() {
+        for (compression, _) in codecs() {
+            assert_eq!(compression.check(), Ok(()));
+        }
+        #[cfg(feature = "zstd")]
+        assert_eq!(
+            Compression::Zstd(23).check().unwrap_err(),
+            "Zstandard has levels from -131072 to 22, not 23"
+        );
+        #[cfg(feature = "zlib")]
+        assert_eq!(
+            Compression::Deflate(10).check().unwrap_err(),
+            "deflate has levels from 0 to 9, not 10"
+        );
+    }
+
+    #[test]
     fn bombs_are_refused_before_they_allocate() {
         // A Snappy length of 4 GiB - 1 in front of two bytes.
         let bomb = [0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0];
@@ -381,11 +455,11 @@ mod tests {
         }
     }
 
-    /// A claim that the payload's size allows, but that no vector of a 32-bit machine holds.
+    /// A length that the payload could reach, but that no vector of a 32-bit machine can hold.
     #[test]
     #[cfg(all(feature = "zstd", target_pointer_width = "32"))]
     fn a_block_beyond_the_address_space_is_an_error() {
-        // A frame header with an 8-byte content size of 3 GiB; the rest is never looked at.
+        // A frame header with an 8-byte content size of 3 GiB. The rest is never decoded.
         let mut payload = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0, 0, 0, 0xc0, 0, 0, 0, 0];
         payload.resize(4 << 20, 0);
         let error = decompress(ZSTD_OR_ZLIB, &payload).unwrap_err();

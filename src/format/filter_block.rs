@@ -4,23 +4,25 @@
 //! filter 0 .. filter N-1   fixed32 offset of each   fixed32 offset of the offsets   1 byte: lg(base)
 //! ```
 //!
-//! Filter `i` is for the data blocks whose *file offset* lies in `[i << lg, (i + 1) << lg)`.
+//! Filter `i` covers the data blocks whose *file offset* lies in `[i << lg, (i + 1) << lg)`. LevelDB always writes an lg of
+//! 11, a filter for each 2 KiB of file. With an lg so large that every block falls in filter 0, one filter covers the
+//! whole table. A stock reader takes the lg from the file, and reads either.
+//!
+//! For example, with an lg of 11, data blocks at offsets 0, 1500 and 5000 get three filters: filter 0 for the first two
+//! blocks, filter 1 (2048 to 4095) empty, filter 2 for the third.
 
 use bytes::Bytes;
 
 use super::Defect;
 use super::touch::touch;
-use crate::coding::{fixed32_at, fixed64_at, put_fixed32};
+use crate::coding::put_fixed32;
 use crate::filter::{FilterBuilder, FilterPolicy};
 
-/// What the metaindex's name of a filter block begins with; the policy's name follows.
+/// Start of the metaindex key of a filter block. The policy's name follows.
 pub(crate) const FILTER_PREFIX: &[u8] = b"filter.";
 
 /// LevelDB's lg(base): a filter for every 2 KiB of file.
 const LEVELDB_BASE_LG: u8 = 11;
-
-/// Bytes behind the offsets: the offset of the offsets, and lg(base).
-const TAIL_LEN: usize = 5;
 
 /// Which data blocks share a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,11 +35,12 @@ pub(crate) enum FilterSpan {
 
 /// Builds a filter block while the data blocks are written.
 ///
-/// The calls must match `(start_block add_key*)* finish`: `start_block` when a data block begins, with
-/// its offset in the file; `add_key` for each of its keys.
+/// The calls must match `(start_block add_key*)* finish`: `start_block` with the file offset at which the next data block
+/// begins, then `add_key` for each of its keys.
 pub(crate) struct FilterBlockBuilder {
     policy: Box<dyn FilterBuilder>,
     span: FilterSpan,
+    /// The filters so far.
     result: Vec<u8>,
     offsets: Vec<u64>,
     has_keys: bool,
@@ -59,11 +62,11 @@ impl FilterBlockBuilder {
         }
     }
 
-    /// Announces the data block that begins at `offset`: windows that end before it get their filters.
+    /// Starts the data block at file offset `offset`. Windows that end before it get their filters.
     pub(crate) fn start_block(&mut self, offset: u64) {
         debug_assert!(
             offset >= self.block_offset,
-            "blocks are announced in file order"
+            "blocks are started in file order"
         );
         self.block_offset = offset;
         if self.span == FilterSpan::Window {
@@ -73,7 +76,7 @@ impl FilterBlockBuilder {
         }
     }
 
-    /// Adds a key of the block under way.
+    /// Adds a key of the current block.
     #[inline]
     pub(crate) fn add_key(&mut self, key: &[u8]) {
         self.policy.add_key(key);
@@ -81,7 +84,7 @@ impl FilterBlockBuilder {
         self.last_block = self.block_offset;
     }
 
-    /// One more filter, of the keys since the last: an empty one if there are none.
+    /// Appends the filter of the keys since the last one: an empty filter if there are none.
     fn end_filter(&mut self) {
         self.offsets.push(self.result.len() as u64);
         if self.has_keys {
@@ -90,7 +93,7 @@ impl FilterBlockBuilder {
         }
     }
 
-    /// The filter block; `None` if its filters take more than the 4 GiB that offsets of 32 bits reach.
+    /// Returns the filter block. `None` if the filters exceed the 4 GiB that 32-bit offsets reach.
     pub(crate) fn finish(mut self) -> Option<Vec<u8>> {
         if self.has_keys {
             self.end_filter();
@@ -109,7 +112,7 @@ impl FilterBlockBuilder {
     }
 }
 
-/// The smallest lg(base) for which a block at `offset`, and so all before it, falls in filter 0.
+/// The smallest lg(base) with which a block at `offset`, and so each block before it, falls in filter 0.
 fn covering_lg(offset: u64) -> u8 {
     (u64::BITS - offset.leading_zeros()) as u8
 }
@@ -118,7 +121,7 @@ fn covering_lg(offset: u64) -> u8 {
 #[derive(Debug)]
 pub(crate) struct FilterBlockReader {
     contents: Bytes,
-    /// Offset of the offsets, which is the length of all filters.
+    /// Length of all filters together, and so the offset of the offsets. At most the length of `contents` less 5.
     filters_len: usize,
     filter_count: usize,
     base_lg: u8,
@@ -126,24 +129,25 @@ pub(crate) struct FilterBlockReader {
 
 impl FilterBlockReader {
     pub(crate) fn new(contents: Bytes) -> Result<FilterBlockReader, Defect> {
-        let len = contents.len();
-        let tail = len.checked_sub(TAIL_LEN);
-        let (Some(tail), Some(&base_lg)) = (tail, contents.last()) else {
-            return Err(Defect::new("at least 5 bytes", format!("{len}")));
+        let Some((before, &[a, b, c, d, base_lg])) = contents.split_last_chunk() else {
+            return Err(Defect::new(
+                "at least 5 bytes",
+                format!("{}", contents.len()),
+            ));
         };
         if u32::from(base_lg) >= u64::BITS {
             return Err(Defect::new("an lg(base) below 64", format!("{base_lg}")));
         }
-        let filters_len = fixed32_at(&contents, tail).unwrap_or_default() as usize;
-        if filters_len > tail {
+        let filters_len = u32::from_le_bytes([a, b, c, d]) as usize;
+        let Some(offsets_len) = before.len().checked_sub(filters_len) else {
             return Err(Defect::new(
-                format!("the filter offsets within {tail} bytes"),
+                format!("the filter offsets within {} bytes", before.len()),
                 format!("at {filters_len}"),
             ));
-        }
+        };
         Ok(FilterBlockReader {
             filters_len,
-            filter_count: (tail - filters_len) / 4,
+            filter_count: offsets_len / 4,
             base_lg,
             contents,
         })
@@ -154,24 +158,25 @@ impl FilterBlockReader {
         self.filter_count == 1 && last_block >> self.base_lg == 0
     }
 
-    /// Whether the data block at file offset `block_offset` has a filter, be it an empty one.
+    /// Whether the data block at file offset `block_offset` has a filter, empty ones included.
     pub(crate) fn has_filter(&self, block_offset: u64) -> bool {
         block_offset >> self.base_lg < self.filter_count as u64
     }
 
-    /// Checks that the filters lie end to end before their offsets. Lookups get by without: a filter with
-    /// senseless bounds lets every key pass here, but hides its keys from C++ LevelDB.
+    /// Checks that the filters lie one after the other before their offsets. Lookups do not need this: here, a filter with
+    /// impossible bounds lets every key pass. In C++ LevelDB it hides its keys.
     pub(crate) fn check_offsets(&self) -> Result<(), Defect> {
-        let behind = self.contents.len() - TAIL_LEN - self.filters_len;
-        if !behind.is_multiple_of(4) {
+        let (_, offsets) = self.filters_and_offsets();
+        let (offsets, odd) = offsets.as_chunks();
+        if !odd.is_empty() {
             return Err(Defect::new(
                 "filter offsets of 4 bytes each",
-                format!("{behind} bytes of them"),
+                format!("{} bytes of them", 4 * self.filter_count + odd.len()),
             ));
         }
         let mut before = 0;
-        for i in 0..=self.filter_count {
-            let offset = fixed32_at(&self.contents, self.filters_len + 4 * i).unwrap_or_default();
+        for (i, offset) in offsets.iter().enumerate() {
+            let offset = u32::from_le_bytes(*offset);
             if (i == 0 && offset != 0) || offset < before || offset as usize > self.filters_len {
                 return Err(Defect::new(
                     format!(
@@ -193,7 +198,7 @@ impl FilterBlockReader {
 
     /// Whether the data block at file offset `block_offset` may hold `key`.
     ///
-    /// `true` where the block has no filter, or one whose bounds make no sense.
+    /// Returns `true` for a block that has no filter, or a filter with impossible bounds.
     #[inline]
     pub(crate) fn key_may_match(
         &self,
@@ -205,33 +210,48 @@ impl FilterBlockReader {
             .is_none_or(|filter| policy.key_may_match(key, filter))
     }
 
-    /// Touches where the offset of the filter of the data block at `block_offset` lies.
+    /// Touches the bounds of the filter of the data block at `block_offset`.
     #[inline]
     pub(crate) fn touch_bounds(&self, block_offset: u64) {
-        let at = self.bounds_at(block_offset);
-        touch(at.and_then(|at| self.contents.get(at)).into_iter());
+        touch(self.bounds(block_offset).into_iter());
     }
 
-    /// Touches both ends of that filter: it seldom takes more than two lines.
+    /// Touches both ends of the filter of the data block at `block_offset`. It is seldom longer than two lines.
     #[inline]
     pub(crate) fn touch_filter(&self, block_offset: u64) {
-        let filter = self.filter(block_offset).unwrap_or_default();
-        touch(filter.first().into_iter().chain(filter.last()));
+        if let Some(filter) = self.filter(block_offset) {
+            touch(filter.first().into_iter().chain(filter.last()));
+        }
     }
 
-    /// Where the offset of the filter of the data block at `block_offset` lies.
+    /// The filters; then their offsets, up to and including the offset of the offsets.
     #[inline]
-    fn bounds_at(&self, block_offset: u64) -> Option<usize> {
-        let i = usize::try_from(block_offset >> self.base_lg).ok()?;
-        (i < self.filter_count).then(|| self.filters_len + 4 * i)
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`new` found five bytes or more after the filters"
+    )]
+    fn filters_and_offsets(&self) -> (&[u8], &[u8]) {
+        let before_lg = &self.contents[..self.contents.len() - 1];
+        before_lg.split_at(self.filters_len)
     }
 
+    /// The two offsets between which the filter of the data block at `block_offset` lies. `None` if it has no filter.
+    ///
+    /// The offset of the offsets stands where one more filter's offset would, and so ends the last filter.
+    #[inline]
+    fn bounds(&self, block_offset: u64) -> Option<&[[u8; 4]; 2]> {
+        let i = usize::try_from(block_offset >> self.base_lg).ok()?;
+        let (_, offsets) = self.filters_and_offsets();
+        let (offsets, _) = offsets.as_chunks();
+        offsets.get(i..)?.first_chunk()
+    }
+
+    /// The filter of the data block at `block_offset`. `None` if it has none, or one with impossible bounds.
     #[inline]
     fn filter(&self, block_offset: u64) -> Option<&[u8]> {
-        // The offset of the offsets stands where one more offset would: it ends the last filter.
-        let bounds = fixed64_at(&self.contents, self.bounds_at(block_offset)?)?;
-        let (start, end) = (bounds as u32 as usize, (bounds >> 32) as usize);
-        let filters = self.contents.get(..self.filters_len)?;
+        let [start, end] = self.bounds(block_offset)?;
+        let [start, end] = [start, end].map(|offset| u32::from_le_bytes(*offset) as usize);
+        let (filters, _) = self.filters_and_offsets();
         filters.get(start..end)
     }
 }
@@ -293,7 +313,7 @@ mod tests {
         }
     }
 
-    /// Several blocks in one window, a window without a block, and the last pending at `finish`.
+    /// Several blocks in one window, windows without a block, and keys that are pending at `finish`.
     #[test]
     fn windows_are_laid_out_as_by_leveldb() {
         let blocks: [(u64, &[&str]); 5] = [
@@ -342,14 +362,14 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_may_match_or_is_refused() {
+    fn impossible_bounds_may_match_or_are_refused() {
         let read = |bytes: &[u8]| FilterBlockReader::new(Bytes::copy_from_slice(bytes));
         assert!(read(&[0, 0, 0, 11]).is_err());
         assert!(read(&[0, 0, 0, 0, 64]).is_err(), "a shift of 64");
-        assert!(read(&[1, 0, 0, 0, 11]).is_err(), "offsets behind the end");
+        assert!(read(&[1, 0, 0, 0, 11]).is_err(), "offsets past the end");
         assert!(read(&[0xff, 0xff, 0xff, 0xff, 11]).is_err());
-        // Start and end of filter 0: reversed; behind the filters; both there and equal (which C++
-        // takes for an empty filter that hides every key of the window).
+        // Start and end of filter 0: reversed; end past the filters; both past them and equal. C++ takes the last for an
+        // empty filter, which hides every key of the window.
         for (start, end) in [(2u32, 1u32), (0, 9), (9, 9)] {
             let mut bytes = b"a,".to_vec();
             [start, end, 2]

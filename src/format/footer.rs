@@ -2,7 +2,7 @@
 
 use super::Defect;
 use super::frame::TRAILER_LEN;
-use crate::coding::{MAX_VARINT64_LEN, fixed64_at, get_varint64, put_fixed64, put_varint};
+use crate::coding::{MAX_VARINT64_LEN, get_varint64, put_fixed64, put_varint};
 
 /// Length of a footer in bytes: two padded handles and the magic number.
 pub(crate) const FOOTER_LEN: usize = 2 * BlockHandle::MAX_LEN + 8;
@@ -10,7 +10,7 @@ pub(crate) const FOOTER_LEN: usize = 2 * BlockHandle::MAX_LEN + 8;
 /// The last eight bytes of every table, little-endian.
 pub(crate) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 
-/// Where a block's payload lies in the file: offset and size in bytes, trailer not counted.
+/// Where a block's payload lies in the file: offset and size in bytes. The size excludes the trailer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct BlockHandle {
     pub(crate) offset: u64,
@@ -26,7 +26,7 @@ impl BlockHandle {
         put_varint(dst, self.size);
     }
 
-    /// The handle at the front of `src`, and how many bytes it took.
+    /// The handle at the front of `src`, and how many bytes it takes.
     #[inline]
     pub(crate) fn decode(src: &[u8]) -> Option<(BlockHandle, usize)> {
         let (offset, a) = get_varint64(src)?;
@@ -34,7 +34,7 @@ impl BlockHandle {
         Some((BlockHandle { offset, size }, a + b))
     }
 
-    /// Offset of the first byte after the block's frame, trailer included; `None` where it overflows.
+    /// Offset of the first byte after the block's frame, which includes the trailer. `None` if it overflows.
     #[inline]
     pub(crate) fn end(&self) -> Option<u64> {
         self.offset
@@ -51,7 +51,7 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
-    /// Where the data blocks must have ended: at the first of the blocks that the footer names.
+    /// An offset that no data block can exceed: that of the metaindex or the index, whichever comes first.
     pub(crate) fn data_end(&self) -> u64 {
         self.metaindex.offset.min(self.index.offset)
     }
@@ -66,28 +66,29 @@ impl Footer {
 
     /// Whether `src`, the last bytes of a file, ends in LevelDB's magic number.
     pub(crate) fn has_magic(src: &[u8]) -> bool {
-        let at = src.len().checked_sub(8);
-        at.and_then(|at| fixed64_at(src, at)) == Some(MAGIC)
+        src.ends_with(&MAGIC.to_le_bytes())
     }
 
-    /// Decodes the 48 bytes `src`. The padding may hold anything, as for LevelDB.
+    /// Decodes the 48 bytes `src`. The padding may hold anything, as in LevelDB.
     pub(crate) fn decode(src: &[u8]) -> Result<Footer, Defect> {
-        let handles = || {
-            let (metaindex, len) = BlockHandle::decode(src)?;
-            let (index, more) = BlockHandle::decode(src.get(len..)?)?;
-            (len + more <= 2 * BlockHandle::MAX_LEN).then_some(Footer { metaindex, index })
+        let handles = match src.strip_suffix(&MAGIC.to_le_bytes()) {
+            Some(handles) if src.len() == FOOTER_LEN => handles,
+            _ => {
+                return Err(Defect::new(
+                    format!("{FOOTER_LEN} bytes that end in the magic number"),
+                    format!("{} bytes that do not", src.len()),
+                ));
+            }
         };
-        if src.len() != FOOTER_LEN || !Footer::has_magic(src) {
-            return Err(Defect::new(
-                format!("{FOOTER_LEN} bytes that end in the magic number"),
-                format!("{} bytes that do not", src.len()),
-            ));
-        }
-        handles().ok_or_else(|| {
-            let bytes = src.get(..2 * BlockHandle::MAX_LEN).unwrap_or(src);
+        let decode = || {
+            let (metaindex, len) = BlockHandle::decode(handles)?;
+            let (index, _) = BlockHandle::decode(handles.get(len..)?)?;
+            Some(Footer { metaindex, index })
+        };
+        decode().ok_or_else(|| {
             Defect::new(
                 "the handles of metaindex and index",
-                format!("{bytes:02x?}"),
+                format!("{handles:02x?}"),
             )
         })
     }
@@ -97,7 +98,7 @@ impl Footer {
 mod tests {
     use super::*;
 
-    /// Footer of `testdata`'s worked example: metaindex at 38, index at 51 (see `format/mod.rs`).
+    /// The handles in the worked example of `format/mod.rs`: metaindex at 38, index at 51.
     const EXAMPLE: [u8; 4] = [0x26, 0x08, 0x33, 0x0e];
 
     fn example() -> Vec<u8> {
@@ -143,11 +144,7 @@ mod tests {
         footer.encode(&mut bytes);
         assert_eq!(bytes.len(), FOOTER_LEN);
         assert_eq!(Footer::decode(&bytes).unwrap(), footer);
-        assert_eq!(
-            most.end(),
-            None,
-            "and their end is not computed by wrapping"
-        );
+        assert_eq!(most.end(), None, "their end overflows, and must not wrap");
     }
 
     #[test]
@@ -164,7 +161,7 @@ mod tests {
         let mut endless = example();
         endless[..40].fill(0x80);
         assert!(Footer::decode(&endless).is_err());
-        // Handles that would run on into the magic number.
+        // Handles that run on into the magic number.
         let mut long = example();
         long[..40].fill(0xff);
         for end in [9, 19, 29] {

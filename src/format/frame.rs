@@ -1,21 +1,22 @@
-//! How a block lies in the file: payload, codec, checksum.
+//! The frame of a block in the file: payload, codec, checksum.
 //!
 //! ```text
-//! payload (the block, perhaps compressed)   1 byte: codec   fixed32: masked CRC-32C of all before
+//! payload (the block, perhaps compressed)   1 byte: codec   fixed32: masked CRC-32C of payload and codec
 //! ```
+
+use std::io;
 
 use bytes::Bytes;
 
 use super::Defect;
 use super::buffer::Buffer;
 use super::codec::{self, Compressor, RAW};
-use crate::coding::fixed32_at;
 
-/// Bytes behind each payload: the codec and the checksum.
+/// Bytes after each payload: the codec and the checksum.
 pub(crate) const TRAILER_LEN: usize = 5;
 
-/// The form in which a CRC-32C is stored: LevelDB masks checksums because a CRC of bytes that hold a CRC
-/// loses its strength.
+/// The form in which a CRC-32C is stored. LevelDB masks checksums since the CRC of any bytes followed by their own CRC is
+/// the same constant, and would detect nothing.
 pub(crate) fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -30,81 +31,95 @@ fn masked_crc(bytes: &[u8]) -> u32 {
 }
 
 /// Appends the frame of `block` to `out`, compressed if that pays.
-pub(crate) fn seal(block: &[u8], compressor: &mut Compressor, out: &mut Buffer) {
+///
+/// # Errors
+///
+/// The compressor's; `out` is then as it was.
+pub(crate) fn seal(block: &[u8], compressor: &mut Compressor, out: &mut Buffer) -> io::Result<()> {
     let start = out.len();
-    match compressor.append(block, out) {
+    match compressor.append(block, out)? {
         Some(codec) => finish(out, start, codec),
         None => seal_raw(block, out),
     }
+    Ok(())
 }
 
-/// Appends the frame of `block` to `out`, uncompressed: what the filter block always gets.
+/// Appends the frame of `block` to `out`, uncompressed. A filter block is never compressed.
 pub(crate) fn seal_raw(block: &[u8], out: &mut Buffer) {
     let start = out.len();
     out.extend(block);
     finish(out, start, RAW);
 }
 
-/// Closes the frame whose payload began at `start` of `out`.
+/// Appends the trailer to the payload that begins at `start` of `out`.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`out` has grown since its length was `start`"
+)]
 fn finish(out: &mut Buffer, start: usize, codec: u8) {
     out.extend(&[codec]);
-    let crc = masked_crc(out.as_slice().get(start..).unwrap_or_default());
+    let crc = masked_crc(&out.as_slice()[start..]);
     out.extend(&crc.to_le_bytes());
 }
 
 /// Checks a frame's checksum, which covers payload and codec.
 pub(crate) fn verify(frame: &[u8]) -> Result<(), Defect> {
-    let (covered, stored) = split(frame, 4)?;
-    let stored = fixed32_at(stored, 0).unwrap_or_default();
+    let Frame {
+        covered, checksum, ..
+    } = split(frame)?;
     let computed = masked_crc(covered);
-    if stored == computed {
-        Ok(())
-    } else {
-        Err(Defect::new(
-            format!(
-                "checksum {computed:#010x}, which its {} bytes have",
-                covered.len()
-            ),
-            format!("{stored:#010x}"),
-        ))
+    if checksum == computed {
+        return Ok(());
     }
+    Err(Defect::new(
+        format!("checksum {checksum:#010x} (stored)"),
+        format!("{computed:#010x} (computed from {} bytes)", covered.len()),
+    ))
 }
 
-/// Whether the payload of a frame is the block as it is.
+/// Whether the payload of a frame is the block itself, uncompressed.
 pub(crate) fn is_raw(frame: &[u8]) -> bool {
-    split(frame, TRAILER_LEN).is_ok_and(|(_, trailer)| trailer.first() == Some(&RAW))
+    split(frame).is_ok_and(|frame| frame.codec == RAW)
 }
 
-/// The block inside a frame: a slice of it where it is stored raw, decompressed otherwise.
+/// The block in a frame: a slice of the frame if the block is stored raw, else decompressed.
 pub(crate) fn open(frame: &Bytes) -> Result<Bytes, Defect> {
-    let (payload, trailer) = split(frame, TRAILER_LEN)?;
-    match trailer.first() {
-        Some(&RAW) => Ok(frame.slice(..payload.len())),
-        Some(&codec) => codec::decompress(codec, payload).map(Bytes::from),
-        None => Err(too_short(frame)),
+    let Frame { payload, codec, .. } = split(frame)?;
+    if codec == RAW {
+        Ok(frame.slice(..payload.len()))
+    } else {
+        codec::decompress(codec, payload).map(Bytes::from)
     }
 }
 
-/// The name of the codec that a frame's payload is stored with.
+/// The name of the codec of a frame's payload.
 pub(crate) fn codec_name(frame: &[u8]) -> &'static str {
-    match split(frame, TRAILER_LEN) {
-        Ok((payload, [codec, ..])) => codec::name(*codec, payload),
-        _ => "unknown",
-    }
+    split(frame).map_or("unknown", |frame| codec::name(frame.codec, frame.payload))
 }
 
-fn split(frame: &[u8], tail: usize) -> Result<(&[u8], &[u8]), Defect> {
-    if frame.len() < TRAILER_LEN {
-        return Err(too_short(frame));
-    }
-    Ok(frame.split_at(frame.len() - tail))
+struct Frame<'a> {
+    payload: &'a [u8],
+    codec: u8,
+    /// Payload and codec: the bytes that the checksum covers.
+    covered: &'a [u8],
+    checksum: u32,
 }
 
-fn too_short(frame: &[u8]) -> Defect {
-    Defect::new(
+fn split(frame: &[u8]) -> Result<Frame<'_>, Defect> {
+    if let Some((covered, checksum)) = frame.split_last_chunk()
+        && let Some((&codec, payload)) = covered.split_last()
+    {
+        return Ok(Frame {
+            payload,
+            codec,
+            covered,
+            checksum: u32::from_le_bytes(*checksum),
+        });
+    }
+    Err(Defect::new(
         format!("a frame of at least {TRAILER_LEN} bytes"),
         format!("{}", frame.len()),
-    )
+    ))
 }
 
 #[cfg(test)]
@@ -115,12 +130,12 @@ mod tests {
     fn sealed(block: &[u8], compression: Compression) -> Vec<u8> {
         let mut out = Buffer::default();
         out.extend(b"before");
-        seal(block, &mut Compressor::new(compression), &mut out);
+        seal(block, &mut Compressor::new(compression), &mut out).unwrap();
         assert_eq!(&out.as_slice()[..6], b"before");
         out.as_slice()[6..].to_vec()
     }
 
-    /// Trailer of an empty block as C++ LevelDB writes it (metaindex of `format/mod.rs`'s example).
+    /// The trailer of an empty block by C++ LevelDB: the metaindex in the worked example of `format/mod.rs`.
     #[test]
     fn an_empty_block_is_framed_as_by_leveldb() {
         let empty = [0, 0, 0, 0, 1, 0, 0, 0];

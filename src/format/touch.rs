@@ -1,26 +1,26 @@
-//! Memory asked for before it is needed.
+//! Fetching memory into the processor's caches before it is needed.
 //!
-//! What is not in the processor's caches comes in a line at a time, each to be waited for. Lines that are asked for
-//! beforehand arrive together, and while other work goes on.
+//! The processor fetches memory a cache line at a time, and waits for each line that it did not expect. Lines that are
+//! requested together arrive together, while other work goes on.
 
-/// Bytes that processors fetch at once.
+/// Bytes in a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// Asks for the lines that `items` begin in.
+/// Requests the lines in which `items` begin.
 #[cfg(feature = "prefetch")]
 #[inline]
 pub(crate) fn touch<'a, T: Copy + 'a>(items: impl Iterator<Item = &'a T>) {
     items.for_each(|item| prefetch_index::prefetch_index(std::slice::from_ref(item), 0));
 }
 
-/// Reads `items`: sooner or later the processor waits for their lines, but not for one after the other.
+/// Reads `items`. The processor waits for their lines sooner or later, but for all of them at once.
 #[cfg(not(feature = "prefetch"))]
 #[inline]
 pub(crate) fn touch<'a, T: Copy + 'a>(items: impl Iterator<Item = &'a T>) {
     items.for_each(|item| _ = std::hint::black_box(*item));
 }
 
-/// The first byte of each line of `bytes`, counted from their beginning.
+/// One byte for each line that `bytes` take, the first byte included.
 #[inline]
 pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &u8> {
     bytes.chunks(LINE).filter_map(<[u8]>::first)

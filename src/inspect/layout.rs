@@ -1,15 +1,16 @@
-//! What a table's file is made of, block by block: for tools that show a file rather than use it.
+//! What a table's file is made of, block by block.
 
 use bytes::Bytes;
 
+use crate::db::table::DbTable;
 use crate::error::{Error, Result, Section};
 use crate::format::block::{Block, KeyWork};
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::{Defect, frame};
-use crate::inspect::sample::AbsentKeys;
+use crate::inspect::sample::{AbsentKeys, FilterRate};
 use crate::read::table::Table;
-use crate::write::builder::{FilterSummary, Summary};
+use crate::write::builder::Summary;
 
 /// Where the parts of a table's file lie that are not data; see [`Table::layout`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,15 +110,19 @@ impl Table {
         })
     }
 
-    /// What each data block is like, in the file's order; and then, by [`Blocks::summary`], what all of
-    /// them together are.
+    /// Describes each data block, in the file's order. Afterwards [`Blocks::totals`] has the sums, and
+    /// [`Blocks::filter_rate`] the share of absent keys that the filter lets pass.
     ///
-    /// Reads the whole of each block, past the cache, and verifies its checksum.
+    /// Reads each block completely, bypassing the cache, and verifies its checksum.
     pub fn blocks(&self) -> Blocks {
         Blocks {
             table: self.clone(),
             next: 0,
-            seen: Summary::default(),
+            totals: Summary {
+                file_bytes: self.file_bytes(),
+                filter: self.filter(),
+                ..Summary::default()
+            },
             last_key: None,
             absent: AbsentKeys::default(),
             work: KeyWork::of_file(),
@@ -125,18 +130,33 @@ impl Table {
     }
 }
 
-/// A walk over a table's data blocks: made by [`Table::blocks`].
+impl DbTable {
+    /// Like [`Table::layout`]; the index holds internal keys.
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::layout`].
+    pub fn layout(&self) -> Result<Layout> {
+        self.as_table().layout()
+    }
+
+    /// Like [`Table::blocks`]; blocks hold internal keys. The filter is measured on user keys.
+    pub fn blocks(&self) -> Blocks {
+        self.as_table().blocks()
+    }
+}
+
+/// A walk over a table's data blocks, made by [`Table::blocks`].
 ///
-/// A block that cannot be read is an error of its own, and the walk goes on behind it.
+/// A block that cannot be read is an error of its own, and the walk continues after it.
 ///
 /// ```
 /// # use leveltable::{OpenOptions, WriteOptions};
-/// let mut file = Vec::new();
-/// let mut builder = WriteOptions::new().block_size(1).build(&mut file);
+/// let mut builder = WriteOptions::new().block_size(1).build(Vec::new());
 /// for key in ["apple", "banana", "cherry"] {
-///     builder.add(key.as_bytes(), b"fruit")?;
+///     builder.add(key, "fruit")?;
 /// }
-/// let written = builder.finish()?;
+/// let (file, written) = builder.finish_into_writer()?;
 ///
 /// let table = OpenOptions::new().open_source(file)?;
 /// let mut blocks = table.blocks();
@@ -144,46 +164,45 @@ impl Table {
 ///     let block = block?;
 ///     println!("{:6} {:6} {}", block.offset, block.stored_bytes, block.codec);
 /// }
-/// assert_eq!(blocks.summary(), written);
+/// assert_eq!(blocks.totals(), written);
+/// assert!(blocks.filter_rate().is_some_and(|rate| rate.false_positive_rate() < 0.5));
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "blocks are read as they are asked for"]
 pub struct Blocks {
     table: Table,
     next: usize,
     /// Sums over the blocks that were read.
-    seen: Summary,
-    /// The key before the next block, unless that was not read.
+    totals: Summary,
+    /// The last key of the previous block, if that was read.
     last_key: Option<Vec<u8>>,
     absent: AbsentKeys,
     work: KeyWork,
 }
 
 impl Blocks {
-    /// Sums over the blocks that were read so far, as [`TableBuilder::finish`](crate::TableBuilder::finish)
-    /// answers them; with the filter, measured on absent keys between theirs.
+    /// Sums over the blocks read so far. After the last one, if none was an error, they are what
+    /// [`TableBuilder::finish`](crate::TableBuilder::finish) returned.
+    pub fn totals(&self) -> Summary {
+        self.totals.clone()
+    }
+
+    /// Asks the filter for up to 32,000 absent keys, taken from between the keys of the blocks read so far. `None`
+    /// without a filter in use, and where no key lies between two neighbours.
     ///
-    /// Asks the filter up to 32 000 times. Reads nothing.
-    pub fn summary(&self) -> Summary {
-        let mut summary = self.seen.clone();
-        summary.file_bytes = self.table.file_bytes();
-        summary.filter = self.table.filter_in_use().map(|filter| {
-            FilterSummary::measure(
-                &*filter.policy,
-                &filter.block,
-                filter.bytes,
-                summary.entries,
-                &self.absent,
-            )
-        });
-        summary
+    /// Reads nothing.
+    pub fn filter_rate(&self) -> Option<FilterRate> {
+        let filter = self.table.filter_in_use()?;
+        let order = self.table.order().ok()?;
+        self.absent.measure(&*filter.policy, &filter.block, order)
     }
 
     fn read(&mut self, i: usize) -> Result<BlockInfo> {
         let (table, absent, work) = (&self.table, &mut self.absent, &mut self.work);
         let handle = table.index().handle(i);
         let mut last_key = self.last_key.take();
-        let mut n = self.seen.entries;
+        let mut n = self.totals.entries;
         let frame = table.file().read_frame(handle)?;
         let block = frame::verify(&frame).and_then(|()| {
             describe(&frame, handle.offset, work, |key, _| {
@@ -201,11 +220,11 @@ impl Blocks {
         });
         let block = block.map_err(|defect| table.locate(i, defect))?;
         self.last_key = last_key;
-        self.seen.entries += block.entries;
-        self.seen.key_bytes += block.key_bytes;
-        self.seen.value_bytes += block.value_bytes;
-        self.seen.data_blocks += 1;
-        self.seen.data_bytes += block.stored_bytes;
+        self.totals.entries += block.entries;
+        self.totals.key_bytes += block.key_bytes;
+        self.totals.value_bytes += block.value_bytes;
+        self.totals.data_blocks += 1;
+        self.totals.data_bytes += block.stored_bytes;
         Ok(block)
     }
 }
@@ -272,7 +291,8 @@ fn describe(
 mod tests {
     use super::*;
     use crate::{
-        BloomFilterPolicy, Compression, CountingReadAt, OpenOptions, ValueType, WriteOptions,
+        BloomFilterPolicy, Compression, OpenOptions, WriteOptions, db::ValueType,
+        inspect::CountingReadAt,
     };
 
     fn key(i: u32) -> Vec<u8> {
@@ -293,15 +313,15 @@ mod tests {
         let mut file = Vec::new();
         let mut builder = options.build(&mut file);
         for i in 0..entries {
-            builder.add(&key(i), &value(i)).unwrap();
+            builder.add(key(i), value(i)).unwrap();
         }
         let summary = builder.finish().unwrap();
         (file, summary)
     }
 
-    /// The builder counted while it wrote, and measured the filter on the same sample.
+    /// Counted once while writing and once while reading.
     #[test]
-    fn the_summary_of_all_blocks_is_that_of_the_builder() {
+    fn the_totals_of_all_blocks_are_the_builders_summary() {
         for options in [
             WriteOptions::new(),
             WriteOptions::new().no_filter().block_size(1),
@@ -315,7 +335,7 @@ mod tests {
                 for block in &mut blocks {
                     block.unwrap();
                 }
-                assert_eq!(blocks.summary(), written);
+                assert_eq!(blocks.totals(), written);
             }
         }
     }
@@ -325,19 +345,24 @@ mod tests {
         let mut file = Vec::new();
         let mut builder = WriteOptions::leveldb().build_db(&mut file);
         for i in 0..3000 {
-            builder.put(&key(i), 7, b"").unwrap();
+            builder.put(key(i), 7, b"").unwrap();
         }
         let written = builder.finish().unwrap();
         let table = OpenOptions::new().open_db_source(file).unwrap();
-        let mut blocks = table.as_table().blocks();
+        let mut blocks = table.blocks();
         let first = blocks.next().unwrap().unwrap().key_range.unwrap().0;
-        let parsed = crate::InternalKey::parse(&first).unwrap();
+        let parsed = crate::db::InternalKey::parse(&first).unwrap();
         assert_eq!(
             (parsed.user_key, parsed.value_type),
             (&key(0)[..], ValueType::Value)
         );
         assert!(blocks.all(|block| block.is_ok()));
-        assert_eq!(blocks.summary(), written);
+        assert_eq!(blocks.totals(), written);
+        let rate = blocks.filter_rate().unwrap();
+        assert!(rate.sampled_keys > 1000, "{rate:?}");
+        // With their tags, absent keys would all be rejected.
+        let passed = rate.passed_keys * 1000 / rate.sampled_keys;
+        assert!((1..100).contains(&passed), "{rate:?}");
     }
 
     /// Blocks, sections and footer tile the file, and the blocks' keys are the table's.
@@ -391,7 +416,7 @@ mod tests {
         let corruption = damaged[0].corruption().unwrap();
         assert_eq!(corruption.section(), Section::Data);
         assert!((1..=5_000).contains(&corruption.offset()));
-        let summary = blocks.summary();
+        let summary = blocks.totals();
         assert_eq!(summary.data_blocks, written.data_blocks - 1);
         assert!(summary.entries < written.entries);
     }

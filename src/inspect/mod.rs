@@ -1,6 +1,9 @@
 //! What a table's file is made of, for tools that show a file rather than use it.
 
+pub(crate) mod counting;
 pub(crate) mod layout;
 pub(crate) mod sample;
 
+pub use counting::CountingReadAt;
 pub use layout::{BlockInfo, Blocks, Layout, NamedBlock};
+pub use sample::FilterRate;

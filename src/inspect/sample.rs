@@ -1,27 +1,45 @@
-//! Keys that are not in a table, gathered while it is written, to measure its filter on.
+//! Measures a filter on keys that its table does not have.
 
 use std::cmp::Ordering;
 
 use crate::comparator::Order;
-use crate::db::key as internal_key;
 use crate::filter::FilterPolicy;
 use crate::format::filter_block::FilterBlockReader;
 
-/// Most sampled keys, and most bytes of them. At a rate of 0.1 %, 32 000 keys give a figure good to a
-/// fifth or so.
+/// Bounds of the sample, in keys and in bytes. At a rate of 0.1 %, 32,000 keys give a figure good to about a fifth.
 const MOST_KEYS: usize = 32_000;
 const MOST_BYTES: usize = 2 << 20;
 
-/// All gaps between the first so many keys are sampled, and then one in `1 << FIRST_STRIDE_LG`, so that
-/// a table of any size spends a few nanoseconds an entry on it.
+/// Every gap between the first keys is sampled, then one in `1 << FIRST_STRIDE_LG`: the time spent on sampling is a few
+/// nanoseconds an entry, however large the table is.
 const FIRST_KEYS: u64 = 1024;
 const FIRST_STRIDE_LG: u32 = 3;
 
-/// A sample of absent keys, spread evenly over the table and shaped like its keys.
+/// How a table's filter did on absent keys; see [`Blocks::filter_rate`](crate::inspect::Blocks::filter_rate).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FilterRate {
+    /// Number of absent keys that the filter was asked for, at least 1 and at most 32,000.
+    pub sampled_keys: u64,
+    /// How many of them it let pass. A lookup of such a key reads a block for nothing.
+    pub passed_keys: u64,
+}
+
+impl FilterRate {
+    /// Share of absent keys that the filter lets pass.
+    pub fn false_positive_rate(&self) -> f64 {
+        self.passed_keys as f64 / self.sampled_keys as f64
+    }
+}
+
+/// A sample of absent keys, spread evenly over the table and similar to its keys.
 ///
-/// Each lies strictly between two neighbours in the table's order, which proves it absent; it differs from
-/// the one below in its last byte, or where no byte fits there, by a byte more. Keys like
-/// those that are present are what lookups ask for, and what a weak hash fails on.
+/// Each lies strictly between two neighbours in the table's order, which proves it absent. It is the lower neighbour with
+/// its last byte incremented, or if that is no key between the two, with a byte added. Lookups ask for keys like those
+/// that are present, and a weak hash fails on them.
+///
+/// Of a database's keys it is the user key that changes, since that is what a filter is given. For example, between
+/// `apple` at sequence 9 and `cherry` at sequence 4 it takes `applf` at sequence 9.
 #[derive(Debug)]
 pub(crate) struct AbsentKeys {
     samples: Vec<Sample>,
@@ -35,7 +53,7 @@ pub(crate) struct AbsentKeys {
 struct Sample {
     /// Where the key ends in `keys`; it begins where the one before ends.
     key_end: usize,
-    /// File offset of the data block of the key below.
+    /// File offset of the data block of its upper neighbour.
     block_offset: u64,
 }
 
@@ -51,7 +69,6 @@ impl Default for AbsentKeys {
 
 impl AbsentKeys {
     /// Offers the gap between `below`, entry number `n` of the table, and `above`, the next one.
-    #[inline]
     pub(crate) fn offer(
         &mut self,
         n: u64,
@@ -66,24 +83,23 @@ impl AbsentKeys {
     }
 
     fn sample(&mut self, below: &[u8], above: &[u8], block_offset: u64, order: &Order) {
-        // In a database's table the filter knows user keys, and it is these that a sampled one must lie between:
-        // with the newest tag behind `below`, with the oldest before `above`.
-        let (stem, newest, oldest): (_, &[u8], &[u8]) = match order.shortens_filter_keys() {
-            true => (internal_key::user_key(below), &[0xff; 8], &[0; 8]),
-            false => (below, &[], &[]),
+        let stem = order.filter_key(below);
+        let Some(tail) = below.strip_prefix(stem) else {
+            return; // a comparator whose filter keys are no prefixes
         };
         let (last, head) = stem.split_last().unwrap_or((&0, &[]));
         let start = self.keys.len();
         for (stem, last) in [(head, last.wrapping_add(1)), (stem, b'0')] {
             self.keys.extend_from_slice(stem);
             self.keys.push(last);
-            let tag_start = self.keys.len();
-            self.keys.extend_from_slice(newest);
-            let is_above = order.compare(below, self.keys_from(start)) == Ordering::Less;
-            self.keys.truncate(tag_start);
-            self.keys.extend_from_slice(oldest);
-            let is_below = order.compare(self.keys_from(start), above) == Ordering::Less;
-            if is_above && is_below {
+            self.keys.extend_from_slice(tail);
+            #[expect(clippy::indexing_slicing, reason = "`keys` only grew since `start`")]
+            let key = &self.keys[start..];
+            // The filter knows the user key of `above`, at whatever sequence number.
+            let is_absent = order.compare(below, key) == Ordering::Less
+                && order.compare(key, above) == Ordering::Less
+                && order.filter_key(key) != order.filter_key(above);
+            if is_absent {
                 let key_end = self.keys.len();
                 self.samples.push(Sample {
                     key_end,
@@ -98,20 +114,17 @@ impl AbsentKeys {
         }
     }
 
-    fn keys_from(&self, start: usize) -> &[u8] {
-        self.keys.get(start..).unwrap_or_default()
-    }
-
     fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
         let mut start = 0;
         self.samples.iter().map(move |sample| {
-            let key = self.keys.get(start..sample.key_end).unwrap_or_default();
+            #[expect(clippy::indexing_slicing, reason = "keys lie end to end in `keys`")]
+            let key = &self.keys[start..sample.key_end];
             start = sample.key_end;
             (key, sample.block_offset)
         })
     }
 
-    /// Drops every other sample (a single one too), and takes half as many from here on.
+    /// Drops every other sample, the first included, and takes half as many from here on.
     fn thin_out(&mut self) {
         let mut keys = Vec::new();
         let mut samples = Vec::new();
@@ -130,19 +143,20 @@ impl AbsentKeys {
         };
     }
 
-    /// How many keys were sampled, and the share of them that `filters` let pass.
+    /// Asks `filters` for every sampled key; `None` if there is none.
     pub(crate) fn measure(
         &self,
         policy: &dyn FilterPolicy,
         filters: &FilterBlockReader,
-    ) -> (u64, Option<f64>) {
-        let passes = |(key, offset): &(&[u8], u64)| filters.key_may_match(policy, *offset, key);
-        let passed = self.iter().filter(passes).count();
-        let sampled = self.samples.len();
-        (
-            sampled as u64,
-            (sampled > 0).then(|| passed as f64 / sampled as f64),
-        )
+        order: &Order,
+    ) -> Option<FilterRate> {
+        let passes = |(key, offset): &(&[u8], u64)| {
+            filters.key_may_match(policy, *offset, order.filter_key(key))
+        };
+        (!self.samples.is_empty()).then(|| FilterRate {
+            sampled_keys: self.samples.len() as u64,
+            passed_keys: self.iter().filter(passes).count() as u64,
+        })
     }
 }
 
@@ -202,7 +216,7 @@ mod tests {
         );
     }
 
-    /// A sampled user key must not be one of the table's: older versions sort behind newer ones.
+    /// A sampled user key must not be one of the table's, of which older versions come after newer ones.
     #[test]
     fn the_keys_of_a_database_are_sampled_between_user_keys() {
         use crate::db::key::{InternalKey, InternalKeyComparator, ValueType, user_key};

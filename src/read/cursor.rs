@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::Part;
+use crate::format::block_search::SearchPart;
 use crate::format::touch::{LINE, touch};
 use crate::read::index::Found;
 use crate::read::table::Table;
@@ -114,7 +114,7 @@ impl Cursor {
             self.table.check_end()?;
             return Ok(self.leave(Off::AfterLast));
         };
-        self.load(found, Part::WHOLE)?;
+        self.load(found, SearchPart::WHOLE)?;
         let sought = self.entries.seek(key, self.table.order()?);
         if self.check(sought)? {
             return Ok(true);
@@ -224,7 +224,7 @@ impl Cursor {
     fn last_before(&mut self, block: usize) -> Result<bool> {
         for block in (0..block).rev() {
             self.walk_into(block)?;
-            self.entries.move_behind_last();
+            self.entries.move_past_last();
             let moved = self.entries.prev();
             if self.check(moved)? {
                 return Ok(true);
@@ -236,21 +236,23 @@ impl Cursor {
     /// Leaves the entries. Returns `false`: the cursor is on none.
     fn leave(&mut self, off: Off) -> bool {
         // No step leads on from there.
-        self.entries.move_behind_last();
+        self.entries.move_past_last();
         self.off = off;
         false
     }
 
     /// Turns to data block `block`, at which a walk has arrived or begins.
     fn walk_into(&mut self, block: usize) -> Result<()> {
-        let part = self.walked.map_or(Part::WHOLE, |_| Part::TOUCHED);
+        let part = self
+            .walked
+            .map_or(SearchPart::WHOLE, |_| SearchPart::TOUCHED);
         self.load(self.table.index().block(block), part)?;
         self.walked = self.table.place_in_memory(block);
         Ok(())
     }
 
     /// Turns to a data block, before its first entry. The position is lost until the caller has found a new one.
-    fn load(&mut self, found: Found, part: Part) -> Result<()> {
+    fn load(&mut self, found: Found, part: SearchPart) -> Result<()> {
         self.leave(Off::Lost);
         self.walked = None;
         if self.block != Some(found.block) {

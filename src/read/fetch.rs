@@ -80,20 +80,28 @@ impl Fetched<'_> {
 
 impl Inner {
     /// A data block, from memory, the cache or the source: checked when it comes in.
-    #[inline]
+    #[inline(always)]
     pub(super) fn fetch_block(&self, found: Found, read: ReadOptions) -> Result<Fetched<'_>> {
-        if self.hints.is_in_place(found.block, read.verify_checksums)
+        if self
+            .hints
+            .of(found.block)
+            .is_in_place(read.verify_checksums)
             && let Some(file) = self.file.memory()
         {
             return Ok(in_place(file, found.handle));
         }
+        self.fetch_copy(found, read).map(Fetched::whole)
+    }
+
+    #[inline(never)]
+    fn fetch_copy(&self, found: Found, read: ReadOptions) -> Result<Bytes> {
         if let Some(cache) = &self.cache
             && let Some(block) = cache.get(self.cache_key(found.handle))
         {
             self.file.counters.add(Counter::CacheHits, 1);
-            return Ok(Fetched::whole(block));
+            return Ok(block);
         }
-        self.admit_block(found, read).map(Fetched::whole)
+        self.admit_block(found, read)
     }
 
     /// A data block from the source: checked, and kept in the cache, unless it can be used where it lies in memory.
@@ -105,7 +113,9 @@ impl Inner {
             .check_frame(found.block, &frame, read.verify_checksums)
             .map_err(|defect| self.locate(found.block, defect))?;
         if self.file.is_memory() && frame::is_raw(&frame) {
-            self.hints.set_in_place(found.block, read.verify_checksums);
+            self.hints
+                .of(found.block)
+                .set_in_place(read.verify_checksums);
         } else if let Some(cache) = &self.cache {
             self.file.counters.add(Counter::CacheMisses, 1);
             if read.fill_cache && read.verify_checksums {
@@ -128,15 +138,16 @@ impl Inner {
         }
         let payload = frame::open(frame)?;
         let block = Block::parse(&payload)?;
-        let Some(order) = self.order.as_ref().filter(|_| !self.hints.is_ordered(i)) else {
+        let hint = self.hints.of(i);
+        let Some(order) = self.order.as_ref().filter(|_| !hint.is_ordered()) else {
             block.check_restarts()?;
             return Ok(payload);
         };
         let before = i.checked_sub(1).map(|before| self.index.key(before));
         block.check_keys(order, before, self.index.key(i))?;
-        self.hints.set_ordered(i);
+        hint.set_ordered();
         if let Order::Bytewise = order {
-            self.hints.set_fences(i, &block, &self.index);
+            hint.set_fences(&block, i, &self.index);
         }
         Ok(payload)
     }

@@ -4,10 +4,10 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::Result;
-use crate::format::block_search::{Part, touch_part};
+use crate::format::block_search::{SearchPart, touch_part};
 use crate::read::fetch::Fetched;
 use crate::read::index::Found;
-use crate::read::table::{BlockSearch, Inner, Table};
+use crate::read::table::{Inner, Table};
 
 /// Number of keys that are looked up at a time: enough to keep the processor's memory reads overlapping, few enough that
 /// what came in is still in its caches when it is used.
@@ -60,11 +60,14 @@ impl Table {
         for batch in wanted.chunks(OVERLAPPED) {
             let fetched = self.fetch_all(batch, last)?;
             let touched = |(wanted, fetched): (&Wanted<'_>, &Fetched<'_>)| {
-                let part = inner.hints.part(wanted.found.block, wanted.found.position);
+                let part = inner
+                    .hints
+                    .of(wanted.found.block)
+                    .part(wanted.found.position);
                 touch_part(fetched.payload(), part);
                 part
             };
-            let parts: Vec<Part> = batch.iter().zip(&fetched).map(touched).collect();
+            let parts: Vec<SearchPart> = batch.iter().zip(&fetched).map(touched).collect();
             for ((wanted, fetched), part) in batch.iter().zip(&fetched).zip(parts) {
                 let payload = fetched.payload();
                 let block = wanted.found.block;
@@ -101,16 +104,12 @@ impl Table {
         let new = wanted.len();
         let mut past_end = false;
         for (at, &key) in (first..).zip(keys) {
-            let search = match windows {
-                Some(_) => index
-                    .seek(key, order)
-                    .map_or(BlockSearch::PastEnd, BlockSearch::Found),
-                None => self.inner.find_block(key, order),
-            };
-            match search {
-                BlockSearch::Found(found) => wanted.push(Wanted { found, at, key }),
-                BlockSearch::Rejected => {}
-                BlockSearch::PastEnd => past_end = true,
+            if self.inner.table_filter_rejects(key, order) {
+                continue;
+            }
+            match index.seek(key, order) {
+                Some(found) => wanted.push(Wanted { found, at, key }),
+                None => past_end = true,
             }
         }
         if let Some(filters) = windows {

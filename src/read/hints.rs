@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 use crate::format::block::Block;
-use crate::format::block_search::Part;
+use crate::format::block_search::SearchPart;
 use crate::format::touch::LINE;
 use crate::read::index::Index;
 
@@ -17,7 +17,7 @@ pub(super) struct Hints(Box<[Hint]>);
 ///
 /// The fences decide only how long a search takes, not what it finds.
 #[derive(Debug, Default)]
-struct Hint {
+pub(super) struct Hint {
     /// Three bits of state, then the lines of the block in which the fences begin: six bits and seven.
     state: AtomicU16,
     /// The fences' keys, as far as their [position](Index::position) tells.
@@ -35,10 +35,67 @@ impl Hint {
     const SECOND_BITS: u32 = 6;
     const THIRD_BITS: u32 = 7;
 
-    fn fences(state: u16) -> [u8; 2] {
-        let second = state >> Self::THIRD_BITS & ((1 << Self::SECOND_BITS) - 1);
-        let third = state & ((1 << Self::THIRD_BITS) - 1);
-        [second as u8, third as u8]
+    /// Whether the block can be used where it lies in memory; if `verified` is asked for, with a right checksum.
+    #[inline]
+    pub(super) fn is_in_place(&self, verified: bool) -> bool {
+        let wanted = if verified {
+            Hint::VERIFIED
+        } else {
+            Hint::IN_PLACE
+        };
+        self.state.load(Relaxed) & wanted != 0
+    }
+
+    pub(super) fn set_in_place(&self, verified: bool) {
+        let verified = if verified { Hint::VERIFIED } else { 0 };
+        self.state.fetch_or(Hint::IN_PLACE | verified, Relaxed);
+    }
+
+    /// Whether the block's keys were seen to ascend and to lie between its index keys.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.state.load(Relaxed) & Hint::ORDERED != 0
+    }
+
+    pub(super) fn set_ordered(&self) {
+        self.state.fetch_or(Hint::ORDERED, Relaxed);
+    }
+
+    /// Remembers the fences of `block`, which is data block `i` of a table in bytewise order. In a block's first line, or
+    /// very far into it, they are not worth knowing.
+    pub(super) fn set_fences<B: AsRef<[u8]>>(&self, block: &Block<B>, i: usize, index: &Index) {
+        let fence = |number| {
+            let (offset, key) = block.fence(number)?;
+            Some((offset / LINE, index.position(i, key)?))
+        };
+        let Some(second) = fence(1) else { return };
+        let third = fence(2).unwrap_or((second.0, u16::MAX));
+        if second.0 > 0 && second.0 >> Hint::SECOND_BITS == 0 && third.0 >> Hint::THIRD_BITS == 0 {
+            for (slot, key) in self.keys.iter().zip([second.1, third.1]) {
+                slot.store(key, Relaxed);
+            }
+            let lines = (second.0 as u16) << Hint::THIRD_BITS | third.0 as u16;
+            self.state.fetch_or(lines, Relaxed);
+        }
+    }
+
+    /// Which part of the block a search looks at for a key at `position`: both sides of a fence at the same position.
+    #[inline]
+    pub(super) fn part(&self, position: Option<u16>) -> SearchPart {
+        let state = self.state.load(Relaxed);
+        let lines = state & ((1 << (Hint::SECOND_BITS + Hint::THIRD_BITS)) - 1);
+        let (Some(position), 1..) = (position, lines) else {
+            return SearchPart::WHOLE;
+        };
+        let [second, third] = self.keys.each_ref().map(|key| key.load(Relaxed));
+        // Counted, so that there is nothing to predict.
+        let first = u8::from(position > second) + u8::from(position > third);
+        let last = u8::from(position >= second) + u8::from(position >= third);
+        let third_line = lines & ((1 << Hint::THIRD_BITS) - 1);
+        SearchPart::new(
+            first,
+            last,
+            [(lines >> Hint::THIRD_BITS) as u8, third_line as u8],
+        )
     }
 }
 
@@ -48,77 +105,14 @@ impl Hints {
         Hints((0..blocks).map(|_| Hint::default()).collect())
     }
 
+    /// What is known of data block `i`.
     #[inline]
     #[expect(
         clippy::indexing_slicing,
         reason = "`i` comes from the index, which has as many blocks"
     )]
-    fn get(&self, i: usize) -> &Hint {
+    pub(super) fn of(&self, i: usize) -> &Hint {
         &self.0[i]
-    }
-
-    /// Whether data block `i` can be used where it lies in memory, if `verified` is asked for with a right checksum.
-    #[inline]
-    pub(super) fn is_in_place(&self, i: usize, verified: bool) -> bool {
-        let wanted = if verified {
-            Hint::VERIFIED
-        } else {
-            Hint::IN_PLACE
-        };
-        self.get(i).state.load(Relaxed) & wanted != 0
-    }
-
-    pub(super) fn set_in_place(&self, i: usize, verified: bool) {
-        let state = if verified {
-            Hint::IN_PLACE | Hint::VERIFIED
-        } else {
-            Hint::IN_PLACE
-        };
-        self.get(i).state.fetch_or(state, Relaxed);
-    }
-
-    /// Whether the keys of data block `i` were seen to ascend and to lie between its index keys.
-    #[inline]
-    pub(super) fn is_ordered(&self, i: usize) -> bool {
-        self.get(i).state.load(Relaxed) & Hint::ORDERED != 0
-    }
-
-    pub(super) fn set_ordered(&self, i: usize) {
-        self.get(i).state.fetch_or(Hint::ORDERED, Relaxed);
-    }
-
-    /// Remembers the fences of `block`, which is data block `i` of a table in bytewise order. In a block's first line, or
-    /// very far into it, they are not worth knowing.
-    pub(super) fn set_fences<B: AsRef<[u8]>>(&self, i: usize, block: &Block<B>, index: &Index) {
-        let fence = |number| {
-            let (offset, key) = block.fence(number)?;
-            Some((offset / LINE, index.position(i, key)?))
-        };
-        let Some(second) = fence(1) else { return };
-        let third = fence(2).unwrap_or((second.0, u16::MAX));
-        if second.0 > 0 && second.0 >> Hint::SECOND_BITS == 0 && third.0 >> Hint::THIRD_BITS == 0 {
-            let hint = self.get(i);
-            for (slot, key) in hint.keys.iter().zip([second.1, third.1]) {
-                slot.store(key, Relaxed);
-            }
-            let lines = (second.0 as u16) << Hint::THIRD_BITS | third.0 as u16;
-            hint.state.fetch_or(lines, Relaxed);
-        }
-    }
-
-    /// Which part of data block `i` a search looks at for a key at `position`: both sides of a fence at the same position.
-    #[inline]
-    pub(super) fn part(&self, i: usize, position: Option<u16>) -> Part {
-        let hint = self.get(i);
-        let fences = Hint::fences(hint.state.load(Relaxed));
-        let Some(position) = position.filter(|_| fences != [0, 0]) else {
-            return Part::WHOLE;
-        };
-        let [second, third] = hint.keys.each_ref().map(|key| key.load(Relaxed));
-        // Counted, so that there is nothing to predict.
-        let first = u8::from(position > second) + u8::from(position > third);
-        let last = u8::from(position >= second) + u8::from(position >= third);
-        Part::new(first, last, fences)
     }
 }
 
@@ -134,14 +128,14 @@ mod tests {
     #[test]
     fn states_and_fences_do_not_disturb_each_other() {
         let hints = Hints::new(2);
-        assert!(!hints.is_ordered(1) && !hints.is_in_place(1, false));
-        hints.set_ordered(1);
-        hints.set_in_place(1, false);
-        assert!(hints.is_in_place(1, false) && !hints.is_in_place(1, true));
-        hints.set_in_place(1, true);
-        assert!(hints.is_in_place(1, true) && hints.is_ordered(1));
-        assert_eq!(hints.part(1, Some(7)), Part::WHOLE);
-        assert!(!hints.is_ordered(0) && !hints.is_in_place(0, false));
+        assert!(!hints.of(1).is_ordered() && !hints.of(1).is_in_place(false));
+        hints.of(1).set_ordered();
+        hints.of(1).set_in_place(false);
+        assert!(hints.of(1).is_in_place(false) && !hints.of(1).is_in_place(true));
+        hints.of(1).set_in_place(true);
+        assert!(hints.of(1).is_in_place(true) && hints.of(1).is_ordered());
+        assert_eq!(hints.of(1).part(Some(7)), SearchPart::WHOLE);
+        assert!(!hints.of(0).is_ordered() && !hints.of(0).is_in_place(false));
     }
 
     proptest! {
@@ -165,10 +159,10 @@ mod tests {
                     builder.add(key, common_prefix(builder.last_key(), key), &[7; 50]);
                 }
                 let block = Block::parse(builder.finish(<[u8]>::to_vec)).unwrap();
-                prop_assert_eq!(hints.part(i, index.position(i, &keys[0])), Part::WHOLE);
-                hints.set_fences(i, &block, &index);
+                prop_assert_eq!(hints.of(i).part(index.position(i, &keys[0])), SearchPart::WHOLE);
+                hints.of(i).set_fences(&block, i, &index);
                 for key in *keys {
-                    let part = hints.part(i, index.position(i, key));
+                    let part = hints.of(i).part(index.position(i, key));
                     let value = block.find(key, &Order::Bytewise, part).unwrap().unwrap();
                     let entry_start = value.start - 3;
                     prop_assert!(part.start() <= entry_start, "{part:?} {entry_start}");
@@ -191,12 +185,12 @@ mod tests {
                 builder.add(key, common_prefix(builder.last_key(), key), &[7; 100]);
             }
             let block = Block::parse(builder.finish(<[u8]>::to_vec)).unwrap();
-            hints.set_fences(i, &block, &index);
+            hints.of(i).set_fences(&block, i, &index);
             let lines = [1, 2].map(|number| (block.fence(number).unwrap().0 / 64) as u8);
             for (j, key) in keys.iter().enumerate() {
                 let (first, last) = (j.saturating_sub(1) / 16, j / 16);
-                let expected = Part::new(first as u8, last as u8, lines);
-                assert_eq!(hints.part(i, index.position(i, key)), expected, "{j}");
+                let expected = SearchPart::new(first as u8, last as u8, lines);
+                assert_eq!(hints.of(i).part(index.position(i, key)), expected, "{j}");
             }
         }
     }

@@ -79,7 +79,8 @@ pub(crate) struct Found {
     /// Which of the table's data blocks it is, from 0.
     pub(crate) block: usize,
     pub(crate) handle: BlockHandle,
-    /// Where between the block's index keys the key lies; see [`Index::position`].
+    /// Where between the block's index keys the key lies, in bytewise order; see [`Index::position`]. Only how fast the
+    /// block is searched depends on it.
     pub(crate) position: Option<u16>,
 }
 
@@ -155,12 +156,12 @@ impl Index {
             if rest.is_empty() || restart != block_entries.len() - rest.len() {
                 return Ok(false);
             }
-            let (shared_len, key, value, after) =
-                split_entry(block_entries, rest).map_err(corrupt)?;
-            if shared_len > 0 {
+            let entry = split_entry(block_entries, rest).map_err(corrupt)?;
+            if entry.shared > 0 {
                 return Ok(false);
             }
-            rest = after;
+            rest = entry.rest;
+            let (key, value) = (entry.unshared, entry.value);
             if let (Some(previous), Some(order)) = (previous, order)
                 && order.compare(previous, key) != Ordering::Less
             {
@@ -253,24 +254,27 @@ impl Index {
         let last = self.len().checked_sub(1)?;
         let (block, prefix) = match order {
             Order::Bytewise => self.seek_by_prefix(key),
-            Order::Custom(_) => (self.first_at_or_after(key, 0, last, order), None),
+            Order::Custom(_) => (self.first_at_or_after(key, 0, last, order), 0),
         };
-        let is_past_end = block == last && order.compare(self.key(last), key).is_lt();
-        (!is_past_end).then(|| Found {
+        if block == last && order.compare(self.key(last), key).is_lt() {
+            return None;
+        }
+        Some(Found {
             block,
             handle: self.handle(block),
-            position: prefix.and_then(|prefix| self.position_of(block, prefix)),
+            position: self.position_of(block, prefix),
         })
     }
 
-    /// The first of all keys but the last that is at or after `key`, in bytewise order, and the prefix of `key`.
+    /// The first of all keys but the last that is at or after `key`, in bytewise order, and the prefix of `key`
+    /// (any number where the search did without it).
     #[inline]
-    fn seek_by_prefix(&self, key: &[u8]) -> (usize, Option<u64>) {
+    fn seek_by_prefix(&self, key: &[u8]) -> (usize, u64) {
         let entries = self.all_but_last();
         // An empty prefix is not compared: its pointer may dangle, and a masked load from it costs 100 ns.
         if !self.shared.is_empty() && !key.starts_with(&self.shared) {
             let is_before = *key < *self.shared;
-            return (if is_before { 0 } else { entries.len() }, None);
+            return (if is_before { 0 } else { entries.len() }, 0);
         }
         let prefix = prefix_at(key, self.shared.len());
         let start = self.span_start(prefix);
@@ -281,11 +285,11 @@ impl Index {
         let low = start + below;
         let rest = entries.get(low..).unwrap_or(&[]);
         if rest.first().is_none_or(|entry| entry.prefix != prefix) {
-            return (low, Some(prefix));
+            return (low, prefix);
         }
         let ties = rest.partition_point(|entry| entry.prefix == prefix);
         let first = self.first_at_or_after(key, low, low + ties, &Order::Bytewise);
-        (first, Some(prefix))
+        (first, prefix)
     }
 
     /// Where the span begins that holds the first entry at or after `prefix`.
@@ -304,8 +308,11 @@ impl Index {
 
     #[inline]
     fn position_of(&self, i: usize, prefix: u64) -> Option<u16> {
-        let low = self.entries.get(i.checked_sub(1)?)?.prefix;
-        let high = self.all_but_last().get(i)?.prefix;
+        let [low, high] = self
+            .all_but_last()
+            .get(i.wrapping_sub(1)..)?
+            .first_chunk()?;
+        let (low, high) = (low.prefix, high.prefix);
         let width = u64::BITS - high.checked_sub(low)?.leading_zeros();
         let from_low = prefix.checked_sub(low)?;
         u16::try_from(from_low >> width.saturating_sub(u16::BITS)).ok()

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
@@ -217,69 +216,6 @@ impl<R: ReadAt + 'static> From<Arc<R>> for Source {
 impl From<Arc<dyn ReadAt>> for Source {
     fn from(source: Arc<dyn ReadAt>) -> Source {
         Source::io(source)
-    }
-}
-
-/// Counts the reads and bytes that go through to the source inside.
-///
-/// The way to see what a filter avoids, measured by whoever does the reading:
-///
-/// ```
-/// use std::sync::Arc;
-/// use leveltable::{CountingReadAt, OpenOptions, WriteOptions};
-/// # use bytes::Bytes;
-///
-/// let mut file = Vec::new();
-/// let mut builder = WriteOptions::new().build(&mut file);
-/// builder.add(b"present", b"1")?;
-/// builder.finish()?;
-///
-/// let disk = Arc::new(CountingReadAt::new(Bytes::from(file)));
-/// let table = OpenOptions::new().open_source(Arc::clone(&disk))?;
-/// let opening = disk.reads();
-/// table.get(b"absent")?;
-/// assert_eq!(disk.reads(), opening, "the filter answered");
-/// table.get(b"present")?;
-/// assert_eq!(disk.reads(), opening + 1, "one data block");
-/// # Ok::<(), leveltable::Error>(())
-/// ```
-#[derive(Debug, Default)]
-pub struct CountingReadAt<R> {
-    inner: R,
-    reads: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl<R: ReadAt> CountingReadAt<R> {
-    /// Wraps `inner`, counting from zero.
-    pub fn new(inner: R) -> CountingReadAt<R> {
-        CountingReadAt {
-            inner,
-            reads: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-        }
-    }
-
-    /// Number of calls of [`ReadAt::read_at`] so far, failed ones included.
-    pub fn reads(&self) -> u64 {
-        self.reads.load(Ordering::Relaxed)
-    }
-
-    /// Number of bytes asked for so far.
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-}
-
-impl<R: ReadAt> ReadAt for CountingReadAt<R> {
-    fn size(&self) -> io::Result<u64> {
-        self.inner.size()
-    }
-
-    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(len as u64, Ordering::Relaxed);
-        self.inner.read_at(offset, len)
     }
 }
 

@@ -8,10 +8,10 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::FilterPolicy;
+use crate::filter::{FilterInfo, FilterPolicy};
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_search::{Part, touch_part};
+use crate::format::block_search::{SearchPart, touch_part};
 use crate::format::filter_block::FilterBlockReader;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::fetch::Fetched;
@@ -48,7 +48,6 @@ use crate::read::stats::{Counter, Stats};
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Clone)]
-#[must_use]
 pub struct Table {
     pub(super) inner: Arc<Inner>,
     pub(super) read: ReadOptions,
@@ -76,21 +75,6 @@ pub(crate) struct TableFilter {
     pub(crate) block: FilterBlockReader,
     pub(crate) bytes: u64,
     pub(super) whole_table: bool,
-}
-
-/// What a table's filter is; see [`Table::filter`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FilterInfo<'a> {
-    /// Name of the policy.
-    pub policy: &'a str,
-    /// Bytes of the filter block, which are held in memory. Eight times this, divided by the number of
-    /// entries, is what it costs in bits a key.
-    pub bytes: u64,
-    /// Number of filters, empty ones included.
-    pub filters: usize,
-    /// Whether one filter covers the whole table, so that it is asked before the index.
-    pub whole_table: bool,
 }
 
 /// On one line: an index has too much to print.
@@ -175,29 +159,45 @@ impl Table {
         let Some(order) = &self.inner.order else {
             return true;
         };
-        match self.inner.find_block(key.as_ref(), order) {
-            BlockSearch::Found(_) => true,
-            BlockSearch::PastEnd => !self.inner.knows_end(),
-            BlockSearch::Rejected => false,
-        }
+        let (inner, key) = (&*self.inner, key.as_ref());
+        !inner.table_filter_rejects(key, order)
+            && match inner.index.seek(key, order) {
+                Some(found) => !inner.block_filter_rejects(found, key, order),
+                None => !inner.knows_end(),
+            }
     }
 
-    /// The one way of every lookup: find the block, fetch it, search it.
+    /// The one way of every lookup: filter, index, block, search.
     #[inline]
     fn lookup<R>(
         &self,
         key: &[u8],
         take: impl FnOnce(Fetched<'_>, Range<usize>) -> R,
     ) -> Result<Option<R>> {
+        let order = self.inner.order()?;
+        if self.inner.table_filter_rejects(key, order) {
+            return Ok(None);
+        }
+        self.lookup_in_block(key, order, take)
+    }
+
+    /// The rest of it, apart: most absent keys never get here.
+    #[inline(never)]
+    fn lookup_in_block<R>(
+        &self,
+        key: &[u8],
+        order: &Order,
+        take: impl FnOnce(Fetched<'_>, Range<usize>) -> R,
+    ) -> Result<Option<R>> {
         let inner = &*self.inner;
-        let order = inner.order()?;
-        let found = match inner.find_block(key, order) {
-            BlockSearch::Found(found) => found,
-            BlockSearch::Rejected => return Ok(None),
-            BlockSearch::PastEnd => return inner.check_end(self.read).map(|()| None),
+        let Some(found) = inner.index.seek(key, order) else {
+            return inner.check_end(self.read).map(|()| None);
         };
+        if inner.block_filter_rejects(found, key, order) {
+            return Ok(None);
+        }
         let block = inner.fetch_block(found, self.read)?;
-        let part = inner.hints.part(found.block, found.position);
+        let part = inner.hints.of(found.block).part(found.position);
         touch_part(block.payload(), part);
         let value = inner.find_value(found.block, block.payload(), key, order, part)?;
         Ok(value.map(|value| take(block, value)))
@@ -219,9 +219,9 @@ impl Table {
     }
 
     /// The filter in use; `None` if the table has none of a policy that is known.
-    pub fn filter(&self) -> Option<FilterInfo<'_>> {
+    pub fn filter(&self) -> Option<FilterInfo> {
         self.inner.filter.as_ref().map(|filter| FilterInfo {
-            policy: filter.policy.name(),
+            policy: filter.policy.name().to_owned(),
             bytes: filter.bytes,
             filters: filter.block.filter_count(),
             whole_table: filter.whole_table,
@@ -258,22 +258,25 @@ impl Table {
 
     /// The first data block that may hold `key`, by the index and a filter of the whole table.
     pub(crate) fn seek_block(&self, key: &[u8]) -> Result<Option<Found>> {
-        let order = self.inner.order()?;
-        match self.inner.seek_block(key, order) {
-            BlockSearch::Found(found) => Ok(Some(found)),
-            BlockSearch::Rejected => Ok(None),
-            BlockSearch::PastEnd => self.inner.check_end(self.read).map(|()| None),
+        let (inner, order) = (&*self.inner, self.order()?);
+        if inner.table_filter_rejects(key, order) {
+            return Ok(None);
         }
+        let found = inner.index.seek(key, order);
+        if found.is_none() {
+            inner.check_end(self.read)?;
+        }
+        Ok(found)
     }
 
-    /// Whether a data block may hold `key`, by the filter that it shares with few others.
-    pub(crate) fn passes_block(&self, found: Found, key: &[u8]) -> Result<bool> {
-        let order = self.inner.order()?;
-        Ok(self.inner.passes_block(found, key, order))
+    /// Whether a data block cannot hold `key`, by the filter that it shares with few others.
+    pub(crate) fn block_filter_rejects(&self, found: Found, key: &[u8]) -> Result<bool> {
+        let order = self.order()?;
+        Ok(self.inner.block_filter_rejects(found, key, order))
     }
 
     /// A data block for a cursor to keep. `part` of it is touched, since it will be looked at first.
-    pub(crate) fn block(&self, found: Found, part: Part) -> Result<Block<Bytes>> {
+    pub(crate) fn block(&self, found: Found, part: SearchPart) -> Result<Block<Bytes>> {
         let payload = self.inner.fetch_block(found, self.read)?.into_payload();
         touch_part(&payload, part);
         Block::parse(payload).map_err(|defect| self.locate(found.block, defect))
@@ -286,7 +289,11 @@ impl Table {
 
     /// Where data block `i` lies in memory, if it is used there as it is.
     pub(crate) fn place_in_memory(&self, i: usize) -> Option<usize> {
-        let in_place = self.inner.hints.is_in_place(i, self.read.verify_checksums);
+        let in_place = self
+            .inner
+            .hints
+            .of(i)
+            .is_in_place(self.read.verify_checksums);
         in_place.then(|| self.inner.index.handle(i).offset as usize)
     }
 
@@ -295,16 +302,6 @@ impl Table {
     pub(crate) fn locate(&self, i: usize, defect: Defect) -> Error {
         self.inner.locate(i, defect)
     }
-}
-
-/// What filter and index say of a key.
-pub(super) enum BlockSearch {
-    /// It is in this block or nowhere.
-    Found(Found),
-    /// A filter knows that it is not in the table.
-    Rejected,
-    /// It comes after the last index key.
-    PastEnd,
 }
 
 impl Inner {
@@ -320,38 +317,18 @@ impl Inner {
         self.file.locate(defect, Section::Data, offset)
     }
 
-    /// Finds the one data block that may hold `key`, by filter and index: no I/O.
-    ///
-    /// A filter of the whole table is asked first: most absent keys then cost nothing else.
+    /// Whether a filter of the whole table knows that `key` is not in it.
     #[inline]
-    pub(super) fn find_block(&self, key: &[u8], order: &Order) -> BlockSearch {
-        match self.seek_block(key, order) {
-            BlockSearch::Found(found) if !self.passes_block(found, key, order) => {
-                BlockSearch::Rejected
-            }
-            search => search,
-        }
+    pub(super) fn table_filter_rejects(&self, key: &[u8], order: &Order) -> bool {
+        let filter = self.filter.as_ref().filter(|filter| filter.whole_table);
+        filter.is_some_and(|filter| !self.passes(filter, 0, key, order))
     }
 
-    /// The same without a filter that a block shares with few others.
+    /// Whether the filter of a data block, if it has one that it shares with few others, knows that `key` is not in it.
     #[inline]
-    fn seek_block(&self, key: &[u8], order: &Order) -> BlockSearch {
-        if let Some(filter) = self.filter.as_ref().filter(|filter| filter.whole_table)
-            && !self.passes(filter, 0, key, order)
-        {
-            return BlockSearch::Rejected;
-        }
-        match self.index.seek(key, order) {
-            Some(found) => BlockSearch::Found(found),
-            None => BlockSearch::PastEnd,
-        }
-    }
-
-    /// Whether the filter of a data block, if it has one that it shares with few others, lets `key` pass.
-    #[inline]
-    fn passes_block(&self, found: Found, key: &[u8], order: &Order) -> bool {
+    pub(super) fn block_filter_rejects(&self, found: Found, key: &[u8], order: &Order) -> bool {
         let filter = self.filter.as_ref().filter(|filter| !filter.whole_table);
-        filter.is_none_or(|filter| self.passes(filter, found.handle.offset, key, order))
+        filter.is_some_and(|filter| !self.passes(filter, found.handle.offset, key, order))
     }
 
     #[inline]
@@ -376,14 +353,14 @@ impl Inner {
     }
 
     /// Where the value of `key` lies in data block `i`, of which `payload` was fetched.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find_value(
         &self,
         i: usize,
         payload: &[u8],
         key: &[u8],
         order: &Order,
-        part: Part,
+        part: SearchPart,
     ) -> Result<Option<Range<usize>>> {
         let block = Block::parse(payload);
         block
@@ -394,7 +371,7 @@ impl Inner {
     /// Whether it was seen that the table ends where its index says.
     pub(super) fn knows_end(&self) -> bool {
         let last = self.index.len().checked_sub(1);
-        self.states_order || last.is_none_or(|last| self.hints.is_ordered(last))
+        self.states_order || last.is_none_or(|last| self.hints.of(last).is_ordered())
     }
 }
 

@@ -1,19 +1,18 @@
-//! The write path, in the file's order: `add -> flush_block -> seal -> append`, then `finish`.
+//! The write path, in the file's order: `add -> flush_block -> frame::seal -> write_all`, then `finish`.
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
-use crate::error::{Error, ErrorKind, Result, show_key};
-use crate::filter::FilterPolicy;
+use crate::error::{Error, ErrorKind, Result, Section, show_key};
+use crate::filter::FilterInfo;
 use crate::format::block::BlockBuilder;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockBuilder, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
-use crate::inspect::sample::AbsentKeys;
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;
 use crate::write::output::Output;
@@ -21,11 +20,10 @@ use crate::write::output::Output;
 /// Writes a table: [`add`](TableBuilder::add) every entry in order, then
 /// [`finish`](TableBuilder::finish).
 ///
-/// Memory is constant but for the index (a key and a handle for each data block) and what the filter
-/// policy keeps of each key.
+/// Memory is constant, except for the index (a key and a handle for each data block) and what the filter policy keeps
+/// of each key.
 ///
-/// A builder that is dropped before `finish`, or that failed, publishes nothing: what was at the path
-/// stays there.
+/// A builder that is dropped before `finish`, or that failed, publishes nothing: a file at its path stays as it was.
 ///
 /// ```
 /// use leveltable::{Table, TableBuilder};
@@ -33,21 +31,21 @@ use crate::write::output::Output;
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let path = dir.path().join("fruit.ldb");
 /// let mut builder = TableBuilder::create(&path)?;
-/// builder.add(b"apple", b"red")?;
-/// builder.add(b"banana", b"yellow")?;
+/// builder.add("apple", "red")?;
+/// builder.add("banana", "yellow")?;
 /// let summary = builder.finish()?;
 /// assert_eq!(summary.entries, 2);
 ///
 /// assert_eq!(Table::open(&path)?.get(b"banana")?.as_deref(), Some(&b"yellow"[..]));
 /// # Ok::<(), leveltable::Error>(())
 /// ```
+#[must_use = "there is no table until `finish`"]
 pub struct TableBuilder<D: Destination> {
     file: Output<D>,
     data: BlockBuilder,
     index: BlockBuilder,
-    filter: Option<TableFilter>,
-    /// The last data block, whose index entry waits for the key after it: the separator of the two
-    /// may be shorter than either.
+    filter: Option<NamedFilter>,
+    /// The last data block, until the key after it is known: the index key between the two may be shorter than either.
     pending: Option<BlockHandle>,
     order: Order,
     block_size: usize,
@@ -55,7 +53,13 @@ pub struct TableBuilder<D: Destination> {
     summary: Summary,
 }
 
-/// In a line: how far it has come.
+/// The filter block being built, and its policy's name for the metaindex.
+struct NamedFilter {
+    policy: String,
+    block: FilterBlockBuilder,
+}
+
+/// Shows the progress only: blocks are too much to print.
 impl<D: Destination> fmt::Debug for TableBuilder<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TableBuilder")
@@ -65,15 +69,8 @@ impl<D: Destination> fmt::Debug for TableBuilder<D> {
     }
 }
 
-/// The filter under way, its policy, and what to measure it on.
-struct TableFilter {
-    policy: Arc<dyn FilterPolicy>,
-    block: FilterBlockBuilder,
-    absent: AbsentKeys,
-}
-
-/// What was written, answered by [`TableBuilder::finish`].
-#[derive(Debug, Clone, Default, PartialEq)]
+/// What was written, returned by [`TableBuilder::finish`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
     /// Number of entries.
@@ -88,82 +85,47 @@ pub struct Summary {
     pub data_bytes: u64,
     /// Bytes of the whole file.
     pub file_bytes: u64,
-    /// The filter, where one was written.
-    pub filter: Option<FilterSummary>,
-}
-
-/// What the filter of a table is and costs.
-#[derive(Debug, Clone, Default, PartialEq)]
-#[non_exhaustive]
-pub struct FilterSummary {
-    /// Name of the filter policy, as in the metaindex.
-    pub policy: String,
-    /// Bytes of the filter block, everything in it counted: what a reader holds in memory.
-    pub bytes: u64,
-    /// `bytes` in bits, divided by the number of entries; 0 without entries.
-    pub bits_per_key: f64,
-    /// Share of absent keys that the filter lets pass, each of which costs a wasted read; measured on keys
-    /// between the table's own that differ from them in a byte. `None` where none could be made.
-    pub false_positive_rate: Option<f64>,
-    /// Number of absent keys that the rate was measured on, up to 32 000.
-    pub sampled_keys: u64,
-}
-
-impl FilterSummary {
-    /// Measures the `filters` of a table of `entries` entries, a block of `bytes`, on `absent`.
-    pub(crate) fn measure(
-        policy: &dyn FilterPolicy,
-        filters: &FilterBlockReader,
-        bytes: u64,
-        entries: u64,
-        absent: &AbsentKeys,
-    ) -> FilterSummary {
-        let (sampled_keys, false_positive_rate) = absent.measure(policy, filters);
-        FilterSummary {
-            policy: policy.name().to_owned(),
-            bytes,
-            bits_per_key: match entries {
-                0 => 0.0,
-                entries => bytes as f64 * 8.0 / entries as f64,
-            },
-            false_positive_rate,
-            sampled_keys,
-        }
-    }
+    /// The filter, if one was written.
+    pub filter: Option<FilterInfo>,
 }
 
 impl WriteOptions {
-    /// Starts a table that appears at `path` when it is finished: whole, synced to disk, in place of a
-    /// file that was there, with ordinary permissions; or not at all. A symbolic link at `path` is replaced,
-    /// not followed. A relative path is resolved now.
+    /// Starts a table that appears at `path` when it is finished: complete, synced to disk, with ordinary permissions,
+    /// replacing a file that was there; or not at all. A symbolic link at `path` is replaced, not followed. A relative
+    /// path is resolved now.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] where no temporary file can be made in the directory of `path`, or where something is
-    /// at `path` that is not to be [replaced](WriteOptions::replace_existing).
+    /// - [`ErrorKind::InvalidState`] if an option is out of its range.
+    /// - [`ErrorKind::Io`] if `path` cannot be published, since its name is too long or ends in a separator, say; if
+    ///   something is there that must not be [replaced](WriteOptions::replace_existing), or is no regular file; or if no
+    ///   temporary file can be made in its directory.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<TableBuilder<NewFile>> {
-        let path = path.as_ref();
-        let file = NewFile::create(path, self.replace)
-            .map_err(|e| Error::io(format!("creating a table at {}", path.display()), e))?;
-        Ok(self.build(file))
+        self.check()
+            .map_err(|why| Error::new(ErrorKind::InvalidState, why))?;
+        Ok(self.build(NewFile::create(path.as_ref(), self.replace)?))
     }
 
     /// Starts a table that is written to `writer`, from its current position; offsets count from there.
     ///
-    /// Takes any [`io::Write`](std::io::Write), `&mut Vec<u8>` included. Writes are large, so it need
-    /// not be buffered. `finish` flushes it; syncing is the caller's business.
+    /// Takes any [`io::Write`], `&mut Vec<u8>` included. Writes are large, so it need not be buffered. `finish` flushes
+    /// it; [`finish_into_writer`](TableBuilder::finish_into_writer) also gives it back. Syncing is up to the caller.
+    ///
+    /// If an option is out of its range, the builder's first call fails with [`ErrorKind::InvalidState`].
     pub fn build<D: Destination>(&self, writer: D) -> TableBuilder<D> {
-        let filter = self.filter.clone().map(|policy| {
+        let refused = self.check().err();
+        // A policy with senseless parameters is not asked for a builder.
+        let policy = self.filter.as_ref().filter(|_| refused.is_none());
+        let filter = policy.map(|policy| {
             let mut block = FilterBlockBuilder::new(policy.builder(), self.span);
             block.start_block(0);
-            TableFilter {
-                policy,
+            NamedFilter {
+                policy: policy.name().to_owned(),
                 block,
-                absent: AbsentKeys::default(),
             }
         });
         TableBuilder {
-            file: Output::new(writer, self.compression),
+            file: Output::new(writer, self.compression, refused),
             data: BlockBuilder::new(self.restart_interval),
             index: BlockBuilder::new(1),
             filter,
@@ -178,14 +140,38 @@ impl WriteOptions {
 
 impl TableBuilder<NewFile> {
     /// Starts a table at `path` with [`WriteOptions::new`]; see [`WriteOptions::create`].
+    ///
+    /// # Errors
+    ///
+    /// As [`WriteOptions::create`].
     pub fn create(path: impl AsRef<Path>) -> Result<TableBuilder<NewFile>> {
         WriteOptions::new().create(path)
     }
 
-    /// Where the table's bytes are until [`finish`](TableBuilder::finish): for a program that wants to remove
-    /// them when a signal ends it, since nothing is dropped then.
+    /// Where the table's bytes are until [`finish`](TableBuilder::finish). A program that a signal may end removes this
+    /// file itself, since nothing is dropped then.
     pub fn temporary_path(&self) -> &Path {
         self.file.destination.temporary_path()
+    }
+}
+
+impl<W: io::Write> TableBuilder<W> {
+    /// Like [`finish`](TableBuilder::finish), and gives the writer back.
+    ///
+    /// ```
+    /// # use leveltable::WriteOptions;
+    /// let mut builder = WriteOptions::new().build(Vec::new());
+    /// builder.add("key", "value")?;
+    /// let (file, summary) = builder.finish_into_writer()?;
+    /// assert_eq!(file.len() as u64, summary.file_bytes);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](TableBuilder::finish); the writer is dropped then.
+    pub fn finish_into_writer(self) -> Result<(W, Summary)> {
+        self.complete()
     }
 }
 
@@ -194,40 +180,46 @@ impl<D: Destination> TableBuilder<D> {
     ///
     /// # Errors
     ///
-    /// Nothing is changed, and the builder can go on, after
-    /// - [`ErrorKind::OutOfOrder`]: `key` does not come after the key before;
-    /// - [`ErrorKind::TooLarge`]: the entry does not fit a block, whose offsets have 32 bits;
+    /// After these, nothing has changed and the builder can go on:
+    /// - [`ErrorKind::OutOfOrder`]: `key` does not come after the previous one.
+    /// - [`ErrorKind::TooLarge`]: the entry does not fit a block, whose offsets have 32 bits.
     /// - [`ErrorKind::Comparator`]: the comparator made a separator that does not separate.
     ///
-    /// After [`ErrorKind::Io`] every further call fails; and after [`ErrorKind::TooLarge`] of the index, which then has
-    /// 4 GiB: the table has become too large.
-    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    /// After these, every further call fails:
+    /// - [`ErrorKind::Io`]: a block could not be compressed or written.
+    /// - [`ErrorKind::TooLarge`] of the index: it has reached 4 GiB.
+    /// - [`ErrorKind::InvalidState`]: an earlier call failed so, or an option is out of its range.
+    #[inline]
+    pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.add_entry(key.as_ref(), value.as_ref())
+    }
+
+    fn add_entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.file.check()?;
         let shared = self.check_order(key)?;
-        self.make_room(key, value)?;
+        if !self.data.has_room(key.len(), value.len()) {
+            self.flush_full_block(key, value)?;
+        }
         if let Some(handle) = self.pending {
             self.add_index_entry(handle, Some(key))?;
         }
         if let Some(filter) = &mut self.filter {
             filter.block.add_key(self.order.filter_key(key));
-            let n = self.summary.entries;
-            if n > 0 {
-                let (below, offset) = (self.data.last_key(), self.file.offset());
-                filter.absent.offer(n, below, key, offset, &self.order);
-            }
         }
         self.data.add(key, shared, value);
         self.summary.entries += 1;
         self.summary.key_bytes += key.len() as u64;
         self.summary.value_bytes += value.len() as u64;
-        match self.data.len() >= self.block_size {
-            true => self.flush_block(),
-            false => Ok(()),
+        if self.data.len() >= self.block_size {
+            self.flush_block()?;
         }
+        Ok(())
     }
 
-    /// Ends the data block under way, so that the next entry begins a new one. Without an entry in it,
-    /// does nothing. For a writer whose entries belong together; `finish` does it by itself.
+    /// Ends the current data block, so that the next entry starts a new one: for entries that belong together. Without
+    /// entries in the block, it does nothing.
+    ///
+    /// Does not flush the destination: the block may wait in memory until more of them make a large write.
     ///
     /// # Errors
     ///
@@ -237,28 +229,21 @@ impl<D: Destination> TableBuilder<D> {
         self.flush_block()
     }
 
-    /// Writes what is left, the filter, the metaindex, the index and the footer, and publishes a file
-    /// made with [`create`](WriteOptions::create): synced, then renamed to its path, then the directory
-    /// synced.
+    /// Writes the last data block, the filter, the metaindex, the index and the footer. Publishes a file made with
+    /// [`create`](WriteOptions::create): syncs it, renames it to its path, then syncs the directory.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`]; [`ErrorKind::TooLarge`] where filters or index take 4 GiB; [`ErrorKind::Comparator`] where the
-    /// comparator made an index key that comes before the last key; [`ErrorKind::InvalidState`] after an earlier
-    /// failure. The path is as it was, unless the error came from the last step (which it says): then the table is there
-    /// whole, but may not survive a power cut.
-    pub fn finish(mut self) -> Result<Summary> {
-        self.flush()?;
-        if let Some(handle) = self.pending {
-            self.add_index_entry(handle, None)?;
-        }
-        let filter = self.write_filter()?;
-        let metaindex = self.write_metaindex(filter)?;
-        let index = self.index.finish(|block| self.file.seal(block))?;
-        self.file.append_footer(Footer { metaindex, index });
-        self.summary.file_bytes = self.file.offset();
-        self.file.publish()?;
-        Ok(self.summary)
+    /// - [`ErrorKind::Io`].
+    /// - [`ErrorKind::TooLarge`] if the filters or the index reach 4 GiB.
+    /// - [`ErrorKind::Comparator`] if the comparator made an index key that comes before the last key.
+    /// - [`ErrorKind::InvalidState`] after an earlier failure, or if an option is out of its range.
+    ///
+    /// The path is then as it was, unless the directory could not be synced, which the error says: the table is there and
+    /// complete, but may not survive a power cut.
+    pub fn finish(self) -> Result<Summary> {
+        let (_, summary) = self.complete()?;
+        Ok(summary)
     }
 
     /// Number of entries added so far.
@@ -266,13 +251,18 @@ impl<D: Destination> TableBuilder<D> {
         self.summary.entries
     }
 
-    /// Bytes of the file so far: whole data blocks, not the one under way, nor what `finish` adds.
+    /// Bytes of the file so far: the data blocks that have ended.
     pub fn file_bytes(&self) -> u64 {
         self.file.offset()
     }
 
     pub(crate) fn order(&self) -> &Order {
         &self.order
+    }
+
+    /// The key added last; empty before the first.
+    pub(crate) fn last_key(&self) -> &[u8] {
+        self.data.last_key()
     }
 
     /// Takes entries in the order in which they come, from the first on.
@@ -287,50 +277,43 @@ impl<D: Destination> TableBuilder<D> {
         Ok(())
     }
 
-    /// Checks that `key` comes after the last; answers how many leading bytes the two share.
+    /// Checks that `key` comes after the last one; returns the length of their common prefix.
     #[inline]
     fn check_order(&self, key: &[u8]) -> Result<usize> {
-        let previous = self.data.last_key();
-        let shared = common_prefix(previous, key);
-        let is_first = self.summary.entries == 0;
-        let ascends = is_first
+        let last = self.data.last_key();
+        let shared = common_prefix(last, key);
+        let ascends = self.summary.entries == 0
             || match &self.order {
-                // The next byte decides, none coming before any.
-                Order::Bytewise => previous.get(shared) < key.get(shared),
-                Order::Custom(comparator) => comparator.compare(previous, key) == Ordering::Less,
+                // The next byte decides; a key that ends here comes first.
+                Order::Bytewise => last.get(shared) < key.get(shared),
+                Order::Custom(comparator) => comparator.compare(last, key) == Ordering::Less,
             };
-        match ascends {
-            true => Ok(shared),
-            false => Err(self.out_of_order(key)),
+        if ascends {
+            Ok(shared)
+        } else {
+            Err(self.out_of_order(key))
         }
     }
 
     #[cold]
     fn out_of_order(&self, key: &[u8]) -> Error {
-        let how = match self.order.compare(self.data.last_key(), key) {
+        let last = self.data.last_key();
+        let how = match self.order.compare(last, key) {
             Ordering::Equal => "repeats",
             _ => "comes before",
         };
         let message = format!(
-            "key {} {how} {}, the last added, in the order {:?}",
+            "key {} {how} {}, the last one added, in the order {:?}",
             show_key(key),
-            show_key(self.data.last_key()),
+            show_key(last),
             self.order.comparator().name()
         );
         Error::new(ErrorKind::OutOfOrder, message)
     }
 
-    /// Sees to it that the block under way can take the entry: ends one that is too full for it.
-    #[inline]
-    fn make_room(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        match self.data.has_room(key.len(), value.len()) {
-            true => Ok(()),
-            false => self.end_full_block(key, value),
-        }
-    }
-
+    /// Flushes a block of nearly 4 GiB that has no room for the entry.
     #[cold]
-    fn end_full_block(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    fn flush_full_block(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if !BlockBuilder::new(1).has_room(key.len(), value.len()) {
             let (key_len, value_len) = (key.len(), value.len());
             return Err(Error::new(
@@ -343,8 +326,7 @@ impl<D: Destination> TableBuilder<D> {
         self.flush_block()
     }
 
-    /// Gives the last data block, at `handle`, its index entry, now that the key after it is known (or that there
-    /// is none).
+    /// Adds the index entry of the data block at `handle`, before the key `next` or the end.
     #[inline(never)]
     fn add_index_entry(&mut self, handle: BlockHandle, next: Option<&[u8]>) -> Result<()> {
         let separator = separator(&self.order, self.data.last_key(), next)?;
@@ -354,10 +336,8 @@ impl<D: Destination> TableBuilder<D> {
                 "the index does not fit a block of 4 GiB",
             ));
         }
-        let mut value = Vec::with_capacity(BlockHandle::MAX_LEN);
-        handle.encode(&mut value);
         let shared = common_prefix(self.index.last_key(), &separator);
-        self.index.add(&separator, shared, &value);
+        self.index.add(&separator, shared, &encoded(handle));
         self.pending = None;
         Ok(())
     }
@@ -377,44 +357,57 @@ impl<D: Destination> TableBuilder<D> {
         Ok(())
     }
 
-    /// Writes the filter block; answers the metaindex entry that finds it.
-    fn write_filter(&mut self) -> Result<Option<(Vec<u8>, BlockHandle)>> {
-        let Some(TableFilter {
-            policy,
-            block,
-            absent,
-        }) = self.filter.take()
-        else {
-            return Ok(None);
-        };
-        let name = policy.name();
+    /// Writes everything after the last entry.
+    fn complete(mut self) -> Result<(D::Published, Summary)> {
+        self.flush()?;
+        let mut metaindex = BlockBuilder::new(self.restart_interval);
+        if let Some(filter) = self.filter.take() {
+            let name = [FILTER_PREFIX, filter.policy.as_bytes()].concat();
+            let handle = self.write_filter(filter)?;
+            metaindex.add(&name, 0, &encoded(handle));
+        }
+        let metaindex = metaindex.finish(|block| self.file.seal(block))?;
+        if let Some(handle) = self.pending {
+            self.add_index_entry(handle, None)?;
+        }
+        let index = self.index.finish(|block| self.file.seal(block))?;
+        self.file.append_footer(Footer { metaindex, index });
+        self.summary.file_bytes = self.file.offset();
+        Ok((self.file.publish()?, self.summary))
+    }
+
+    fn write_filter(&mut self, filter: NamedFilter) -> Result<BlockHandle> {
+        let NamedFilter { policy, block } = filter;
         let Some(contents) = block.finish().map(Bytes::from) else {
             return Err(Error::new(
                 ErrorKind::TooLarge,
-                format!("the filters of {name:?} do not fit a block of 4 GiB"),
+                format!("the filters of {policy:?} do not fit a block of 4 GiB"),
             ));
         };
         let handle = self.file.seal_raw(&contents)?;
-        let bytes = contents.len() as u64;
-        self.summary.filter = FilterBlockReader::new(contents).ok().map(|filters| {
-            FilterSummary::measure(&*policy, &filters, bytes, self.summary.entries, &absent)
+        let filters = FilterBlockReader::new(contents)
+            .map_err(|defect| defect.locate(Section::Filter, handle.offset))?;
+        self.summary.filter = Some(FilterInfo {
+            policy,
+            bytes: handle.size,
+            filters: filters.filter_count(),
+            whole_table: self
+                .pending
+                .is_some_and(|last_block| filters.covers_all(last_block.offset)),
         });
-        Ok(Some(([FILTER_PREFIX, name.as_bytes()].concat(), handle)))
-    }
-
-    fn write_metaindex(&mut self, entry: Option<(Vec<u8>, BlockHandle)>) -> Result<BlockHandle> {
-        let mut metaindex = BlockBuilder::new(self.restart_interval);
-        if let Some((name, handle)) = entry {
-            let mut value = Vec::new();
-            handle.encode(&mut value);
-            metaindex.add(&name, 0, &value);
-        }
-        metaindex.finish(|block| self.file.seal(block))
+        Ok(handle)
     }
 }
 
-/// A key at or after `last` and before `next`, as short as the comparator makes it; checked, since a
-/// wrong one would hide keys.
+fn encoded(handle: BlockHandle) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(BlockHandle::MAX_LEN);
+    handle.encode(&mut bytes);
+    bytes
+}
+
+/// A key at or after `last` and before `next`, as short as the comparator makes it.
+///
+/// Checked, since a wrong one would hide keys.
 fn separator(order: &Order, last: &[u8], next: Option<&[u8]>) -> Result<Vec<u8>> {
     let comparator = order.comparator();
     let mut key = last.to_vec();
@@ -424,17 +417,17 @@ fn separator(order: &Order, last: &[u8], next: Option<&[u8]>) -> Result<Vec<u8>>
     }
     let separates = order.compare(last, &key) != Ordering::Greater
         && next.is_none_or(|next| order.compare(&key, next) == Ordering::Less);
-    match separates {
-        true => Ok(key),
-        false => Err(Error::new(
-            ErrorKind::Comparator,
-            format!(
-                "comparator {:?} made {}, which does not lie between {} and {}",
-                comparator.name(),
-                show_key(&key),
-                show_key(last),
-                next.map_or("the end".into(), show_key)
-            ),
-        )),
+    if separates {
+        return Ok(key);
     }
+    Err(Error::new(
+        ErrorKind::Comparator,
+        format!(
+            "comparator {:?} made {}, which does not lie between {} and {}",
+            comparator.name(),
+            show_key(&key),
+            show_key(last),
+            next.map_or("the end".into(), show_key)
+        ),
+    ))
 }

@@ -1,6 +1,6 @@
 //! Where a table is written to: any writer, or a path where it appears whole or not at all.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,9 @@ use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
 
-/// Where a [`TableBuilder`](crate::TableBuilder) writes: every [`io::Write`], and [`NewFile`].
+/// Where a [`TableBuilder`](crate::TableBuilder) writes: any [`io::Write`], or a [`NewFile`].
 ///
-/// Sealed: it exists so that `finish` can publish a path without handing over something that could
-/// be forgotten.
+/// Sealed. Unlike a writer, a destination knows when its table is complete, so that `finish` can publish a path.
 pub trait Destination: sealed::Destination {}
 
 impl<D: sealed::Destination> Destination for D {}
@@ -23,19 +22,23 @@ pub(crate) mod sealed {
     use crate::error::Result;
 
     pub trait Destination {
-        /// Writes all of `bytes`, behind what was written before.
-        fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-        /// The table is whole: makes it so for others.
-        fn publish(self) -> Result<()>;
+        /// What is left of the destination when its table is complete.
+        type Published;
+        /// Writes all of `bytes` after what was written before.
+        fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
+        /// Makes the table visible to others, now that it is complete.
+        fn publish(self) -> Result<Self::Published>;
         /// Where the table will be, for messages.
         fn path(&self) -> Option<&Path>;
     }
 }
 
-/// A writer gets the bytes and a `flush`; whether they are synced is the caller's business.
+/// A writer gets the bytes and a `flush`, and is given back. Syncing is up to the caller.
 impl<W: Write> sealed::Destination for W {
-    /// As `write_all`, which panics where a writer claims to have written more than it was given.
-    fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    type Published = W;
+
+    /// Like [`Write::write_all`], which panics if a writer claims to have written more than it was given.
+    fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while let len @ 1.. = bytes.len() {
             match self.write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -51,9 +54,10 @@ impl<W: Write> sealed::Destination for W {
         Ok(())
     }
 
-    fn publish(mut self) -> Result<()> {
+    fn publish(mut self) -> Result<W> {
         self.flush()
-            .map_err(|e| Error::io("flushing the writer of a finished table", e))
+            .map_err(|e| Error::io("flushing the writer of a finished table", e))?;
+        Ok(self)
     }
 
     fn path(&self) -> Option<&Path> {
@@ -65,31 +69,23 @@ impl<W: Write> sealed::Destination for W {
 ///
 /// Until then it is a temporary file `.leveltable-XXXXXX.tmp` in the same directory, at
 /// [`TableBuilder::temporary_path`](crate::TableBuilder::temporary_path). It is removed when the builder is
-/// dropped; one that a killed process left behind can be deleted.
+/// dropped. One that a killed process left there can be deleted.
 #[derive(Debug)]
 pub struct NewFile {
     temporary: NamedTempFile,
     /// As the caller named it, for messages.
     path: PathBuf,
-    /// The same, resolved when the file was begun: the table ends up there wherever the process goes meanwhile.
+    /// The same, made absolute when the file was created: the process may change its directory before it finishes.
     target: PathBuf,
-    /// Whether a file that is there may be replaced.
+    /// Whether an existing file may be replaced.
     replace: bool,
 }
 
 impl NewFile {
-    pub(crate) fn create(path: &Path, replace: bool) -> io::Result<NewFile> {
-        // A link to a directory is replaced as any other.
-        let is_directory = path.symlink_metadata().is_ok_and(|there| there.is_dir());
-        if path.file_name().is_none() || is_directory {
-            let what = "not the path of a file";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-        }
-        let target = std::path::absolute(path)?;
-        // Asked again when the table is published; here only to save the work of building it.
-        if !replace && target.symlink_metadata().is_ok() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
+    /// Fails now if the file could not be published at `path` later.
+    pub(crate) fn create(path: &Path, replace: bool) -> Result<NewFile> {
+        let failed = |e| Error::io("creating a table", e).at_path(path);
+        let target = publishable(path, replace).map_err(failed)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(".leveltable-").suffix(".tmp");
         #[cfg(unix)]
@@ -99,7 +95,7 @@ impl NewFile {
             builder.permissions(std::fs::Permissions::from_mode(0o666));
         }
         Ok(NewFile {
-            temporary: builder.tempfile_in(directory(&target))?,
+            temporary: builder.tempfile_in(directory(&target)).map_err(failed)?,
             path: path.to_owned(),
             target,
             replace,
@@ -112,8 +108,10 @@ impl NewFile {
 }
 
 impl sealed::Destination for NewFile {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.temporary.as_file_mut().write_all(bytes)
+    type Published = ();
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        Write::write_all(self.temporary.as_file_mut(), bytes)
     }
 
     /// The file's bytes reach the disk before its name does, and the name before this returns.
@@ -129,9 +127,10 @@ impl sealed::Destination for NewFile {
             .as_file()
             .sync_all()
             .map_err(|e| failed("syncing a finished table", e))?;
-        let renamed = match replace {
-            true => temporary.persist(&target),
-            false => temporary.persist_noclobber(&target),
+        let renamed = if replace {
+            temporary.persist(&target)
+        } else {
+            temporary.persist_noclobber(&target)
         };
         renamed.map_err(|e| failed("renaming a finished table to its path", e.error))?;
         sync_directory(directory(&target)).map_err(|e| {
@@ -146,6 +145,38 @@ impl sealed::Destination for NewFile {
     }
 }
 
+/// `path` made absolute, if a file can be renamed to it.
+///
+/// Publishing asks the system again. These checks save the work of building a table that has no place.
+fn publishable(path: &Path, replace: bool) -> io::Result<PathBuf> {
+    let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    let Some(name) = path.file_name() else {
+        return invalid("not the path of a file");
+    };
+    let bytes = path.as_os_str().as_encoded_bytes();
+    if !bytes.ends_with(name.as_encoded_bytes()) {
+        return invalid("the path of a directory, not of a file"); // "name/" or "name/."
+    }
+    let target = std::path::absolute(path)?;
+    match target.symlink_metadata() {
+        Ok(there) if there.is_dir() => invalid("a directory is there"),
+        Ok(_) if !replace => Err(io::ErrorKind::AlreadyExists.into()),
+        // A link is replaced and not followed, but nobody means to replace `/dev/stdout`.
+        Ok(_) if target.metadata().is_ok_and(|there| is_special(&there)) => {
+            invalid("what is there is no regular file, and is not replaced")
+        }
+        Ok(_) => Ok(target),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(target),
+        // Among others a name that is too long: it would fail the renaming, too.
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether it is a device, a FIFO or a socket.
+fn is_special(there: &Metadata) -> bool {
+    !there.is_file() && !there.is_dir()
+}
+
 fn directory(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -158,7 +189,7 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Windows cannot sync a directory; its file systems log renames themselves.
+/// Windows cannot sync a directory. Its file systems log renames themselves.
 #[cfg(not(unix))]
 fn sync_directory(_: &Path) -> io::Result<()> {
     Ok(())

@@ -24,7 +24,11 @@ use crate::format::filter_block::FilterSpan;
 /// builder.finish()?;
 /// # Ok::<(), leveltable::Error>(())
 /// ```
+///
+/// A value out of range is an error of the kind [`InvalidState`](crate::ErrorKind::InvalidState), which names the option:
+/// of [`create`](WriteOptions::create), or of the first call of a builder made with [`build`](WriteOptions::build).
 #[derive(Debug, Clone)]
+#[must_use = "options do nothing until `create` or `build`"]
 pub struct WriteOptions {
     pub(crate) block_size: usize,
     pub(crate) restart_interval: usize,
@@ -55,9 +59,8 @@ impl WriteOptions {
         }
     }
 
-    /// What C++ LevelDB writes with Snappy and its Bloom filter at 10 bits a key: the same bytes, but
-    /// for what `snap` and the C++ Snappy library compress differently. With
-    /// [`Compression::None`], the same bytes to the last.
+    /// What C++ LevelDB writes with Snappy and its Bloom filter at 10 bits a key. With [`Compression::None`] the files
+    /// are the same to the last byte; `snap` and the C++ Snappy library compress some blocks differently.
     pub fn leveldb() -> WriteOptions {
         WriteOptions {
             block_size: 4096,
@@ -70,16 +73,17 @@ impl WriteOptions {
         }
     }
 
-    /// Ends a data block when its uncompressed size reaches `bytes`. What one lookup reads, and what the
-    /// cache keeps. At least 1, which gives a block to each entry.
+    /// Ends a data block when its uncompressed size reaches `bytes`: what one lookup reads, and what the cache keeps. At
+    /// least 1, which gives each entry a block of its own.
     pub fn block_size(mut self, bytes: usize) -> WriteOptions {
         self.block_size = bytes;
         self
     }
 
-    /// Stores every `keys`th key whole. Fewer make the file smaller and lookups slower. At least 1.
+    /// Number of keys between restarts, at least 1. A restart stores its key whole, for a binary search to land on: more
+    /// keys between them make the file smaller and lookups slower.
     pub fn restart_interval(mut self, keys: usize) -> WriteOptions {
-        self.restart_interval = keys.max(1);
+        self.restart_interval = keys;
         self
     }
 
@@ -91,9 +95,8 @@ impl WriteOptions {
 
     /// Filters with `policy`. A reader uses the filter if it knows a policy of the same name.
     ///
-    /// `policy` is given the keys of the table as they are stored, or in a database's table the user keys;
-    /// with a comparator that calls different byte strings
-    /// equal, it must [agree with it](Comparator#comparators-and-filters).
+    /// `policy` is given the keys as they are stored; in a database's table, the user keys. With a comparator that calls
+    /// different byte strings equal, it must [agree with it](Comparator#comparators-and-filters).
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> WriteOptions {
         self.filter = Some(Arc::new(policy));
         self
@@ -105,39 +108,125 @@ impl WriteOptions {
         self
     }
 
-    /// With `true`, one filter covers the whole table; with `false`, there is one for each 2 KiB of file,
-    /// as LevelDB writes them.
+    /// With `true`, one filter covers the whole table. With `false`, each 2 KiB of the file has its own, as in LevelDB.
     ///
-    /// One filter costs fewer bits (no filter is rounded up, and there is one offset), and a reader of
-    /// this crate asks it before it searches the index. LevelDB reads such a table rightly, too, since the
-    /// file says how many bytes a filter covers. The filter is made in memory at `finish`: until then the builder keeps 4
-    /// bytes for each key ([`BloomFilterPolicy`]) or 8 ([`RibbonFilterPolicy`], and 17 while it finishes).
+    /// One filter costs fewer bits (no filter is rounded up, and there is one offset), and a reader of this crate asks it
+    /// before it searches the index. LevelDB reads such a table correctly, since the file says how many bytes a filter
+    /// covers. The filter is made in memory by `finish`. Until then the builder keeps 4 bytes for each key
+    /// ([`BloomFilterPolicy`]) or 8 ([`RibbonFilterPolicy`], and 17 while it finishes).
     ///
-    /// Not for [`BloomFilterPolicy`] on large tables of keys with structure: of the absent numbers between a million
-    /// decimal ones its 32-bit hash lets a seventh pass (`docs/filters.md`).
+    /// Not for [`BloomFilterPolicy`] in a large table of structured keys: its 32-bit hash lets a seventh of the absent
+    /// numbers between a million decimal ones pass (`docs/filters.md`).
     pub fn whole_table_filter(mut self, yes: bool) -> WriteOptions {
-        self.span = match yes {
-            true => FilterSpan::Table,
-            false => FilterSpan::Window,
+        self.span = if yes {
+            FilterSpan::Table
+        } else {
+            FilterSpan::Window
         };
         self
     }
 
-    /// Orders keys by `comparator` instead of by their bytes. Readers must use the same.
+    /// Orders keys by `comparator` instead of by their bytes. Readers must use the same one.
     pub fn comparator(mut self, comparator: impl Comparator + 'static) -> WriteOptions {
         self.order = Order::of(comparator);
         self
     }
 
-    /// Whether a table that is [created](WriteOptions::create) at a path takes the place of a file that is
-    /// there. It does, unless told otherwise.
+    /// Whether a table [created](WriteOptions::create) at a path replaces a file that is there. The default is `true`.
     ///
-    /// With `false`, `create` refuses a path where something is, and `finish` one where something has
-    /// appeared since: with an error whose [`source`](std::error::Error::source) is of the kind
-    /// [`AlreadyExists`](std::io::ErrorKind::AlreadyExists). Nothing is ever replaced, whoever makes a file there
-    /// at the same moment.
+    /// With `false`, `create` fails if something is at the path, and `finish` if something has appeared there since. The
+    /// error's [`source`](std::error::Error::source) is of the kind [`AlreadyExists`](std::io::ErrorKind::AlreadyExists).
+    /// Nothing is ever replaced then, even if another process makes a file there at the same moment.
     pub fn replace_existing(mut self, yes: bool) -> WriteOptions {
         self.replace = yes;
         self
+    }
+
+    /// Whether every option is in its range; `Err` names one that is not.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let at_least_1 = |option, value| match value {
+            0 => Err(format!("{option} must be at least 1, not 0")),
+            _ => Ok(()),
+        };
+        at_least_1("block_size", self.block_size)?;
+        at_least_1("restart_interval", self.restart_interval)?;
+        let compression = self.compression.check();
+        compression.map_err(|why| format!("compression: {why}"))?;
+        self.filter.as_ref().map_or(Ok(()), |policy| {
+            let check = policy.check();
+            check.map_err(|why| format!("filter_policy {:?}: {why}", policy.name()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    /// Each option out of its range, and words of the error.
+    fn refused() -> Vec<(WriteOptions, &'static str)> {
+        let new = WriteOptions::new;
+        let rate = BloomFilterPolicy::with_false_positive_rate;
+        vec![
+            (new().block_size(0), "block_size must be at least 1, not 0"),
+            (
+                WriteOptions::leveldb().restart_interval(0),
+                "restart_interval must be at least 1, not 0",
+            ),
+            (
+                new().filter_policy(RibbonFilterPolicy::new(f64::NAN)),
+                "filter_policy \"leveltable.Ribbon1\": its bits per key must be a finite number from 5 to 33",
+            ),
+            (
+                new().filter_policy(Arc::new(rate(f64::INFINITY))),
+                "filter_policy \"leveldb.BuiltinBloomFilter2\": its false positive rate must be a finite number",
+            ),
+            #[cfg(feature = "zstd")]
+            (
+                new().compression(Compression::Zstd(99)),
+                "compression: Zstandard has levels from -131072 to 22, not 99",
+            ),
+            #[cfg(feature = "zlib")]
+            (
+                new().compression(Compression::Zlib(10)),
+                "compression: zlib has levels from 0 to 9, not 10",
+            ),
+        ]
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        for (options, expected) in refused() {
+            let mut file = Vec::new();
+            let mut builder = options.build(&mut file);
+            let mut db_builder = options.build_db(Vec::new());
+            for error in [
+                builder.add("key", "value").unwrap_err(),
+                builder.flush().unwrap_err(),
+                builder.finish().unwrap_err(),
+                db_builder.put("key", 1, "value").unwrap_err(),
+                db_builder.finish_into_writer().unwrap_err(),
+                options.create(directory.path().join("table")).unwrap_err(),
+                options
+                    .create_db(directory.path().join("table"))
+                    .unwrap_err(),
+            ] {
+                assert_eq!(error.kind(), ErrorKind::InvalidState);
+                assert!(error.to_string().contains(expected), "{error}");
+            }
+            assert!(file.is_empty());
+            assert_eq!(directory.path().read_dir().unwrap().count(), 0);
+        }
+    }
+
+    #[test]
+    fn the_smallest_values_are_in_range() {
+        let options = WriteOptions::new().block_size(1).restart_interval(1);
+        let mut builder = options.build(Vec::new());
+        builder.add("a", "1").unwrap();
+        builder.add("b", "2").unwrap();
+        assert_eq!(builder.finish().unwrap().data_blocks, 2);
     }
 }

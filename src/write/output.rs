@@ -1,34 +1,41 @@
-//! The file under way: blocks are sealed into a buffer, and large writes go to the destination.
+//! The file being written: blocks are sealed into a buffer, which goes to the destination in large writes.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::buffer::Buffer;
 use crate::format::codec::{Compression, Compressor};
 use crate::format::footer::{BlockHandle, Footer};
-use crate::format::frame::{TRAILER_LEN, seal, seal_raw};
+use crate::format::frame::{self, TRAILER_LEN};
 use crate::write::new_file::Destination;
 
-/// Bytes that gather before they are written: few large writes instead of one for each block.
+/// Bytes to gather before a write: few large writes instead of one for each block.
 const WRITE_SIZE: usize = 256 << 10;
 
-/// The file so far: what was handed to the destination, and what waits for it.
+/// The file so far: what went to the destination, and what waits for it.
 pub(super) struct Output<D> {
     pub(super) destination: D,
+    compression: Compression,
     compressor: Compressor,
     buffer: Buffer,
     /// Bytes that went to the destination: the file offset of `buffer`.
     written: u64,
-    /// A write failed, so that the destination holds who knows what.
-    failed: bool,
+    /// Why nothing more can be written: an earlier failure, or options out of range.
+    stopped: Option<String>,
 }
 
 impl<D: Destination> Output<D> {
-    pub(super) fn new(destination: D, compression: Compression) -> Output<D> {
+    /// An empty file; one that every call refuses if `stopped` says why.
+    pub(super) fn new(
+        destination: D,
+        compression: Compression,
+        stopped: Option<String>,
+    ) -> Output<D> {
         Output {
             destination,
+            compression,
             compressor: Compressor::new(compression),
             buffer: Buffer::default(),
             written: 0,
-            failed: false,
+            stopped,
         }
     }
 
@@ -36,32 +43,37 @@ impl<D: Destination> Output<D> {
         self.written + self.buffer.len() as u64
     }
 
+    /// Fails if nothing more can be written.
+    #[inline]
     pub(super) fn check(&self) -> Result<()> {
-        match self.failed {
-            false => Ok(()),
-            true => Err(Error::new(
-                ErrorKind::InvalidState,
-                "an earlier write failed, so this table cannot be finished: start a new one",
-            )),
+        match &self.stopped {
+            None => Ok(()),
+            Some(why) => Err(Error::new(ErrorKind::InvalidState, why)),
         }
     }
 
+    /// Appends `block`, compressed if that pays.
     pub(super) fn seal(&mut self, block: &[u8]) -> Result<BlockHandle> {
         let offset = self.offset();
-        seal(block, &mut self.compressor, &mut self.buffer);
+        frame::seal(block, &mut self.compressor, &mut self.buffer).map_err(|e| {
+            let codec = self.compression.name();
+            let doing = format!("compressing the block for offset {offset} with {codec}");
+            self.stop(Error::io(doing, e))
+        })?;
         self.end_block(offset)
     }
 
+    /// Appends `block` as it is.
     pub(super) fn seal_raw(&mut self, block: &[u8]) -> Result<BlockHandle> {
         let offset = self.offset();
-        seal_raw(block, &mut self.buffer);
+        frame::seal_raw(block, &mut self.buffer);
         self.end_block(offset)
     }
 
     fn end_block(&mut self, offset: u64) -> Result<BlockHandle> {
         let size = self.offset() - offset - TRAILER_LEN as u64;
         if self.buffer.len() >= WRITE_SIZE {
-            self.write_out()?;
+            self.write_buffer()?;
         }
         Ok(BlockHandle { offset, size })
     }
@@ -72,25 +84,33 @@ impl<D: Destination> Output<D> {
         self.buffer.extend(&bytes);
     }
 
-    fn write_out(&mut self) -> Result<()> {
+    fn write_buffer(&mut self) -> Result<()> {
+        let (len, at) = (self.buffer.len(), self.written);
         self.destination
-            .append(self.buffer.as_slice())
+            .write_all(self.buffer.as_slice())
             .map_err(|e| {
-                self.failed = true;
-                let (len, at) = (self.buffer.len(), self.written);
-                let error = Error::io(format!("writing {len} bytes of a table at offset {at}"), e);
-                match self.destination.path() {
-                    Some(path) => error.at_path(path),
-                    None => error,
-                }
+                let doing = format!("writing {len} bytes of a table at offset {at}");
+                self.stop(Error::io(doing, e))
             })?;
-        self.written += self.buffer.len() as u64;
+        self.written += len as u64;
         self.buffer.truncate(0);
         Ok(())
     }
 
-    pub(super) fn publish(mut self) -> Result<()> {
-        self.write_out()?;
+    /// Makes every further call fail, since part of the table is lost; returns `error` with the file's path.
+    #[cold]
+    fn stop(&mut self, error: Error) -> Error {
+        let why = "an earlier write failed, so this table cannot be finished: start a new one";
+        self.stopped = Some(why.into());
+        match self.destination.path() {
+            Some(path) => error.at_path(path),
+            None => error,
+        }
+    }
+
+    /// Writes what is left and completes the destination.
+    pub(super) fn publish(mut self) -> Result<D::Published> {
+        self.write_buffer()?;
         self.destination.publish()
     }
 }

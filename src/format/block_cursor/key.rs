@@ -1,26 +1,26 @@
-//! The key of the current entry, put together from pieces.
+//! The key of the current entry, assembled from pieces.
 
 use super::super::block::{Block, Entry};
 
-/// What is loaded and stored at once.
+/// Bytes that are loaded and stored at once.
 pub(super) const LANE: usize = 16;
 
-/// What one copy takes.
+/// Bytes of one copy.
 pub(super) const CHUNK: usize = 2 * LANE;
 
-/// A key that short pieces are put together to by copies of a fixed size: a few instructions, where a copy of any
-/// length is a call.
+/// A key that is assembled from short pieces. A copy of fixed size takes a few instructions, where a copy of any length
+/// takes a call.
 ///
-/// Processors pass on what was just stored only to a load of bytes that were stored together; any other waits
-/// until they have reached the cache. So keys are stored in whole lanes, and loaded likewise.
+/// A processor forwards a recent store only to a load of bytes that were stored together. Any other load waits until the
+/// store has reached the cache. So keys are stored in whole lanes, and loaded in the same lanes.
 #[derive(Debug, Clone)]
 pub(super) struct Key {
-    /// The key and, behind it, room that holds anything: a chunk in all at least.
+    /// The key, then unused bytes of any content. At least a chunk in all.
     bytes: Vec<u8>,
     len: usize,
 }
 
-/// Some bytes of a string, inside of it.
+/// Some bytes of a string. The bytes around them may be loaded, too, since a copy has a fixed size.
 #[derive(Clone, Copy)]
 pub(super) struct Piece<'a> {
     string: &'a [u8],
@@ -29,12 +29,13 @@ pub(super) struct Piece<'a> {
 }
 
 impl Piece<'_> {
+    /// The `len` bytes of `string` from `start` on, which lie inside it.
     #[inline]
     pub(super) fn of(string: &[u8], start: usize, len: usize) -> Piece<'_> {
         Piece { string, start, len }
     }
 
-    /// The bytes of `entry`'s key that it does not share with the one before.
+    /// The bytes of the key that `entry` does not share with the one before.
     #[inline]
     pub(super) fn unshared<'a, B: AsRef<[u8]>>(block: &'a Block<B>, entry: &Entry) -> Piece<'a> {
         let len = entry.value_start - entry.key_start;
@@ -46,9 +47,9 @@ impl Piece<'_> {
         self.len
     }
 
+    #[expect(clippy::indexing_slicing, reason = "a piece lies inside its string")]
     fn as_slice(&self) -> &[u8] {
-        let end = self.start + self.len;
-        self.string.get(self.start..end).unwrap_or_default()
+        &self.string[self.start..self.start + self.len]
     }
 }
 
@@ -63,8 +64,12 @@ impl Default for Key {
 
 impl Key {
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`bytes` is never shorter than `len`"
+    )]
     pub(super) fn as_slice(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
+        &self.bytes[..self.len]
     }
 
     #[inline]
@@ -79,15 +84,18 @@ impl Key {
 
     /// Becomes the first `len` bytes of `chunk`.
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`bytes` is never shorter than a chunk"
+    )]
     pub(super) fn set_short(&mut self, chunk: &[u8; CHUNK], len: usize) {
-        if let Some(room) = self.bytes.first_chunk_mut() {
-            *room = *chunk;
-            self.len = len;
-        }
+        self.bytes[..CHUNK].copy_from_slice(chunk);
+        self.len = len;
     }
 
-    /// Replaces all behind the first `kept` bytes, of which there are so many, by `piece`.
+    /// Keeps the first `kept` bytes, of at least as many, and replaces the rest by `piece`.
     pub(super) fn splice(&mut self, kept: usize, piece: Piece<'_>) {
+        debug_assert!(kept <= self.len, "only bytes of the key can be kept");
         if !self.splice_short(kept, piece) {
             self.bytes.truncate(kept);
             self.bytes.extend_from_slice(piece.as_slice());
@@ -96,8 +104,8 @@ impl Key {
         }
     }
 
-    /// The same for ordinary pieces. Answers `false`, and nothing has changed, for others: longer ones, those near the
-    /// ends of their string or of the room here, and where there is less to keep.
+    /// The same for ordinary pieces. For others it changes nothing and returns `false`: for long pieces, for those near
+    /// the ends of their string or of the room here, and if the key has fewer than `kept` bytes.
     #[inline]
     pub(super) fn splice_short(&mut self, kept: usize, piece: Piece<'_>) -> bool {
         let in_lane = kept % LANE;
@@ -116,8 +124,11 @@ impl Key {
     }
 }
 
-/// The first `kept` bytes of `chunk`, then `piece` and what follows it, up to a chunk in all; `None` where `piece` is too
+/// The first `kept` bytes of `chunk`, then `piece` and the bytes after it, up to a chunk in all. `None` if `piece` is too
 /// near to the ends of its string.
+///
+/// For example, `kept` is 2, `chunk` begins with `apple`, and `piece` is `ricot` in the entry `02 05 06 ricot orange`. The
+/// load begins 2 bytes before the piece, at `05 06 ricot orange`. A mask keeps `ap` in place of `05 06`.
 #[inline]
 pub(super) fn merge(chunk: &[u8; CHUNK], kept: usize, piece: Piece<'_>) -> Option<[u8; CHUNK]> {
     /// From `CHUNK - n` on: a mask of the first `n` bytes of a chunk.

@@ -2,37 +2,37 @@
 
 use super::super::Defect;
 use super::super::block::{Block, check_shared};
-use super::Place;
+use super::EntrySpan;
 use super::key::{CHUNK, Key, Piece, merge};
 
 /// The entries from a restart up to the current one.
 ///
-/// An entry knows what it shares with the one before, so backward steps need the keys before it. The first
-/// step back decodes the restart interval once. Short keys, in an interval of ordinary length, are kept as they are. For
-/// others it is kept what each entry cut off the key before: an undo log, no longer than the interval itself.
+/// An entry does not say how the one before began, so the first step back decodes the entries from the restart on, and
+/// keeps what the next steps need. Short keys of an interval of ordinary length are kept as they are. For other intervals
+/// it keeps an undo log: the bytes that each entry cut off the key before. The log is no longer than the interval.
 #[derive(Debug, Default, Clone)]
 pub(super) struct WayBack {
     short: Vec<Short>,
     long: Vec<Undo>,
-    /// The cut-off key bytes of all of `long`, end to end.
+    /// The bytes that all entries of `long` cut off, end to end.
     tails: Vec<u8>,
 }
 
-/// Most entries of an interval that are kept with their keys. LevelDB's have 16.
+/// Most entries of an interval that are kept with their keys. LevelDB's intervals have 16.
 const MOST_SHORT: usize = 64;
 
 #[derive(Debug, Clone, Copy)]
 struct Short {
-    at: Place,
+    at: EntrySpan,
     key_len: u32,
     key: [u8; CHUNK],
 }
 
-/// What takes the cursor from an entry back to the one before it.
+/// Takes the cursor from an entry back to the one before.
 #[derive(Debug, Clone, Copy)]
 struct Undo {
-    before: Place,
-    /// What the two keys share. The rest of the key before is in `tails`, from `tail_start` on.
+    before: EntrySpan,
+    /// How many bytes the two keys share. The rest of the key before is in `tails`, from `tail_start` on.
     shared: u32,
     tail_start: u32,
 }
@@ -44,17 +44,17 @@ impl WayBack {
         self.long.clear();
     }
 
-    /// The entry before that `at` and its key, if both are kept.
+    /// Pops the entry before the one at `at`, and sets `key` to its key. `None` if the entry is not kept in `short`.
     #[inline]
-    pub(super) fn pop_short(&mut self, at: Place, key: &mut Key) -> Option<Place> {
+    pub(super) fn pop_short(&mut self, at: EntrySpan, key: &mut Key) -> Option<EntrySpan> {
         let leads_here = |before: &mut Short| before.at.end() == at.offset as usize;
         let before = self.short.pop_if(leads_here)?;
         key.set_short(&before.key, before.key_len as usize);
         Some(before.at)
     }
 
-    /// The entry before that `at`, if it is in the log; `key` is taken back to its.
-    pub(super) fn pop_long(&mut self, at: Place, key: &mut Key) -> Option<Place> {
+    /// Pops the entry before the one at `at`, and turns `key` back into its key. `None` if the entry is not in the log.
+    pub(super) fn pop_long(&mut self, at: EntrySpan, key: &mut Key) -> Option<EntrySpan> {
         let leads_here = |undo: &mut Undo| undo.before.end() == at.offset as usize;
         let undo = self.long.pop_if(leads_here)?;
         let tail_start = undo.tail_start as usize;
@@ -64,14 +64,14 @@ impl WayBack {
         Some(undo.before)
     }
 
-    /// The entry of `block` that ends at `end`. `key` becomes its key, and the way from there back to its restart
-    /// is kept.
+    /// Decodes the entry of `block` that ends at `end`, and sets `key` to its key. Keeps the way from there back to its
+    /// restart.
     pub(super) fn decode<B: AsRef<[u8]>>(
         &mut self,
         block: &Block<B>,
         end: usize,
         key: &mut Key,
-    ) -> Result<Place, Defect> {
+    ) -> Result<EntrySpan, Defect> {
         let restart = block.restart_before(end);
         self.clear();
         if let Some(last) = self.decode_short(block, restart, end) {
@@ -82,7 +82,7 @@ impl WayBack {
         self.decode_long(block, restart, end, key)
     }
 
-    /// `None` if that takes the log, or is an error.
+    /// `None` if the interval needs the undo log, or is damaged: `decode_long` finds out which.
     fn decode_short<B: AsRef<[u8]>>(
         &mut self,
         block: &Block<B>,
@@ -99,7 +99,7 @@ impl WayBack {
             key = merge(&key, entry.shared, unshared)?;
             key_len = entry.shared + unshared.len();
             let here = Short {
-                at: Place::of(offset, &entry),
+                at: EntrySpan::of(offset, &entry),
                 key_len: key_len as u32,
                 key,
             };
@@ -120,7 +120,7 @@ impl WayBack {
         mut offset: usize,
         end: usize,
         key: &mut Key,
-    ) -> Result<Place, Defect> {
+    ) -> Result<EntrySpan, Defect> {
         key.clear();
         self.tails.clear();
         let mut before = None;
@@ -133,18 +133,19 @@ impl WayBack {
                     shared: entry.shared as u32,
                     tail_start: self.tails.len() as u32,
                 });
-                let tail = key.as_slice().get(entry.shared..);
-                self.tails.extend_from_slice(tail.unwrap_or_default());
+                #[expect(clippy::indexing_slicing, reason = "`check_shared` has just passed")]
+                self.tails
+                    .extend_from_slice(&key.as_slice()[entry.shared..]);
             }
             key.splice(entry.shared, Piece::unshared(block, &entry));
-            let here = Place::of(offset, &entry);
+            let here = EntrySpan::of(offset, &entry);
             if entry.end == end {
                 return Ok(here);
             }
             if entry.end > end {
                 return Err(Defect::new(
                     format!("an entry that ends at byte {end} of the block"),
-                    format!("one from {offset} to {}", entry.end),
+                    format!("one from byte {offset} to {}", entry.end),
                 ));
             }
             offset = entry.end;
