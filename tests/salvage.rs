@@ -577,7 +577,10 @@ fn the_tables_of_other_programs_are_refused() {
     let mut file = build(&options(Compression::None), &entries(100));
     let magic_at = file.len() - 8;
     for (magic, name) in [
-        (0x88e2_41b7_85f4_cff7_u64, "RocksDB block-based table"),
+        (
+            0x88e2_41b7_85f4_cff7_u64,
+            "RocksDB or Pebble block-based table",
+        ),
         (0x8242_2296_63bf_9564, "RocksDB plain table"),
         (0xb3aa_9ff0_b3aa_9ff0, "Pebble table"),
     ] {
@@ -1661,6 +1664,76 @@ fn with_more_in_metaindex(
     footer.extend(&file[file.len() - 8..]);
     out.extend(footer);
     out
+}
+
+/// A table of RocksDB's first format, which has LevelDB's magic number, with blocks in LZ4: "corrupt deflate stream", and its
+/// properties were salvaged as a table.
+#[test]
+fn rocksdbs_codec_is_named_and_its_properties_are_no_data() {
+    let mut file = Vec::new();
+    let mut frame = |payload: &[u8], codec: u8| {
+        let range = file.len()..file.len() + payload.len() + 5;
+        file.extend(payload);
+        file.push(codec);
+        file.extend([0; 4]);
+        seal(&mut file, &range);
+        range
+    };
+    let lz4 = |block: &[u8]| {
+        // Literals only: a token with their number, and they.
+        assert!((15..270).contains(&block.len()));
+        let len = block.len() as u64;
+        [
+            &len.to_le_bytes()[..],
+            &[0xf0, block.len() as u8 - 15],
+            block,
+        ]
+        .concat()
+    };
+    let data = frame(
+        &lz4(&common::block(&[entry(
+            "key\x01\x09\0\0\0\0\0\0",
+            b"value",
+        )])),
+        4,
+    );
+    let index = frame(
+        &lz4(&common::block(&[entry(
+            "l\x01\x09\0\0\0\0\0\0",
+            &handle_of(&data),
+        )])),
+        4,
+    );
+    let properties = [
+        entry("rocksdb.compression", b"LZ4"),
+        entry("rocksdb.data.size", b"9"),
+    ];
+    let properties = frame(&common::block(&properties), 0);
+    let metaindex = [entry("rocksdb.properties", &handle_of(&properties))];
+    let metaindex = frame(&common::block(&metaindex), 0);
+    let mut footer = [handle_of(&metaindex), handle_of(&index)].concat();
+    footer.resize(40, 0);
+    footer.extend(0xdb47_7524_8b80_fb57u64.to_le_bytes());
+    file.extend(footer);
+
+    let error = OpenOptions::new().open_source(file.clone()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(
+        error.to_string().contains("LZ4, as RocksDB writes it"),
+        "{error}"
+    );
+    let verified = verify(file.clone(), VerifyOptions::new()).unwrap();
+    assert_eq!(verified.damage, 0, "{verified}");
+    assert!(
+        verified.to_string().contains("LZ4, as RocksDB writes it"),
+        "{verified}"
+    );
+    let (report, rescued) = rescue(file);
+    assert_eq!(rescued, [], "{report}");
+    assert!(
+        report.lost.iter().any(|lost| lost.reason.contains("LZ4")),
+        "{report}"
+    );
 }
 
 /// By last byte, then bytewise.

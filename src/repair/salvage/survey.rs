@@ -23,6 +23,9 @@ use crate::read::file::TableFile;
 use crate::read::index::{Index, IndexPlace};
 use crate::repair::progress::Reporter;
 
+/// How the keys of a metaindex begin, by this crate and others: the names of filters and of properties.
+const METAINDEX_PREFIXES: [&[u8]; 4] = [FILTER_PREFIX, b"fullfilter.", b"leveltable.", b"rocksdb."];
+
 /// What was found where, without overlaps.
 #[derive(Debug, Default)]
 pub(super) struct Map {
@@ -293,7 +296,8 @@ impl<'a> Survey<'a> {
         let found = self.map.at(handle);
         let is_one = found.is_some_and(|found| match &found.content {
             Content::Entries(digest) if digest.entries > 0 => {
-                digest.all_handles && digest.first.starts_with(FILTER_PREFIX)
+                let names_blocks = |prefix: &&[u8]| digest.first.starts_with(prefix);
+                digest.all_handles && METAINDEX_PREFIXES.iter().any(names_blocks)
             }
             Content::Entries(_) => true,
             _ => false,
