@@ -1,12 +1,12 @@
 //! Little-endian fixed-width integers and base-128 varints.
 //!
-//! Decoding takes bytes that nobody vouches for: every function returns `None` instead of
-//! panicking when there are too few bytes, or when a varint does not fit its type.
+//! Decoders take untrusted bytes. They return `None` if there are too few bytes, or if a varint does not fit its type.
 
-/// Most bytes that a 64-bit varint takes.
+/// Length of the longest 64-bit varint.
 pub(crate) const MAX_VARINT64_LEN: usize = 10;
 
-/// Appends `value` as a varint: seven bits a byte, low group first, the high bit on all but the last.
+/// Appends `value` as a varint: seven bits a byte, lowest first, with the high bit set on all but the last byte. For
+/// example, 300 is `ac 02`.
 #[inline]
 pub(crate) fn put_varint(dst: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -22,13 +22,13 @@ pub(crate) fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Decodes the varint at the front of `src`: the value and how many bytes it took.
+/// Decodes the varint at the front of `src`. Returns the value and the number of bytes that it takes.
 ///
-/// LevelDB's own decoder lets the bits of a tenth byte that do not fit fall off the top; here they
-/// are refused, since two readers must not disagree about where a block is.
+/// LevelDB's decoder ignores the bits of a tenth byte that do not fit 64 bits. Here they are an error, since readers must
+/// not disagree about where a block is.
 #[inline]
 pub(crate) fn get_varint64(src: &[u8]) -> Option<(u64, usize)> {
-    // Nearly all are this short. Written out, since how long each is can mostly be foreseen.
+    // Nearly all are this short. Written out, since the processor predicts separate branches better than a loop's end.
     let low = |byte: u8| u64::from(byte & 0x7f);
     match *src {
         [a, ..] if a < 0x80 => Some((low(a), 1)),
@@ -60,7 +60,7 @@ fn get_long_varint64(src: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// Like [`get_varint64`], for a value that must fit 32 bits (and so five bytes).
+/// Like [`get_varint64`], for a value that must fit 32 bits. Looks at five bytes at most.
 #[inline]
 pub(crate) fn get_varint32(src: &[u8]) -> Option<(u32, usize)> {
     let (value, len) = get_varint64(src.get(..5).unwrap_or(src))?;
@@ -95,7 +95,7 @@ pub(crate) fn fixed64_at(src: &[u8], at: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Values beside each boundary between varint lengths.
+    /// Values around each boundary between varint lengths.
     fn edges() -> impl Iterator<Item = u64> {
         (0..64)
             .flat_map(|bit| {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn varints_round_trip_and_every_cut_is_noticed() {
+    fn varints_round_trip_and_every_cut_is_an_error() {
         for value in edges() {
             let mut dst = Vec::new();
             put_varint(&mut dst, value);
@@ -138,7 +138,7 @@ mod tests {
         over[9] = 2;
         assert_eq!(get_varint64(&over), None, "needs 65 bits");
         assert_eq!(get_varint32(&[0xff, 0xff, 0xff, 0xff, 0x1f]), None);
-        // Padded with zero groups: unusual, but LevelDB reads it.
+        // Padded with groups of zeros: unusual, but LevelDB reads it.
         assert_eq!(get_varint64(&[0x81, 0x80, 0x00]), Some((1, 3)));
     }
 

@@ -10,6 +10,7 @@
 //! ends with the offsets of these *restarts*: a binary search looks at them, since only their keys can be read without
 //! the ones before.
 
+use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -143,8 +144,8 @@ impl BlockBuilder {
 /// A block as read, over bytes that it borrows or owns.
 ///
 /// [`parse`](Block::parse) checks that entries and restarts lie inside the bytes. Everything else is untrusted, and
-/// checked where it is decoded.
-#[derive(Debug, Clone)]
+/// checked where it is decoded. `block_check.rs` checks a block as a whole, when it is first read.
+#[derive(Clone)]
 pub(crate) struct Block<B> {
     data: B,
     /// Length of the entries, and so the offset of the restarts.
@@ -161,11 +162,13 @@ pub(crate) struct Entry {
     pub(super) end: usize,
 }
 
-impl Entry {
-    /// Length of the entry's key, shared bytes included.
-    #[inline]
-    fn key_len(&self) -> usize {
-        self.shared + (self.value_start - self.key_start)
+/// Short: a block has too many bytes to print.
+impl<B> fmt::Debug for Block<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block")
+            .field("entries_len", &self.entries_len)
+            .field("restart_count", &self.restart_count)
+            .finish_non_exhaustive()
     }
 }
 
@@ -219,65 +222,6 @@ impl<B: AsRef<[u8]>> Block<B> {
             entries_len,
             restart_count,
         })
-    }
-
-    /// Checks that the restarts ascend from 0 and lie inside the entries. Called once, when a block is first read.
-    pub(crate) fn check_restarts(&self) -> Result<(), Defect> {
-        let mut before = None;
-        for (i, restart) in self.restarts().enumerate() {
-            let in_order = match before {
-                None => restart == 0,
-                Some(before) => restart > before && restart < self.entries_len,
-            };
-            if !in_order {
-                return Err(Defect::new(
-                    format!(
-                        "restart {i} of {} after {before:?}, the first at 0, all below {}",
-                        self.restart_count, self.entries_len
-                    ),
-                    format!("{restart}"),
-                ));
-            }
-            before = Some(restart);
-        }
-        Ok(())
-    }
-
-    /// Checks what [`check_restarts`](Block::check_restarts) leaves open: that the entries follow one another up to the
-    /// restarts, and that an entry whose key is stored whole begins at each restart.
-    pub(crate) fn check_entries(&self) -> Result<(), Defect> {
-        let (mut offset, mut key_len) = (0, 0);
-        let mut restarts = self.restarts().enumerate().peekable();
-        while offset < self.entries_len {
-            let entry = self.entry(offset)?;
-            let is_restart = restarts
-                .next_if(|&(_, restart)| restart == offset)
-                .is_some();
-            check_shared(offset, entry.shared, if is_restart { 0 } else { key_len })?;
-            key_len = entry.key_len();
-            offset = entry.end;
-        }
-        match restarts.next() {
-            Some((i, restart)) if self.entries_len > 0 => Err(Defect::new(
-                format!("restart {i} at the beginning of an entry"),
-                format!("at byte {restart} of the block"),
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    /// The lengths of all keys, added up as far as the entries can be decoded: the work of comparing each key.
-    fn key_bytes(&self) -> u64 {
-        let (mut offset, mut key_len, mut key_bytes) = (0, 0, 0u64);
-        while offset < self.entries_len
-            && let Ok(entry) = self.entry(offset)
-            && entry.shared <= key_len
-        {
-            key_len = entry.key_len();
-            key_bytes = key_bytes.saturating_add(key_len as u64);
-            offset = entry.end;
-        }
-        key_bytes
     }
 
     #[inline]
@@ -499,45 +443,6 @@ fn decode_entry(entries: &[u8], offset: usize) -> Result<Entry, Defect> {
             format!("lengths that do not fit: {header:02x?}"),
         )
     })
-}
-
-/// Limits the work of comparing keys in a hostile file: a budget for the lengths of all its keys.
-///
-/// Keys that share long prefixes can add up to the square of their block's length. No ordinary table comes near the
-/// limit: it would take more than 4 GiB of keys that are longer than a kilobyte, differ in a byte or two, have no
-/// values, and come by the hundreds to a restart.
-#[derive(Debug)]
-pub(crate) struct KeyWork(u64);
-
-impl KeyWork {
-    /// What a file may use, beside the multiple of each block's length.
-    const FREE: u64 = 4 << 30;
-    const TIMES: u64 = 256;
-
-    /// The budget of a file.
-    pub(crate) fn of_file() -> KeyWork {
-        KeyWork(KeyWork::FREE)
-    }
-
-    /// The budget of a single block.
-    pub(crate) fn of_block() -> KeyWork {
-        KeyWork(0)
-    }
-
-    /// Takes the keys of `block` from the budget. An error if they exceed it: they must not be compared then.
-    pub(crate) fn take<B: AsRef<[u8]>>(&mut self, block: &Block<B>) -> Result<(), Defect> {
-        let granted = (block.entries_len as u64).saturating_mul(KeyWork::TIMES);
-        let most = self.0.saturating_add(granted);
-        let key_bytes = block.key_bytes();
-        let Some(left) = most.checked_sub(key_bytes) else {
-            return Err(Defect::new(
-                format!("keys of at most {most} bytes, all together"),
-                format!("{key_bytes}"),
-            ));
-        };
-        self.0 = left.min(KeyWork::FREE);
-        Ok(())
-    }
 }
 
 /// Checks that an entry shares at most `key_len` bytes, the length of the key before.

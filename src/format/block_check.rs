@@ -1,45 +1,60 @@
-//! Checking the order of a block's keys, on which every search rests.
+//! Checks a block when it is first read: its form, and the order of its keys, on which every search relies.
 
 use std::borrow::Cow;
 
 use super::Defect;
-use super::block::{Block, KeyWork, SplitEntry, check_shared, split_entry};
+use super::block::{Block, SplitEntry, check_shared, split_entry};
 use crate::comparator::{Order, compare_bytes};
-use crate::error::show_key;
 
 impl<B: AsRef<[u8]>> Block<B> {
-    /// Checks that entries and restarts have the form of a block, and that its keys ascend from past `after`, the index key
-    /// of the block before, up to `up_to`, the block's own.
-    ///
-    /// One walk over the entries, for when a data block is first seen.
+    /// Checks that the restarts ascend from 0 and lie inside the entries.
+    pub(crate) fn check_restarts(&self) -> Result<(), Defect> {
+        let entries_len = self.entries().len();
+        let mut before = None;
+        for (i, restart) in self.restarts().enumerate() {
+            let in_order = match before {
+                None => restart == 0,
+                Some(before) => restart > before && restart < entries_len,
+            };
+            if !in_order {
+                return Err(Defect::new(
+                    format!(
+                        "restart {i} of {} after {before:?}, the first at 0, all below {entries_len}",
+                        self.restart_count()
+                    ),
+                    format!("{restart}"),
+                ));
+            }
+            before = Some(restart);
+        }
+        Ok(())
+    }
+
+    /// Checks the form of the block: its [restarts](Block::check_restarts), that the entries follow one another up to the
+    /// restarts, and that an entry whose key is stored whole begins at each restart.
+    pub(crate) fn check_entries(&self) -> Result<(), Defect> {
+        self.check_each_entry(|_, _| Ok(()))
+    }
+
+    /// Checks the form of the block, and that its keys ascend: from past `after`, the index key of the block before, up to
+    /// `up_to`, the block's own index key.
     pub(crate) fn check_keys(
         &self,
         order: &Order,
         after: Option<&[u8]>,
         up_to: &[u8],
     ) -> Result<(), Defect> {
-        self.check_restarts()?;
         if let Order::Custom(_) = order {
             // Comparing whole keys could take the square of the block.
             KeyWork::of_block().take(self)?;
         }
-        let entries = self.entries();
-        let mut restarts = self.restarts().peekable();
-        let mut previous = Key::default();
-        let mut rest = entries;
-        while !rest.is_empty() {
-            let offset = entries.len() - rest.len();
-            let SplitEntry {
-                shared,
-                unshared,
-                rest: next,
-                ..
-            } = split_entry(entries, rest)?;
-            let is_restart = restarts.next_if_eq(&offset).is_some();
-            check_shared(offset, shared, if is_restart { 0 } else { previous.len() })?;
+        let mut previous = KeyInParts::default();
+        self.check_each_entry(|offset, entry| {
+            let (shared, unshared) = (entry.shared, entry.unshared);
+            let after = after.filter(|_| offset == 0);
             let ascends = match (order, after) {
+                (_, Some(after)) => order.compare(after, unshared).is_lt(),
                 (_, None) if offset == 0 => true,
-                (_, Some(after)) if offset == 0 => order.compare(after, unshared).is_lt(),
                 (Order::Bytewise, _) => previous.is_below(shared, unshared),
                 (Order::Custom(_), _) => {
                     let key = previous.followed_by(shared, unshared);
@@ -47,51 +62,80 @@ impl<B: AsRef<[u8]>> Block<B> {
                 }
             };
             if !ascends {
-                let before = after.filter(|_| offset == 0);
                 let key = previous.followed_by(shared, unshared);
-                return Err(match before {
-                    Some(before) => {
-                        misordered(order, "an index key and the next block's", before, &key)
+                return Err(match after {
+                    Some(after) => {
+                        misordered(order, "an index key and the next block's", after, &key)
                     }
                     None => misordered(order, "keys", &previous.whole(), &key),
                 });
             }
             previous.become_next(shared, unshared);
-            rest = next;
-        }
-        if let Some(restart) = restarts.next().filter(|_| !entries.is_empty()) {
-            return Err(Defect::new(
-                "each restart at the beginning of an entry",
-                format!("one at byte {restart} of the block"),
-            ));
-        }
+            Ok(())
+        })?;
         let last = previous.whole();
-        if !entries.is_empty() && order.compare(&last, up_to).is_gt() {
-            return Err(misordered(
-                order,
-                "a block's last key and its index key",
-                &last,
-                up_to,
-            ));
+        if !self.entries().is_empty() && order.compare(&last, up_to).is_gt() {
+            let what = "a block's last key and its index key";
+            return Err(misordered(order, what, &last, up_to));
         }
         Ok(())
     }
+
+    /// Checks the form of the block, and calls `check` with the offset of each entry and the entry.
+    #[inline]
+    fn check_each_entry<'a>(
+        &'a self,
+        mut check: impl FnMut(usize, &SplitEntry<'a>) -> Result<(), Defect>,
+    ) -> Result<(), Defect> {
+        self.check_restarts()?;
+        let entries = self.entries();
+        let mut restarts = self.restarts().enumerate().peekable();
+        let (mut rest, mut key_len) = (entries, 0);
+        while !rest.is_empty() {
+            let offset = entries.len() - rest.len();
+            let entry = split_entry(entries, rest)?;
+            let is_restart = restarts.next_if(|&(_, restart)| restart == offset);
+            let most_shared = if is_restart.is_some() { 0 } else { key_len };
+            check_shared(offset, entry.shared, most_shared)?;
+            check(offset, &entry)?;
+            key_len = entry.shared + entry.unshared.len();
+            rest = entry.rest;
+        }
+        match restarts.next() {
+            Some((i, restart)) if !entries.is_empty() => Err(Defect::new(
+                format!("restart {i} at the beginning of an entry"),
+                format!("at byte {restart} of the block"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The lengths of all keys, added up as far as the entries can be decoded: the work of comparing each key.
+    fn key_bytes(&self) -> u64 {
+        let entries = self.entries();
+        let (mut rest, mut key_len, mut key_bytes) = (entries, 0, 0u64);
+        while !rest.is_empty()
+            && let Ok(entry) = split_entry(entries, rest)
+            && entry.shared <= key_len
+        {
+            key_len = entry.shared + entry.unshared.len();
+            key_bytes = key_bytes.saturating_add(key_len as u64);
+            rest = entry.rest;
+        }
+        key_bytes
+    }
 }
 
-/// A key in two parts: a copy of what it shares with the key before, and the rest where it lies in the block.
+/// A key in two parts: a copy of what it shares with the key before, and the rest as a slice of the block.
 ///
-/// The next key shares most of what this one shares, so that few bytes are copied and compared for each entry.
+/// The next key shares most of what this one shares, so few bytes are copied and compared for each entry.
 #[derive(Default)]
-struct Key<'a> {
+struct KeyInParts<'a> {
     shared: Vec<u8>,
     unshared: &'a [u8],
 }
 
-impl<'a> Key<'a> {
-    fn len(&self) -> usize {
-        self.shared.len() + self.unshared.len()
-    }
-
+impl<'a> KeyInParts<'a> {
     fn whole(&self) -> Cow<'_, [u8]> {
         if self.shared.is_empty() {
             Cow::Borrowed(self.unshared)
@@ -100,7 +144,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The key that shares so many bytes of this one.
+    /// The next key: the first `shared` bytes of this one, then `unshared`.
     fn followed_by(&self, shared: usize, unshared: &[u8]) -> Vec<u8> {
         let mut key = self.whole().into_owned();
         key.truncate(shared);
@@ -108,8 +152,7 @@ impl<'a> Key<'a> {
         key
     }
 
-    /// Whether this key is below the one that shares its first `shared` bytes, of which there are so many, in bytewise
-    /// order.
+    /// Whether this key comes before the next one in bytewise order.
     #[inline]
     fn is_below(&self, shared: usize, unshared: &[u8]) -> bool {
         match shared.checked_sub(self.shared.len()) {
@@ -127,13 +170,14 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Becomes the key that shares so many bytes of this one.
+    /// Becomes the next key.
     #[inline]
     fn become_next(&mut self, shared: usize, unshared: &'a [u8]) {
         match shared.checked_sub(self.shared.len()) {
-            Some(more) => self
-                .shared
-                .extend_from_slice(self.unshared.split_at(more).0),
+            Some(more) => {
+                let (more, _) = self.unshared.split_at(more);
+                self.shared.extend_from_slice(more);
+            }
             None => self.shared.truncate(shared),
         }
         self.unshared = unshared;
@@ -142,5 +186,44 @@ impl<'a> Key<'a> {
 
 #[cold]
 fn misordered(order: &Order, what: &str, previous: &[u8], key: &[u8]) -> Defect {
-    Defect::misordered(order.misfit(what, &show_key(previous), &show_key(key)))
+    Defect::misordered(order.misfit(what, previous, key))
+}
+
+/// Limits the work of comparing keys in a hostile file: a budget for the lengths of all its keys.
+///
+/// Keys that share long prefixes can add up to the square of their block's length. No ordinary table comes near the
+/// limit: it would take more than 4 GiB of keys that are longer than a kilobyte, differ in a byte or two, have no
+/// values, and come by the hundreds to a restart.
+#[derive(Debug)]
+pub(crate) struct KeyWork(u64);
+
+impl KeyWork {
+    /// Granted to each file, and to each byte of a block.
+    const FILE: u64 = 4 << 30;
+    const BLOCK_BYTE: u64 = 256;
+
+    /// The budget of a file.
+    pub(crate) fn of_file() -> KeyWork {
+        KeyWork(KeyWork::FILE)
+    }
+
+    /// The budget of a single block.
+    pub(crate) fn of_block() -> KeyWork {
+        KeyWork(0)
+    }
+
+    /// Takes the keys of `block` from the budget. An error if they exceed it: they must not be compared then.
+    pub(crate) fn take<B: AsRef<[u8]>>(&mut self, block: &Block<B>) -> Result<(), Defect> {
+        let granted = (block.entries().len() as u64).saturating_mul(KeyWork::BLOCK_BYTE);
+        let most = self.0.saturating_add(granted);
+        let key_bytes = block.key_bytes();
+        let Some(left) = most.checked_sub(key_bytes) else {
+            return Err(Defect::new(
+                format!("keys of at most {most} bytes, all together"),
+                format!("{key_bytes}"),
+            ));
+        };
+        self.0 = left.min(KeyWork::FILE);
+        Ok(())
+    }
 }

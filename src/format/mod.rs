@@ -1,39 +1,49 @@
-//! The file format, and nothing else: bytes in, bytes out. No I/O, no options, no cache.
+//! The file format: bytes in, bytes out. No I/O, no options, no cache.
 //!
 //! ```text
-//! data block 0        sorted entries                                        block.rs in frame.rs
+//! data block 0        sorted entries                                               block.rs
 //! ...
 //! data block n-1
-//! filter block        a filter for each 2 KiB of file, or one for all       filter_block.rs in frame.rs
-//! metaindex block     "filter.<policy name>" -> handle of the filter block  block.rs in frame.rs
-//! index block         a key >= each data block's last -> its handle         block.rs in frame.rs
-//! footer, 48 bytes    handles of metaindex and index, padding, magic        footer.rs
+//! filter block        a filter for each 2 KiB of file, or one for the whole file   filter_block.rs
+//! properties block    what the table says of itself; optional                      properties.rs
+//! metaindex block     names -> handles of filter and properties blocks             block.rs
+//! index block         for each data block: a key at or after its last -> handle    block.rs
+//! footer, 48 bytes    handles of metaindex and index, padding, magic number        footer.rs
 //! ```
 //!
-//! Every block is stored in a frame: the payload, perhaps compressed; a byte that names the codec;
-//! four bytes of checksum. A *handle* is the offset and size of a payload as stored, so a frame is
-//! five bytes longer than its handle says. All integers are little-endian, fixed or varint.
+//! - Each block is stored in a *frame* (`frame.rs`): the payload, which is the block or its compressed form; a byte that
+//!   names the codec (`codec.rs`); four bytes of checksum.
+//! - A *handle* is the offset and the size of a payload as stored. A frame is five bytes longer than its handle says.
+//! - Data blocks, metaindex and index have the same layout (`block.rs`): entries of key and value, then *restarts*, the
+//!   offsets of some entries. The filter block has its own.
+//! - An *index key* lies at or after the last key of its data block, and before the first key of the next. LevelDB writes a
+//!   short one: between `the quick brown fox` and `the who` it is `the r`. Past the last block it is a short successor of
+//!   the last key: `u` for `the who`.
+//! - All integers are little-endian, of fixed length or varints (`coding.rs`).
+//!
+//! So a reader begins with the footer, and reads index, metaindex and filter block. To look up a key, it searches the index
+//! for the first key at or after it. No other data block can hold the key.
 //!
 //! # A worked example
 //!
-//! The table that C++ LevelDB writes for the two entries `apple -> red`, `apricot -> orange`,
-//! without compression and filter:
+//! The table that C++ LevelDB writes for the two entries `apple -> red` and `apricot -> orange`, without compression and
+//! without a filter:
 //!
 //! ```text
 //! offset  bytes                                           meaning
-//!      0  00 05 03  61 70 70 6c 65  72 65 64              share 0, 5 more key bytes, 3 value bytes: apple, red
-//!     11  02 05 06  72 69 63 6f 74  6f 72 61 6e 67 65     share "ap", 5 more, 6: ricot, orange
-//!     25  00 00 00 00  01 00 00 00                        restarts: one, at 0 (a key stored whole); their number
-//!     33  00  e0 7f d9 92                                 type 0 (stored raw), masked CRC-32C
-//!     38  00 00 00 00  01 00 00 00  00  c0 f2 a1 b0       metaindex: no entry; its trailer
+//!      0  00 05 03  61 70 70 6c 65  72 65 64              shares 0 bytes, 5 more of the key, 3 of the value: apple, red
+//!     11  02 05 06  72 69 63 6f 74  6f 72 61 6e 67 65     shares "ap", 5 more, 6: ricot, orange
+//!     25  00 00 00 00  01 00 00 00                        restarts: the one at 0, and their number, 1
+//!     33  00  e0 7f d9 92                                 type 0 (not compressed), masked CRC-32C
+//!     38  00 00 00 00  01 00 00 00  00  c0 f2 a1 b0       metaindex: no entry, a restart, their number; its trailer
 //!     51  00 01 02  62  00 21                             index: key "b" (successor of apricot), handle offset 0, size 33
 //!     57  00 00 00 00  01 00 00 00  00  cc 69 30 31       restarts of the index; its trailer
 //!     70  26 08  33 0e                                    footer: metaindex at 38, 8 bytes; index at 51, 14 bytes
 //!     74  00 (36 times)                                   padding to 40 bytes
-//!    110  57 fb 80 8b 24 75 47 db                         magic
+//!    110  57 fb 80 8b 24 75 47 db                         magic number
 //! ```
 //!
-//! The test of this module checks the example against the writer.
+//! The test of this module compares the example with what the writer writes.
 
 pub(crate) mod block;
 pub(crate) mod block_check;
@@ -44,13 +54,14 @@ pub(crate) mod codec;
 pub(crate) mod filter_block;
 pub(crate) mod footer;
 pub(crate) mod frame;
+pub(crate) mod properties;
 pub(crate) mod touch;
 
 use crate::error::{Corruption, Error, ErrorKind, Section};
 
-/// What is wrong with some bytes, before it is known where in which file they stand.
+/// What is wrong with some bytes. Their place in the file is added by [`locate`](Defect::locate).
 ///
-/// One word wide: it is the error of the innermost loops.
+/// One word wide, since it is the error of the innermost loops.
 #[derive(Debug)]
 pub(crate) struct Defect(Box<DefectRepr>);
 
@@ -62,6 +73,7 @@ enum DefectRepr {
 }
 
 impl Defect {
+    /// Damage: the bytes should be `expected`, and are `found`.
     #[cold]
     pub(crate) fn new(expected: impl Into<String>, found: impl Into<String>) -> Defect {
         Defect(Box::new(DefectRepr::Damaged {
@@ -70,18 +82,19 @@ impl Defect {
         }))
     }
 
+    /// Something that this build cannot read. `what` continues a sentence: "data block at offset 0 .."
     #[cold]
     pub(crate) fn unsupported(what: impl Into<String>) -> Defect {
         Defect(Box::new(DefectRepr::Unsupported { what: what.into() }))
     }
 
-    /// Keys that are not in the order that the reader has: damage, or another order.
+    /// Keys that do not ascend in the reader's order: the table is damaged, or was written in another order.
     #[cold]
     pub(crate) fn misordered(what: impl Into<String>) -> Defect {
         Defect(Box::new(DefectRepr::Misordered { what: what.into() }))
     }
 
-    /// What of the format this build cannot read, if that is what it is.
+    /// The part of the format that this build does not support, if that is the defect.
     pub(crate) fn into_unsupported(self) -> Result<String, Defect> {
         match *self.0 {
             DefectRepr::Unsupported { what } => Ok(what),
@@ -89,7 +102,7 @@ impl Defect {
         }
     }
 
-    /// The error of a table whose `section` at file offset `offset` has this defect.
+    /// The error for a table whose `section` at file offset `offset` has this defect.
     #[cold]
     pub(crate) fn locate(self, section: Section, offset: u64) -> Error {
         match *self.0 {
@@ -115,7 +128,7 @@ impl Defect {
 mod tests {
     use crate::{Compression, OpenOptions, WriteOptions};
 
-    /// The bytes of the worked example above are those of C++ LevelDB 1.23, and ours.
+    /// C++ LevelDB 1.23 writes the bytes of the worked example above, and so does this crate.
     #[test]
     fn the_worked_example_is_what_the_writer_writes() {
         let this_file = include_str!("mod.rs");
@@ -133,7 +146,7 @@ mod tests {
                 continue;
             };
             assert_eq!(offset, expected.len(), "{line}");
-            // The bytes end where the words begin.
+            // The bytes end where the explanation begins.
             let bytes = rest.split_whitespace().map_while(|word| match word.len() {
                 2 => u8::from_str_radix(word, 16).ok(),
                 _ => None,

@@ -16,6 +16,9 @@ use crate::repair::identify;
 /// 10 MB the index.
 const TAIL_LEN: u64 = 64 << 10;
 
+/// Bytes before the metaindex that are read with it: an ordinary properties block takes some 300.
+const PROPERTIES_ROOM: u64 = 4 << 10;
+
 /// The source, its size, and counters of what was read.
 #[derive(Debug)]
 pub(crate) struct TableFile {
@@ -52,10 +55,11 @@ impl TableFile {
         Ok(())
     }
 
-    /// Reads metaindex and index at once, where they lie together before the end that was read. What is not in order is left
-    /// to be read, and found, piece by piece.
+    /// Reads properties, metaindex and index at once, if they lie together before the end that was read. What is not in order
+    /// is left to be read, and found, piece by piece.
     pub(crate) fn read_ahead(&mut self, footer: &Footer) -> Result<()> {
-        let start = footer.metaindex.offset;
+        // The properties block lies before the metaindex.
+        let start = footer.metaindex.offset.saturating_sub(PROPERTIES_ROOM);
         let is_adjacent = footer.metaindex.end() == Some(footer.index.offset)
             && footer.index.end() == Some(self.footer_offset());
         let tail_start = self.size - self.tail.len() as u64;

@@ -11,7 +11,7 @@ use super::{IndexState, Recoverable};
 use crate::comparator::Order;
 use crate::db::recognise::{Evidence, KeyKind};
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::format::block::KeyWork;
+use crate::format::block_check::KeyWork;
 use crate::format::footer::BlockHandle;
 use crate::read::index::Index;
 

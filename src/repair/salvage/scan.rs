@@ -16,7 +16,7 @@ use super::checksums::frames_by_checksum;
 use super::found::{Content, Found, inspect, key_room};
 use crate::coding::{fixed32_at, get_varint32};
 use crate::comparator::Order;
-use crate::format::block::KeyWork;
+use crate::format::block_check::KeyWork;
 use crate::format::frame::TRAILER_LEN;
 use crate::read::file::TableFile;
 

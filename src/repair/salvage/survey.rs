@@ -10,21 +10,19 @@ use bytes::Bytes;
 
 use super::found::{Content, Digest, Found, inspect, key_room};
 use super::recognise::block_around;
+use super::recognise::names_part;
 use super::scan::{Patience, Scanner};
 use super::{IndexState, SalvageReport};
 use crate::comparator::Order;
 use crate::error::Section;
-use crate::format::block::{Block, KeyWork};
+use crate::format::block::Block;
+use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::filter_block::FILTER_PREFIX;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
 use crate::read::file::TableFile;
 use crate::read::index::{Index, IndexPlace};
 use crate::repair::progress::Reporter;
-
-/// How the keys of a metaindex begin, by this crate and others: the names of filters and of properties.
-const METAINDEX_PREFIXES: [&[u8]; 4] = [FILTER_PREFIX, b"fullfilter.", b"leveltable.", b"rocksdb."];
 
 /// What was found where, without overlaps.
 #[derive(Debug, Default)]
@@ -296,8 +294,7 @@ impl<'a> Survey<'a> {
         let found = self.map.at(handle);
         let is_one = found.is_some_and(|found| match &found.content {
             Content::Entries(digest) if digest.entries > 0 => {
-                let names_blocks = |prefix: &&[u8]| digest.first.starts_with(prefix);
-                digest.all_handles && METAINDEX_PREFIXES.iter().any(names_blocks)
+                digest.all_handles && names_part(&digest.first)
             }
             Content::Entries(_) => true,
             _ => false,

@@ -27,7 +27,7 @@ use crate::db::recognise::{Evidence, KeyKind};
 use crate::error::ErrorKind;
 use crate::error::{Result, Section};
 use crate::filter::FilterPolicy;
-use crate::format::block::KeyWork;
+use crate::format::block_check::KeyWork;
 use crate::format::footer::Footer;
 use crate::read::file::TableFile;
 use crate::read::options::OpenOptions;
