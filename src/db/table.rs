@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::SearchPart;
-use crate::read::index::Found;
+use crate::read::index::BlockRef;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::KeyRange;
 use crate::read::source::Source;
@@ -165,7 +165,11 @@ impl DbTable {
 
     /// The data blocks that may hold versions of `user_key`, from `first` on. It is one, unless its index key has the same
     /// user key: LevelDB cuts between two user keys where it shortens, but nothing says who made a table.
-    fn blocks_of(&self, first: Found, user_key: &[u8]) -> impl Iterator<Item = Found> + Clone {
+    fn blocks_of(
+        &self,
+        first: BlockRef,
+        user_key: &[u8],
+    ) -> impl Iterator<Item = BlockRef> + Clone {
         let index = self.table.index();
         let goes_on = move |i: &usize| {
             let separator = key::user_key(index.key(i - 1));
@@ -177,7 +181,7 @@ impl DbTable {
 
     /// Searches a data block for `target`. Returns `None` if it is past all of the block's keys, `Some(None)` if it leads to another
     /// user key.
-    fn find(&self, found: Found, target: &[u8]) -> Result<Option<Option<Version>>> {
+    fn find(&self, found: BlockRef, target: &[u8]) -> Result<Option<Option<Version>>> {
         let mut cursor = BlockCursor::new(self.table.block(found, SearchPart::WHOLE)?);
         let locate = |defect| self.table.locate(found.block, defect);
         if !cursor.seek(target, self.table.order()?).map_err(locate)? {
@@ -238,6 +242,16 @@ impl DbTable {
     /// for cursors over stored keys.
     pub fn as_table(&self) -> &Table {
         &self.table
+    }
+}
+
+/// All entries, as by [`DbTable::iter`].
+impl IntoIterator for &DbTable {
+    type Item = Result<DbEntry>;
+    type IntoIter = DbRange;
+
+    fn into_iter(self) -> DbRange {
+        self.iter()
     }
 }
 
