@@ -152,7 +152,8 @@ struct Walk<'a> {
     args: &'a Args,
     wanted: &'a Wanted,
     rows: RowSource,
-    is_database: bool,
+    /// `None` before a table is open.
+    is_database: Option<bool>,
     order_is_known: bool,
     is_rescued: bool,
     /// The number of rows printed, and the last of them.
@@ -170,7 +171,7 @@ impl Walk<'_> {
             args,
             wanted,
             rows: Box::new(std::iter::empty()),
-            is_database: false,
+            is_database: None,
             order_is_known: true,
             is_rescued: false,
             shown: 0,
@@ -196,7 +197,7 @@ impl Walk<'_> {
         if !table.order_is_known && self.order_is_known {
             note_unknown_order(self.path, self.args.keys.keys, SHOWN_AS_STORED);
         }
-        self.is_database = table.is_database();
+        self.is_database = Some(table.is_database());
         self.order_is_known = table.order_is_known;
         self.rows = self.wanted.rows(table, self.path)?;
         Ok(())
@@ -208,7 +209,7 @@ impl Walk<'_> {
         // Within bounds, other rows may have been shown than in the stored order.
         let can_restart = self.shown == 0 || !self.wanted.is_bounded();
         if is_comparator && self.order_is_known && can_restart {
-            let table = open_in_stored_order(self.path, self.is_database)?;
+            let table = open_in_stored_order(self.path, self.is_database == Some(true))?;
             self.turn_to(&table)?;
         } else if self.args.skip_damaged && !self.is_rescued && !is_comparator {
             self.rescue()?;
@@ -220,7 +221,13 @@ impl Walk<'_> {
 
     /// Turns to what can be read of the table, and says what is left out.
     fn rescue(&mut self) -> Result<(), Failure> {
-        let rescued = rescue(self.path, self.args.keys.keys)?;
+        // What the keys were taken for so far, they are still.
+        let keys = match (self.args.keys.keys, self.is_database) {
+            (Keys::Auto, Some(true)) => Keys::Database,
+            (Keys::Auto, Some(false)) => Keys::Plain,
+            (named, _) => named,
+        };
+        let rescued = rescue(self.path, keys)?;
         for part in &rescued.left_out {
             complain("left out", &format!("{}: {part}", self.path.display()));
         }

@@ -614,6 +614,79 @@ fn tables_in_an_unknown_order_can_be_looked_into() {
     assert!(unknown > 5, "{unknown}");
 }
 
+/// The last byte of a key decides between keys that are otherwise the same: `z` comes before `a`.
+#[derive(Debug)]
+struct LastByteDescends;
+
+impl leveltable::Comparator for LastByteDescends {
+    fn name(&self) -> &str {
+        "test.LastByteDescends"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        let split = |key: &[u8]| key.split_last().map(|(last, rest)| (*last, rest.to_vec()));
+        let (Some((last_a, rest_a)), Some((last_b, rest_b))) = (split(a), split(b)) else {
+            return a.cmp(b);
+        };
+        rest_a.cmp(&rest_b).then(last_b.cmp(&last_a))
+    }
+}
+
+/// In a large table, the order shows only when a block is read that is not in byte order.
+#[test]
+fn an_order_that_shows_late_is_an_order_of_its_own() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("late.ldb");
+    let options = leveltable::WriteOptions::new()
+        .compression(leveltable::Compression::None)
+        .comparator(LastByteDescends);
+    let mut builder = options.create(&path).unwrap();
+    let mut expected = Vec::new();
+    for i in 0..20_000 {
+        let ends: &[&str] = if i == 15_003 { &["z", "a"] } else { &["a"] };
+        for end in ends {
+            let (key, value) = (format!("{i:06}{end}"), format!("value of {i}"));
+            builder.add(&key, &value).unwrap();
+            expected.push(format!("{key}\t{value}\n"));
+        }
+    }
+    builder.finish().unwrap();
+    assert!(fs::metadata(&path).unwrap().len() > 200_000);
+    let run = |args: &[&str]| {
+        let (command, args) = args.split_first().unwrap();
+        tool().arg(command).arg(&path).args(args).output().unwrap()
+    };
+    let scan = |args: &[&str]| String::from_utf8(stdout_in_unknown_order(run(args))).unwrap();
+    assert_eq!(scan(&["scan"]), expected.concat());
+    expected.reverse();
+    assert_eq!(scan(&["scan", "--reverse"]), expected.concat());
+    expected.reverse();
+    assert_eq!(
+        scan(&["scan", "--prefix", "015003"]),
+        expected[15_003..15_005].concat()
+    );
+    assert_eq!(scan(&["get", "015003a"]), "value of 15003\n");
+    assert_eq!(
+        scan(&["get", "015003z", "019999a"]),
+        [&expected[15_003][..], &expected[20_000]].concat()
+    );
+
+    // Rows within bounds were shown before the order showed: which ones are left is unknown.
+    let output = run(&["scan", "--from", "014990", "--to", "015100"]);
+    assert_eq!(output.status.code(), Some(2));
+    let info = run(&["info", "--json"]);
+    let info: Value = serde_json::from_slice(&info.stdout).unwrap();
+    assert_eq!(info["entries"], 20_001);
+    let out = directory.path().join("copy.ldb");
+    let output = tool().arg("salvage").args([&path, &out]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let copied = tool().arg("scan").arg(&out).output().unwrap();
+    assert_eq!(
+        stdout_in_unknown_order(copied),
+        expected.concat().as_bytes()
+    );
+}
+
 /// `--keys` overrules the guess, in every command.
 #[test]
 fn the_kind_of_keys_can_be_named() {
