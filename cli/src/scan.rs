@@ -181,9 +181,10 @@ impl Walk<'_> {
         match open(path, args.keys.keys) {
             Ok(table) => walk.turn_to(&table)?,
             // The index is damaged, or the end of the file is missing.
-            Err(failure) if args.skip_damaged => {
-                walk.rescue().map_err(|_| failure)?;
-            }
+            Err(failure) if args.skip_damaged => match walk.rescue() {
+                Ok(()) => complain("damaged", &failure.to_string()),
+                Err(_) => return Err(failure),
+            },
             Err(failure) => return Err(failure),
         }
         Ok(walk)
