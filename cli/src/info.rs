@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use leveltable::{
-    Corruption, OpenOptions, Section, Summary, Table,
+    Corruption, ErrorKind, OpenOptions, Section, Summary, Table,
     db::InternalKey,
     inspect::{BlockInfo, FilterRate, Layout, NamedBlock},
 };
@@ -17,16 +17,16 @@ use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::notation::quoted;
 use crate::open::{
-    AnyTable, Keys, KeysArg, SHOWN_AS_STORED, check_is_file, note_unknown_order, open, open_with,
-    refused, type_name,
+    AnyTable, Keys, KeysArg, SHOWN_AS_STORED, check_is_file, note_unknown_order, open,
+    open_in_stored_order, open_with, refused, type_name,
 };
 use crate::output::{BOLD, complain, count, entries, file_record};
 use crate::progress::Progress;
 
 /// Show the sections, codecs, keys and filter of tables.
 ///
-/// Also shows the size of the filter and measures how many absent keys it lets pass. Reads the whole file once.
-/// Reports unreadable blocks and exits with status 1.
+/// Also shows the size of the filter and measures how many absent keys it lets pass. Reads the whole file twice, first
+/// to check the order of the keys. Reports unreadable blocks and exits with status 1.
 ///
 /// If the keys are neither in byte order nor in that of a database, shows everything but the filter.
 #[derive(clap::Args)]
@@ -91,7 +91,14 @@ fn describe(path: &Path, args: &Args, heading: Heading) -> Result<Answer, Failur
             Heading::Next => writeln!(out, "\n{BOLD}==> {path} <=={BOLD:#}"),
         }
     };
-    let (table, fault) = match open_with_filter(path, args.keys.keys) {
+    let opened = open_with_filter(path, args.keys.keys).and_then(|(table, fault)| {
+        if table.order_is_known && shows_another_order(table.table()) {
+            let stored = open_in_stored_order(path, table.is_database())?;
+            return Ok((stored, fault));
+        }
+        Ok((table, fault))
+    });
+    let (table, fault) = match opened {
         Ok(opened) => opened,
         Err(failure) => {
             if heading != Heading::Name && !args.json {
@@ -124,6 +131,19 @@ fn describe(path: &Path, args: &Args, heading: Heading) -> Result<Answer, Failur
     } else {
         Answer::No
     })
+}
+
+/// Returns whether a walk over the entries comes upon keys that are not in the order that was assumed. In a large table
+/// they show only when their block is read.
+fn shows_another_order(table: &Table) -> bool {
+    let mut cursor = table.cursor();
+    loop {
+        match cursor.next() {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(e) => return e.kind() == ErrorKind::Comparator,
+        }
+    }
 }
 
 /// Writes to standard output.
