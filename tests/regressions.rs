@@ -54,7 +54,10 @@ fn internal_order() -> InternalKeyComparator {
 /// The filter of a database's table holds user keys. Asked for stored keys it lost 993 of 1000.
 #[test]
 fn a_databases_table_opened_bytewise_on_purpose_finds_its_stored_keys() {
-    for options in [WriteOptions::leveldb(), WriteOptions::new()] {
+    for options in [
+        WriteOptions::leveldb(),
+        WriteOptions::new().properties(false),
+    ] {
         let file = database(options);
         let open = OpenOptions::new().comparator(BytewiseComparator);
         let table = open.open_source(file.clone()).unwrap();
@@ -113,13 +116,13 @@ fn filters_of_internal_keys_agree_however_they_were_chosen() {
             assert!(table.filter().is_some());
             for i in 0..1000 {
                 assert_eq!(
-                    db.get(&user_key(i)).unwrap(),
+                    db.get(user_key(i)).unwrap(),
                     Some(Version::Value("value".into()))
                 );
                 let stored = stored_key(&user_key(i), u64::from(i) + 1);
                 assert!(table.contains_key(&stored).unwrap());
             }
-            let absent = (1000..2000).filter(|&i| db.get(&user_key(i)).unwrap().is_some());
+            let absent = (1000..2000).filter(|&i| db.get(user_key(i)).unwrap().is_some());
             assert_eq!(absent.count(), 0);
             assert!(db.as_table().stats().filter_rejected > 900);
         }
@@ -169,7 +172,7 @@ fn a_database_in_another_order_is_not_taken_for_a_plain_table() {
         .comparator(Reverse)
         .open_db_source(file)
         .unwrap();
-    assert!(db.get(&user_key(7)).unwrap().is_some());
+    assert!(db.get(user_key(7)).unwrap().is_some());
 }
 
 /// Breaks its contract: a separator must come before the limit.
@@ -264,10 +267,10 @@ fn a_separator_of_the_next_blocks_user_key_hides_nothing() {
     let table = OpenOptions::new().open_db_source(file).unwrap();
     for i in 0..100 {
         for sequence in [67, 68, u64::MAX] {
-            let found = table.get_at(&user_key(i), sequence).unwrap();
+            let found = table.get_at(user_key(i), sequence).unwrap();
             assert_eq!(found, Some(Version::Value("value".into())));
         }
-        assert_eq!(table.get_at(&user_key(i), 66).unwrap(), None);
+        assert_eq!(table.get_at(user_key(i), 66).unwrap(), None);
     }
 }
 
@@ -401,7 +404,7 @@ fn opening_looks_at_few_keys() {
             .restart_interval(usize::MAX)
             .build_db(&mut file);
         for sequence in (1..=keys).rev() {
-            builder.put(&vec![b'k'; key_len], sequence, b"").unwrap();
+            builder.put(vec![b'k'; key_len], sequence, b"").unwrap();
         }
         builder.finish().unwrap();
         spoil_entry(&mut file, spoilt);
@@ -661,7 +664,7 @@ fn a_comparator_is_given_keys_of_the_table_only() {
         .comparator(Numbers)
         .open_source(file)
         .unwrap();
-    assert!((0..1000u64).all(|i| table.contains_key(&i.to_le_bytes()).unwrap()));
+    assert!((0..1000u64).all(|i| table.contains_key(i.to_le_bytes()).unwrap()));
     assert_eq!(table.iter().rev().map(Result::unwrap).count(), 1000);
 }
 
@@ -710,7 +713,8 @@ fn errors_of_a_databases_table_show_user_key_and_sequence() {
     assert!(error.to_string().contains("\"k\" at 5"), "{error}");
 
     let mut file = Vec::new();
-    let mut builder = WriteOptions::new().comparator(Reverse).build_db(&mut file);
+    let options = WriteOptions::leveldb().comparator(Reverse);
+    let mut builder = options.build_db(&mut file);
     builder.put("b", 7, "").unwrap();
     builder.put("a", 8, "").unwrap();
     builder.finish().unwrap();

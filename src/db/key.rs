@@ -7,7 +7,9 @@
 //! A database writes each change under a new sequence number. Its tables are ordered by user key, and
 //! for one user key by sequence, newest first.
 
+use std::any::Any;
 use std::cmp::{Ordering, Reverse};
+use std::sync::Arc;
 
 use crate::coding::{fixed64_at, put_fixed64};
 use crate::comparator::{Comparator, Order};
@@ -198,6 +200,26 @@ impl Comparator for InternalKeyComparator {
     }
 }
 
+/// The order of user keys in tables of `order`, if it is that of a database's tables.
+pub(crate) fn user_order(order: &Order) -> Option<&Order> {
+    match order {
+        Order::Bytewise => None,
+        Order::Custom(comparator) => user_order_of(&**comparator),
+    }
+}
+
+/// The order inside an [`InternalKeyComparator`], perhaps in an [`Arc`].
+fn user_order_of(comparator: &dyn Comparator) -> Option<&Order> {
+    let any: &dyn Any = comparator;
+    if let Some(internal) = any.downcast_ref::<InternalKeyComparator>() {
+        Some(&internal.user)
+    } else if let Some(shared) = any.downcast_ref::<Arc<InternalKeyComparator>>() {
+        Some(&shared.user)
+    } else {
+        user_order_of(&**any.downcast_ref::<Arc<dyn Comparator>>()?)
+    }
+}
+
 /// The order of the tables of a database whose user keys are in the order `user`.
 pub(crate) fn internal_order(user: Order) -> Order {
     Order::of(InternalKeyComparator { user })
@@ -295,6 +317,24 @@ mod tests {
         );
         assert_eq!(successor(value(b"foo", 100)), value(b"g", MAX_SEQUENCE));
         assert_eq!(successor(value(b"\xff\xff", 100)), value(b"\xff\xff", 100));
+    }
+
+    #[test]
+    fn the_order_of_user_keys_is_found_in_any_arc() {
+        let order = InternalKeyComparator::BYTEWISE;
+        let shared: Arc<dyn Comparator> = Arc::new(order.clone());
+        for order in [
+            Order::of(order.clone()),
+            Order::of(Arc::new(order)),
+            Order::of(shared),
+            internal_order(Order::Bytewise),
+        ] {
+            assert!(
+                matches!(user_order(&order), Some(Order::Bytewise)),
+                "{order:?}"
+            );
+        }
+        assert!(user_order(&Order::Bytewise).is_none());
     }
 
     #[test]

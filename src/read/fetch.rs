@@ -118,7 +118,7 @@ impl Inner {
                 .set_in_place(read.verify_checksums);
         } else if let Some(cache) = &self.cache {
             self.file.counters.add(Counter::CacheMisses, 1);
-            if read.fill_cache && read.verify_checksums {
+            if read.fill_cache && read.verify_checksums && cache.admits() {
                 let kept = if is_slice {
                     Bytes::copy_from_slice(&block)
                 } else {

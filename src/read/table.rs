@@ -13,6 +13,7 @@ use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_search::{SearchPart, touch_part};
 use crate::format::filter_block::FilterBlockReader;
+use crate::format::properties::Properties;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::fetch::Fetched;
 use crate::read::file::TableFile;
@@ -60,8 +61,7 @@ pub(super) struct Inner {
     pub(super) index: Index,
     pub(super) hints: Hints,
     pub(super) filter: Option<TableFilter>,
-    /// Whether the file says in which order it is, and it is this one.
-    pub(super) states_order: bool,
+    pub(super) properties: Option<Properties>,
     /// The data ends at or before this offset.
     pub(super) data_end: u64,
     pub(super) cache: Option<BlockCache>,
@@ -228,6 +228,12 @@ impl Table {
         })
     }
 
+    /// What the table says of itself: its order, number of entries, and so on. `None` if it has no properties block, as a
+    /// table of another writer.
+    pub fn properties(&self) -> Option<&Properties> {
+        self.inner.properties.as_ref()
+    }
+
     /// Number of data blocks.
     pub fn data_blocks(&self) -> usize {
         self.inner.index.len()
@@ -371,7 +377,7 @@ impl Inner {
     /// Whether it was seen that the table ends where its index says.
     pub(super) fn knows_end(&self) -> bool {
         let last = self.index.len().checked_sub(1);
-        self.states_order || last.is_none_or(|last| self.hints.of(last).is_ordered())
+        last.is_none_or(|last| self.hints.of(last).is_ordered())
     }
 }
 

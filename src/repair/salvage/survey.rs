@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::found::{Content, Digest, Found, inspect, key_room};
 use super::recognise::block_around;
+use super::recognise::names_part;
 use super::scan::{Patience, Scanner};
 use super::{IndexState, SalvageReport};
 use crate::comparator::Order;
@@ -17,7 +18,6 @@ use crate::error::Section;
 use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::filter_block::FILTER_PREFIX;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
 use crate::read::file::TableFile;
@@ -186,11 +186,16 @@ impl<'a> Survey<'a> {
     }
 
     /// Whether nothing lies in the file but index, footer, the metaindex at `metaindex`, and what that names.
-    fn is_empty_table(&self, metaindex: BlockHandle) -> bool {
-        let named = self.handles_in(metaindex).into_iter().chain([metaindex]);
-        let found = named.filter_map(|handle| Some(self.map.at(handle)?.range.clone()));
-        let set_aside = self.set_aside.iter().map(|(_, range)| range.clone());
-        let mut ranges: Vec<Range<u64>> = found.chain(set_aside).collect();
+    fn is_empty_table(&mut self, metaindex: BlockHandle) -> bool {
+        let mut ranges: Vec<Range<u64>> = self
+            .set_aside
+            .iter()
+            .map(|(_, range)| range.clone())
+            .collect();
+        for handle in self.handles_in(metaindex).into_iter().chain([metaindex]) {
+            self.place(handle);
+            ranges.extend(self.map.at(handle).map(|found| found.range.clone()));
+        }
         ranges.sort_by_key(|range| range.start);
         gaps(ranges.into_iter(), self.file.size).is_empty()
     }
@@ -289,7 +294,7 @@ impl<'a> Survey<'a> {
         let found = self.map.at(handle);
         let is_one = found.is_some_and(|found| match &found.content {
             Content::Entries(digest) if digest.entries > 0 => {
-                digest.all_handles && digest.first.starts_with(FILTER_PREFIX)
+                digest.all_handles && names_part(&digest.first)
             }
             Content::Entries(_) => true,
             _ => false,
