@@ -56,7 +56,7 @@
 //! # Serving reads
 //!
 //! - [`Table::open`] uses positional reads: a lookup that is not in the cache reads one block, and a failing disk is an error.
-//! - [`Source::load`] reads the whole file into memory. A memory map comes in through [`bytes::Bytes::from_owner`]. Uncompressed
+//! - [`Source::load`] reads the whole file into memory. A memory map becomes a source with `bytes::Bytes::from_owner`. Uncompressed
 //!   blocks are then used in place, without a copy or a cache. Compressed ones are decompressed into the cache.
 //! - Any number of threads may use a [`Table`] at once, and clones are cheap. Cursors and ranges own what they need and can be
 //!   sent to another thread. No lock is held while a block is read or decompressed.
