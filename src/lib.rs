@@ -41,7 +41,8 @@
 //! ```text
 //! data blocks     entries in order, each key without what it shares with the key before
 //! filter block    the filters
-//! metaindex       filter.<policy name> -> where the filter block is
+//! properties      what the table says of itself
+//! metaindex       names -> where the filter and properties blocks are
 //! index           for each data block, a key at or after its last -> where the block is
 //! footer          where metaindex and index are; a magic number
 //! ```
