@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Entry, Layout, Reverse, build, handle_of, seal, varint};
+use common::{Entry, Layout, Reverse, block, build, handle_of, seal};
 use leveltable::db::KeyKind;
 use leveltable::repair::{self, Severity, VerifyOptions, VerifyReport};
 use leveltable::{
     BytewiseComparator, Comparator, Compression, OpenOptions, ReadAt, RibbonFilterPolicy, Section,
-    Source, WriteOptions, db::InternalKeyComparator, filter::FilterPolicy,
+    Source, WriteOptions, db::InternalKeyComparator, filter::FilterPolicy, inspect::CountingReadAt,
 };
 
 fn entries(n: usize) -> Vec<Entry> {
@@ -68,32 +68,6 @@ fn assert_is_only_finding(
         "{words:?} not in: {report}"
     );
     assert_eq!(report.is_sound(), severity == Severity::Warning);
-}
-
-/// A block in which each key is stored whole.
-fn block(entries: &[Entry]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut restarts = Vec::new();
-    for (key, value) in entries {
-        restarts.push(bytes.len() as u32);
-        bytes.extend(
-            [
-                vec![0],
-                varint(key.len() as u64),
-                varint(value.len() as u64),
-            ]
-            .concat(),
-        );
-        bytes.extend(key);
-        bytes.extend(value);
-    }
-    if restarts.is_empty() {
-        restarts.push(0);
-    }
-    let count = restarts.len() as u32;
-    restarts.push(count);
-    bytes.extend(restarts.iter().flat_map(|n| n.to_le_bytes()));
-    bytes
 }
 
 /// Puts tables together from parts that the test is free to get wrong.
@@ -472,6 +446,90 @@ fn keys_out_of_order_are_found_within_blocks_and_in_the_index() {
     let options = VerifyOptions::new().comparator(Reverse);
     let report = repair::verify(file, options).unwrap();
     assert!(report.damage > 10, "{report}");
+}
+
+/// Sound tables in an order of their own were called damaged.
+#[test]
+fn an_order_that_is_not_known_is_no_damage() {
+    let mut all = entries(300);
+    all.reverse();
+    let file = build(&options().comparator(Reverse), &all);
+    let layout = Layout::of(&file);
+    let report = verify(&file);
+    assert_eq!((report.damage, report.unchecked), (0, 1), "{report}");
+    assert!(report.unknown_order && !report.is_sound());
+    assert_eq!((report.entries, report.filter_checks), (300, 300));
+    assert!(
+        report.findings[0].expected().contains("comparator"),
+        "{report}"
+    );
+    let named = || VerifyOptions::new().comparator(Reverse);
+    let report = repair::verify(file.clone(), named()).unwrap();
+    assert!(report.is_sound() && !report.unknown_order, "{report}");
+
+    // Damage in it is found all the same.
+    let mut damaged = file;
+    damaged[layout.data[3].start] ^= 1;
+    let report = verify(&damaged);
+    assert_eq!((report.damage, report.unchecked), (1, 1), "{report}");
+    assert_eq!(repair::verify(damaged, named()).unwrap().damage, 1);
+
+    // The keys of a database are user keys in that order: the filter holds those.
+    let mut db = Vec::new();
+    let mut builder = options().comparator(Reverse).build_db(&mut db);
+    for (i, (key, value)) in all.iter().enumerate() {
+        builder.put(key, i as u64, value).unwrap();
+    }
+    builder.finish().unwrap();
+    let report = verify(&db);
+    assert_eq!((report.damage, report.unchecked), (0, 1), "{report}");
+    assert_eq!(report.keys, KeyKind::Database);
+    let report = repair::verify(db, named().keys(KeyKind::Database)).unwrap();
+    assert!(report.is_sound(), "{report}");
+}
+
+/// The filter alone shows that these are the keys of a database: one version of each, and none that could be shortened in
+/// the index. It was called damaged, since it rejects keys as they are stored.
+#[test]
+fn a_filter_shows_what_kind_of_keys_a_table_holds() {
+    for options in [WriteOptions::leveldb(), WriteOptions::new()] {
+        let mut file = Vec::new();
+        let mut builder = options.build_db(&mut file);
+        for (sequence, key) in [b"a", b"b", b"c"].into_iter().enumerate() {
+            builder.put(key, sequence as u64 + 9, b"value").unwrap();
+        }
+        builder.finish().unwrap();
+        let report = verify(&file);
+        assert!(report.is_sound(), "{report}");
+        assert_eq!(report.keys, KeyKind::Database);
+        let plain = VerifyOptions::new().keys(KeyKind::Plain);
+        assert_eq!(repair::verify(file, plain).unwrap().damage, 1);
+    }
+}
+
+/// Each byte of it was searched for blocks, at 70 ns each.
+#[test]
+fn little_of_a_file_that_is_no_table_is_read() {
+    /// A terabyte of noise.
+    struct Noise;
+    impl ReadAt for Noise {
+        fn size(&self) -> io::Result<u64> {
+            Ok(1 << 40)
+        }
+        fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+            let words = offset / 8..(offset + len as u64).div_ceil(8);
+            let bytes: Vec<u8> = words
+                .flat_map(|word| common::Random(word).next().to_le_bytes())
+                .collect();
+            let start = (offset % 8) as usize;
+            Ok(Bytes::from(bytes).slice(start..start + len))
+        }
+    }
+    let counting = Arc::new(CountingReadAt::new(Noise));
+    let report = repair::verify(Arc::clone(&counting), VerifyOptions::new()).unwrap();
+    assert!(!report.is_sound());
+    let read = counting.bytes();
+    assert!(read < 8 << 20, "{read} bytes");
 }
 
 #[test]

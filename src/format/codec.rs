@@ -149,7 +149,7 @@ pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
         #[cfg(feature = "zlib")]
         (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => optional::inflate(payload, true),
         #[cfg(feature = "zlib")]
-        (DEFLATE, _) => optional::inflate(payload, false),
+        (DEFLATE, _) if !is_rocksdbs_lz4(payload) => optional::inflate(payload, false),
         _ => Err(unknown(codec, payload)),
     }
 }
@@ -209,6 +209,40 @@ fn reserve(len: u64) -> Result<Vec<u8>, Defect> {
     Ok(block)
 }
 
+/// Whether a payload of type 4 is LZ4, as in RocksDB's tables of the first format, which have LevelDB's magic number: the
+/// length of the block in eight bytes, then LZ4 sequences that add up to it.
+fn is_rocksdbs_lz4(payload: &[u8]) -> bool {
+    let add_up = || {
+        let (len, mut rest) = payload.split_first_chunk()?;
+        let (len, mut made) = (u64::from_le_bytes(*len), 0);
+        while made < len {
+            let (token, after) = rest.split_first()?;
+            let (literals, after) = lz4_len(token >> 4, after)?;
+            rest = after.get(usize::try_from(literals).ok()?..)?;
+            made += literals;
+            // The last sequence has no match.
+            if !rest.is_empty() {
+                let (matched, after) = lz4_len(token & 0xf, rest.get(2..)?)?;
+                rest = after;
+                made += 4 + matched;
+            }
+        }
+        (made == len && rest.is_empty() && len > 0).then_some(())
+    };
+    add_up().is_some()
+}
+
+/// A length that begins with four bits of a token and goes on in bytes as long as those are 255.
+fn lz4_len(bits: u8, mut rest: &[u8]) -> Option<(u64, &[u8])> {
+    let mut len = u64::from(bits);
+    let mut goes_on = bits == 0xf;
+    while goes_on {
+        let (byte, after) = rest.split_first()?;
+        (len, rest, goes_on) = (len + u64::from(*byte), after, *byte == 0xff);
+    }
+    Some((len, rest))
+}
+
 /// Names the codec, if it is known from other implementations. RocksDB uses some type bytes in its own way.
 #[cold]
 fn unknown(codec: u8, payload: &[u8]) -> Defect {
@@ -216,6 +250,7 @@ fn unknown(codec: u8, payload: &[u8]) -> Defect {
         (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => "Zstandard, which needs the feature `zstd`",
         (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => "zlib, which needs the feature `zlib`",
         (3, _) => "bzip2, as RocksDB writes it",
+        (DEFLATE, _) if is_rocksdbs_lz4(payload) => "LZ4, as RocksDB writes it",
         (DEFLATE, _) => {
             "raw deflate (as in Minecraft worlds), which needs the feature `zlib`, or LZ4 (as in RocksDB)"
         }

@@ -131,24 +131,23 @@ impl TableFile {
 
     #[cold]
     fn not_a_table(&self) -> Error {
-        match self.ends(identify::PEEK_LEN) {
-            Ok((head, tail)) => {
-                let what = identify::describe(&head, &tail, self.size);
-                self.name_in(Error::new(ErrorKind::NotATable, what))
-            }
-            Err(e) => e,
-        }
+        let error = self.identify().map(is_no_table);
+        error.map_or_else(|error| error, |error| self.name_in(error))
+    }
+
+    /// What a file without a footer is: a noun, a colon, and advice.
+    pub(crate) fn identify(&self) -> Result<String> {
+        let (head, tail) = self.ends(identify::PEEK_LEN)?;
+        Ok(identify::describe(&head, &tail, self.size))
     }
 
     /// Refuses a table of one of LevelDB's relatives, whose blocks may be sound and still not be a table's data.
     pub(crate) fn refuse_foreign(&self) -> Result<()> {
         let len = self.size.min(FOOTER_LEN as u64);
-        // A footer that cannot be read is no reason to refuse the rest.
-        let Ok(tail) = self.read(self.size - len, len as usize) else {
-            return Ok(());
-        };
-        match identify::foreign_table(&tail) {
-            Some(what) => Err(self.name_in(Error::new(ErrorKind::NotATable, what))),
+        // If the end cannot be read, the rest may be a table all the same.
+        let tail = self.read(self.size - len, len as usize).ok();
+        match tail.and_then(|tail| identify::foreign_table(&tail)) {
+            Some(what) => Err(self.name_in(is_no_table(what))),
             None => Ok(()),
         }
     }
@@ -264,4 +263,9 @@ impl TableFile {
             self.tail.slice(start..end)
         })
     }
+}
+
+#[cold]
+fn is_no_table(what: String) -> Error {
+    Error::new(ErrorKind::NotATable, format!("this is {what}"))
 }

@@ -1,40 +1,40 @@
 //! What a file is that is not a readable table, in words that its owner can act on.
 //!
-//! "Bad magic number" leaves people guessing; most such files are old friends: a Git LFS pointer, a
-//! download that was answered with a web page, a RocksDB table, a copy that was cut short. Every
-//! answer here says what the file is and what to do about it.
+//! "Bad magic number" leaves people guessing. Most such files are well known: a Git LFS pointer, a web page that a server
+//! sent instead of a download, a RocksDB table, a copy that was cut short. Every description says first what the file is,
+//! then what to do about it.
 //!
-//! All of it runs on the way to an error, so it may take its time (a few hundred microseconds) but
-//! not more than that: it looks at [`PEEK_LEN`] bytes at either end, never at the whole file. Where
-//! a guess can be checked by arithmetic or a checksum, it is; a file that fits nothing is called
+//! Pure functions over the first and the last [`PEEK_LEN`] bytes. They run on the way to an error and take a few hundred
+//! microseconds at most. A guess that arithmetic or a checksum can check is checked; a file that fits nothing is called
 //! unknown.
 
 use crate::coding::{fixed32_at, get_varint32};
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer, MAGIC};
 use crate::format::frame::mask;
 
-/// How much of the file's front and back to look at (all of a smaller file).
+/// How much of the file's front and back is examined.
 ///
-/// A data block usually takes 4 KiB, and up to 30 KiB in tables from the wild; a LevelDB log
-/// fills blocks of 32 KiB; C++ LevelDB once reserved 64 KiB at a time for a table under way. All
-/// of these are meant to lie whole in what is looked at.
+/// A data block usually takes 4 KiB, and up to 30 KiB in tables from the wild. A LevelDB log fills blocks of 32 KiB. C++
+/// LevelDB once reserved 64 KiB at a time for a table that it was writing. Each of these fits.
 pub(crate) const PEEK_LEN: usize = 64 * 1024;
 
 /// The last eight bytes of a table.
 const MAGIC_BYTES: [u8; 8] = MAGIC.to_le_bytes();
 
-/// What a file is that does not end in a LevelDB footer: one that is too short for it, or whose
-/// last eight bytes are not LevelDB's magic number.
+/// What a file is that does not end in a LevelDB footer: it is too short for one, or its last eight bytes are not LevelDB's
+/// magic number.
 ///
-/// `head` and `tail` are the first and the last [`PEEK_LEN`] bytes of its `size`; they overlap
-/// where the file is small. The answer is a sentence without full stop, fit to follow a path.
+/// `head` and `tail` are the first and the last [`PEEK_LEN`] bytes of its `size`. They overlap if the file is small.
+/// Returns what fits after "this is": a noun, a colon, and advice.
 pub(crate) fn describe(head: &[u8], tail: &[u8], size: u64) -> String {
-    // From certain to likely: magic numbers in the place where a table has its own, arithmetic,
-    // checksums, and only then what the first few bytes suggest.
+    // From certain to likely: magic numbers where a table has its own, arithmetic, checksums, and only then the first
+    // bytes.
     blank(head, tail, size)
         .or_else(|| foreign_table(tail))
         .or_else(|| damaged_footer(tail, size))
-        .or_else(|| bytes_behind(tail, size))
+        .or_else(|| table_with_more(tail, size))
+        .or_else(|| nearly_foreign_table(tail))
+        .or_else(|| badger_table(tail, size))
         .or_else(|| cut_short(head, tail))
         .or_else(|| log_or_manifest(head))
         .or_else(|| known_start(head))
@@ -43,67 +43,60 @@ pub(crate) fn describe(head: &[u8], tail: &[u8], size: u64) -> String {
         .unwrap_or_else(|| unknown(tail, size))
 }
 
-/// What happened to a file whose `footer` could be decoded but does not lead to an index block: a
-/// handle points outside the file, or the index's checksum does not match.
+/// What happened to a file whose `footer` can be decoded but does not lead to an index block: a handle points outside the
+/// file, or the index's checksum is wrong.
 ///
-/// A writer ends a table with metaindex, index and footer, each right after the one before. Handles
-/// that agree with each other but not with the footer's place mean that the file lost or gained
-/// bytes, and how many. `None` if the sizes fit: then the damage is in the index block itself.
+/// A writer ends a table with metaindex, index and footer, each right after the one before. Handles that agree with each
+/// other but not with the place of the footer mean that the file lost or gained bytes, and how many. `None` if the sizes
+/// fit: the damage is then in the index block itself.
 ///
-/// `head` is the first [`PEEK_LEN`] bytes of the file. The answer is a clause fit to follow the
-/// report of the damage.
+/// `head` is the first [`PEEK_LEN`] bytes of the file. Returns a clause that fits after the report of the damage.
 pub(crate) fn describe_misfit(head: &[u8], footer: &Footer, size: u64) -> Option<String> {
+    const CRLF: &str = "every line feed in the file follows a carriage return: a conversion of line ends has ruined it; \
+                        transfer it again in binary mode (in Git, mark such files `binary` in .gitattributes)";
     let footer_at = size.checked_sub(FOOTER_LEN as u64)?;
-    let Footer { metaindex, index } = footer;
-    let metaindex_fits = metaindex.end().is_some_and(|end| end <= index.offset);
-    if index.end() == Some(footer_at) && metaindex_fits {
+    let metaindex_fits = footer
+        .metaindex
+        .end()
+        .is_some_and(|end| end <= footer.index.offset);
+    if footer.index.end() == Some(footer_at) && metaindex_fits {
         return None;
     }
-    let crlf = || {
-        "every line feed in the file follows a carriage return: a conversion of line ends has \
-         ruined it; transfer it again in binary mode (in Git, mark such files `binary` in \
-         .gitattributes)"
-            .into()
-    };
     let Some(index_end) = end_of_index(footer) else {
-        // The conversion may have moved the handles out of their place, too.
+        // A conversion may have damaged the handles, too.
         return Some(if converted_to_crlf(head) {
-            crlf()
+            CRLF.into()
         } else {
-            "the footer's block handles fit neither each other nor the file: the footer is \
-             damaged; restore the file from a copy"
+            "the footer's block handles fit neither each other nor the file: the footer is damaged; restore the file from \
+             a copy"
                 .into()
         });
     };
     let misfit = format!(
-        "the footer is whole, but the index should end at {index_end} and the footer begins at \
-         {footer_at}"
+        "the footer is whole, but the index should end at {index_end} and the footer begins at {footer_at}"
     );
-    let Some(extra) = footer_at.checked_sub(index_end) else {
+    if let missing @ 1.. = index_end.saturating_sub(footer_at) {
         let place = if begins_with_block(head) {
             " (not at the very front: the first block is whole)"
         } else {
             ""
         };
+        let missing = count(missing, "is missing", "are missing");
         return Some(format!(
-            "{misfit}: {} before the footer{place}; restore the file from a copy",
-            count(index_end - footer_at, "is missing", "are missing")
+            "{misfit}: {missing} before the footer{place}; restore the file from a copy"
         ));
-    };
+    }
+    let extra = footer_at - index_end;
     let moved = usize::try_from(extra).ok().and_then(|at| head.get(at..));
     Some(if moved.is_some_and(begins_with_block) {
-        format!(
-            "{} in front of the table: remove them (`tail -c +{} FILE`)",
-            count(extra, "stands", "stand"),
-            extra.saturating_add(1)
-        )
+        let extra_bytes = count(extra, "stands", "stand");
+        let table_at = extra.saturating_add(1);
+        format!("{extra_bytes} in front of the table: remove them (`tail -c +{table_at} FILE`)")
     } else if converted_to_crlf(head) {
-        crlf()
+        CRLF.into()
     } else {
-        format!(
-            "{misfit}: {} too many before the footer; restore the file from a copy",
-            count(extra, "is", "are")
-        )
+        let extra = count(extra, "is", "are");
+        format!("{misfit}: {extra} too many before the footer; restore the file from a copy")
     })
 }
 
@@ -115,8 +108,8 @@ fn count(n: u64, one: &str, many: &str) -> String {
     }
 }
 
-/// Where the index ends, and the footer should begin, by a footer whose handles agree with each
-/// other: the index comes right after the metaindex.
+/// Where the index ends, and the footer should begin, by a footer whose handles agree with each other: the index comes
+/// right after the metaindex.
 fn end_of_index(footer: &Footer) -> Option<u64> {
     let agree = footer.metaindex.end() == Some(footer.index.offset);
     footer.index.end().filter(|_| agree)
@@ -129,12 +122,12 @@ fn end_of_index_at(bytes: &[u8]) -> Option<u64> {
     end_of_index(&Footer { metaindex, index })
 }
 
-/// Whether a whole block (payload, type, checksum) stands at the front of `bytes`.
+/// Whether `bytes` begins with a whole block: payload, type, checksum.
 ///
-/// Nothing says how long that block is, but its checksum matches at one length only. The CRC is
-/// carried along, so that trying all lengths takes one pass.
+/// Nothing says how long that block is, but its checksum fits at one length only. The CRC is carried along, so that all
+/// lengths take one pass.
 fn begins_with_block(bytes: &[u8]) -> bool {
-    /// RocksDB counts its codecs up to here; LevelDB and Mojang's fork use 0, 1, 2 and 4.
+    /// RocksDB numbers its codecs up to here. LevelDB and Mojang's fork use 0, 1, 2 and 4.
     const LAST_TYPE: u8 = 7;
     let mut crc = 0;
     bytes.iter().take(PEEK_LEN).enumerate().any(|(i, byte)| {
@@ -147,7 +140,7 @@ fn begins_with_block(bytes: &[u8]) -> bool {
 fn blank(head: &[u8], tail: &[u8], size: u64) -> Option<String> {
     if size == 0 {
         return Some(
-            "the file is empty: its writer has not begun or was interrupted; restore it from a copy"
+            "an empty file: its writer has not begun or was interrupted; restore it from a copy"
                 .into(),
         );
     }
@@ -157,80 +150,123 @@ fn blank(head: &[u8], tail: &[u8], size: u64) -> Option<String> {
     }
     let seen = (head.len() as u64).saturating_add(tail.len() as u64);
     let what = if seen < size {
-        "the file begins and ends with zeros"
+        "a file that begins and ends with zeros"
     } else {
-        "the file holds nothing but zeros"
+        "a file that holds nothing but zeros"
     };
     Some(format!(
-        "{what}: space was reserved and not written, or a crash lost what was written; restore it \
-         from a copy"
+        "{what}: space was reserved and not written, or a crash lost what was written; restore it from a copy"
     ))
 }
 
-/// Tables of LevelDB's relatives, which have a magic number of their own in the same place.
+/// LevelDB's relatives, whose tables have a magic number of their own in the same place: the number, who writes it, what.
+const FOREIGN: [(u64, &str, &str); 6] = [
+    (
+        0x88e2_41b7_85f4_cff7,
+        "RocksDB or Pebble",
+        "block-based table",
+    ),
+    (0x8242_2296_63bf_9564, "RocksDB", "plain table"),
+    (0x4f34_18eb_7a8f_13b8, "RocksDB", "plain table"),
+    (0x9267_89d0_c5f1_7873, "RocksDB", "cuckoo table"),
+    // In UTF-8 two cockroaches, and a cockroach with a crab.
+    (0xb3aa_9ff0_b3aa_9ff0, "Pebble", "table"),
+    (0x80a6_9ff0_b3aa_9ff0, "Pebble", "blob file"),
+];
+
+/// A table of a relative of LevelDB, by its magic number.
 pub(crate) fn foreign_table(tail: &[u8]) -> Option<String> {
-    const FOREIGN: [(u64, &str, &str); 6] = [
-        (0x88e2_41b7_85f4_cff7, "RocksDB", "block-based table"),
-        (0x8242_2296_63bf_9564, "RocksDB", "plain table"),
-        (0x4f34_18eb_7a8f_13b8, "RocksDB", "plain table"),
-        (0x9267_89d0_c5f1_7873, "RocksDB", "cuckoo table"),
-        // In UTF-8 two cockroaches, and a cockroach with a crab.
-        (0xb3aa_9ff0_b3aa_9ff0, "Pebble", "table"),
-        (0x80a6_9ff0_b3aa_9ff0, "Pebble", "blob file"),
-    ];
-    let (front, magic) = tail.split_last_chunk::<8>()?;
+    let (front, magic) = tail.split_last_chunk()?;
     let magic = u64::from_le_bytes(*magic);
-    let (_, program, what) = FOREIGN.iter().find(|foreign| foreign.0 == magic)?;
-    let version = match front.last_chunk::<4>() {
+    let (_, program, what) = FOREIGN.iter().find(|(number, ..)| *number == magic)?;
+    let version = match front.last_chunk() {
         Some(version) if what.ends_with("table") => {
             format!(" (format version {})", u32::from_le_bytes(*version))
         }
         _ => String::new(),
     };
     Some(format!(
-        "this is a {program} {what}{version}: open it with {program}"
+        "a {program} {what}{version}: open it with {program}"
     ))
+}
+
+/// The same with one byte of the magic number changed.
+fn nearly_foreign_table(tail: &[u8]) -> Option<String> {
+    let magic: &[u8; 8] = tail.last_chunk()?;
+    let differing = |number: u64| {
+        let bytes = number.to_le_bytes();
+        bytes.iter().zip(magic).filter(|(a, b)| a != b).count()
+    };
+    let (number, program, what) = FOREIGN
+        .iter()
+        .find(|(number, ..)| differing(*number) == 1)?;
+    let number = number.to_le_bytes();
+    Some(format!(
+        "a {program} {what} whose last 8 bytes are damaged ({magic:02x?} instead of {number:02x?}): restore it from a copy"
+    ))
+}
+
+/// A table of Badger, which ends in an index, its length, its checksum, and the length of that, both big-endian.
+fn badger_table(tail: &[u8], size: u64) -> Option<String> {
+    let (rest, len) = tail.split_last_chunk()?;
+    let len = usize::try_from(u32::from_be_bytes(*len)).ok()?;
+    let (rest, checksum) = rest.split_at_checked(rest.len().checked_sub(len)?)?;
+    let (rest, len) = rest.split_last_chunk()?;
+    let len = u32::from_be_bytes(*len);
+    let index_at = rest.len().checked_sub(usize::try_from(len).ok()?);
+    let index = index_at.and_then(|at| rest.get(at..));
+    // A protocol buffer. Field 1 names the algorithm, and is left out for CRC-32C; field 2 is the sum.
+    let fits = match (checksum, index) {
+        ([0x10, sum @ ..], Some(index)) => get_varint32(sum)?.0 == crc32c::crc32c(index),
+        // The index is longer than what is examined, or the sum is XXH64.
+        ([0x10, ..], None) | ([8, 1, 0x10, ..], _) => checksum.len() < 14 && u64::from(len) < size,
+        _ => false,
+    };
+    fits.then(|| "a Badger table: open it with Badger".into())
 }
 
 /// A LevelDB footer at the end that is not whole: cut off, or with another magic number.
 fn damaged_footer(tail: &[u8], size: u64) -> Option<String> {
     if size < FOOTER_LEN as u64 && tail.ends_with(&MAGIC_BYTES) {
         return Some(format!(
-            "the file has only {size} bytes, which end as a LevelDB table's 48-byte footer does: \
-             all that comes before is missing; restore it from a copy"
+            "the end of a LevelDB table: the file has only {size} bytes, and all that comes before is missing; restore \
+             it from a copy"
         ));
     }
-    // Whether this would be a table's end if `missing` bytes came after it.
+    // Whether this would be the end of a table if `missing` more bytes followed.
     let would_end = |missing: usize| {
         let visible = (FOOTER_LEN - missing).min(tail.len());
-        let footer = tail.get(tail.len() - visible..).unwrap_or_default();
+        let footer = tail
+            .len()
+            .checked_sub(visible)
+            .and_then(|at| tail.get(at..));
         let footer_at = size.checked_sub((FOOTER_LEN - missing) as u64);
-        footer_at.is_some() && end_of_index_at(footer) == footer_at
+        footer_at.is_some() && footer.and_then(end_of_index_at) == footer_at
     };
-    // A footer that keeps nothing but its handles still tells how long the file should be.
+    // The handles alone tell how long the file should be.
     if let Some(missing) = (1..FOOTER_LEN).find(|&missing| would_end(missing)) {
         return Some(format!(
-            "this is a LevelDB table cut short: {} at its end; restore it from a copy",
+            "a LevelDB table cut short: {} at its end; restore it from a copy",
             count(missing as u64, "is missing", "are missing")
         ));
     }
-    let magic = tail.last_chunk::<8>()?;
+    let magic = tail.last_chunk()?;
     if u64::from_le_bytes(*magic) == MAGIC.swap_bytes() {
         return Some(
-            "this is a LevelDB table whose magic number has its bytes in reverse order, so that no \
-             LevelDB reads it: write it again with a tool that writes little-endian numbers"
+            "a LevelDB table whose magic number has its bytes in reverse order, so that no LevelDB reads it: write it \
+             again with a tool that writes little-endian numbers"
                 .into(),
         );
     }
     would_end(0).then(|| {
         format!(
-            "this is a LevelDB table whose last 8 bytes are damaged ({magic:02x?} instead of \
-             {MAGIC_BYTES:02x?}), and perhaps more of it; restore it from a copy"
+            "a LevelDB table whose last 8 bytes are damaged ({magic:02x?} instead of {MAGIC_BYTES:02x?}), and perhaps \
+             more of it; restore it from a copy"
         )
     })
 }
 
-/// Footers in the tail whose handles agree: where each ends, and where its index does. From the back.
+/// Footers in the tail whose handles agree: where each ends, and where its index does. The last comes first.
 fn footers(tail: &[u8]) -> impl Iterator<Item = (usize, u64)> {
     let windows = tail.windows(MAGIC_BYTES.len()).enumerate().rev();
     windows.filter_map(|(at, window)| {
@@ -243,35 +279,34 @@ fn footers(tail: &[u8]) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// A table with something behind its end.
-fn bytes_behind(tail: &[u8], size: u64) -> Option<String> {
+/// A table with something after its end.
+fn table_with_more(tail: &[u8], size: u64) -> Option<String> {
     let tail_at = size.checked_sub(tail.len() as u64)?;
     let in_place = |&(end, index_end): &(usize, u64)| {
         index_end.checked_add(FOOTER_LEN as u64) == tail_at.checked_add(end as u64)
     };
     let (end, index_end) = footers(tail).find(in_place)?;
-    let behind = tail.get(end..)?;
-    let zeros = if behind.iter().all(|&byte| byte == 0) {
+    let more = tail.get(end..)?;
+    let zeros = if more.iter().all(|&byte| byte == 0) {
         ", all zeros (space that was reserved and not given back)"
     } else {
         ""
     };
     let table_len = index_end.saturating_add(FOOTER_LEN as u64);
+    let more = count(more.len() as u64, "follows", "follow");
     Some(format!(
-        "{} the end of the LevelDB table{zeros}: cut the file to {table_len} bytes (`truncate -s \
-         {table_len} FILE`)",
-        count(behind.len() as u64, "follows", "follow")
+        "a LevelDB table with more after it: {more} its end{zeros}; cut the file to {table_len} bytes (`truncate -s \
+         {table_len} FILE`)"
     ))
 }
 
-/// A table that something stands in front of and behind, or that misses bytes as well.
+/// A table with something before it and after it, or that misses bytes as well.
 fn stray_footer(tail: &[u8]) -> Option<String> {
     let (end, _) = footers(tail).next()?;
-    let behind = tail.len().saturating_sub(end) as u64;
+    let more = count((tail.len() - end) as u64, "follows", "follow");
     Some(format!(
-        "{} a LevelDB footer that does not fit its place: the file was joined or copied wrongly; \
-         restore it from a copy",
-        count(behind, "follows", "follow")
+        "a LevelDB table that was joined or copied wrongly: {more} a footer that does not fit its place; restore it \
+         from a copy"
     ))
 }
 
@@ -287,9 +322,8 @@ fn cut_short(head: &[u8], tail: &[u8]) -> Option<String> {
         _ => " (it ends in zeros, as if space had been reserved for the rest)",
     };
     Some(format!(
-        "this is a LevelDB table whose first block is whole and whose footer is missing: it was \
-         cut short or is still being written{reserved}; wait for its writer, or restore it from a \
-         copy"
+        "a LevelDB table whose first block is whole and whose footer is missing: it was cut short or is still being \
+         written{reserved}; wait for its writer, or restore it from a copy"
     ))
 }
 
@@ -297,7 +331,7 @@ fn cut_short(head: &[u8], tail: &[u8]) -> Option<String> {
 fn log_or_manifest(head: &[u8]) -> Option<String> {
     // masked CRC of kind and payload, length of the payload, kind, payload
     let crc = fixed32_at(head, 0)?;
-    let (length, rest) = head.get(4..)?.split_first_chunk::<2>()?;
+    let (length, rest) = head.get(4..)?.split_first_chunk()?;
     let record = rest.get(..=usize::from(u16::from_le_bytes(*length)))?;
     let (kind, payload) = record.split_first()?;
     if !(1..=4).contains(kind) || crc != mask(crc32c::crc32c(record)) {
@@ -305,104 +339,60 @@ fn log_or_manifest(head: &[u8]) -> Option<String> {
     }
     Some(match comparator_of_manifest(payload) {
         Some(comparator) => format!(
-            "this is a LevelDB MANIFEST (comparator {comparator:?}), which lists a database's \
-             tables: open the .ldb or .sst files beside it"
+            "a LevelDB MANIFEST (comparator {comparator:?}), which lists a database's tables: open the .ldb or .sst \
+             files beside it"
         ),
-        None => "this is a LevelDB log, which holds a database's latest writes: have LevelDB open \
-                 the database, which moves them into tables, or open the .ldb or .sst files beside \
-                 it"
-        .into(),
+        None => "a LevelDB log, which holds a database's latest writes: have LevelDB open the database, which moves them \
+                 into tables, or open the .ldb or .sst files beside it"
+            .into(),
     })
 }
 
 /// The comparator that a MANIFEST's first record begins with: tag 1, then a string.
 ///
-/// A log's first record begins with a sequence number, eight bytes of which the upper ones are
-/// zero, so nothing printable stands there.
+/// A log's first record begins with a sequence number, eight bytes of which the upper ones are zero and not printable.
 fn comparator_of_manifest(record: &[u8]) -> Option<&str> {
-    let (&1, rest) = record.split_first()? else {
-        return None;
-    };
+    let rest = record.strip_prefix(&[1])?;
     let (len, len_len) = get_varint32(rest)?;
     let name = rest.get(len_len..)?.get(..usize::try_from(len).ok()?)?;
     let printable = !name.is_empty() && name.iter().all(u8::is_ascii_graphic);
     str::from_utf8(name).ok().filter(|_| printable)
 }
 
-/// Files that their first bytes tell.
+/// Files known by their first bytes: the bytes, what the file is, and what to do about it.
+#[rustfmt::skip]
+const KNOWN: [(&[u8], &str, &str); 14] = [
+    (b"\x1f\x8b\x08", "a file compressed with gzip", "decompress it (`gunzip < FILE`)"),
+    (b"\x28\xb5\x2f\xfd", "a file compressed with Zstandard", "decompress it (`unzstd < FILE`)"),
+    (b"\xfd7zXZ\0", "a file compressed with xz", "decompress it (`unxz < FILE`)"),
+    (b"BZh", "a file compressed with bzip2", "decompress it (`bunzip2 < FILE`)"),
+    (b"\x04\x22\x4d\x18", "a file compressed with LZ4", "decompress it (`unlz4 < FILE`)"),
+    (b"version https://git-lfs.github.com/spec/", "a Git LFS pointer in place of the file", "run `git lfs pull`"),
+    (b"/annex/objects/", "a git-annex pointer in place of the file", "run `git annex get`"),
+    (b"PK\x03\x04", "a zip archive", "take the table out of it (`unzip`)"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "take the table out of it (`7z x`)"),
+    (b"SQLite format 3\0", "an SQLite database", "open it with SQLite"),
+    (b"MANIFEST-", "LevelDB's CURRENT file, which names the MANIFEST", "open the .ldb or .sst files beside it"),
+    (b"\x00\x05\x16\x07", "macOS metadata (AppleDouble)", "open the file of the same name without `._` in front"),
+    // PowerShell redirects a program's output so.
+    (b"\xff\xfe", UTF_16, "transfer it again as binary"),
+    (b"\xfe\xff", UTF_16, "transfer it again as binary"),
+];
+
+const UTF_16: &str = "a file that was converted to UTF-16 text, which ruins a table";
+
 fn known_start(head: &[u8]) -> Option<String> {
-    const COMPRESSED: [(&[u8], &str, &str); 5] = [
-        (b"\x1f\x8b\x08", "gzip", "gunzip"),
-        (b"\x28\xb5\x2f\xfd", "Zstandard", "unzstd"),
-        (b"\xfd7zXZ\0", "xz", "unxz"),
-        (b"BZh", "bzip2", "bunzip2"),
-        (b"\x04\x22\x4d\x18", "LZ4", "unlz4"),
-    ];
-    const KNOWN: [(&[u8], &str, &str); 9] = [
-        (
-            b"version https://git-lfs.github.com/spec/",
-            "a Git LFS pointer, which stands in for a file that was not downloaded",
-            "run `git lfs pull`",
-        ),
-        (
-            b"/annex/objects/",
-            "a git-annex pointer, which stands in for a file that was not downloaded",
-            "run `git annex get`",
-        ),
-        (
-            b"PK\x03\x04",
-            "a zip archive",
-            "take the table out of it (`unzip`)",
-        ),
-        (
-            b"7z\xbc\xaf\x27\x1c",
-            "a 7-Zip archive",
-            "take the table out of it (`7z x`)",
-        ),
-        (
-            b"SQLite format 3\0",
-            "an SQLite database",
-            "open it with SQLite",
-        ),
-        (
-            b"MANIFEST-",
-            "LevelDB's CURRENT file, which names a database's MANIFEST",
-            "open the .ldb or .sst files beside it",
-        ),
-        (
-            b"\x00\x05\x16\x07",
-            "macOS metadata (AppleDouble)",
-            "open the file of the same name without `._` in front",
-        ),
-        // What PowerShell makes of a program's output that is sent to a file.
-        (
-            b"\xff\xfe",
-            "a file that was converted to UTF-16 text, which ruins a table",
-            "transfer it again as binary",
-        ),
-        (
-            b"\xfe\xff",
-            "a file that was converted to UTF-16 text, which ruins a table",
-            "transfer it again as binary",
-        ),
-    ];
-    let starts = |known: &&(&[u8], _, _)| head.starts_with(known.0);
-    if let Some((_, codec, program)) = COMPRESSED.iter().find(starts) {
-        return Some(format!(
-            "this is a file compressed with {codec}: decompress it (`{program} < FILE`)"
-        ));
-    }
-    if let Some((_, what, advice)) = KNOWN.iter().find(starts) {
-        return Some(format!("this is {what}: {advice}"));
+    if let Some((_, what, advice)) = KNOWN.iter().find(|(start, ..)| head.starts_with(start)) {
+        return Some(format!("{what}: {advice}"));
     }
     if head.get(257..262) == Some(b"ustar") {
-        return Some("this is a tar archive: take the table out of it (`tar -x`)".into());
+        return Some("a tar archive: take the table out of it (`tar -x`)".into());
     }
-    // A zlib header is a multiple of 31; 0x78 is deflate with the window that everybody uses.
+    // A zlib header is a multiple of 31; 0x78 is deflate with the usual window.
     let zlib = matches!(head, [0x78, flags, ..] if (0x7800 + u16::from(*flags)) % 31 == 0);
     zlib.then(|| {
-        "this begins with a zlib stream and does not end as a table: it is a compressed file, which \
-         needs decompressing, or a Minecraft table that was cut short; restore that from a copy"
+        "a file that begins with a zlib stream and does not end as a table: decompress it if it was compressed; restore \
+         it from a copy if it is a Minecraft table that was cut short"
             .into()
     })
 }
@@ -418,22 +408,18 @@ fn text(head: &[u8]) -> Option<String> {
         Err(_) => return None,
     };
     if text.chars().any(|c| c.is_control() && !c.is_whitespace()) {
-        // Decoded as UTF-8 and encoded again, all that was not UTF-8 has become U+FFFD.
+        // Bytes that are not UTF-8 become U+FFFD if they are decoded as such and encoded again.
         return (text.matches('\u{fffd}').count() >= 8).then(|| {
-            "this is binary data that was converted to UTF-8 text, which ruins it: transfer it \
-             again as binary"
-                .into()
+            "binary data that was converted to UTF-8 text, which ruins it: transfer it again as binary".into()
         });
     }
     let text = text.trim_start_matches('\u{feff}').trim();
     let begins = |prefix: &str| {
-        text.get(..prefix.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+        let start = text.get(..prefix.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
     };
-    let answer = "perhaps what a server answered in place of the table; download it again";
-    let (what, advice) = if text.is_empty() {
-        return None;
-    } else if begins("<!doctype html") || begins("<html") {
+    let answer = "perhaps what a server sent in place of the table; download it again";
+    let (what, advice) = if begins("<!doctype html") || begins("<html") {
         ("an HTML page", answer)
     } else if begins("<") {
         ("an XML document", answer)
@@ -443,32 +429,27 @@ fn text(head: &[u8]) -> Option<String> {
         ("plain text", "it may say why the table is not there")
     };
     // The first words help to recognise the file, and often are the reason.
-    let line = text.lines().next().unwrap_or_default();
+    let line = text.lines().next()?;
     let start: String = line.chars().take(60).collect();
     let more = if start.len() < text.len() { " .." } else { "" };
-    Some(format!(
-        "this is {what}, which begins {start:?}{more}: {advice}"
-    ))
+    Some(format!("{what}, which begins {start:?}{more}: {advice}"))
 }
 
-/// What is left to say.
 fn unknown(tail: &[u8], size: u64) -> String {
-    match tail.last_chunk::<8>().filter(|_| size >= FOOTER_LEN as u64) {
-        Some(magic) => format!(
-            "the file does not end as a LevelDB table does (with {magic:02x?} instead of \
-             {MAGIC_BYTES:02x?}): it is something else, was cut short, or is still being written; check \
-             where it comes from"
-        ),
-        None => format!(
-            "the file has only {size} bytes, too short even for the 48-byte footer of a LevelDB \
-             table: it is something else, was cut short, or is still being written; check where it \
-             comes from"
-        ),
-    }
+    let how = match tail.last_chunk::<8>() {
+        Some(magic) if size >= FOOTER_LEN as u64 => {
+            format!("its last 8 bytes are {magic:02x?} instead of {MAGIC_BYTES:02x?}")
+        }
+        _ => format!("it has only {size} bytes, and the footer alone takes 48"),
+    };
+    format!(
+        "no LevelDB table, or not all of one: {how}; it may be something else, cut short, or still being written: check \
+         where it comes from"
+    )
 }
 
-/// Whether the bytes look like binary data whose line feeds were turned into CR LF: by chance, one
-/// line feed in 256 follows a carriage return.
+/// Whether the bytes look like binary data whose line feeds were turned into CR LF. By chance, one line feed in 256
+/// follows a carriage return.
 fn converted_to_crlf(head: &[u8]) -> bool {
     let line_feeds = head.iter().filter(|&&byte| byte == b'\n').count();
     let pairs = head.windows(2).filter(|pair| pair == b"\r\n").count();
@@ -478,6 +459,7 @@ fn converted_to_crlf(head: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coding::put_varint;
     use proptest::prelude::*;
 
     /// A table by C++ LevelDB 1.23: apple -> 1, grape -> 22, uncompressed, no filter. One data block
@@ -498,7 +480,7 @@ mod tests {
         \x01\x1aleveldb.BytewiseComparator\
         \xa4\x9c\x8b\xbe\x08\x00\x01\x02\x03\x09\x00\x03\x04\x04\x00";
 
-    /// What is said of a file, however it is found out that it is no table.
+    /// What is reported about a file, whichever way it turns out not to be a table.
     fn word(file: &[u8]) -> String {
         let head = &file[..file.len().min(PEEK_LEN)];
         let tail = &file[file.len().saturating_sub(PEEK_LEN)..];
@@ -526,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_table_has_nothing_to_be_said_about() {
+    fn the_sizes_of_a_sound_table_fit() {
         assert_says(&TABLE, &["the sizes fit"]);
     }
 
@@ -544,7 +526,7 @@ mod tests {
         for (end, name) in [
             (
                 &b"\x05\0\0\0\xf7\xcf\xf4\x85\xb7\x41\xe2\x88"[..],
-                "this is a RocksDB block-based table (format version 5): open it with RocksDB",
+                "a RocksDB or Pebble block-based table (format version 5): open it with RocksDB or Pebble",
             ),
             (
                 b"\x01\0\0\0\x64\x95\xbf\x63\x96\x22\x42\x82",
@@ -560,17 +542,56 @@ mod tests {
             ),
             (
                 b"\x04\0\0\0\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3",
-                "this is a Pebble table (format version 4): open it with Pebble",
+                "a Pebble table (format version 4): open it with Pebble",
             ),
             (
                 b"\0\0\0\0\xf0\x9f\xaa\xb3\xf0\x9f\xa6\x80",
-                "this is a Pebble blob file: open it with Pebble",
+                "a Pebble blob file: open it with Pebble",
             ),
         ] {
             // Their blocks look like LevelDB's, so only the end tells.
             assert_says(&[&TABLE[..64], end].concat(), &[name]);
             assert_says(&end[4..], &[name.split(" (").next().unwrap()]);
         }
+    }
+
+    /// It was called a LevelDB table cut short.
+    #[test]
+    fn a_foreign_magic_number_with_one_byte_wrong_is_known() {
+        for (end, name) in [
+            (
+                b"\x05\0\0\0\xf7\xcf\xf4\x85\xb6\x41\xe2\x88",
+                "a RocksDB or Pebble block-based table whose last 8 bytes are damaged",
+            ),
+            (
+                b"\x04\0\0\0\xf0\x9f\xaa\xb3\xf0\x9f\xaa\x33",
+                "a Pebble table whose last 8 bytes are damaged",
+            ),
+        ] {
+            assert_says(&[&TABLE[..64], &end[..]].concat(), &[name]);
+        }
+    }
+
+    #[test]
+    fn badgers_tables_are_known() {
+        let table = |index: &[u8], checksum: &[u8]| {
+            let lengths = [index.len(), checksum.len()].map(|len| (len as u32).to_be_bytes());
+            [&noise(3000)[..], index, &lengths[0], checksum, &lengths[1]].concat()
+        };
+        let index = noise(500);
+        let mut crc32c = vec![0x10];
+        put_varint(&mut crc32c, u64::from(crc32c::crc32c(&index)));
+        let mut xxhash = vec![8, 1, 0x10];
+        put_varint(&mut xxhash, u64::MAX / 3);
+        for checksum in [&crc32c, &xxhash] {
+            assert_says(
+                &table(&index, checksum),
+                &["a Badger table: open it with Badger"],
+            );
+            assert_says(&table(&noise(70_000), checksum), &["a Badger table"]);
+        }
+        crc32c[1] ^= 1;
+        assert!(!word(&table(&index, &crc32c)).contains("Badger"));
     }
 
     #[test]
@@ -608,15 +629,22 @@ mod tests {
         let reserved = [&TABLE[..32], &[0; 5000]].concat();
         assert_says(&reserved, &["still being written", "reserved"]);
         let long = [noise(40_000), TABLE[..32].to_vec()].concat();
-        assert_says(&long, &["does not end as a LevelDB table does"]);
+        assert_says(
+            &long,
+            &["no LevelDB table, or not all of one", "instead of"],
+        );
     }
 
     #[test]
-    fn bytes_behind_the_end_are_counted() {
-        let and = |behind: &[u8]| [&TABLE, behind].concat();
+    fn bytes_after_the_end_are_counted() {
+        let and = |more: &[u8]| [&TABLE, more].concat();
         assert_says(
             &and(b"\n"),
-            &["1 byte follows", "truncate -s 112", "end of the LevelDB"],
+            &[
+                "1 byte follows its end",
+                "truncate -s 112",
+                "a LevelDB table",
+            ],
         );
         assert_says(
             &and(&[0; 1000]),
@@ -631,7 +659,10 @@ mod tests {
         assert_says(&joined, &["3 bytes follow", "does not fit its place"]);
         // The number alone, as a program that reads tables holds it, is no table.
         let program = [&noise(500)[..], &TABLE[104..], &noise(500)].concat();
-        assert_says(&program, &["does not end as a LevelDB table does"]);
+        assert_says(
+            &program,
+            &["no LevelDB table, or not all of one", "instead of"],
+        );
     }
 
     #[test]
@@ -739,7 +770,7 @@ mod tests {
             (b"\x78\x01\xed\x5d", "zlib"),
             (
                 b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 2115233\n",
-                "a file that was not downloaded: run `git lfs pull`",
+                "a Git LFS pointer in place of the file: run `git lfs pull`",
             ),
             (b"/annex/objects/SHA256E-s1--00.ldb\n", "git annex get"),
         ] {
@@ -776,7 +807,10 @@ mod tests {
         assert_says(long.as_bytes(), &["plain text"]);
         // Quoted with escapes: a file must not write to a terminal.
         assert!(!word("a\u{202e}\u{9b}2J".as_bytes()).contains('\u{9b}'));
-        assert_says(&[&b"abc\xff"[..], &noise(100)].concat(), &["does not end"]);
+        assert_says(
+            &[&b"abc\xff"[..], &noise(100)].concat(),
+            &["no LevelDB table, or not all of one"],
+        );
         assert_says(b"  \n", &["only 3 bytes"]);
     }
 

@@ -182,6 +182,32 @@ pub(crate) fn handle_of(range: &Range<usize>) -> Vec<u8> {
     [varint(range.start as u64), varint(range.len() as u64 - 5)].concat()
 }
 
+/// A block in which each key is stored whole.
+pub(crate) fn block(entries: &[Entry]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut restarts = Vec::new();
+    for (key, value) in entries {
+        restarts.push(bytes.len() as u32);
+        bytes.extend(
+            [
+                vec![0],
+                varint(key.len() as u64),
+                varint(value.len() as u64),
+            ]
+            .concat(),
+        );
+        bytes.extend(key);
+        bytes.extend(value);
+    }
+    if restarts.is_empty() {
+        restarts.push(0);
+    }
+    let count = restarts.len() as u32;
+    restarts.push(count);
+    bytes.extend(restarts.iter().flat_map(|n| n.to_le_bytes()));
+    bytes
+}
+
 /// Gives the frame at `range` its right checksum.
 pub(crate) fn seal(file: &mut [u8], range: &Range<usize>) {
     let (covered, crc) = file[range.clone()].split_at_mut(range.len() - 4);

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::found::handle_of;
 use super::plan::Piece;
+use super::scan::PAGE;
 use super::{LostRange, SalvageReport};
 use crate::error::{ErrorKind, Result, Section};
 use crate::format::block::Block;
@@ -58,7 +59,10 @@ impl<'a, D: Destination> Copier<'a, D> {
                     range,
                     reason,
                     entries,
-                } => self.lose(range, reason, entries),
+                } => {
+                    let reason = reason.unwrap_or_else(|| self.why_nothing(&range));
+                    self.lose(range, reason, entries);
+                }
             }
             if progress.reach(done).is_break() {
                 self.report.cancelled = true;
@@ -77,6 +81,21 @@ impl<'a, D: Destination> Copier<'a, D> {
             after: self.last_key.clone(),
             before: None,
         });
+    }
+
+    /// Why no block was found in `range`.
+    fn why_nothing(&self, range: &Range<u64>) -> String {
+        let mut parts = range.clone().step_by(PAGE);
+        let error = parts.find_map(|at| {
+            let len = (range.end - at).min(PAGE as u64) as usize;
+            self.file.read(at, len).err()
+        });
+        match error {
+            Some(error) => format!("not all of it can be read: {error}"),
+            None => "no sound block begins here: lost data, or a part that holds none (filter, metaindex, index, \
+                     footer)"
+                .into(),
+        }
     }
 
     fn copy(&mut self, range: Range<u64>, by_index: bool) -> Result<()> {

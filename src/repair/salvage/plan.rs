@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::found::{Content, Digest, Found, inspect};
 use super::recognise::{belongs, block_around};
-use super::scan::{PAGE, SECTOR};
+use super::scan::SECTOR;
 use super::survey::{Survey, gaps};
 use super::{IndexState, Recoverable};
 use crate::comparator::Order;
@@ -57,7 +57,8 @@ pub(super) enum Piece {
     Copy { range: Range<u64>, by_index: bool },
     Lost {
         range: Range<u64>,
-        reason: String,
+        /// `None` if no block was found here.
+        reason: Option<String>,
         entries: Option<u64>,
     },
 }
@@ -250,10 +251,12 @@ impl Survey<'_> {
                         plan.copy(found, digest, by_footer && here.is_some())
                     }
                     Content::Unreadable(reason) => {
-                        plan.lose(found.range.clone(), || reason.clone())
+                        plan.lose(found.range.clone(), || Some(reason.clone()))
                     }
                     Content::Filter => {
-                        plan.lose(found.range.clone(), || "no data block: a filter".into());
+                        plan.lose(found.range.clone(), || {
+                            Some("no data block: a filter".into())
+                        });
                     }
                 },
                 None => {
@@ -262,7 +265,7 @@ impl Survey<'_> {
                         reason = "an index is refused if a block of it ends past 2^64"
                     )]
                     let end = handle.end().expect("a block of an index");
-                    plan.lose(handle.offset..end, || self.why_not(handle));
+                    plan.lose(handle.offset..end, || Some(self.why_not(handle)));
                 }
             }
         }
@@ -319,7 +322,7 @@ impl Survey<'_> {
                         data.next_if(|((data, _), _)| data.range == found.range)
                     else {
                         if let Content::Unreadable(reason) = &found.content {
-                            plan.lose(found.range.clone(), || reason.clone());
+                            plan.lose(found.range.clone(), || Some(reason.clone()));
                         }
                         continue;
                     };
@@ -329,26 +332,10 @@ impl Survey<'_> {
                     }
                     plan.leave_out(found);
                 }
-                Region::Gap(range) => plan.lose(range.clone(), || match self.read_error(range) {
-                    Some(error) => format!("not all of it can be read: {error}"),
-                    None => {
-                        "no sound block begins here: lost data, or a part that holds none (filter, \
-                             metaindex, index, footer)"
-                            .into()
-                    }
-                }),
+                Region::Gap(range) => plan.lose(range, || None),
             }
         }
         plan
-    }
-
-    /// The source's error for the first part of `range` that it cannot read.
-    fn read_error(&self, range: Range<u64>) -> Option<Error> {
-        let end = range.end;
-        range.step_by(PAGE).find_map(|at| {
-            let len = (end - at).min(PAGE as u64) as usize;
-            self.file.read(at, len).err()
-        })
     }
 
     /// The whole file in order: what was found, and the gaps that may hold data.
@@ -408,13 +395,13 @@ impl Plan {
         self.left_out += found.entries();
         self.pieces.push(Piece::Lost {
             range: found.range.clone(),
-            reason: "its keys are out of order here: a block of another table?".into(),
+            reason: Some("its keys are out of order here: a block of another table?".into()),
             entries: Some(found.entries()),
         });
     }
 
     /// Adds a range that is lost, as a part of the previous one if it begins where that ends.
-    fn lose(&mut self, range: Range<u64>, reason: impl FnOnce() -> String) {
+    fn lose(&mut self, range: Range<u64>, reason: impl FnOnce() -> Option<String>) {
         match self.pieces.last_mut() {
             Some(Piece::Lost {
                 range: before,

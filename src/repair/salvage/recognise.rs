@@ -212,9 +212,10 @@ impl Survey<'_> {
     }
 }
 
-/// Whether a metaindex has a filter or the properties under `name`.
+/// Whether a metaindex, of this crate or of RocksDB, has a filter or properties under `name`.
 pub(super) fn names_part(name: &[u8]) -> bool {
-    name.starts_with(FILTER_PREFIX) || name == PROPERTIES_NAME
+    const PREFIXES: [&[u8]; 3] = [FILTER_PREFIX, b"fullfilter.", b"rocksdb."];
+    name == PROPERTIES_NAME || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Which data block of `index` the block `found` is, wherever in the file it lies: by its size, and by the index keys,

@@ -57,6 +57,8 @@ pub(crate) struct Scanner<'a> {
 struct Search {
     from: u64,
     size: u64,
+    /// The window.
+    bytes: Bytes,
     /// Frames of this window that were not examined yet, the first of them last.
     pending: Vec<Range<u64>>,
     /// Bytes that may still be examined in this window: a hostile one could hold frames within frames.
@@ -105,13 +107,15 @@ impl<'a> Scanner<'a> {
 
     /// The frame at `range`, if its checksum is right and its content makes sense.
     fn check(&mut self, range: Range<u64>) -> Option<Found> {
-        let len = range.end - range.start;
-        self.steps = self.steps.saturating_sub(len / 8);
-        let frame = self
-            .file
-            .read(range.start, usize::try_from(len).ok()?)
-            .ok()?;
-        let content = inspect(&frame, self.order, &mut self.work).ok()?;
+        let len = usize::try_from(range.end - range.start).ok()?;
+        let frame = self.file.read(range.start, len).ok()?;
+        self.check_frame(range, &frame)
+    }
+
+    /// The same of a frame that was read.
+    fn check_frame(&mut self, range: Range<u64>, frame: &Bytes) -> Option<Found> {
+        self.steps = self.steps.saturating_sub(frame.len() as u64 / 8);
+        let content = inspect(frame, self.order, &mut self.work).ok()?;
         Some(Found { range, content })
     }
 
@@ -253,7 +257,11 @@ impl<'a> Scanner<'a> {
                     break;
                 };
                 search.budget = budget;
-                if let Some(found) = self.check(range) {
+                let in_window = |at: u64| (at - search.from) as usize;
+                let frame = search
+                    .bytes
+                    .slice(in_window(range.start)..in_window(range.end));
+                if let Some(found) = self.check_frame(range, &frame) {
                     // If the codec cannot be read, only the checksum speaks for the frame, and that is right by chance
                     // now and then: its place must be likely, too.
                     if found.range.start == at || !matches!(found.content, Content::Unreadable(_)) {
@@ -280,8 +288,8 @@ impl<'a> Scanner<'a> {
             if window.is_empty() {
                 return None;
             }
-            let bytes = read_what_can_be(self.file, window.clone());
-            let frames = frames_by_checksum(&bytes);
+            search.bytes = read_what_can_be(self.file, window.clone());
+            let frames = frames_by_checksum(&search.bytes);
             search
                 .pending
                 .extend(frames.into_iter().map(|(start, end)| {

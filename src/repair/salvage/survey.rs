@@ -186,11 +186,16 @@ impl<'a> Survey<'a> {
     }
 
     /// Whether nothing lies in the file but index, footer, the metaindex at `metaindex`, and what that names.
-    fn is_empty_table(&self, metaindex: BlockHandle) -> bool {
-        let named = self.handles_in(metaindex).into_iter().chain([metaindex]);
-        let found = named.filter_map(|handle| Some(self.map.at(handle)?.range.clone()));
-        let set_aside = self.set_aside.iter().map(|(_, range)| range.clone());
-        let mut ranges: Vec<Range<u64>> = found.chain(set_aside).collect();
+    fn is_empty_table(&mut self, metaindex: BlockHandle) -> bool {
+        let mut ranges: Vec<Range<u64>> = self
+            .set_aside
+            .iter()
+            .map(|(_, range)| range.clone())
+            .collect();
+        for handle in self.handles_in(metaindex).into_iter().chain([metaindex]) {
+            self.place(handle);
+            ranges.extend(self.map.at(handle).map(|found| found.range.clone()));
+        }
         ranges.sort_by_key(|range| range.start);
         gaps(ranges.into_iter(), self.file.size).is_empty()
     }

@@ -40,9 +40,10 @@ impl Verifier<'_, '_> {
                 Some(footer)
             }
             Err(error) if error.kind() == ErrorKind::NotATable => {
-                let expected = format!("{FOOTER_LEN} bytes that end in LevelDB's magic number");
+                let found = self.file.identify();
+                let found = found.unwrap_or_else(|error| error.to_string());
                 self.report
-                    .find(Severity::Damage, place, expected, error.to_string());
+                    .find(Severity::Damage, place, "a LevelDB table", found);
                 None
             }
             Err(error) => {

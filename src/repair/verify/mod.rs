@@ -163,16 +163,25 @@ pub fn verify(source: impl Into<Source>, options: VerifyOptions<'_>) -> Result<V
     } = options;
     let mut progress = Reporter::new(file.size, progress);
     let mut run = |guess| Verifier::new(&file, &open, keys, guess, &mut progress).run();
-    let (report, guess) = run(None);
-    let Some(guess) = guess.filter(|_| !report.cancelled) else {
-        return Ok(report);
+    let first = run(None);
+    let Some(guess) = first.guess.filter(|_| !first.report.cancelled) else {
+        return Ok(first.report);
     };
-    let (again, _) = run(Some(guess.kind));
-    Ok(if guess.is_certain || again.damage < report.damage {
-        again
+    let second = run(Some(guess.kind));
+    Ok(if guess.is_certain || !second.filters_hide_keys {
+        second.report
     } else {
-        report
+        first.report
     })
+}
+
+/// What a run found.
+struct Verified {
+    report: VerifyReport,
+    /// Whether a filter rejects keys that are present.
+    filters_hide_keys: bool,
+    /// The kind of keys that the table should be checked for instead.
+    guess: Option<Guess>,
 }
 
 /// A kind of keys other than the one that a run assumed.
@@ -239,16 +248,15 @@ impl<'a, 'p> Verifier<'a, 'p> {
         }
     }
 
-    /// Checks the file. Returns, with the report, the kind of keys that it should have been checked for if that is
-    /// another.
-    fn run(mut self) -> (VerifyReport, Option<Guess>) {
+    fn run(mut self) -> Verified {
         let mut filters = Vec::new();
         // Whether an index vouches that it leads to all data blocks.
         let is_complete = match self.check_footer() {
             Some(footer) => self.check_blocks(footer, &mut filters),
             None => false,
         };
-        let guess = self.better_guess(&filters);
+        let filters_hide_keys = filters.iter().any(Filter::hides_keys);
+        let guess = self.better_guess(filters_hide_keys);
         self.settle_order();
         if !self.progress.is_cancelled() {
             self.report_filters(filters);
@@ -263,7 +271,11 @@ impl<'a, 'p> Verifier<'a, 'p> {
         }
         self.report.cancelled = self.progress.is_cancelled();
         self.report.sort();
-        (self.report, guess)
+        Verified {
+            report: self.report,
+            filters_hide_keys,
+            guess,
+        }
     }
 
     /// Checks all blocks that the footer leads to. Returns whether the index is what was written.
@@ -285,22 +297,23 @@ impl<'a, 'p> Verifier<'a, 'p> {
         index.trusted
     }
 
-    /// The kind of keys that the table seems to hold, if it was guessed and is not the one that was checked.
-    fn better_guess(&self, filters: &[Filter]) -> Option<Guess> {
+    /// The kind of keys that the table should be checked for, if the kind was guessed and another seems to fit better.
+    fn better_guess(&self, filters_hide_keys: bool) -> Option<Guess> {
         if !self.is_guessed() {
             return None;
         }
-        match self.evidence.verdict() {
-            Some(kind) => (kind != self.report.keys).then_some(Guess {
-                kind,
-                is_certain: true,
-            }),
-            // A filter that rejects the keys of a plain table may hold the user keys of a database.
-            None => filters.iter().any(Filter::hides_keys).then_some(Guess {
-                kind: KeyKind::Database,
-                is_certain: false,
-            }),
-        }
+        let checked = self.report.keys;
+        let by_keys = self.evidence.verdict().filter(|&kind| kind != checked);
+        let is_certain = by_keys.is_some();
+        // A database's filter holds user keys, and rejects stored ones. The filter of a plain table rejects user keys.
+        let by_filter = || {
+            filters_hide_keys.then_some(match checked {
+                KeyKind::Plain => KeyKind::Database,
+                KeyKind::Database => KeyKind::Plain,
+            })
+        };
+        let kind = by_keys.or_else(by_filter)?;
+        Some(Guess { kind, is_certain })
     }
 
     /// Whether neither the kind of keys nor their order was named.
