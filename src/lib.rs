@@ -44,7 +44,8 @@
 //! ```text
 //! data blocks     entries in order, each key without the prefix that it shares with the previous key
 //! filter block    the filters
-//! metaindex       "filter.<policy name>" -> offset and size of the filter block
+//! properties      what the table says of itself
+//! metaindex       "filter.<policy name>", "about.leveltable" -> offset and size of these two blocks
 //! index           for each data block, a key at or after its last key -> offset and size of the block
 //! footer          offsets and sizes of metaindex and index; a magic number
 //! ```
