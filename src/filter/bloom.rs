@@ -124,10 +124,7 @@ impl FilterBuilder for BloomFilterBuilder {
 }
 
 #[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a probe is a byte of an array of `modulus` bytes"
-)]
+#[expect(clippy::indexing_slicing, reason = "probes are below the length")]
 fn set_bits(array: &mut [u8], hashes: &[u32], k: u8) {
     let modulus = Modulus::new(array.len());
     for &hash in hashes {
@@ -181,10 +178,7 @@ impl Modulus {
 }
 
 #[inline]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "a probe is a byte of an array of `modulus` bytes"
-)]
+#[expect(clippy::indexing_slicing, reason = "probes are below the length")]
 fn may_match(hash: u32, filter: &[u8]) -> bool {
     match filter.split_last() {
         // As in LevelDB: an array of no bits holds no key, and a k above 30 is reserved for other encodings.

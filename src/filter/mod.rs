@@ -49,8 +49,8 @@ pub trait FilterPolicy: Debug + Send + Sync {
     }
 }
 
-/// What the filter of a table is; see [`Table::filter`](crate::Table::filter) and
-/// [`Summary::filter`](crate::Summary::filter).
+/// The filter of a table: returned by [`Table::filter`](crate::Table::filter), and part of the builder's
+/// [`Summary`](crate::Summary::filter).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterInfo {

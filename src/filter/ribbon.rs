@@ -115,7 +115,7 @@ pub struct RibbonFilterPolicy {
     target: Target,
 }
 
-/// What the number of columns is chosen for.
+/// The goal that decides the number of columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Target {
     /// At most this many bits a key, for the whole filter block.

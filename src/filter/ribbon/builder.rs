@@ -117,10 +117,7 @@ impl System {
     ///
     /// Keys are needed segment by segment, and within a segment by quarters (8 starts), since codes bump whole quarters. Two
     /// passes sort them: the first into parts that fit the cache, the second within each part into quarters.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the places are counted here, and no byte comes from a file"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "places are counted here")]
     fn add_layer(&mut self, hashes: Hashes) -> Hashes {
         /// Segments in a part, which has some 2240 keys.
         const PART: usize = 64;
@@ -294,10 +291,7 @@ fn counts_to_places(counts: &mut [usize]) {
 
 /// Puts an item at its kind's next place, and moves the place on. After all items, it is the end of the kind.
 #[inline]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the places were counted from the same items"
-)]
+#[expect(clippy::indexing_slicing, reason = "places are counted before")]
 fn put(hash: u64, place: &mut usize, sorted: &mut [u64]) {
     sorted[*place] = hash;
     *place += 1;
@@ -410,10 +404,7 @@ impl Frame {
     }
 
     /// Appends the rows of the segment, which are final, and moves on to the next segment.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "both halves of arrays of fixed size"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "two halves of an array")]
     fn advance(&mut self, rows: &mut Vec<(u32, u32)>) {
         rows.extend((0..SLOTS).map(|slot| {
             if self.taken & (1 << slot) == 0 {
