@@ -1,5 +1,7 @@
 //! Checks a block when it is first read: its form, and the order of its keys, on which every search relies.
 
+use std::borrow::Cow;
+
 use super::Defect;
 use super::block::{Block, SplitEntry, check_shared, split_entry};
 use crate::comparator::{Order, compare_bytes};
@@ -135,13 +137,18 @@ struct KeyInParts<'a> {
 }
 
 impl<'a> KeyInParts<'a> {
-    fn whole(&self) -> Vec<u8> {
-        [&self.shared, self.unshared].concat()
+    /// Not a copy if the key is stored whole, since it may be as long as its block.
+    fn whole(&self) -> Cow<'_, [u8]> {
+        if self.shared.is_empty() {
+            Cow::Borrowed(self.unshared)
+        } else {
+            Cow::Owned([&self.shared, self.unshared].concat())
+        }
     }
 
     /// The next key: the first `shared` bytes of this one, then `unshared`.
     fn followed_by(&self, shared: usize, unshared: &[u8]) -> Vec<u8> {
-        let mut key = self.whole();
+        let mut key = self.whole().into_owned();
         key.truncate(shared);
         key.extend_from_slice(unshared);
         key
