@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let bytes = Bytes::from_owner(map);
     let table = OpenOptions::new().open_source(bytes.clone())?;
-    let value = table.get(&777u64.to_be_bytes())?.ok_or("777 is missing")?;
+    let value = table.get(777u64.to_be_bytes())?.ok_or("777 is missing")?;
     println!("777 squared is {}", value.escape_ascii());
     assert!(
         bytes.as_ptr_range().contains(&value.as_ptr()),

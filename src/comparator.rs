@@ -5,19 +5,20 @@ use std::cmp::Ordering;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use crate::error::show_key;
+
 /// A total order over keys, and how to shorten keys within it.
 ///
-/// Whoever reads a table must use the order it was written in. The file does not record it;
-/// an index whose keys do not ascend is refused, but a wrong order that happens to agree on the
-/// index keys is not noticed, and lookups then miss keys.
+/// A table must be read in the order in which it was written. A wrong order is noticed when the table is opened or when one of
+/// its data blocks is first read, since the keys do not ascend in it: that is an error of
+/// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator).
 ///
 /// # Comparators and filters
 ///
-/// A filter knows bytes, not order: if `compare` calls two *different* byte strings equal (say, it
-/// ignores case), then a lookup for one spelling asks the filter for bytes it was never given, and
-/// the key is reported absent although the order says it is there. With such a comparator use a
-/// [`FilterPolicy`](crate::filter::FilterPolicy) that agrees with it (one that hashes the folded key, say),
-/// or no filter.
+/// A filter knows bytes, not order. If `compare` treats two *different* byte strings as equal, because it ignores case for
+/// example, then a lookup for one spelling asks the filter for bytes that it was never given, and the key is reported absent
+/// although the order says it is there. With such a comparator, use a [`FilterPolicy`](crate::filter::FilterPolicy) that
+/// agrees with it, such as one that hashes the folded key, or no filter.
 pub trait Comparator: Any + Debug + Send + Sync {
     /// Name of this order, such as `leveldb.BytewiseComparator`.
     ///
@@ -38,10 +39,16 @@ pub trait Comparator: Any + Debug + Send + Sync {
         key
     }
 
-    /// Shortens `start` in place to some key `s` with `start <= s < limit`, or leaves it.
+    /// Returns `key` as error messages show it: by default escaped, in quotes, and cut if it is long.
+    fn describe_key(&self, key: &[u8]) -> String {
+        show_key(key)
+    }
+
+    /// Shortens `start` in place to some key `s` with `start <= s < limit`, or leaves it unchanged, which is the default and
+    /// always right.
     ///
-    /// The index holds such separators in place of whole keys. The default leaves `start` alone,
-    /// which is always right. What an implementation returns is checked before it is written.
+    /// The index holds such separators instead of whole keys. In bytewise order, between `the quick brown fox` and `the who`,
+    /// `the r` is one. The result is checked before it is written.
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let _ = (start, limit);
     }
@@ -65,10 +72,10 @@ impl Comparator for BytewiseComparator {
         a.cmp(b)
     }
 
-    /// Cuts after the first byte that differs, incremented, where the result stays below `limit`.
+    /// Cuts after the first byte that differs and increments it, if the result stays below `limit`.
     ///
-    /// Byte for byte what C++ LevelDB does, including that it gives up where the incremented byte
-    /// would reach `limit`'s, although a longer cut could be found.
+    /// Byte for byte what C++ LevelDB does. Like LevelDB, it gives up if the incremented byte would reach `limit`'s, although
+    /// a later cut could be found.
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let shared = common_prefix(start, limit);
         if let (Some(&a), Some(&b)) = (start.get(shared), limit.get(shared))
@@ -91,15 +98,15 @@ impl Comparator for BytewiseComparator {
     }
 }
 
-/// The bytewise order, without the call of a library that a comparison of slices is, and the number of leading
-/// bytes that `a` and `b` share.
+/// Compares two keys bytewise, and returns the length of their common prefix, too. Avoids the call of a library function that
+/// a comparison of slices makes.
 #[inline]
 pub(crate) fn compare_bytes(a: &[u8], b: &[u8]) -> (Ordering, usize) {
     let common = common_prefix(a, b);
     (a.get(common).cmp(&b.get(common)), common)
 }
 
-/// Number of leading bytes that `a` and `b` share.
+/// Returns the length of the common prefix of `a` and `b`.
 #[inline]
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let words = |s| <[u8]>::as_chunks::<8>(s).0;
@@ -115,8 +122,8 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     at + rest.take_while(|(x, y)| x == y).count()
 }
 
-/// A table's order: the bytewise one is known by type, so that hot loops can do without a virtual
-/// call and compare along shared prefixes, which is right for no other order.
+/// A table's order. The bytewise one is known by its type: hot loops then need no virtual call, and can compare along shared
+/// prefixes, which is right for no other order.
 #[derive(Debug, Clone)]
 pub(crate) enum Order {
     Bytewise,
@@ -126,9 +133,10 @@ pub(crate) enum Order {
 impl Order {
     pub(crate) fn of(comparator: impl Comparator) -> Order {
         let comparator: Arc<dyn Comparator> = Arc::new(comparator);
-        match is_bytewise(&*comparator) {
-            true => Order::Bytewise,
-            false => Order::Custom(comparator),
+        if is_bytewise(&*comparator) {
+            Order::Bytewise
+        } else {
+            Order::Custom(comparator)
         }
     }
 
@@ -137,7 +145,7 @@ impl Order {
         Order::Custom(Arc::new(StoredOrder(self.clone())))
     }
 
-    /// The comparator itself, for what is not hot.
+    /// The comparator itself, for code that is not hot.
     pub(crate) fn comparator(&self) -> &dyn Comparator {
         match self {
             Order::Bytewise => &BytewiseComparator,
@@ -153,7 +161,7 @@ impl Order {
         }
     }
 
-    /// What filters know of `key`.
+    /// Returns the part of `key` that filters know.
     #[inline]
     pub(crate) fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         match self {
@@ -162,11 +170,18 @@ impl Order {
         }
     }
 
-    /// The message for keys that are not in this order: `what` they are, and two that the order would have the other way
-    /// round.
+    /// Returns `key` as messages show it.
     #[cold]
-    pub(crate) fn misfit(&self, what: &str, previous: &str, key: &str) -> String {
+    pub(crate) fn describe_key(&self, key: &[u8]) -> String {
+        self.comparator().describe_key(key)
+    }
+
+    /// Returns the message for keys that are not in this order: `what` they are, and two that come in the file in the other
+    /// order.
+    #[cold]
+    pub(crate) fn misfit(&self, what: &str, previous: &[u8], key: &[u8]) -> String {
         let name = self.comparator().name();
+        let (previous, key) = (self.describe_key(previous), self.describe_key(key));
         format!(
             "{what} do not ascend in the order {name:?}: {previous} comes before {key}; open the table with the \
              comparator that it was written with, and as a DbTable if it is a database's"
@@ -225,6 +240,10 @@ impl<C: Comparator + ?Sized> Comparator for Arc<C> {
 
     fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         (**self).filter_key(key)
+    }
+
+    fn describe_key(&self, key: &[u8]) -> String {
+        (**self).describe_key(key)
     }
 
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {

@@ -106,7 +106,9 @@ pub enum Section {
     Data,
     /// The filter block.
     Filter,
-    /// The metaindex block, which names the filter block.
+    /// The properties block, in which a table says what it is.
+    Properties,
+    /// The metaindex block, which names the filter block and the properties block.
     Metaindex,
     /// The index block, which finds the data blocks.
     Index,
@@ -119,6 +121,7 @@ impl fmt::Display for Section {
         f.write_str(match self {
             Section::Data => "data block",
             Section::Filter => "filter block",
+            Section::Properties => "properties block",
             Section::Metaindex => "metaindex block",
             Section::Index => "index block",
             Section::Footer => "footer",

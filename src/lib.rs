@@ -110,9 +110,10 @@ pub use read::range::{KeyRange, Range};
 pub use read::source::{ReadAt, Source};
 pub use read::stats::Stats;
 pub use read::table::Table;
-pub use write::builder::{Summary, TableBuilder};
+pub use write::builder::TableBuilder;
 pub use write::new_file::{Destination, NewFile};
 pub use write::options::WriteOptions;
+pub use write::summary::Summary;
 
 /// The README's code is compiled and run with the tests.
 #[cfg(doctest)]

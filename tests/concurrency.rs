@@ -83,7 +83,7 @@ impl Modelled {
             .then(|| entries.get(here))
             .flatten();
         match random.below(7) {
-            0 | 1 => match table.get(&key(number)) {
+            0 | 1 => match table.get(key(number)) {
                 Ok(found) => {
                     assert_eq!(found.as_deref(), present.map(|(_, value)| &value[..]));
                     kept.extend(found.map(|value| (here, value)));
@@ -91,11 +91,11 @@ impl Modelled {
                 }
                 Err(_) => return 1,
             },
-            2 => match table.get_with(&key(number), <[u8]>::to_vec) {
+            2 => match table.get_with(key(number), <[u8]>::to_vec) {
                 Ok(found) => assert_eq!(found.as_ref(), present.map(|(_, value)| value)),
                 Err(_) => return 1,
             },
-            3 => assert!(table.may_contain(&key(number)) || present.is_none()),
+            3 => assert!(table.may_contain(key(number)) || present.is_none()),
             4 => {
                 let end = number + random.below(60);
                 let range = table.range(key(number)..key(end));
@@ -109,7 +109,7 @@ impl Modelled {
             }
             _ => {
                 let mut place = here;
-                let mut moved = cursor.seek(&key(number));
+                let mut moved = cursor.seek(key(number));
                 for _ in 0..random.below(30) {
                     let Ok(found) = moved else { return 1 };
                     let expected = entries.get(place);

@@ -225,7 +225,7 @@ impl File {
         let present = table.stats();
         let mut unfounded = 0;
         for (key, _) in entries {
-            unfounded += usize::from(table.get(&self.like(key)).map_err(said("get"))?.is_some());
+            unfounded += usize::from(table.get(self.like(key)).map_err(said("get"))?.is_some());
         }
         let rejected = table.stats().filter_rejected - present.filter_rejected;
         ensure!(

@@ -717,6 +717,23 @@ fn leveldb_reads_tables_of_our_default_options() {
     }
 }
 
+/// A properties block is one more entry of the metaindex. LevelDB reads the table, and asks the filter, as without it.
+#[test]
+#[ignore = "needs libleveldb-dev; .ci/run installs it"]
+fn leveldb_reads_tables_with_properties() {
+    let cases = cases(7, 200, |_| ());
+    let mut peer = Peer::new("properties");
+    for case in &cases {
+        let table = case.build(&case.settings.write_options().properties(true));
+        assert!(table.windows(16).any(|name| name == b"about.leveltable"));
+        case.ask_to_read(&mut peer, &table);
+    }
+    peer.run();
+    for case in &cases {
+        case.check_reading(&peer, case.settings.bits_per_key != 0);
+    }
+}
+
 /// A set of first bytes, as 256 bits; the empty key is always let through. Taken for a Bloom filter
 /// it would reject nearly everything.
 #[derive(Debug)]

@@ -699,7 +699,7 @@ fn lookups_return_what_the_database_returned() {
             };
             let expected = (answer == "found").then(|| unhex(value));
             let version = table
-                .get_at(&unhex(user_key), sequence.parse().unwrap())
+                .get_at(unhex(user_key), sequence.parse().unwrap())
                 .unwrap();
             let seen = match version {
                 Some(Version::Value(value)) => Some(value),

@@ -556,7 +556,7 @@ proptest! {
         for step in &moves {
             place.go(step, lower_bound);
             let on_entry = match step {
-                Move::Seek(target) => cursor.seek(&target.key(&entries)),
+                Move::Seek(target) => cursor.seek(target.key(&entries)),
                 Move::First => cursor.seek_to_first(),
                 Move::Last => cursor.seek_to_last(),
                 Move::Next => cursor.next(),

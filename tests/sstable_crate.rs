@@ -106,6 +106,31 @@ fn the_sstable_crate_walks_our_tables() {
     println!("{tables} tables walked");
 }
 
+/// It takes the first metaindex entry at or after its filter's name for the filter. That must not be the properties
+/// block: asked as a filter, it hides keys, or ends the program.
+#[test]
+fn the_sstable_crate_does_not_take_properties_for_a_filter() {
+    for (name, entries) in samples() {
+        let with_bloom = WriteOptions::leveldb();
+        for write in [with_bloom.clone(), with_bloom.no_filter()] {
+            let found = [false, true].map(|properties| {
+                let file = common::build(&write.clone().properties(properties), &entries);
+                let ours = OpenOptions::new().open_source(file.clone()).unwrap();
+                let is_there =
+                    ours.layout().unwrap().named.len() > usize::from(ours.filter().is_some());
+                assert_eq!(is_there, properties);
+                let size = file.len();
+                let table = sstable::Table::new(options(bloom()), Box::new(file), size).unwrap();
+                assert!(walk(&table) == entries, "{name}");
+                let keys = entries.iter().map(|(key, _)| key);
+                keys.map(|key| table.get(key).unwrap()).collect::<Vec<_>>()
+            });
+            assert!(found[0] == found[1], "{name}, {write:?}");
+            assert!(found[0].iter().any(Option::is_some) || entries.len() < 10);
+        }
+    }
+}
+
 #[test]
 fn we_read_tables_of_the_sstable_crate() {
     let mut refused = 0;

@@ -249,9 +249,15 @@ fn a_filter_of_the_callers_own_is_checked_too() {
 #[test]
 fn every_flipped_bit_is_found_where_it_is() {
     let all = entries(30);
-    for compression in [Compression::None, Compression::Snappy] {
-        let file = build(&options().compression(compression), &all);
+    for (compression, properties) in [
+        (Compression::None, false),
+        (Compression::None, true),
+        (Compression::Snappy, true),
+    ] {
+        let options = options().compression(compression);
+        let file = build(&options.properties(properties), &all);
         let layout = Layout::of(&file);
+        assert_eq!(layout.properties.is_some(), properties);
         let handles = [handle_of(&layout.metaindex), handle_of(&layout.index)].concat();
         let padding = layout.footer.start + handles.len()..file.len() - 8;
         for bit in 0..file.len() * 8 {
@@ -698,6 +704,18 @@ fn the_metaindex_may_hold_more_but_in_order() {
         at,
         "a handle to the filter block",
     );
+}
+
+#[test]
+fn properties_must_make_sense() {
+    let mut file = build(&options().properties(true), &entries(30));
+    assert!(verify(&file).findings.is_empty());
+    let properties = Layout::of(&file).properties.unwrap();
+    let at = file.windows(8).position(|bytes| bytes == b"key.kind");
+    file[at.unwrap()] = b'K';
+    seal(&mut file, &properties);
+    let (at, words) = (properties.start, "properties in ascending order");
+    assert_finds(&file, Severity::Damage, Section::Properties, at, words);
 }
 
 #[test]

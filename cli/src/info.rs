@@ -171,6 +171,7 @@ impl Anatomy<'_> {
                 let name = String::from_utf8_lossy(&block.name);
                 let (name, what) = match name.strip_prefix("filter.") {
                     Some(policy) => ("filter", policy.to_owned()),
+                    None if name == "about.leveltable" => ("properties", String::new()),
                     None => ("other", name.into_owned()),
                 };
                 part(name, block.offset, block.stored_bytes, what)

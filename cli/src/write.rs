@@ -34,6 +34,9 @@ pub(crate) struct TableOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100),
         help_heading = "Table")]
     bits_per_key: Option<u32>,
+    /// Write no properties block, which says what the table is; LevelDB writes none and ignores it
+    #[arg(long, help_heading = "Table")]
+    no_properties: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +69,8 @@ impl TableOptions {
         let options = WriteOptions::new()
             .block_size(self.block_size)
             .restart_interval(self.restart_interval as usize)
-            .compression(compression(self.codec, self.level)?);
+            .compression(compression(self.codec, self.level)?)
+            .properties(!self.no_properties);
         let options = order.write(options);
         let default = match order {
             KeyOrder::Bytewise => Filter::Ribbon,

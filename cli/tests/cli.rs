@@ -481,6 +481,7 @@ fn build_writes_the_bytes_that_leveldb_wrote() {
             "--force",
             "--hex",
             "--allow-empty",
+            "--no-properties",
         ];
         let mut numbers = vec![
             format!("--block-size={block_size}"),

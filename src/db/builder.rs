@@ -6,9 +6,10 @@ use std::path::Path;
 
 use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order};
 use crate::error::{Error, ErrorKind, Result, show_key};
-use crate::write::builder::{Summary, TableBuilder};
+use crate::write::builder::TableBuilder;
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;
+use crate::write::summary::Summary;
 
 /// Writes a table of a LevelDB database; made by [`WriteOptions::create_db`].
 ///
@@ -188,6 +189,15 @@ impl<D: Destination> DbTableBuilder<D> {
     /// The builder inside, whose keys are internal keys.
     pub(crate) fn table_mut(&mut self) -> &mut TableBuilder<D> {
         &mut self.table
+    }
+
+    /// Stores `value` under `name` in the properties block; see [`TableBuilder::property`].
+    ///
+    /// # Errors
+    ///
+    /// As [`TableBuilder::property`].
+    pub fn property(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<()> {
+        self.table.property(name, value)
     }
 
     /// Ends the current data block; see [`TableBuilder::flush`].

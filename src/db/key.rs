@@ -7,7 +7,9 @@
 //! A database writes each change under a new sequence number. Its tables are ordered by user key, and
 //! for one user key by sequence, newest first.
 
+use std::any::Any;
 use std::cmp::{Ordering, Reverse};
+use std::sync::Arc;
 
 use crate::coding::{fixed64_at, put_fixed64};
 use crate::comparator::{Comparator, Order};
@@ -15,10 +17,10 @@ use crate::comparator::{Comparator, Order};
 /// The largest sequence number that an internal key can hold, 2^56 - 1.
 pub const MAX_SEQUENCE: u64 = (1 << 56) - 1;
 
-/// Bytes behind the user key.
+/// Bytes after the user key: sequence number and type.
 const TAG_LEN: usize = 8;
 
-/// What an internal key says of its user key.
+/// Whether an internal key records a value or a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ValueType {
@@ -171,6 +173,16 @@ impl Comparator for InternalKeyComparator {
         user_key(key)
     }
 
+    /// The user key and the sequence number.
+    fn describe_key(&self, key: &[u8]) -> String {
+        let (user_key, tag) = split(key);
+        let user_key = self.user.describe_key(user_key);
+        match tag {
+            Some(tag) => format!("{user_key} at {}", tag >> 8),
+            None => user_key,
+        }
+    }
+
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let mut shorter = user_key(start).to_vec();
         let comparator = self.user.comparator();
@@ -185,6 +197,26 @@ impl Comparator for InternalKeyComparator {
         let mut shorter = user_key(key).to_vec();
         self.user.comparator().find_short_successor(&mut shorter);
         self.shorten(key, shorter);
+    }
+}
+
+/// The order of user keys in tables of `order`, if it is that of a database's tables.
+pub(crate) fn user_order(order: &Order) -> Option<&Order> {
+    match order {
+        Order::Bytewise => None,
+        Order::Custom(comparator) => user_order_of(&**comparator),
+    }
+}
+
+/// The order inside an [`InternalKeyComparator`], perhaps in an [`Arc`].
+fn user_order_of(comparator: &dyn Comparator) -> Option<&Order> {
+    let any: &dyn Any = comparator;
+    if let Some(internal) = any.downcast_ref::<InternalKeyComparator>() {
+        Some(&internal.user)
+    } else if let Some(shared) = any.downcast_ref::<Arc<InternalKeyComparator>>() {
+        Some(&shared.user)
+    } else {
+        user_order_of(&**any.downcast_ref::<Arc<dyn Comparator>>()?)
     }
 }
 
@@ -285,6 +317,24 @@ mod tests {
         );
         assert_eq!(successor(value(b"foo", 100)), value(b"g", MAX_SEQUENCE));
         assert_eq!(successor(value(b"\xff\xff", 100)), value(b"\xff\xff", 100));
+    }
+
+    #[test]
+    fn the_order_of_user_keys_is_found_in_any_arc() {
+        let order = InternalKeyComparator::BYTEWISE;
+        let shared: Arc<dyn Comparator> = Arc::new(order.clone());
+        for order in [
+            Order::of(order.clone()),
+            Order::of(Arc::new(order)),
+            Order::of(shared),
+            internal_order(Order::Bytewise),
+        ] {
+            assert!(
+                matches!(user_order(&order), Some(Order::Bytewise)),
+                "{order:?}"
+            );
+        }
+        assert!(user_order(&Order::Bytewise).is_none());
     }
 
     #[test]

@@ -6,10 +6,11 @@ use crate::db::table::{DbEntry, parse, version};
 use crate::error::Result;
 use crate::read::range::Range;
 
-/// Entries of a database's table, from both ends: made by [`DbTable::range`](crate::DbTable::range).
+/// Entries of a database's table, from both ends; made by [`DbTable::range`](crate::DbTable::range).
 ///
 /// After its first error it is at its end.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
+#[must_use]
 pub struct DbRange(pub(super) Option<Range>);
 
 impl DbRange {

@@ -2,16 +2,7 @@
 
 use crate::comparator::{Comparator, compare_bytes};
 use crate::db::key::{InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, tag, user_key};
-
-/// What kind of keys a table holds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum KeyKind {
-    /// Keys as an application chose them.
-    #[default]
-    Plain,
-    /// Internal keys of a LevelDB database: a user key, a sequence number and a type.
-    Database,
-}
+pub use crate::format::properties::KeyKind;
 
 /// What the keys of a table say about their kind and their order, counted both ways.
 ///

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::SearchPart;
-use crate::read::index::Found;
+use crate::read::index::BlockRef;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::KeyRange;
 use crate::read::source::Source;
@@ -165,7 +165,11 @@ impl DbTable {
 
     /// The data blocks that may hold versions of `user_key`, from `first` on. It is one, unless its index key has the same
     /// user key: LevelDB cuts between two user keys where it shortens, but nothing says who made a table.
-    fn blocks_of(&self, first: Found, user_key: &[u8]) -> impl Iterator<Item = Found> + Clone {
+    fn blocks_of(
+        &self,
+        first: BlockRef,
+        user_key: &[u8],
+    ) -> impl Iterator<Item = BlockRef> + Clone {
         let index = self.table.index();
         let goes_on = move |i: &usize| {
             let separator = key::user_key(index.key(i - 1));
@@ -175,9 +179,9 @@ impl DbTable {
         std::iter::once(first).chain(more.map(move |i| index.block(i)))
     }
 
-    /// Looks for `target` in a data block. `None` if it is past all of the block's keys, `Some(None)` if it leads to another
+    /// Searches a data block for `target`. Returns `None` if it is past all of the block's keys, `Some(None)` if it leads to another
     /// user key.
-    fn find(&self, found: Found, target: &[u8]) -> Result<Option<Option<Version>>> {
+    fn find(&self, found: BlockRef, target: &[u8]) -> Result<Option<Option<Version>>> {
         let mut cursor = BlockCursor::new(self.table.block(found, SearchPart::WHOLE)?);
         let locate = |defect| self.table.locate(found.block, defect);
         if !cursor.seek(target, self.table.order()?).map_err(locate)? {
@@ -241,23 +245,28 @@ impl DbTable {
     }
 }
 
+/// All entries, as by [`DbTable::iter`].
+impl IntoIterator for &DbTable {
+    type Item = Result<DbEntry>;
+    type IntoIter = DbRange;
+
+    fn into_iter(self) -> DbRange {
+        self.iter()
+    }
+}
+
 pub(super) fn parse(stored: &[u8]) -> Result<InternalKey<'_>, Defect> {
     InternalKey::parse(stored).ok_or_else(|| not_internal(stored))
 }
 
 #[cold]
 fn not_internal(stored: &[u8]) -> Defect {
-    let found = match stored.len() {
-        0..8 => format!("{} of {} bytes", show_key(stored), stored.len()),
-        len => {
-            let value_type = stored.get(len - 8).copied().unwrap_or_default();
-            format!("{} with type {value_type}", show_key(stored))
-        }
+    let found = match stored.last_chunk::<8>() {
+        Some([value_type, ..]) => format!("{} with type {value_type}", show_key(stored)),
+        None => format!("{} of {} bytes", show_key(stored), stored.len()),
     };
-    Defect::new(
-        "internal keys of at least 8 bytes and of type 0 or 1",
-        found,
-    )
+    let expected = "internal keys of at least 8 bytes and of type 0 or 1";
+    Defect::new(expected, found)
 }
 
 pub(super) fn version(value_type: ValueType, value: impl FnOnce() -> Bytes) -> Version {

@@ -10,6 +10,7 @@
 //! ends with the offsets of these *restarts*: a binary search looks at them, since only their keys can be read without
 //! the ones before.
 
+use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -141,7 +142,7 @@ impl BlockBuilder {
 ///
 /// [`parse`](Block::parse) checks that entries and restarts lie inside the bytes. Everything else is untrusted, and
 /// checked where it is decoded. `block_check.rs` checks a block as a whole, when it is first read.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Block<B> {
     data: B,
     /// Length of the entries, and so the offset of the restarts.
@@ -156,6 +157,16 @@ pub(crate) struct Entry {
     pub(super) key_start: usize,
     pub(super) value_start: usize,
     pub(super) end: usize,
+}
+
+/// Short: a block has too many bytes to print.
+impl<B> fmt::Debug for Block<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block")
+            .field("entries_len", &self.entries_len)
+            .field("restart_count", &self.restart_count)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Block<Bytes> {

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use super::Defect;
 use super::block::{Block, SplitEntry, check_shared, split_entry};
 use crate::comparator::{Order, compare_bytes};
-use crate::error::show_key;
 
 impl<B: AsRef<[u8]>> Block<B> {
     /// Checks that the restarts ascend from 0 and lie inside the entries.
@@ -188,7 +187,7 @@ impl<'a> KeyInParts<'a> {
 
 #[cold]
 fn misordered(order: &Order, what: &str, previous: &[u8], key: &[u8]) -> Defect {
-    Defect::misordered(order.misfit(what, &show_key(previous), &show_key(key)))
+    Defect::misordered(order.misfit(what, previous, key))
 }
 
 /// Limits the work of comparing keys in a hostile file: a budget for the lengths of all its keys.

@@ -3,6 +3,7 @@
 mod key;
 mod way_back;
 
+use std::fmt;
 use std::ops::Range;
 
 use super::Defect;
@@ -16,7 +17,7 @@ use way_back::WayBack;
 ///
 /// A step to an ordinary entry is inlined and makes no call. Everything else is left to functions that are slow and
 /// complete: `next_slowly` and `prev_slowly`.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct BlockCursor<B> {
     block: Block<B>,
     at: EntrySpan,
@@ -48,6 +49,16 @@ impl EntrySpan {
     #[inline]
     fn end(self) -> usize {
         self.value_start as usize + self.value_len as usize
+    }
+}
+
+/// Short: the position, not the buffers.
+impl<B> fmt::Debug for BlockCursor<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockCursor")
+            .field("block", &self.block)
+            .field("at", &self.at)
+            .finish_non_exhaustive()
     }
 }
 

@@ -5,7 +5,8 @@
 //! ...
 //! data block n-1
 //! filter block        a filter for each 2 KiB of file, or one for the whole file   filter_block.rs
-//! metaindex block     "filter.<policy name>" -> handle of the filter block         block.rs
+//! properties block    what the table says of itself; optional                      properties.rs
+//! metaindex block     names -> handles of filter and properties blocks             block.rs
 //! index block         for each data block: a key at or after its last -> handle    block.rs
 //! footer, 48 bytes    handles of metaindex and index, padding, magic number        footer.rs
 //! ```
@@ -53,6 +54,7 @@ pub(crate) mod codec;
 pub(crate) mod filter_block;
 pub(crate) mod footer;
 pub(crate) mod frame;
+pub(crate) mod properties;
 pub(crate) mod touch;
 
 use crate::error::{Corruption, Error, ErrorKind, Section};

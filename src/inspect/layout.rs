@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::db::key::user_order;
 use crate::db::table::DbTable;
 use crate::error::{Error, Result, Section};
 use crate::format::block::Block;
@@ -11,7 +12,7 @@ use crate::format::footer::BlockHandle;
 use crate::format::{Defect, frame};
 use crate::inspect::sample::{AbsentKeys, FilterRate};
 use crate::read::table::Table;
-use crate::write::builder::Summary;
+use crate::write::summary::Summary;
 
 /// Where the parts of a table's file lie that are not data; see [`Table::layout`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,11 +205,21 @@ impl Blocks {
         let handle = table.index().handle(i);
         let mut last_key = self.last_key.take();
         let mut n = self.totals.entries;
+        let mut versions = Summary {
+            sequences: self.totals.sequences.clone(),
+            deletions: self.totals.deletions,
+            ..Summary::default()
+        };
+        let order = table.order().ok();
+        let is_database = order.is_some_and(|order| user_order(order).is_some());
         let frame = table.file().read_frame(handle)?;
         let block = frame::verify(&frame).and_then(|()| {
             describe(&frame, handle.offset, work, |key, _| {
+                if is_database {
+                    versions.add_version(key);
+                }
                 if let Some(below) = &mut last_key {
-                    if let Ok(order) = table.order() {
+                    if let Some(order) = order {
                         absent.offer(n, below, key, handle.offset, order);
                     }
                     below.clear();
@@ -226,6 +237,12 @@ impl Blocks {
         self.totals.value_bytes += block.value_bytes;
         self.totals.data_blocks += 1;
         self.totals.data_bytes += block.stored_bytes;
+        self.totals.sequences = versions.sequences;
+        self.totals.deletions = versions.deletions;
+        if let Some((first, last)) = &block.key_range {
+            self.totals.first_key.get_or_insert_with(|| first.to_vec());
+            self.totals.last_key = Some(last.to_vec());
+        }
         Ok(block)
     }
 }
@@ -389,14 +406,17 @@ mod tests {
         assert_eq!(codecs.into_iter().collect::<Vec<_>>(), ["none", "snappy"]);
 
         let layout = table.layout().unwrap();
-        let [filter] = &layout.named[..] else {
+        let [properties, filter] = &layout.named[..] else {
             panic!("{:?}", layout.named)
         };
         assert_eq!(filter.name, "filter.leveltable.Ribbon1");
         assert_eq!(filter.offset, end);
         assert_eq!(filter.stored_bytes, table.filter().unwrap().bytes + 5);
-        assert_eq!(layout.metaindex.offset, end + filter.stored_bytes);
-        assert_eq!(layout.metaindex.entries, 1);
+        assert_eq!(properties.name, "about.leveltable");
+        assert_eq!(properties.offset, end + filter.stored_bytes);
+        let end = properties.offset + properties.stored_bytes;
+        assert_eq!(layout.metaindex.offset, end);
+        assert_eq!(layout.metaindex.entries, 2);
         let end = layout.metaindex.offset + layout.metaindex.stored_bytes;
         assert_eq!(layout.index.offset, end);
         assert_eq!(layout.index.entries, table.data_blocks() as u64);

@@ -4,6 +4,7 @@ pub(crate) mod counting;
 pub(crate) mod layout;
 pub(crate) mod sample;
 
+pub use crate::format::properties::Properties;
 pub use counting::CountingReadAt;
 pub use layout::{BlockInfo, Blocks, Layout, NamedBlock};
 pub use sample::FilterRate;

@@ -1,13 +1,14 @@
 //! The block cache, bounded in bytes.
 
+use std::cell::Cell;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use quick_cache::{Lifecycle, Weighter};
 
 /// Capacity in bytes of the cache that tables share by default.
 const DEFAULT_CAPACITY: u64 = 8 << 20;
@@ -20,10 +21,36 @@ const ENTRY_OVERHEAD: u64 = 96;
 /// Any number of tables may share a cache, and any number of threads use it: it is split into shards,
 /// and no shard is locked while a block is read or decompressed. A block larger than a shard's part of the
 /// capacity (a few shards for each processor) is not kept.
+///
+/// Once it is full, it admits one block of eight that are offered, at random. In a table much larger than the cache most
+/// blocks would be evicted before they are used again, and the work of keeping and evicting them would only delay lookups;
+/// blocks that are used often are soon admitted (bimodal insertion: Qureshi et al., "Adaptive insertion policies for high
+/// performance caching", ISCA 2007).
 #[derive(Clone)]
-pub struct BlockCache(
-    Arc<Cache<BlockKey, Bytes, BlockWeighter, BuildHasherDefault<BlockKeyHasher>>>,
-);
+pub struct BlockCache {
+    blocks: Arc<Blocks>,
+    eviction: Eviction,
+}
+
+type Blocks = Cache<BlockKey, Bytes, BlockWeighter, BuildHasherDefault<BlockKeyHasher>, Eviction>;
+
+/// Remembers whether a block was ever evicted, which shows that the cache is full.
+#[derive(Debug, Clone, Default)]
+struct Eviction(Arc<AtomicBool>);
+
+impl Lifecycle<BlockKey, Bytes> for Eviction {
+    /// Evicted blocks, which are dropped after the shard is unlocked.
+    type RequestState = [Option<Bytes>; 2];
+
+    fn on_evict(&self, evicted: &mut Self::RequestState, _: BlockKey, block: Bytes) {
+        if !self.0.load(Ordering::Relaxed) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+        let [first, second] = evicted;
+        let free = if first.is_none() { first } else { second };
+        *free = Some(block);
+    }
+}
 
 /// A block's identity in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,13 +108,18 @@ impl BlockCache {
         let blocks = usize::try_from(capacity / 4096)
             .unwrap_or(usize::MAX)
             .max(16);
-        BlockCache(Arc::new(Cache::with(
+        let eviction = Eviction::default();
+        let blocks = Cache::with(
             blocks,
             capacity,
             BlockWeighter,
             BuildHasherDefault::default(),
-            Default::default(),
-        )))
+            eviction.clone(),
+        );
+        BlockCache {
+            blocks: Arc::new(blocks),
+            eviction,
+        }
     }
 
     /// The cache of 8 MiB that all tables share which were opened without one of their own.
@@ -98,22 +130,46 @@ impl BlockCache {
 
     /// Most bytes that the cache holds.
     pub fn capacity(&self) -> u64 {
-        self.0.capacity()
+        self.blocks.capacity()
     }
 
     /// Bytes that it holds now, bookkeeping included.
     pub fn size(&self) -> u64 {
-        self.0.weight()
+        self.blocks.weight()
     }
 
     #[inline]
     pub(crate) fn get(&self, key: BlockKey) -> Option<Bytes> {
-        self.0.get(&key)
+        self.blocks.get(&key)
+    }
+
+    /// Whether a block that was just read should be inserted: always while there is room, else one time in eight.
+    #[inline]
+    pub(crate) fn admits(&self) -> bool {
+        !self.eviction.0.load(Ordering::Relaxed) || one_in_eight()
     }
 
     pub(crate) fn insert(&self, key: BlockKey, block: Bytes) {
-        self.0.insert(key, block);
+        self.blocks.insert(key, block);
     }
+}
+
+/// Returns `true` one time in eight, at random, so that no walk can be in step with it.
+fn one_in_eight() -> bool {
+    thread_local! {
+        static STATE: Cell<u32> = const { Cell::new(0x9e37_79b9) };
+    }
+    // Xorshift (Marsaglia 2003).
+    let next = STATE.try_with(|state| {
+        let mut x = state.get();
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        state.set(x);
+        x
+    });
+    // A thread that is ending may still read a table as it drops its values.
+    next.is_ok_and(|x| x.is_multiple_of(8))
 }
 
 impl fmt::Debug for BlockCache {

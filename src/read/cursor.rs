@@ -8,7 +8,7 @@ use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::SearchPart;
 use crate::format::touch::{LINE, touch};
-use crate::read::index::Found;
+use crate::read::index::BlockRef;
 use crate::read::table::Table;
 
 /// A position in a table, on an entry or between entries, that moves in both directions.
@@ -252,7 +252,7 @@ impl Cursor {
     }
 
     /// Turns to a data block, before its first entry. The position is lost until the caller has found a new one.
-    fn load(&mut self, found: Found, part: SearchPart) -> Result<()> {
+    fn load(&mut self, found: BlockRef, part: SearchPart) -> Result<()> {
         self.leave(Off::Lost);
         self.walked = None;
         if self.block != Some(found.block) {

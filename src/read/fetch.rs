@@ -12,7 +12,7 @@ use crate::format::block::Block;
 use crate::format::footer::BlockHandle;
 use crate::format::frame;
 use crate::read::cache::BlockKey;
-use crate::read::index::Found;
+use crate::read::index::BlockRef;
 use crate::read::options::ReadOptions;
 use crate::read::stats::Counter;
 use crate::read::table::Inner;
@@ -81,7 +81,7 @@ impl Fetched<'_> {
 impl Inner {
     /// A data block, from memory, the cache or the source: checked when it comes in.
     #[inline(always)]
-    pub(super) fn fetch_block(&self, found: Found, read: ReadOptions) -> Result<Fetched<'_>> {
+    pub(super) fn fetch_block(&self, found: BlockRef, read: ReadOptions) -> Result<Fetched<'_>> {
         if self
             .hints
             .of(found.block)
@@ -94,7 +94,7 @@ impl Inner {
     }
 
     #[inline(never)]
-    fn fetch_copy(&self, found: Found, read: ReadOptions) -> Result<Bytes> {
+    fn fetch_copy(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
         if let Some(cache) = &self.cache
             && let Some(block) = cache.get(self.cache_key(found.handle))
         {
@@ -105,7 +105,7 @@ impl Inner {
     }
 
     /// A data block from the source: checked, and kept in the cache, unless it can be used where it lies in memory.
-    fn admit_block(&self, found: Found, read: ReadOptions) -> Result<Bytes> {
+    fn admit_block(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
         let frame = self.file.read_frame(found.handle)?;
         // A source may return slices of something large, which the cache must not keep in memory.
         let is_slice = frame::is_raw(&frame) && !frame.is_unique();
@@ -118,7 +118,7 @@ impl Inner {
                 .set_in_place(read.verify_checksums);
         } else if let Some(cache) = &self.cache {
             self.file.counters.add(Counter::CacheMisses, 1);
-            if read.fill_cache && read.verify_checksums {
+            if read.fill_cache && read.verify_checksums && cache.admits() {
                 let kept = if is_slice {
                     Bytes::copy_from_slice(&block)
                 } else {
@@ -195,5 +195,28 @@ fn in_place(file: &Bytes, handle: BlockHandle) -> Fetched<'_> {
     Fetched {
         bytes: Cow::Borrowed(file),
         range: start..start + handle.size as usize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Compression, OpenOptions, ReadOptions, WriteOptions};
+
+    /// Without checksums, each lookup in memory took the block apart anew, and was slower than with them.
+    #[test]
+    fn blocks_in_memory_are_used_in_place_with_checksums_and_without() {
+        let mut file = Vec::new();
+        let options = WriteOptions::new().compression(Compression::None);
+        let mut builder = options.build(&mut file);
+        builder.add(b"key", b"value").unwrap();
+        builder.finish().unwrap();
+        let table = OpenOptions::new().open_source(file).unwrap();
+        let careless = table.with(ReadOptions::new().verify_checksums(false));
+        assert_eq!(careless.place_in_memory(0), None);
+        assert!(careless.contains_key("key").unwrap());
+        assert_eq!(careless.place_in_memory(0), Some(0));
+        assert_eq!(table.place_in_memory(0), None, "not verified yet");
+        assert!(table.contains_key("key").unwrap());
+        assert_eq!(table.place_in_memory(0), Some(0));
     }
 }

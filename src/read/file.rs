@@ -16,6 +16,9 @@ use crate::repair::identify;
 /// 10 MB the index.
 const TAIL_LEN: u64 = 64 << 10;
 
+/// Bytes before the metaindex that are read with it: an ordinary properties block takes some 300.
+const PROPERTIES_ROOM: u64 = 4 << 10;
+
 /// The source, its size, and counters of what was read.
 #[derive(Debug)]
 pub(crate) struct TableFile {
@@ -52,10 +55,11 @@ impl TableFile {
         Ok(())
     }
 
-    /// Reads metaindex and index at once, where they lie together before the end that was read. What is not in order is left
-    /// to be read, and found, piece by piece.
+    /// Reads properties, metaindex and index at once, if they lie together before the end that was read. What is not in order
+    /// is left to be read, and found, piece by piece.
     pub(crate) fn read_ahead(&mut self, footer: &Footer) -> Result<()> {
-        let start = footer.metaindex.offset;
+        // The properties block lies before the metaindex.
+        let start = footer.metaindex.offset.saturating_sub(PROPERTIES_ROOM);
         let is_adjacent = footer.metaindex.end() == Some(footer.index.offset)
             && footer.index.end() == Some(self.footer_offset());
         let tail_start = self.size - self.tail.len() as u64;
@@ -139,8 +143,10 @@ impl TableFile {
     /// Refuses a table of one of LevelDB's relatives, whose blocks may be sound and still not be a table's data.
     pub(crate) fn refuse_foreign(&self) -> Result<()> {
         let len = self.size.min(FOOTER_LEN as u64);
-        // What cannot be read is no reason to refuse the rest.
-        let tail = self.read(self.size - len, len as usize).unwrap_or_default();
+        // A footer that cannot be read is no reason to refuse the rest.
+        let Ok(tail) = self.read(self.size - len, len as usize) else {
+            return Ok(());
+        };
         match identify::foreign_table(&tail) {
             Some(what) => Err(self.name_in(Error::new(ErrorKind::NotATable, what))),
             None => Ok(()),

@@ -6,7 +6,7 @@ use crate::comparator::Order;
 use crate::error::Result;
 use crate::format::block_search::{SearchPart, touch_part};
 use crate::read::fetch::Fetched;
-use crate::read::index::Found;
+use crate::read::index::BlockRef;
 use crate::read::table::{Inner, Table};
 
 /// Number of keys that are looked up at a time: enough to keep the processor's memory reads overlapping, few enough that
@@ -15,7 +15,7 @@ const OVERLAPPED: usize = 16;
 
 /// A key that is looked for, and the block to look in.
 struct Wanted<'k> {
-    found: Found,
+    found: BlockRef,
     /// The key's position among the caller's keys.
     at: usize,
     key: &'k [u8],

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
 use crate::db::recognise::Evidence;
-use crate::error::{Error, ErrorKind, Section, show_key};
+use crate::error::{Error, ErrorKind, Section};
 use crate::format::Defect;
 use crate::format::block::{Block, BlockBuilder, split_entry};
 use crate::format::block_cursor::BlockCursor;
@@ -73,9 +73,9 @@ impl PackedHandle {
     }
 }
 
-/// A data block as a search of the index finds it.
+/// A data block: the result of a search of the index.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct BlockRef {
     /// Which of the table's data blocks it is, from 0.
     pub(crate) block: usize,
     pub(crate) handle: BlockHandle,
@@ -240,8 +240,8 @@ impl Index {
     }
 
     /// Data block `i`, one of `0..len()`, without a key that is looked for in it.
-    pub(crate) fn block(&self, i: usize) -> Found {
-        Found {
+    pub(crate) fn block(&self, i: usize) -> BlockRef {
+        BlockRef {
             block: i,
             handle: self.handle(i),
             position: None,
@@ -250,7 +250,7 @@ impl Index {
 
     /// The one data block that can hold `key`; `None` past the last index key.
     #[inline]
-    pub(crate) fn seek(&self, key: &[u8], order: &Order) -> Option<Found> {
+    pub(crate) fn seek(&self, key: &[u8], order: &Order) -> Option<BlockRef> {
         let last = self.len().checked_sub(1)?;
         let (block, prefix) = match order {
             Order::Bytewise => self.seek_by_prefix(key),
@@ -259,7 +259,7 @@ impl Index {
         if block == last && order.compare(self.key(last), key).is_lt() {
             return None;
         }
-        Some(Found {
+        Some(BlockRef {
             block,
             handle: self.handle(block),
             position: self.position_of(block, prefix),
@@ -427,9 +427,8 @@ fn unfold(block: &Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defec
 
 #[cold]
 fn not_ascending(i: usize, previous: &[u8], key: &[u8], order: &Order) -> Error {
-    let (previous, key) = (show_key(previous), show_key(key));
     let what = format!("index keys {} and {i}", i - 1);
-    Error::new(ErrorKind::Comparator, order.misfit(&what, &previous, &key))
+    Error::new(ErrorKind::Comparator, order.misfit(&what, previous, key))
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::comparator::Order;
-use crate::db::recognise::KeyKind;
+use crate::db::key::user_order;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::filter::FilterPolicy;
 use crate::format::Defect;
@@ -13,6 +15,7 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
+use crate::format::properties::{KeyKind, PROPERTIES_NAME, Properties};
 use crate::read::cache::TableId;
 use crate::read::file::TableFile;
 use crate::read::hints::Hints;
@@ -46,32 +49,33 @@ impl OpenOptions {
         file.read_tail()?;
         let footer = file.footer()?;
         file.read_ahead(&footer)?;
-        let order = match &self.order {
-            Some(order) => Some(order.clone()),
-            None => (!self.stored_order).then_some(Order::Bytewise),
-        };
-        let index = self.read_index(&file, &footer, order.as_ref());
+        let index = file.read_index(&footer)?;
+        let metaindex = self.read_metaindex(&file, &footer)?;
+        let properties = self.read_properties(&file, &footer, metaindex.as_ref())?;
+        let order = self.choose_order(properties.as_ref());
+        let order = order.map_err(|error| file.name_in(error))?;
+        let index = self.decode_index(index, &file, &footer, order.as_ref());
         let index = index.map_err(|error| file.name_in(error))?;
         let mut inner = Inner {
             filter: None,
             hints: Hints::new(index.len()),
             index,
             order,
-            states_order: false,
+            properties,
             data_end: footer.data_end(),
             cache: self.cache.clone(),
             id: TableId::next(),
             file,
         };
-        if self.order.is_none() && !self.stored_order {
+        let is_guess = self.order.is_none() && !self.stored_order && inner.properties.is_none();
+        if is_guess {
             inner.refuse_internal_keys()?;
         }
         if inner.file.is_at_hand() && inner.file.size <= SMALL {
             inner.check_order()?;
         }
-        if self.filters && !self.stored_order && self.filter_knows_keys(|| inner.index.evidence()) {
-            let filter = self.read_filter(&inner.file, &footer, &inner.index);
-            inner.filter = filter.map_err(|error| inner.file.name_in(error))?;
+        if let Some(metaindex) = metaindex.filter(|_| self.filter_is_usable(&inner)) {
+            inner.filter = self.read_filter(&inner.file, &footer, &metaindex, &inner.index)?;
         }
         inner.file.forget_tail();
         Ok(Table {
@@ -80,13 +84,79 @@ impl OpenOptions {
         })
     }
 
-    fn read_index(
+    /// The metaindex block. `None` if it is damaged, for a caller who does without filters.
+    fn read_metaindex(&self, file: &TableFile, footer: &Footer) -> Result<Option<Bytes>> {
+        let named_by = (Section::Footer, file.footer_offset());
+        match file.read_block(footer.metaindex, Section::Metaindex, named_by) {
+            Ok(metaindex) => Ok(Some(metaindex)),
+            Err(_) if !self.needs_metaindex() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn needs_metaindex(&self) -> bool {
+        self.filters && !self.stored_order
+    }
+
+    /// What the table says of itself.
+    fn read_properties(
         &self,
+        file: &TableFile,
+        footer: &Footer,
+        metaindex: Option<&Bytes>,
+    ) -> Result<Option<Properties>> {
+        let Some(metaindex) = metaindex else {
+            return Ok(None);
+        };
+        let named_by = (Section::Metaindex, footer.metaindex.offset);
+        let read = || {
+            let found = find_properties(metaindex);
+            let Some(handle) =
+                found.map_err(|defect| file.locate(defect, named_by.0, named_by.1))?
+            else {
+                return Ok(None);
+            };
+            let section = Section::Properties;
+            let block = file.read_block(handle, section, named_by)?;
+            let decoded = Properties::decode(&block).map(Some);
+            decoded.map_err(|defect| file.locate(defect, section, handle.offset))
+        };
+        match read() {
+            Err(_) if !self.needs_metaindex() => Ok(None),
+            read => read,
+        }
+    }
+
+    /// The order to read the table in, which is what the caller named, and what the table says of itself if it does; `None`
+    /// for its stored order.
+    fn choose_order(&self, properties: Option<&Properties>) -> Result<Option<Order>> {
+        if self.stored_order {
+            return Ok(None);
+        }
+        let order = self.order.clone().unwrap_or(Order::Bytewise);
+        let Some(properties) = properties else {
+            return Ok(Some(order));
+        };
+        let (kind, user) = match user_order(&order) {
+            Some(user) => (KeyKind::Database, user),
+            None => (KeyKind::Plain, &order),
+        };
+        if kind == properties.key_kind && user.comparator().name() == properties.comparator {
+            return Ok(Some(order));
+        }
+        if properties.key_kind == KeyKind::Database && self.order.is_none() {
+            return Err(database_table());
+        }
+        Err(ordered_by(properties))
+    }
+
+    fn decode_index(
+        &self,
+        block: Bytes,
         file: &TableFile,
         footer: &Footer,
         order: Option<&Order>,
     ) -> Result<Index> {
-        let block = file.read_index(footer)?;
         let place = IndexPlace {
             offset: footer.index.offset,
             data_end: footer.data_end(),
@@ -108,27 +178,38 @@ impl OpenOptions {
         })
     }
 
+    /// Whether the caller wants the filter, and it knows the keys that will be looked up. That of a database's table holds
+    /// user keys, which a caller who named an order that does not know of them will not ask for.
+    fn filter_is_usable(&self, inner: &Inner) -> bool {
+        let takes_stored_keys = |order: &Order| !order.shortens_filter_keys();
+        let is_database = || match &inner.properties {
+            Some(properties) => properties.key_kind == KeyKind::Database,
+            None => inner.index.evidence().kind() == KeyKind::Database,
+        };
+        self.needs_metaindex()
+            && !(self.order.as_ref().is_some_and(takes_stored_keys) && is_database())
+    }
+
     /// Finds, reads and checks the filter, if the metaindex names one of a policy that is known.
     fn read_filter(
         &self,
         file: &TableFile,
         footer: &Footer,
+        metaindex: &Bytes,
         index: &Index,
     ) -> Result<Option<TableFilter>> {
-        let footer_place = (Section::Footer, file.footer_offset());
-        let metaindex = file.read_block(footer.metaindex, Section::Metaindex, footer_place)?;
+        let metaindex_place = (Section::Metaindex, footer.metaindex.offset);
         let mut policies = self.known_policies();
-        let found = find_filter(&metaindex, &policies)
-            .map_err(|defect| defect.locate(Section::Metaindex, footer.metaindex.offset))?;
+        let found = find_filter(metaindex, &policies)
+            .map_err(|defect| file.locate(defect, metaindex_place.0, metaindex_place.1))?;
         let Some((i, handle)) = found else {
             return Ok(None);
         };
         let policy = policies.swap_remove(i);
-        let metaindex_place = (Section::Metaindex, footer.metaindex.offset);
         let contents = file.read_block(handle, Section::Filter, metaindex_place)?;
         let bytes = contents.len() as u64;
         let block = FilterBlockReader::new(contents)
-            .map_err(|defect| defect.locate(Section::Filter, handle.offset))?;
+            .map_err(|defect| file.locate(defect, Section::Filter, handle.offset))?;
         let last = index.len().checked_sub(1);
         let covers_all = |last| block.covers_all(index.handle(last).offset);
         Ok(Some(TableFilter {
@@ -205,18 +286,47 @@ fn find_filter(
             && best.is_none_or(|(best, _)| i < best)
         {
             let Some((handle, _)) = BlockHandle::decode(cursor.value()) else {
-                return Err(Defect::new(
-                    format!("the handle of {}", show_key(cursor.key())),
-                    format!(
-                        "{:02x?}",
-                        cursor.value().get(..20).unwrap_or(cursor.value())
-                    ),
-                ));
+                return Err(bad_handle(&cursor));
             };
             best = Some((i, handle));
         }
     }
     Ok(best)
+}
+
+/// The handle of the properties block, if the metaindex has one.
+fn find_properties(metaindex: &[u8]) -> Result<Option<BlockHandle>, Defect> {
+    let mut cursor = BlockCursor::new(Block::parse(metaindex)?);
+    while cursor.next()? {
+        if cursor.key() == PROPERTIES_NAME {
+            let handle = BlockHandle::decode(cursor.value()).map(|(handle, _)| handle);
+            return handle.map(Some).ok_or_else(|| bad_handle(&cursor));
+        }
+    }
+    Ok(None)
+}
+
+#[cold]
+fn bad_handle(cursor: &BlockCursor<&[u8]>) -> Defect {
+    let value = cursor.value().get(..20).unwrap_or(cursor.value());
+    Defect::new(
+        format!("the handle of {}", show_key(cursor.key())),
+        format!("{value:02x?}"),
+    )
+}
+
+/// The error of a table that says that it is of another order or kind than the caller named.
+#[cold]
+fn ordered_by(properties: &Properties) -> Error {
+    let name = &properties.comparator;
+    let (kind, how) = match properties.key_kind {
+        KeyKind::Plain => ("plain table", "Table"),
+        KeyKind::Database => ("table of a LevelDB database", "DbTable"),
+    };
+    let message = format!(
+        "this is a {kind}, ordered by {name:?}: open it as a {how} with that comparator, or in its stored order"
+    );
+    Error::new(ErrorKind::Comparator, message)
 }
 
 #[cold]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::comparator::{Comparator, Order};
-use crate::db::recognise::{Evidence, KeyKind};
 use crate::filter::{BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, RibbonFilterPolicy};
 use crate::read::cache::BlockCache;
 
@@ -96,13 +95,6 @@ impl OpenOptions {
             Arc::new(OldBloomFilterPolicy),
         ];
         self.policies.iter().cloned().chain(built_in).collect()
-    }
-
-    /// Whether the filter knows the keys that are looked up. That of a database's table holds user keys, which a caller
-    /// who named an order that does not know of them will not ask for.
-    pub(crate) fn filter_knows_keys(&self, evidence: impl FnOnce() -> Evidence) -> bool {
-        let takes_stored_keys = |order: &Order| !order.shortens_filter_keys();
-        !self.order.as_ref().is_some_and(takes_stored_keys) || evidence().kind() == KeyKind::Plain
     }
 
     /// Opens without the filter, and so also a table whose filter or metaindex block is damaged. Every lookup then fetches

@@ -33,28 +33,41 @@ impl ReadAt for File {
     }
 
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        // Not `vec![0; len]`, which ends the process where there is no such memory.
+        // Not `vec![0; len]`, which ends the process if there is no such memory.
         let mut buffer = Vec::new();
         buffer.try_reserve_exact(len)?;
-        buffer.resize(len, 0);
-        read_exact_at(self, &mut buffer, offset)?;
+        read_exact_at(self, &mut buffer, offset, len)?;
         Ok(buffer.into())
     }
 }
 
+/// Reads `len` bytes into an empty buffer that has room for them. They are not set to zero before.
 #[cfg(unix)]
-fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+fn read_exact_at(file: &File, buffer: &mut Vec<u8>, offset: u64, len: usize) -> io::Result<()> {
+    while buffer.len() < len {
+        let at = offset + buffer.len() as u64;
+        match rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    // The room may be larger than what was asked for.
+    buffer.truncate(len);
+    Ok(())
 }
 
 #[cfg(windows)]
-fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !buffer.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, buffer, offset) {
+fn read_exact_at(file: &File, buffer: &mut Vec<u8>, offset: u64, len: usize) -> io::Result<()> {
+    buffer.resize(len, 0);
+    let mut rest = &mut buffer[..];
+    let mut at = offset;
+    while !rest.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, rest, at) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => {
-                buffer = buffer.get_mut(n..).unwrap_or_default();
-                offset += n as u64;
+                (_, rest) = rest.split_at_mut(n);
+                at += n as u64;
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e),

@@ -13,11 +13,12 @@ use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_search::{SearchPart, touch_part};
 use crate::format::filter_block::FilterBlockReader;
+use crate::format::properties::Properties;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::fetch::Fetched;
 use crate::read::file::TableFile;
 use crate::read::hints::Hints;
-use crate::read::index::{Found, Index};
+use crate::read::index::{BlockRef, Index};
 use crate::read::options::ReadOptions;
 use crate::read::stats::{Counter, Stats};
 
@@ -60,8 +61,7 @@ pub(super) struct Inner {
     pub(super) index: Index,
     pub(super) hints: Hints,
     pub(super) filter: Option<TableFilter>,
-    /// Whether the file says in which order it is, and it is this one.
-    pub(super) states_order: bool,
+    pub(super) properties: Option<Properties>,
     /// The data ends at or before this offset.
     pub(super) data_end: u64,
     pub(super) cache: Option<BlockCache>,
@@ -228,6 +228,12 @@ impl Table {
         })
     }
 
+    /// What the table says of itself: its order, number of entries, and so on. `None` if it has no properties block, as a
+    /// table of another writer.
+    pub fn properties(&self) -> Option<&Properties> {
+        self.inner.properties.as_ref()
+    }
+
     /// Number of data blocks.
     pub fn data_blocks(&self) -> usize {
         self.inner.index.len()
@@ -257,7 +263,7 @@ impl Table {
     }
 
     /// The first data block that may hold `key`, by the index and a filter of the whole table.
-    pub(crate) fn seek_block(&self, key: &[u8]) -> Result<Option<Found>> {
+    pub(crate) fn seek_block(&self, key: &[u8]) -> Result<Option<BlockRef>> {
         let (inner, order) = (&*self.inner, self.order()?);
         if inner.table_filter_rejects(key, order) {
             return Ok(None);
@@ -270,13 +276,13 @@ impl Table {
     }
 
     /// Whether a data block cannot hold `key`, by the filter that it shares with few others.
-    pub(crate) fn block_filter_rejects(&self, found: Found, key: &[u8]) -> Result<bool> {
+    pub(crate) fn block_filter_rejects(&self, found: BlockRef, key: &[u8]) -> Result<bool> {
         let order = self.order()?;
         Ok(self.inner.block_filter_rejects(found, key, order))
     }
 
     /// A data block for a cursor to keep. `part` of it is touched, since it will be looked at first.
-    pub(crate) fn block(&self, found: Found, part: SearchPart) -> Result<Block<Bytes>> {
+    pub(crate) fn block(&self, found: BlockRef, part: SearchPart) -> Result<Block<Bytes>> {
         let payload = self.inner.fetch_block(found, self.read)?.into_payload();
         touch_part(&payload, part);
         Block::parse(payload).map_err(|defect| self.locate(found.block, defect))
@@ -326,7 +332,7 @@ impl Inner {
 
     /// Whether the filter of a data block, if it has one that it shares with few others, knows that `key` is not in it.
     #[inline]
-    pub(super) fn block_filter_rejects(&self, found: Found, key: &[u8], order: &Order) -> bool {
+    pub(super) fn block_filter_rejects(&self, found: BlockRef, key: &[u8], order: &Order) -> bool {
         let filter = self.filter.as_ref().filter(|filter| !filter.whole_table);
         filter.is_some_and(|filter| !self.passes(filter, found.handle.offset, key, order))
     }
@@ -371,7 +377,7 @@ impl Inner {
     /// Whether it was seen that the table ends where its index says.
     pub(super) fn knows_end(&self) -> bool {
         let last = self.index.len().checked_sub(1);
-        self.states_order || last.is_none_or(|last| self.hints.of(last).is_ordered())
+        last.is_none_or(|last| self.hints.of(last).is_ordered())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The write path, in the file's order: `add -> flush_block -> frame::seal -> write_all`, then `finish`.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -8,14 +9,17 @@ use std::path::Path;
 use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
+use crate::db::key::user_order;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::filter::FilterInfo;
 use crate::format::block::BlockBuilder;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockBuilder, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
+use crate::format::properties::{MOST_USER_BYTES, PROPERTIES_NAME, user_key};
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;
 use crate::write::output::Output;
+use crate::write::summary::Summary;
 
 /// Writes a table: [`add`](TableBuilder::add) every entry in order, then
 /// [`finish`](TableBuilder::finish).
@@ -48,9 +52,13 @@ pub struct TableBuilder<D: Destination> {
     /// The last data block, until the key after it is known: the index key between the two may be shorter than either.
     pending: Option<BlockHandle>,
     order: Order,
+    /// Whether keys are internal keys, whose sequence numbers the summary has.
+    is_database: bool,
     block_size: usize,
     restart_interval: usize,
     summary: Summary,
+    /// The application's properties; `None` if the table gets no properties block.
+    properties: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
 /// The filter block being built, and its policy's name for the metaindex.
@@ -67,26 +75,6 @@ impl<D: Destination> fmt::Debug for TableBuilder<D> {
             .field("file_bytes", &self.file_bytes())
             .finish_non_exhaustive()
     }
-}
-
-/// What was written, returned by [`TableBuilder::finish`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Summary {
-    /// Number of entries.
-    pub entries: u64,
-    /// Bytes of keys, as added.
-    pub key_bytes: u64,
-    /// Bytes of values, as added.
-    pub value_bytes: u64,
-    /// Number of data blocks.
-    pub data_blocks: u64,
-    /// Bytes of the data blocks in the file, compressed, with their trailers.
-    pub data_bytes: u64,
-    /// Bytes of the whole file.
-    pub file_bytes: u64,
-    /// The filter, if one was written.
-    pub filter: Option<FilterInfo>,
 }
 
 impl WriteOptions {
@@ -130,10 +118,12 @@ impl WriteOptions {
             index: BlockBuilder::new(1),
             filter,
             pending: None,
+            is_database: user_order(&self.order).is_some(),
             order: self.order.clone(),
             block_size: self.block_size,
             restart_interval: self.restart_interval,
             summary: Summary::default(),
+            properties: self.properties.then(BTreeMap::new),
         }
     }
 }
@@ -210,6 +200,9 @@ impl<D: Destination> TableBuilder<D> {
         self.summary.entries += 1;
         self.summary.key_bytes += key.len() as u64;
         self.summary.value_bytes += value.len() as u64;
+        if self.is_database {
+            self.summary.add_version(key);
+        }
         if self.data.len() >= self.block_size {
             self.flush_block()?;
         }
@@ -229,7 +222,46 @@ impl<D: Destination> TableBuilder<D> {
         self.flush_block()
     }
 
-    /// Writes the last data block, the filter, the metaindex, the index and the footer. Publishes a file made with
+    /// Stores `value` under `name` in the properties block, until [`finish`](TableBuilder::finish) writes it. A name set
+    /// before gets the new value.
+    ///
+    /// ```
+    /// # use leveltable::WriteOptions;
+    /// let mut builder = WriteOptions::new().build(Vec::new());
+    /// builder.add("key", "value")?;
+    /// builder.property("schema", "v3")?;
+    /// builder.finish()?;
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Nothing has changed after
+    /// - [`ErrorKind::InvalidState`]: the table gets [no properties](WriteOptions::properties).
+    /// - [`ErrorKind::TooLarge`]: all names and values set so far would take more than 16 MiB. Opening a table reads them.
+    pub fn property(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<()> {
+        let Some(properties) = &mut self.properties else {
+            let why = "this table gets no properties: WriteOptions::properties(false), as in WriteOptions::leveldb()";
+            return Err(Error::new(ErrorKind::InvalidState, why));
+        };
+        let (key, value) = (user_key(name), value.as_ref());
+        let others = properties.iter().filter(|(other, _)| **other != key);
+        let others: usize = others.map(|(key, value)| key.len() + value.len()).sum();
+        if others + key.len() + value.len() > MOST_USER_BYTES {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "the property {name:?} of {} bytes does not fit the {MOST_USER_BYTES} bytes of all, of which {others} \
+                     are taken",
+                    value.len()
+                ),
+            ));
+        }
+        properties.insert(key, value.to_vec());
+        Ok(())
+    }
+
+    /// Writes the last data block, the filter, the properties, the metaindex, the index and the footer. Publishes a file made with
     /// [`create`](WriteOptions::create): syncs it, renames it to its path, then syncs the directory.
     ///
     /// # Errors
@@ -274,20 +306,25 @@ impl<D: Destination> TableBuilder<D> {
             ));
         }
         self.order = self.order.as_stored();
+        // The table could not say in which order it is.
+        self.properties = None;
         Ok(())
     }
 
     /// Checks that `key` comes after the last one; returns the length of their common prefix.
     #[inline]
-    fn check_order(&self, key: &[u8]) -> Result<usize> {
+    fn check_order(&mut self, key: &[u8]) -> Result<usize> {
+        if self.summary.entries == 0 {
+            self.summary.first_key = Some(key.to_vec());
+            return Ok(0);
+        }
         let last = self.data.last_key();
         let shared = common_prefix(last, key);
-        let ascends = self.summary.entries == 0
-            || match &self.order {
-                // The next byte decides; a key that ends here comes first.
-                Order::Bytewise => last.get(shared) < key.get(shared),
-                Order::Custom(comparator) => comparator.compare(last, key) == Ordering::Less,
-            };
+        let ascends = match &self.order {
+            // The next byte decides; a key that ends here comes first.
+            Order::Bytewise => last.get(shared) < key.get(shared),
+            Order::Custom(comparator) => comparator.compare(last, key) == Ordering::Less,
+        };
         if ascends {
             Ok(shared)
         } else {
@@ -360,11 +397,19 @@ impl<D: Destination> TableBuilder<D> {
     /// Writes everything after the last entry.
     fn complete(mut self) -> Result<(D::Published, Summary)> {
         self.flush()?;
+        if self.summary.entries > 0 {
+            self.summary.last_key = Some(self.data.last_key().to_vec());
+        }
+        let filter = self.filter.take();
+        let filter = filter.map(|filter| self.write_filter(filter)).transpose()?;
+        let properties = self.properties.take();
+        let properties = properties
+            .map(|others| self.write_properties(others))
+            .transpose()?;
         let mut metaindex = BlockBuilder::new(self.restart_interval);
-        if let Some(filter) = self.filter.take() {
-            let name = [FILTER_PREFIX, filter.policy.as_bytes()].concat();
-            let handle = self.write_filter(filter)?;
-            metaindex.add(&name, 0, &encoded(handle));
+        for (name, handle) in properties.into_iter().chain(filter) {
+            let shared = common_prefix(metaindex.last_key(), &name);
+            metaindex.add(&name, shared, &encoded(handle));
         }
         let metaindex = metaindex.finish(|block| self.file.seal(block))?;
         if let Some(handle) = self.pending {
@@ -376,8 +421,22 @@ impl<D: Destination> TableBuilder<D> {
         Ok((self.file.publish()?, self.summary))
     }
 
-    fn write_filter(&mut self, filter: NamedFilter) -> Result<BlockHandle> {
+    /// Writes the properties block; returns its entry of the metaindex.
+    fn write_properties(
+        &mut self,
+        others: BTreeMap<Vec<u8>, Vec<u8>>,
+    ) -> Result<(Vec<u8>, BlockHandle)> {
+        let Some(block) = self.summary.properties(&self.order, others).encode() else {
+            let why = "the properties do not fit a block of 4 GiB";
+            return Err(Error::new(ErrorKind::TooLarge, why));
+        };
+        Ok((PROPERTIES_NAME.to_vec(), self.file.seal(&block)?))
+    }
+
+    /// Writes the filter block; returns its entry of the metaindex.
+    fn write_filter(&mut self, filter: NamedFilter) -> Result<(Vec<u8>, BlockHandle)> {
         let NamedFilter { policy, block } = filter;
+        let name = [FILTER_PREFIX, policy.as_bytes()].concat();
         let Some(contents) = block.finish().map(Bytes::from) else {
             return Err(Error::new(
                 ErrorKind::TooLarge,
@@ -395,7 +454,7 @@ impl<D: Destination> TableBuilder<D> {
                 .pending
                 .is_some_and(|last_block| filters.covers_all(last_block.offset)),
         });
-        Ok(handle)
+        Ok((name, handle))
     }
 }
 

@@ -4,3 +4,4 @@ pub(crate) mod builder;
 pub(crate) mod new_file;
 pub(crate) mod options;
 pub(crate) mod output;
+pub(crate) mod summary;

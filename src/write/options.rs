@@ -37,6 +37,7 @@ pub struct WriteOptions {
     pub(crate) span: FilterSpan,
     pub(crate) order: Order,
     pub(crate) replace: bool,
+    pub(crate) properties: bool,
 }
 
 impl Default for WriteOptions {
@@ -55,6 +56,7 @@ impl WriteOptions {
         WriteOptions {
             filter: Some(Arc::new(RibbonFilterPolicy::new(10))),
             span: FilterSpan::Table,
+            properties: true,
             ..WriteOptions::leveldb()
         }
     }
@@ -70,6 +72,7 @@ impl WriteOptions {
             span: FilterSpan::Window,
             order: Order::Bytewise,
             replace: true,
+            properties: false,
         }
     }
 
@@ -139,6 +142,16 @@ impl WriteOptions {
     /// Nothing is ever replaced then, even if another process makes a file there at the same moment.
     pub fn replace_existing(mut self, yes: bool) -> WriteOptions {
         self.replace = yes;
+        self
+    }
+
+    /// Whether the table gets a properties block, in which it says what it is: the name of its order, plain or a
+    /// database's, number of entries, first and last key, and so on. See [`Properties`](crate::inspect::Properties).
+    ///
+    /// [`new`](WriteOptions::new) writes the block, which takes some 300 bytes, [`leveldb`](WriteOptions::leveldb) does
+    /// not. LevelDB ignores it.
+    pub fn properties(mut self, yes: bool) -> WriteOptions {
+        self.properties = yes;
         self
     }
 

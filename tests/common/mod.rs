@@ -69,6 +69,7 @@ pub(crate) fn assert_holds(table: &Table, entries: &[Entry]) {
 pub(crate) struct Layout {
     pub(crate) data: Vec<Range<usize>>,
     pub(crate) filter: Option<Range<usize>>,
+    pub(crate) properties: Option<Range<usize>>,
     pub(crate) metaindex: Range<usize>,
     pub(crate) index: Range<usize>,
     pub(crate) footer: Range<usize>,
@@ -80,16 +81,20 @@ impl Layout {
         let mut handles = &file[footer.clone()];
         let metaindex = take_handle(&mut handles);
         let index = take_handle(&mut handles);
-        let filter = entries(&payload(file, &metaindex))
-            .into_iter()
-            .find(|(name, _)| name.starts_with(b"filter."))
-            .map(|(_, value)| take_handle(&mut &value[..]));
+        let named = entries(&payload(file, &metaindex));
+        let find = |prefix: &str| {
+            let mut named = named.iter();
+            let found = named.find(|(name, _)| name.starts_with(prefix.as_bytes()));
+            found.map(|(_, value)| take_handle(&mut &value[..]))
+        };
+        let (filter, properties) = (find("filter."), find("about.leveltable"));
         let data = entries(&payload(file, &index))
             .into_iter()
             .map(|(_, value)| take_handle(&mut &value[..]));
         Layout {
             data: data.collect(),
             filter,
+            properties,
             metaindex,
             index,
             footer,
@@ -100,12 +105,14 @@ impl Layout {
     pub(crate) fn section_at(&self, offset: usize) -> (Section, usize) {
         let data = self.data.iter().map(|range| (Section::Data, range));
         let filter = self.filter.iter().map(|range| (Section::Filter, range));
+        let properties = self.properties.iter();
+        let properties = properties.map(|range| (Section::Properties, range));
         let rest = [
             (Section::Metaindex, &self.metaindex),
             (Section::Index, &self.index),
             (Section::Footer, &self.footer),
         ];
-        let mut sections = data.chain(filter).chain(rest);
+        let mut sections = data.chain(filter).chain(properties).chain(rest);
         let (section, range) = sections
             .find(|(_, range)| range.contains(&offset))
             .expect("a table has no gaps");

@@ -13,6 +13,7 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
+use crate::format::properties::{FIRST_PROPERTY, Properties};
 
 /// A frame whose checksum is right, and what is in it.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(super) enum Content {
     Entries(Digest),
+    /// A filter, or the table's properties.
     Filter,
     /// Why its entries cannot be read: its codec is not in this build, or its keys are too large.
     Unreadable(String),
@@ -128,7 +130,14 @@ pub(super) fn inspect(frame: &Bytes, order: &Order, work: &mut KeyWork) -> Resul
         }
     };
     digest(payload.clone(), order, work)
-        .map(Content::Entries)
+        .map(|digest| {
+            let may_be_properties = *digest.first == *FIRST_PROPERTY;
+            if may_be_properties && Properties::decode(&payload).is_ok() {
+                Content::Filter
+            } else {
+                Content::Entries(digest)
+            }
+        })
         .or_else(|defect| {
             let is_filter = frame::is_raw(frame)
                 && FilterBlockReader::new(payload)

@@ -9,6 +9,7 @@ use crate::comparator::Order;
 use crate::error::Section;
 use crate::format::filter_block::FILTER_PREFIX;
 use crate::format::footer::BlockHandle;
+use crate::format::properties::PROPERTIES_NAME;
 use crate::read::index::Index;
 use crate::read::options::OpenOptions;
 
@@ -158,13 +159,17 @@ impl Survey<'_> {
         !is_index && self.names_filters(found)
     }
 
-    /// Whether `found` has one key, and that names a filter of a built-in policy, as in most tables.
+    /// Whether `found` names a filter of a built-in policy, or properties, or both and nothing else, as in most tables.
     fn is_stock(&self, found: &Found) -> bool {
-        let digest = found.digest().filter(|digest| digest.entries == 1);
-        let name = digest.and_then(|digest| digest.first.strip_prefix(FILTER_PREFIX));
-        let stock = OpenOptions::new().known_policies();
-        let mut names = stock.iter().map(|policy| policy.name().as_bytes());
-        name.is_some_and(|name| names.any(|stock| stock == name))
+        let policies = OpenOptions::new().known_policies();
+        let is_stock = |name: &[u8]| {
+            let filter = name.strip_prefix(FILTER_PREFIX);
+            let mut names = policies.iter().map(|policy| policy.name().as_bytes());
+            name == PROPERTIES_NAME || filter.is_some_and(|filter| names.any(|name| name == filter))
+        };
+        found.digest().is_some_and(|digest| {
+            digest.entries <= 2 && is_stock(&digest.first) && is_stock(&digest.last)
+        })
     }
 
     /// As [`is_metaindex`](Self::is_metaindex), by the block alone.
@@ -172,7 +177,7 @@ impl Survey<'_> {
         let Some(digest) = found.digest().filter(|digest| digest.all_handles) else {
             return false;
         };
-        if !digest.first.starts_with(FILTER_PREFIX) && !digest.last.starts_with(FILTER_PREFIX) {
+        if !names_part(&digest.first) && !digest.last.starts_with(FILTER_PREFIX) {
             return false;
         }
         let start = found.range.start;
@@ -205,6 +210,11 @@ impl Survey<'_> {
             here || right_before()
         })
     }
+}
+
+/// Whether a metaindex has a filter or the properties under `name`.
+pub(super) fn names_part(name: &[u8]) -> bool {
+    name.starts_with(FILTER_PREFIX) || name == PROPERTIES_NAME
 }
 
 /// Which data block of `index` the block `found` is, wherever in the file it lies: by its size, and by the index keys,

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::found::{Content, Digest, Found, inspect, key_room};
 use super::recognise::block_around;
+use super::recognise::names_part;
 use super::scan::{Patience, Scanner};
 use super::{IndexState, SalvageReport};
 use crate::comparator::Order;
@@ -17,7 +18,6 @@ use crate::error::Section;
 use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::filter_block::FILTER_PREFIX;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
 use crate::read::file::TableFile;
@@ -289,7 +289,7 @@ impl<'a> Survey<'a> {
         let found = self.map.at(handle);
         let is_one = found.is_some_and(|found| match &found.content {
             Content::Entries(digest) if digest.entries > 0 => {
-                digest.all_handles && digest.first.starts_with(FILTER_PREFIX)
+                digest.all_handles && names_part(&digest.first)
             }
             Content::Entries(_) => true,
             _ => false,

@@ -10,6 +10,7 @@ use crate::filter::FilterPolicy;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::BlockHandle;
+use crate::format::properties::{PROPERTIES_NAME, Properties};
 
 /// A filter block whose policy is known.
 pub(super) struct Filter {
@@ -46,13 +47,19 @@ impl Verifier<'_, '_> {
             }
             previous = Some(name.to_vec());
             let handle = BlockHandle::decode(cursor.value()).map(|(handle, _)| handle);
+            let is_properties = name == PROPERTIES_NAME;
             match (name.strip_prefix(FILTER_PREFIX), handle) {
-                (Some(_), None) if metaindex.trusted => self.report.find(
-                    Severity::Damage,
-                    place,
-                    format!("the handle of {}", show_key(name)),
-                    show_key(cursor.value()),
-                ),
+                (None, Some(handle)) if is_properties => {
+                    self.check_properties(handle, place, metaindex.trusted);
+                }
+                (filter, None) if metaindex.trusted && (is_properties || filter.is_some()) => {
+                    self.report.find(
+                        Severity::Damage,
+                        place,
+                        format!("the handle of {}", show_key(name)),
+                        show_key(cursor.value()),
+                    )
+                }
                 (Some(policy), Some(handle)) => {
                     let known = policies.iter().find(|p| p.name().as_bytes() == policy);
                     // Readers use the first of a name. More of them are out of order, and would all be held in
@@ -73,6 +80,24 @@ impl Verifier<'_, '_> {
             self.report.find_tally(Severity::Damage, place, order);
         }
         filters
+    }
+
+    /// Checks that the block at `handle` can be read as properties.
+    fn check_properties(
+        &mut self,
+        handle: BlockHandle,
+        named_by: (Section, u64),
+        named_surely: bool,
+    ) {
+        // Otherwise the handle may be rubbish, unless it leads to a sound block.
+        if (named_surely || self.try_frame(handle).is_some())
+            && let Some(loaded) = self.load(handle, Section::Properties, named_by)
+            && let Err(defect) = Properties::decode(&loaded.payload)
+            && loaded.trusted
+        {
+            self.report
+                .find_defect((Section::Properties, handle.offset), defect);
+        }
     }
 
     fn load_filter(

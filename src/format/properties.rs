@@ -1,0 +1,476 @@
+//! The properties block: what a table says of itself.
+//!
+//! A block of sorted entries like any other, all keys stored whole (restart interval 1). The metaindex finds it under
+//! [`PROPERTIES_NAME`]. It lies right before the metaindex, so that one read gets both.
+//!
+//! ```text
+//! comparator    name of the keys' order; in a database's table, of the user keys' order
+//! creator       who wrote the table, and which version of it
+//! data.blocks   number of data blocks
+//! data.bytes    what they take in the file, trailers included
+//! deletions     number of entries that are deletions          (database)
+//! entries       number of entries
+//! filter.bytes  size of the filter block, without its trailer (with a filter)
+//! filter.policy name of its policy                            (with a filter)
+//! key.bytes     bytes of all keys
+//! key.first     the first key as it is stored                 (with entries; up to 4096 bytes)
+//! key.kind      "plain", or "database": keys end in a sequence number and a type
+//! key.last      the last key as it is stored                  (with entries; up to 4096 bytes)
+//! sequence.max  largest sequence number                       (database, with entries)
+//! sequence.min  smallest sequence number                      (database, with entries)
+//! user.*        whatever the application added
+//! value.bytes   bytes of all values
+//! ```
+//!
+//! Numbers are varints, everything else is text or keys as they are. A reader ignores keys that it does not know.
+//!
+//! # A worked example
+//!
+//! The block of the table in [`format`](super), if version 0.1.0 had written it and the application had added a `schema`.
+//! Each entry has three lengths (nothing shared, key, value), its key and its value:
+//!
+//! ```text
+//! offset  bytes
+//!      0  00 0a 1a  "comparator"  "leveldb.BytewiseComparator"
+//!     39  00 07 10  "creator"  "leveltable 0.1.0"
+//!     65  00 0b 01  "data.blocks"  01     one block
+//!     80  00 0a 01  "data.bytes"  26     of 38 bytes, trailer included
+//!     94  00 07 01  "entries"  02     two entries
+//!    105  00 09 01  "key.bytes"  0c     keys of 12 bytes, all together
+//!    118  00 09 05  "key.first"  "apple"
+//!    135  00 08 05  "key.kind"  "plain"
+//!    151  00 08 07  "key.last"  "apricot"
+//!    169  00 0b 02  "user.schema"  "v3"
+//!    185  00 0b 01  "value.bytes"  09     values of nine bytes
+//!    200  00 00 00 00  27 00 00 00  41 00 00 00  50 00 00 00  5e 00 00 00  69 00 00 00  restarts: each
+//!    224  76 00 00 00  87 00 00 00  97 00 00 00  a9 00 00 00  b9 00 00 00  0b 00 00 00  key; their number
+//! ```
+//!
+//! The test of this module checks the example against the encoder.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use super::Defect;
+use super::block::{Block, BlockBuilder};
+use super::block_cursor::BlockCursor;
+use crate::coding::{get_varint64, put_varint};
+use crate::error::show_key;
+
+/// The metaindex's name of a properties block.
+///
+/// It sorts before all filters: some readers take any entry at or after their filter's name for the filter.
+pub(crate) const PROPERTIES_NAME: &[u8] = b"about.leveltable";
+
+/// The first entry of a properties block, unless a later version adds another.
+pub(crate) const FIRST_PROPERTY: &[u8] = b"comparator";
+
+/// A first or last key that is longer is left out: opening a table reads the block.
+const MOST_KEY_LEN: usize = 4096;
+
+/// Most bytes that an application's names and values may take.
+pub(crate) const MOST_USER_BYTES: usize = 16 << 20;
+
+const USER_PREFIX: &[u8] = b"user.";
+
+/// What kind of keys a table holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum KeyKind {
+    /// Keys as an application chose them.
+    #[default]
+    Plain,
+    /// Internal keys of a LevelDB database: a user key, a sequence number and a type.
+    Database,
+}
+
+/// What a table says of itself; see [`WriteOptions::properties`](crate::WriteOptions::properties).
+///
+/// The writer's word: the block's checksum covers it, but nothing compares it with the table's entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Properties {
+    /// Name of the comparator; in a database's table, of the one for user keys.
+    pub comparator: String,
+    /// Whether keys are an application's own or a database's.
+    pub key_kind: KeyKind,
+    /// Who wrote the table, such as `leveltable 0.1.0`.
+    pub creator: Option<String>,
+    /// Number of entries.
+    pub entries: u64,
+    /// The first key as it is stored; `None` without entries, or if it is longer than 4096 bytes.
+    pub first_key: Option<Vec<u8>>,
+    /// The last key as it is stored; `None` without entries, or if it is longer than 4096 bytes.
+    pub last_key: Option<Vec<u8>>,
+    /// Bytes of all keys.
+    pub key_bytes: u64,
+    /// Bytes of all values.
+    pub value_bytes: u64,
+    /// Number of data blocks.
+    pub data_blocks: u64,
+    /// Bytes of the data blocks in the file, compressed, with their trailers.
+    pub data_bytes: u64,
+    /// Name of the filter's policy, if there is a filter.
+    pub filter_policy: Option<String>,
+    /// Bytes of the filter block.
+    pub filter_bytes: Option<u64>,
+    /// Smallest and largest sequence number; `None` in a plain or an empty table.
+    pub sequences: Option<RangeInclusive<u64>>,
+    /// Number of entries that are deletions; 0 in a plain table.
+    pub deletions: u64,
+    /// Properties of the application under `user.`, and those that this version does not know.
+    pub(crate) others: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Properties {
+    /// What the application stored under `name`; see [`TableBuilder::property`](crate::TableBuilder::property).
+    pub fn user(&self, name: &str) -> Option<&[u8]> {
+        self.others.get(&user_key(name)).map(Vec::as_slice)
+    }
+
+    /// All that the application stored, by name in bytewise order.
+    pub fn user_properties(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.others.iter().filter_map(|(key, value)| {
+            let name = key.strip_prefix(USER_PREFIX)?;
+            Some((name, &value[..]))
+        })
+    }
+
+    /// The block; `None` if it does not fit the 4 GiB that a block can have.
+    pub(crate) fn encode(&self) -> Option<Vec<u8>> {
+        let mut stored = self.others.clone();
+        let mut put = |key: &str, value: &[u8]| stored.insert(key.into(), value.into());
+        let number = |value| {
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, value);
+            bytes
+        };
+        put("comparator", self.comparator.as_bytes());
+        put("entries", &number(self.entries));
+        put("key.bytes", &number(self.key_bytes));
+        put("value.bytes", &number(self.value_bytes));
+        put("data.blocks", &number(self.data_blocks));
+        put("data.bytes", &number(self.data_bytes));
+        match self.key_kind {
+            KeyKind::Plain => put("key.kind", b"plain"),
+            KeyKind::Database => {
+                put("deletions", &number(self.deletions));
+                put("key.kind", b"database")
+            }
+        };
+        if let Some(creator) = &self.creator {
+            put("creator", creator.as_bytes());
+        }
+        for (name, key) in [("key.first", &self.first_key), ("key.last", &self.last_key)] {
+            if let Some(key) = key.as_ref().filter(|key| key.len() <= MOST_KEY_LEN) {
+                put(name, key);
+            }
+        }
+        if let Some(policy) = &self.filter_policy {
+            put("filter.policy", policy.as_bytes());
+        }
+        if let Some(bytes) = self.filter_bytes {
+            put("filter.bytes", &number(bytes));
+        }
+        if let Some(sequences) = &self.sequences {
+            put("sequence.min", &number(*sequences.start()));
+            put("sequence.max", &number(*sequences.end()));
+        }
+        let mut block = BlockBuilder::new(1);
+        for (key, value) in &stored {
+            if !block.has_room(key.len(), value.len()) {
+                return None;
+            }
+            block.add(key, 0, value);
+        }
+        Some(block.finish(<[u8]>::to_vec))
+    }
+
+    /// Decodes a block that anybody may have written.
+    pub(crate) fn decode(block: &[u8]) -> Result<Properties, Defect> {
+        let mut stored = Stored::read(block)?;
+        let sequences = match (
+            stored.number("sequence.min")?,
+            stored.number("sequence.max")?,
+        ) {
+            (Some(min), Some(max)) if min <= max => Some(min..=max),
+            (None, None) => None,
+            (min, max) => {
+                let found = format!("{min:?} and {max:?}");
+                return Err(Defect::new("sequence.min up to sequence.max", found));
+            }
+        };
+        let kind = required("key.kind", stored.text("key.kind")?)?;
+        Ok(Properties {
+            comparator: required("comparator", stored.text("comparator")?)?,
+            key_kind: match &*kind {
+                "plain" => KeyKind::Plain,
+                "database" => KeyKind::Database,
+                _ => {
+                    let found = show_key(kind.as_bytes());
+                    return Err(Defect::new("key.kind plain or database", found));
+                }
+            },
+            creator: stored.text("creator")?,
+            entries: required("entries", stored.number("entries")?)?,
+            first_key: stored.take("key.first"),
+            last_key: stored.take("key.last"),
+            key_bytes: required("key.bytes", stored.number("key.bytes")?)?,
+            value_bytes: required("value.bytes", stored.number("value.bytes")?)?,
+            data_blocks: required("data.blocks", stored.number("data.blocks")?)?,
+            data_bytes: required("data.bytes", stored.number("data.bytes")?)?,
+            filter_policy: stored.text("filter.policy")?,
+            filter_bytes: stored.number("filter.bytes")?,
+            sequences,
+            deletions: stored.number("deletions")?.unwrap_or(0),
+            others: stored.0,
+        })
+    }
+}
+
+/// The key of the application's property `name`.
+pub(crate) fn user_key(name: &str) -> Vec<u8> {
+    [USER_PREFIX, name.as_bytes()].concat()
+}
+
+fn required<T>(key: &str, value: Option<T>) -> Result<T, Defect> {
+    value.ok_or_else(|| Defect::new(format!("the property {key}"), "none"))
+}
+
+/// The entries of a properties block that were not taken yet.
+struct Stored(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Stored {
+    fn read(block: &[u8]) -> Result<Stored, Defect> {
+        let len = block.len();
+        let block = Block::parse(block)?;
+        block.check_restarts()?;
+        let (mut stored, mut keys_len) = (BTreeMap::<Vec<u8>, _>::new(), 0);
+        let mut cursor = BlockCursor::new(block);
+        while cursor.next()? {
+            let key = cursor.key();
+            // Sharing prefixes, keys could take the square of the block.
+            keys_len += key.len();
+            if keys_len > len {
+                let what = format!("keys of {len} bytes at most, stored whole");
+                return Err(Defect::new(what, format!("{keys_len}")));
+            }
+            if let Some((last, _)) = stored.last_key_value().filter(|(last, _)| key <= &last[..]) {
+                let found = format!("{} after {}", show_key(key), show_key(last));
+                return Err(Defect::new("properties in ascending order", found));
+            }
+            stored.insert(key.to_vec(), cursor.value().to_vec());
+        }
+        Ok(Stored(stored))
+    }
+
+    fn take(&mut self, key: &str) -> Option<Vec<u8>> {
+        self.0.remove(key.as_bytes())
+    }
+
+    fn number(&mut self, key: &str) -> Result<Option<u64>, Defect> {
+        let Some(value) = self.take(key) else {
+            return Ok(None);
+        };
+        match get_varint64(&value) {
+            Some((number, len)) if len == value.len() => Ok(Some(number)),
+            _ => Err(not(key, "a varint", &value)),
+        }
+    }
+
+    fn text(&mut self, key: &str) -> Result<Option<String>, Defect> {
+        let Some(value) = self.take(key) else {
+            return Ok(None);
+        };
+        let text = String::from_utf8(value);
+        text.map(Some).map_err(|e| not(key, "UTF-8", e.as_bytes()))
+    }
+}
+
+#[cold]
+fn not(key: &str, what: &str, value: &[u8]) -> Defect {
+    Defect::new(format!("{what} as the property {key}"), show_key(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::block::tests::{Entries, build};
+
+    fn example() -> Properties {
+        Properties {
+            comparator: "leveldb.BytewiseComparator".into(),
+            key_kind: KeyKind::Plain,
+            creator: Some("leveltable 0.1.0".into()),
+            entries: 2,
+            first_key: Some(b"apple".to_vec()),
+            last_key: Some(b"apricot".to_vec()),
+            key_bytes: 12,
+            value_bytes: 9,
+            data_blocks: 1,
+            data_bytes: 38,
+            filter_policy: None,
+            filter_bytes: None,
+            sequences: None,
+            deletions: 0,
+            others: [(user_key("schema"), b"v3".to_vec())].into(),
+        }
+    }
+
+    /// With everything that a database's table and a filter add, and a property of a later version.
+    fn full() -> Properties {
+        let mut properties = example();
+        properties.key_kind = KeyKind::Database;
+        properties.filter_policy = Some("leveltable.Ribbon1".into());
+        properties.filter_bytes = Some(u64::MAX);
+        properties.sequences = Some(0..=(1 << 56) - 1);
+        properties.deletions = 300;
+        let others = [
+            (&b"zone"[..], &b"\xff"[..]),
+            (b"entries.live", b""),
+            (b"user.", b"nameless"),
+        ];
+        properties
+            .others
+            .extend(others.map(|(key, value)| (key.to_vec(), value.to_vec())));
+        properties
+    }
+
+    fn entries(properties: &Properties) -> Entries {
+        let block = properties.encode().unwrap();
+        Stored::read(&block).unwrap().0.into_iter().collect()
+    }
+
+    /// The bytes of the example above, in which text stands in quotes.
+    fn example_bytes() -> Vec<u8> {
+        let this_file = include_str!("properties.rs");
+        let text = this_file.split("```").nth(3).unwrap();
+        let mut bytes = Vec::new();
+        for line in text.lines().filter_map(|line| line.strip_prefix("//!")) {
+            let Some((offset, rest)) = line.trim().split_once("  ") else {
+                continue;
+            };
+            let Ok(offset) = offset.parse::<usize>() else {
+                continue;
+            };
+            assert_eq!(offset, bytes.len(), "{line}");
+            for (i, part) in rest.split('"').enumerate() {
+                let hex = |word: &str| {
+                    u8::from_str_radix(word, 16)
+                        .ok()
+                        .filter(|_| word.len() == 2)
+                };
+                if i % 2 == 1 {
+                    bytes.extend(part.bytes());
+                } else {
+                    bytes.extend(part.split_whitespace().map_while(hex));
+                }
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_worked_example_is_what_the_encoder_makes() {
+        let bytes = example_bytes();
+        assert_eq!(bytes.len(), 248);
+        assert_eq!(example().encode().unwrap(), bytes);
+        assert_eq!(Properties::decode(&bytes).unwrap(), example());
+    }
+
+    #[test]
+    fn everything_comes_back_and_what_is_not_known_is_kept() {
+        let decoded = Properties::decode(&full().encode().unwrap()).unwrap();
+        assert_eq!(decoded, full());
+        assert_eq!(decoded.user("schema"), Some(&b"v3"[..]));
+        assert_eq!(decoded.user("zone"), None);
+        let names: Vec<_> = decoded.user_properties().map(|(name, _)| name).collect();
+        assert_eq!(names, [&b""[..], b"schema"]);
+        assert_eq!(decoded.others[&b"zone"[..]], b"\xff");
+    }
+
+    #[test]
+    fn long_keys_are_left_out() {
+        let mut properties = example();
+        properties.first_key = Some(vec![b'k'; MOST_KEY_LEN]);
+        properties.last_key = Some(vec![b'k'; MOST_KEY_LEN + 1]);
+        let decoded = Properties::decode(&properties.encode().unwrap()).unwrap();
+        assert_eq!(decoded.first_key, properties.first_key);
+        assert_eq!(decoded.last_key, None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let sound = entries(&full());
+        let decode = |entries: &Entries| Properties::decode(&build(entries, 1));
+        assert!(decode(&sound).is_ok());
+        let changed = |key: &str, value: &[u8]| {
+            let mut entries = sound.clone();
+            let entry = entries.iter_mut().find(|(k, _)| k == key.as_bytes());
+            entry.unwrap().1 = value.to_vec();
+            format!("{:?}", decode(&entries).unwrap_err())
+        };
+        for (key, value, message) in [
+            ("entries", &b""[..], "a varint as the property entries"),
+            ("entries", b"\x80", "a varint"),
+            ("entries", b"\x01\x01", "a varint"),
+            ("data.bytes", &[0xff; 11], "a varint"),
+            ("deletions", b"\x80\x80", "a varint"),
+            ("comparator", b"\xff", "UTF-8 as the property comparator"),
+            ("filter.policy", b"\xc0\x80", "UTF-8"),
+            ("key.kind", b"", "key.kind plain or database"),
+            ("key.kind", b"Plain", "key.kind plain or database"),
+            ("sequence.max", b"", "a varint"),
+        ] {
+            let error = changed(key, value);
+            assert!(error.contains(message), "{error}");
+        }
+        let without = |key: &str| {
+            let mut entries = sound.clone();
+            entries.retain(|(k, _)| k != key.as_bytes());
+            decode(&entries)
+        };
+        for key in [
+            "comparator",
+            "entries",
+            "data.blocks",
+            "key.bytes",
+            "key.kind",
+        ] {
+            let error = format!("{:?}", without(key).unwrap_err());
+            assert!(error.contains(&format!("the property {key}")), "{error}");
+        }
+        for key in ["sequence.min", "sequence.max"] {
+            let error = format!("{:?}", without(key).unwrap_err());
+            assert!(error.contains("sequence.min up to"), "{error}");
+        }
+        for key in ["creator", "deletions", "filter.policy", "key.first", "zone"] {
+            assert!(without(key).is_ok(), "{key}");
+        }
+        let mut reversed = sound.clone();
+        reversed.swap(2, 3);
+        let error = format!("{:?}", decode(&reversed).unwrap_err());
+        assert!(error.contains("ascending order"), "{error}");
+        let repeated = [sound.clone(), vec![sound.last().unwrap().clone()]].concat();
+        assert!(decode(&repeated).is_err());
+    }
+
+    /// Keys that share prefixes would be a hundred times the block.
+    #[test]
+    fn memory_is_bounded_by_the_block() {
+        let entry = |i: u32| ([&[b'k'; 1000], &i.to_be_bytes()[..]].concat(), vec![]);
+        let block = build(&(0..200).map(entry).collect(), 200);
+        let error = format!("{:?}", Properties::decode(&block).unwrap_err());
+        assert!(error.contains("stored whole"), "{error}");
+    }
+
+    #[test]
+    fn damage_does_not_panic() {
+        let block = full().encode().unwrap();
+        for bit in 0..block.len() * 8 {
+            let mut block = block.clone();
+            block[bit / 8] ^= 1 << (bit % 8);
+            let _ = Properties::decode(&block);
+            let _ = Properties::decode(&block[..bit / 8]);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! What a builder reports of its table.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use crate::comparator::Order;
+use crate::db::key::{InternalKey, ValueType, user_order};
+use crate::filter::FilterInfo;
+use crate::format::properties::{KeyKind, Properties};
+
+/// What was written, returned by [`TableBuilder::finish`](crate::TableBuilder::finish).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Number of entries.
+    pub entries: u64,
+    /// Bytes of keys, as added.
+    pub key_bytes: u64,
+    /// Bytes of values, as added.
+    pub value_bytes: u64,
+    /// Number of data blocks.
+    pub data_blocks: u64,
+    /// Bytes of the data blocks in the file, compressed, with their trailers.
+    pub data_bytes: u64,
+    /// Bytes of the whole file.
+    pub file_bytes: u64,
+    /// The filter, if one was written.
+    pub filter: Option<FilterInfo>,
+    /// The first key as it is stored: in a database's table, an internal key. `None` without entries.
+    pub first_key: Option<Vec<u8>>,
+    /// The last key as it is stored.
+    pub last_key: Option<Vec<u8>>,
+    /// Smallest and largest sequence number in a database's table; `None` in a plain or an empty one.
+    pub sequences: Option<RangeInclusive<u64>>,
+    /// Number of entries in a database's table that are deletions.
+    pub deletions: u64,
+}
+
+impl Summary {
+    /// Counts the stored key of an entry in a database's table. One that is no internal key is passed over.
+    #[inline]
+    pub(crate) fn add_version(&mut self, stored: &[u8]) {
+        let Some(key) = InternalKey::parse(stored) else {
+            return;
+        };
+        let (min, max) = match &self.sequences {
+            Some(sequences) => (*sequences.start(), *sequences.end()),
+            None => (key.sequence, key.sequence),
+        };
+        self.sequences = Some(min.min(key.sequence)..=max.max(key.sequence));
+        self.deletions += u64::from(key.value_type == ValueType::Deletion);
+    }
+
+    /// The properties of the table, whose keys are in `order`; `others` are the application's.
+    pub(super) fn properties(
+        &self,
+        order: &Order,
+        others: BTreeMap<Vec<u8>, Vec<u8>>,
+    ) -> Properties {
+        let (key_kind, order) = match user_order(order) {
+            Some(user) => (KeyKind::Database, user),
+            None => (KeyKind::Plain, order),
+        };
+        let creator = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));
+        Properties {
+            comparator: order.comparator().name().to_owned(),
+            key_kind,
+            creator: Some(creator.into()),
+            entries: self.entries,
+            first_key: self.first_key.clone(),
+            last_key: self.last_key.clone(),
+            key_bytes: self.key_bytes,
+            value_bytes: self.value_bytes,
+            data_blocks: self.data_blocks,
+            data_bytes: self.data_bytes,
+            filter_policy: self.filter.as_ref().map(|filter| filter.policy.clone()),
+            filter_bytes: self.filter.as_ref().map(|filter| filter.bytes),
+            sequences: self.sequences.clone(),
+            deletions: self.deletions,
+            others,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::InternalKeyComparator;
+    use crate::format::block::Block;
+    use crate::format::block_cursor::BlockCursor;
+    use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
+    use crate::format::properties::PROPERTIES_NAME;
+    use crate::{
+        BytewiseComparator, Comparator, Compression, ErrorKind, OpenOptions, WriteOptions,
+    };
+    use std::sync::Arc;
+
+    #[derive(Debug)]
+    struct Reverse;
+
+    impl Comparator for Reverse {
+        fn name(&self) -> &str {
+            "test.Reverse"
+        }
+
+        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+            b.cmp(a)
+        }
+    }
+
+    fn options() -> WriteOptions {
+        WriteOptions::new()
+            .properties(true)
+            .compression(Compression::None)
+    }
+
+    /// The properties of an uncompressed table, found by the footer and the metaindex.
+    fn properties(file: &[u8]) -> Option<Properties> {
+        let footer = Footer::decode(&file[file.len() - FOOTER_LEN..]).unwrap();
+        let block = |handle: BlockHandle| &file[handle.offset as usize..][..handle.size as usize];
+        let mut cursor = BlockCursor::new(Block::parse(block(footer.metaindex)).unwrap());
+        while cursor.next().unwrap() {
+            if cursor.key() == PROPERTIES_NAME {
+                let (handle, _) = BlockHandle::decode(cursor.value()).unwrap();
+                assert_eq!(
+                    handle.end(),
+                    Some(footer.metaindex.offset),
+                    "next to the metaindex"
+                );
+                return Some(Properties::decode(block(handle)).unwrap());
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_plain_table_says_what_it_is() {
+        let mut builder = options().build(Vec::new());
+        for i in 0..1000u32 {
+            builder.add(i.to_be_bytes(), vec![1; 20]).unwrap();
+        }
+        builder.property("schema", "v2").unwrap();
+        builder.property("schema", "v3").unwrap();
+        builder.property("", b"\xff").unwrap();
+        let (file, summary) = builder.finish_into_writer().unwrap();
+        let properties = properties(&file).unwrap();
+        assert_eq!(properties.comparator, "leveldb.BytewiseComparator");
+        assert_eq!(properties.key_kind, KeyKind::Plain);
+        assert!(properties.creator.unwrap().starts_with("leveltable "));
+        assert_eq!((properties.entries, summary.entries), (1000, 1000));
+        assert_eq!(
+            (properties.key_bytes, properties.value_bytes),
+            (4000, 20_000)
+        );
+        assert_eq!(properties.data_blocks, summary.data_blocks);
+        assert_eq!(properties.data_bytes, summary.data_bytes);
+        assert_eq!(properties.first_key.unwrap(), [0, 0, 0, 0]);
+        assert_eq!(properties.last_key.unwrap(), [0, 0, 3, 231]);
+        assert_eq!(summary.first_key.unwrap(), [0, 0, 0, 0]);
+        assert_eq!(summary.last_key.unwrap(), [0, 0, 3, 231]);
+        let filter = summary.filter.unwrap();
+        assert_eq!(properties.filter_policy, Some(filter.policy));
+        assert_eq!(properties.filter_bytes, Some(filter.bytes));
+        assert_eq!((properties.sequences, properties.deletions), (None, 0));
+        let others: Vec<_> = properties.others.into_iter().collect();
+        let expected = [(&b"user."[..], &b"\xff"[..]), (b"user.schema", b"v3")];
+        assert_eq!(others, expected.map(|(k, v)| (k.to_vec(), v.to_vec())));
+    }
+
+    /// Also if it is written through a plain builder in the order of internal keys.
+    #[test]
+    fn a_databases_table_says_what_it_is() {
+        let keys = [
+            ("apple", 9, true),
+            ("apple", 4, false),
+            ("pear", 300, false),
+        ];
+        let keys = keys.map(|(user_key, sequence, is_deletion)| InternalKey {
+            user_key: user_key.as_bytes(),
+            sequence,
+            value_type: if is_deletion {
+                ValueType::Deletion
+            } else {
+                ValueType::Value
+            },
+        });
+        let stored = keys.map(|key| {
+            let mut stored = Vec::new();
+            key.encode(&mut stored);
+            stored
+        });
+        let mut db_builder = options().build_db(Vec::new());
+        let order = InternalKeyComparator::new(BytewiseComparator);
+        let mut plain = options().comparator(Arc::new(order)).build(Vec::new());
+        for (key, stored) in keys.into_iter().zip(&stored) {
+            db_builder.add(key, "value").unwrap();
+            plain.add(stored, "value").unwrap();
+        }
+        db_builder.property("level", [6]).unwrap();
+        plain.property("level", [6]).unwrap();
+        let (file, summary) = db_builder.finish_into_writer().unwrap();
+        assert_eq!(
+            plain.finish_into_writer().unwrap(),
+            (file.clone(), summary.clone())
+        );
+        let properties = properties(&file).unwrap();
+        assert_eq!(properties.comparator, "leveldb.BytewiseComparator");
+        assert_eq!(properties.key_kind, KeyKind::Database);
+        assert_eq!(properties.user("level"), Some(&[6][..]));
+        for (sequences, deletions, first, last) in [
+            (
+                properties.sequences,
+                properties.deletions,
+                properties.first_key,
+                properties.last_key,
+            ),
+            (
+                summary.sequences,
+                summary.deletions,
+                summary.first_key,
+                summary.last_key,
+            ),
+        ] {
+            assert_eq!((sequences, deletions), (Some(4..=300), 1));
+            assert_eq!(
+                (first.as_ref(), last.as_ref()),
+                (stored.first(), stored.last())
+            );
+        }
+    }
+
+    #[test]
+    fn an_empty_table_and_other_orders_say_what_they_are() {
+        let (file, summary) = options()
+            .comparator(Reverse)
+            .build(Vec::new())
+            .finish_into_writer()
+            .unwrap();
+        let empty = properties(&file).unwrap();
+        assert_eq!((&*empty.comparator, empty.entries), ("test.Reverse", 0));
+        assert_eq!((empty.first_key, empty.last_key), (None, None));
+        assert_eq!((summary.first_key, summary.last_key), (None, None));
+        let database = options().comparator(Reverse).build_db(Vec::new());
+        let (file, _) = database.finish_into_writer().unwrap();
+        let database = properties(&file).unwrap();
+        assert_eq!(database.comparator, "test.Reverse");
+        assert_eq!(
+            (database.key_kind, database.sequences),
+            (KeyKind::Database, None)
+        );
+    }
+
+    /// LevelDB's own bytes have no room for them.
+    #[test]
+    fn without_a_properties_block_a_property_is_refused() {
+        let mut builder = WriteOptions::leveldb()
+            .compression(Compression::None)
+            .build(Vec::new());
+        builder.add("key", "value").unwrap();
+        let error = builder.property("schema", "v3").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidState);
+        let (file, summary) = builder.finish_into_writer().unwrap();
+        assert_eq!(properties(&file), None);
+        assert_eq!(summary.last_key.unwrap(), b"key");
+    }
+
+    #[test]
+    fn properties_are_bounded_when_they_are_set() {
+        let mut builder = options().build(Vec::new());
+        let half = vec![0; 8 << 20];
+        builder.property("a", &half).unwrap();
+        let error = builder.property("b", &half).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
+        assert!(error.to_string().contains("\"b\""), "{error}");
+        builder.property("a", &half).unwrap(); // in place of the first
+        let (file, _) = builder.finish_into_writer().unwrap();
+        assert_eq!(properties(&file).unwrap().user("a"), Some(&half[..]));
+    }
+
+    /// Nothing in a table's name for its order, its keys or its properties gets in the way of reading it.
+    #[test]
+    fn tables_with_properties_are_read_as_others() {
+        for options in [
+            WriteOptions::new(),
+            WriteOptions::leveldb(),
+            WriteOptions::new().no_filter(),
+        ] {
+            let files = [false, true].map(|properties| {
+                let mut builder = options.clone().properties(properties).build(Vec::new());
+                for i in 0..500u32 {
+                    builder.add(i.to_be_bytes(), i.to_le_bytes()).unwrap();
+                }
+                builder.finish_into_writer().unwrap()
+            });
+            let tables = files.map(|(file, summary)| {
+                let table = OpenOptions::new().open_source(file).unwrap();
+                (table, summary)
+            });
+            let entries = tables
+                .clone()
+                .map(|(table, _)| table.iter().collect::<Result<Vec<_>, _>>().unwrap());
+            assert_eq!(entries[0], entries[1]);
+            let [(bare, without), (table, with)] = tables;
+            assert_eq!(bare.filter(), table.filter());
+            assert_eq!(without.data_bytes, with.data_bytes);
+            assert!((100..500).contains(&(with.file_bytes - without.file_bytes)));
+            assert_eq!(
+                table.get(7u32.to_be_bytes()).unwrap().unwrap(),
+                7u32.to_le_bytes()[..]
+            );
+        }
+    }
+}
