@@ -4,7 +4,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use leveltable::{BloomFilterPolicy, BytewiseComparator, Comparator, Compression, RibbonFilterPolicy, WriteOptions, db::MAX_SEQUENCE};
+use leveltable::{
+    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, RibbonFilterPolicy,
+    WriteOptions, db::MAX_SEQUENCE,
+};
 
 use crate::naive::{Compare, Entry};
 
