@@ -44,7 +44,8 @@
 //! ```text
 //! data blocks     entries in order, each key without the prefix that it shares with the previous key
 //! filter block    the filters
-//! metaindex       "filter.<policy name>" -> offset and size of the filter block
+//! properties      what the table says of itself
+//! metaindex       "filter.<policy name>", "about.leveltable" -> offset and size of these two blocks
 //! index           for each data block, a key at or after its last key -> offset and size of the block
 //! footer          offsets and sizes of metaindex and index; a magic number
 //! ```
@@ -56,7 +57,7 @@
 //! # Serving reads
 //!
 //! - [`Table::open`] uses positional reads: a lookup that is not in the cache reads one block, and a failing disk is an error.
-//! - [`Source::load`] reads the whole file into memory. A memory map comes in through [`bytes::Bytes::from_owner`]. Uncompressed
+//! - [`Source::load`] reads the whole file into memory. A memory map becomes a source with `bytes::Bytes::from_owner`. Uncompressed
 //!   blocks are then used in place, without a copy or a cache. Compressed ones are decompressed into the cache.
 //! - Any number of threads may use a [`Table`] at once, and clones are cheap. Cursors and ranges own what they need and can be
 //!   sent to another thread. No lock is held while a block is read or decompressed.
