@@ -174,10 +174,11 @@ fn open_with_filter(path: &Path, keys: Keys) -> Result<(AnyTable, Option<String>
 }
 
 /// The fields of the record of a file. All are there in each record.
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 18] = [
     "file_bytes",
     "keys",
     "order_known",
+    "comparator",
     "entries",
     "key_bytes",
     "value_bytes",
@@ -291,6 +292,12 @@ impl Anatomy<'_> {
         anatomy.summary = walk.totals();
         anatomy.filter_rate = walk.filter_rate();
         Ok(anatomy)
+    }
+
+    /// Returns the name of the comparator, if the table says it.
+    fn comparator(&self) -> Option<&str> {
+        let properties = self.table.properties();
+        properties.map(|properties| &properties.comparator[..])
     }
 
     fn all_faults(&self) -> impl Iterator<Item = &String> {
@@ -414,10 +421,10 @@ impl Anatomy<'_> {
         } else {
             "a LevelDB table"
         };
-        let order = if self.order_is_known {
-            ""
-        } else {
-            " in an order of its own"
+        let order = match self.comparator() {
+            _ if self.order_is_known => String::new(),
+            Some(name) => format!(" ordered by {name}"),
+            None => " in an order of its own".to_owned(),
         };
         let file_bytes = self.table.file_bytes();
         let readable = if self.faults.is_empty() {
@@ -623,6 +630,7 @@ impl Anatomy<'_> {
             "file_bytes": file_bytes,
             "keys": if self.is_database { "database" } else { "plain" },
             "order_known": self.order_is_known,
+            "comparator": self.comparator(),
             "entries": entries,
             "key_bytes": key_bytes,
             "value_bytes": value_bytes,

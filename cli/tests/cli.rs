@@ -695,6 +695,7 @@ fn check_order_that_shows_late(is_database: bool) {
     let info: Value = serde_json::from_slice(&info.stdout).unwrap();
     assert_eq!(info["entries"], 20_001);
     assert_eq!(info["order_known"], false);
+    assert_eq!(info["comparator"], "test.LastByteDescends");
     let out = directory.path().join("copy.ldb");
     let output = tool().arg("salvage").args([&path, &out]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
