@@ -9,14 +9,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, where, and what to do about it.
 ///
-/// One word wide, so that results stay small on the paths that succeed. Decide by
-/// [`kind`](Error::kind); ask [`corruption`](Error::corruption) for the section and offset of
-/// damage; show the message to people.
+/// Programs decide by its [`kind`](Error::kind), and people read its message. [`corruption`](Error::corruption) has the
+/// section and the offset of damage. An error is one word wide, which keeps results small where nothing fails.
 pub struct Error(Box<Repr>);
 
 struct Repr {
     kind: ErrorKind,
-    /// What the message begins with: the file, where it is known.
+    /// The file, if it is known. The message begins with it.
     path: Option<PathBuf>,
     message: String,
     corruption: Option<Corruption>,
@@ -29,28 +28,29 @@ struct Repr {
 pub enum ErrorKind {
     /// Reading or writing failed; the system's error is the [`source`](std::error::Error::source).
     Io,
-    /// The file is a table, and damaged: [`Error::corruption`] tells where.
+    /// The file is a table, and damaged: [`Error::corruption`] says where.
     Corruption,
-    /// The file is no LevelDB table, or not a whole one; the message says what it looks like.
+    /// The file is not a LevelDB table, or not a complete one; the message says what it looks like.
     NotATable,
     /// The file is sound but needs something that this build cannot do, such as a codec.
     Unsupported,
     /// The table holds the internal keys of a LevelDB database: open it with
     /// [`DbTable`](crate::DbTable).
     DatabaseTable,
-    /// The comparator does not fit: index keys do not ascend under it, or it made a separator that
-    /// does not separate.
+    /// The comparator is wrong: the table's keys do not ascend in its order, or it returned a separator that does not
+    /// separate. Also for a lookup in a table that was opened in its
+    /// [stored order](crate::OpenOptions::stored_order).
     Comparator,
-    /// A key was added that does not come after the one before. Nothing was changed.
+    /// A key was added that does not come after the previous one. Nothing was changed.
     OutOfOrder,
-    /// A key, value, block or filter is larger than the format can say. Nothing was changed.
+    /// A key, value, block or filter is larger than the format allows.
     TooLarge,
-    /// The call makes no sense in the object's state: an option out of range, a builder after a
-    /// failed write, a cursor stepped after a failed seek.
+    /// The call is not possible in the object's state: a builder with an option out of range or after a failed write,
+    /// a cursor that is moved on after a failed move.
     InvalidState,
 }
 
-/// Where a table is damaged, and how that shows.
+/// Where a table is damaged, what was expected there, and what was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corruption {
     pub(crate) section: Section,
@@ -65,8 +65,8 @@ impl Corruption {
         self.section
     }
 
-    /// Offset in bytes from the start of the file: of the damage itself where it can be told, else of
-    /// the block it is in. For a compressed block, the block's.
+    /// Offset in bytes from the start of the file: of the damage itself if that is known, otherwise of its block. In a
+    /// compressed block, always that of the block.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -81,7 +81,7 @@ impl Corruption {
         &self.found
     }
 
-    /// Writes where it is, what was expected there and what was found.
+    /// Writes where the damage is, what was expected there and what was found.
     pub(crate) fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -163,7 +163,7 @@ impl Error {
         }))
     }
 
-    /// The same error, with `hint` said after it.
+    /// Returns the error with `hint` after its message.
     #[cold]
     pub(crate) fn with_hint(mut self, hint: &str) -> Error {
         if !self.0.message.is_empty() {
@@ -173,7 +173,7 @@ impl Error {
         self
     }
 
-    /// The same error, of the file at `path`.
+    /// Returns the error with the path of its file.
     #[cold]
     pub(crate) fn at_path(mut self, path: &Path) -> Error {
         self.0.path = Some(path.to_owned());
@@ -185,12 +185,12 @@ impl Error {
         self.0.kind
     }
 
-    /// The file that the error is of, where one was opened or created by its path: the same path.
+    /// The path of the file, as it was given, if the file was opened or created by its path.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// Where the table is damaged, if that is what the error says.
+    /// Where the table is damaged. `None` if the error is not about damage.
     pub fn corruption(&self) -> Option<&Corruption> {
         self.0.corruption.as_ref()
     }
@@ -223,7 +223,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// So that functions which return `io::Result` can use `?`; corruption becomes `InvalidData`.
+/// Lets functions that return `io::Result` use `?`. Corruption becomes `InvalidData`.
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         let kind = match (error.kind(), &error.0.source) {
@@ -238,7 +238,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// A key as messages show it: escaped, in quotes, and cut where it is long.
+/// Returns a key as messages show it: escaped, in quotes, and cut if it is long.
 pub(crate) fn show_key(key: &[u8]) -> String {
     const MOST: usize = 100;
     match key.get(..MOST) {

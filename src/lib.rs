@@ -1,9 +1,7 @@
-//! Reads and writes the sorted table files of LevelDB (`.ldb`, `.sst`), and asks a filter before it
-//! asks the disk.
+//! Reads and writes LevelDB's sorted table files (`.ldb`, `.sst`), and asks a filter before it asks the disk.
 //!
-//! A *table* is an immutable file of key-value entries, sorted by key: written once, from the first
-//! key to the last, and then read by anybody who needs one key or a run of them. Databases keep their
-//! data in such files; so can an application that has a large sorted map to publish.
+//! A *table* is an immutable file of key-value entries, sorted by key. It is written once, from the first key to the last.
+//! Databases keep their data in such files. An application can publish a large sorted map as one.
 //!
 //! ```
 //! use leveltable::{Table, TableBuilder};
@@ -11,66 +9,83 @@
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let path = dir.path().join("fruit.ldb");
 //! let mut builder = TableBuilder::create(&path)?;
-//! builder.add(b"apple", b"red")?;
-//! builder.add(b"banana", b"yellow")?;
-//! builder.finish()?; // only now is there a file, whole and on disk
+//! builder.add("apple", "red")?; // keys in ascending order
+//! builder.add("banana", "yellow")?;
+//! builder.finish()?; // the file appears now: complete, and synced to disk
 //!
 //! let table = Table::open(&path)?;
-//! assert_eq!(table.get(b"apple")?.as_deref(), Some(&b"red"[..]));
-//! assert_eq!(table.get(b"cherry")?, None); // the filter said no: nothing was read
+//! assert_eq!(table.get("apple")?.as_deref(), Some(&b"red"[..]));
+//! assert_eq!(table.get("cherry")?, None); // the filter excludes it: no block is read
+//! for entry in table.range("b"..) {
+//!     let (key, value) = entry?;
+//!     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
+//! }
 //! # Ok::<(), leveltable::Error>(())
 //! ```
 //!
 //! # Where to find what
 //!
-//! - **Writing**: [`TableBuilder`], with [`WriteOptions`] for block size, codec, filter and order.
-//! - **Reading**: [`Table`], with [`OpenOptions`]; [`Cursor`] and [`Range`] to walk it both ways.
-//! - **A LevelDB database's own tables**, whose keys end in a sequence number and a type: [`DbTable`] and
-//!   [`DbTableBuilder`].
-//! - **Filters**: [`RibbonFilterPolicy`], the default; [`BloomFilterPolicy`], LevelDB's; and the traits
-//!   [`FilterPolicy`](filter::FilterPolicy) and [`FilterBuilder`](filter::FilterBuilder) for one's own.
-//! - **Other orders**: [`Comparator`].
-//! - **Other places than files**: [`Source`] and [`ReadAt`].
-//! - **Damage**: [`repair::verify`] lists it, also in a file that does not open; [`repair::salvage`] copies the rest into a
-//!   new table.
-//! - **What a file is made of**: [`Table::layout`] and [`Table::blocks`].
-//! - **What went wrong**: [`Error`], with [`Corruption`] for where.
+//! | | |
+//! |---|---|
+//! | write a table | [`TableBuilder`]; [`WriteOptions`] for block size, codec, filter and order |
+//! | look keys up | [`Table`]: [`get`](Table::get), [`get_with`](Table::get_with), [`get_many`](Table::get_many), [`may_contain`](Table::may_contain) |
+//! | read in order | [`Table::range`], [`Table::prefix`], [`Cursor`]: both ways |
+//! | choose how a table is opened | [`OpenOptions`], [`BlockCache`], [`ReadOptions`] |
+//! | read from memory, from a map, or from anywhere else | [`Source`], [`ReadAt`] |
+//! | tables of a LevelDB database, with sequence numbers and deletions | [`DbTable`], [`DbTableBuilder`], module [`db`] |
+//! | choose a filter, or write one | [`RibbonFilterPolicy`] (the default), [`BloomFilterPolicy`] (LevelDB's), module [`filter`] |
+//! | keys in another order | [`Comparator`] |
+//! | see what went wrong | [`Error`]; [`Corruption`] says where |
+//! | check a table, or rescue a damaged one | [`repair::verify`], [`repair::salvage`] |
+//! | see what a file is made of, count reads | [`Table::layout`], [`Table::blocks`], [`Table::stats`], module [`inspect`] |
 //!
 //! # The file
 //!
 //! ```text
-//! data blocks     entries in order, each key without what it shares with the key before
+//! data blocks     entries in order, each key without the prefix that it shares with the previous key
 //! filter block    the filters
-//! metaindex       filter.<policy name> -> where the filter block is
-//! index           for each data block, a key at or after its last -> where the block is
-//! footer          where metaindex and index are; a magic number
+//! properties      what the table says of itself
+//! metaindex       "filter.<policy name>", "about.leveltable" -> offset and size of these two blocks
+//! index           for each data block, a key at or after its last key -> offset and size of the block
+//! footer          offsets and sizes of metaindex and index; a magic number
 //! ```
 //!
-//! Blocks are stored with a byte for the codec and a CRC-32C. [`Table::open`] reads footer, index,
-//! metaindex and filter and keeps what it needs of them in memory. A lookup then asks the filter,
-//! searches the index, and reads one block: the only one that can hold the key.
+//! Each block is followed by a byte for its codec and a CRC-32C. Opening reads the footer, the index, the metaindex and
+//! the filter: one read for a file of up to 64 KiB, usually at most three for a larger one. A lookup asks the filter,
+//! searches the index, and reads one block, the only one that can contain the key.
 //!
-//! # What is promised
+//! # Serving reads
 //!
-//! - What C++ LevelDB 1.23 wrote is read, and the other way round. With
-//!   [`WriteOptions::leveldb`] and without compression, the bytes are the same.
-//! - A damaged table gives an error or the right answer. Checksums are verified by default, those of index and
-//!   filter always. No file makes this crate panic, or take memory that its size does not explain.
-//! - A table at a path is there whole, synced, or not at all.
+//! - [`Table::open`] uses positional reads: a lookup that is not in the cache reads one block, and a failing disk is an error.
+//! - [`Source::load`] reads the whole file into memory. A memory map becomes a source with `bytes::Bytes::from_owner`. Uncompressed
+//!   blocks are then used in place, without a copy or a cache. Compressed ones are decompressed into the cache.
+//! - Any number of threads may use a [`Table`] at once, and clones are cheap. Cursors and ranges own what they need and can be
+//!   sent to another thread. No lock is held while a block is read or decompressed.
+//! - An open table holds its index block, 23 bytes for each data block, and its filter. Blocks are kept in a [`BlockCache`] of
+//!   8 MiB that all tables share, unless [`OpenOptions`] says otherwise.
+//! - A value from [`Table::get`] is a slice of its block and keeps the block in memory.
+//! - In async code, call lookups where blocking is allowed, such as Tokio's `spawn_blocking`. [`Table::may_contain`] makes
+//!   no I/O.
+//! - A path given to [`TableBuilder::create`] is replaced atomically. Open tables go on reading the old file.
+//!
+//! # Promises
+//!
+//! - This crate reads what C++ LevelDB 1.23 writes, and the other way round. With [`WriteOptions::leveldb`] and without
+//!   compression, the bytes are the same.
+//! - A lookup in a damaged table returns an error or the right answer. Checksums are verified by default; those of index and
+//!   filter always.
+//! - The order of keys is checked when a block is first read, and in files of up to 64 KiB when they are opened. A comparator
+//!   in another order than the table's is an error.
+//! - No file makes this crate panic, or use more memory than the file's size explains.
+//! - A table at a path is there completely and synced, or not at all.
 //! - No `unsafe` code.
 //!
-//! And what is not: a hostile file whose checksums are right may lie about what it holds; a file must not be
-//! changed while it is open (replacing it is fine); a memory-mapped file that is truncated raises SIGBUS.
-//! On Windows a file that is open cannot be replaced, and a directory cannot be synced, so that a crash
-//! right after `finish` may take the new name back.
+//! # Limits
 //!
-//! # Threads and memory
-//!
-//! Any number of threads may use a [`Table`] at once; cursors and ranges own what they need and can be sent to
-//! another. No lock is held while a block is read or decompressed. An open table holds its index block (and 23 bytes a data
-//! block) and its filter; blocks live in a [`BlockCache`] of 8 MiB that all tables share, unless
-//! [`OpenOptions`] says otherwise. A value from [`Table::get`] is a slice of its block and keeps that
-//! block alive.
+//! - A hostile file whose checksums are right may lie about its contents.
+//! - A file must not change while it is open; it may be replaced. Access to a memory map of a truncated file raises SIGBUS.
+//! - On Windows, an open file cannot be replaced. A directory cannot be synced there, so the new file's name may be lost in a crash
+//!   right after `finish`.
 //!
 //! The minimum supported Rust version is 1.88.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -304,8 +304,7 @@ fn specimens(compression: Compression, entries: usize, block_size: usize) -> Vec
     let options = WriteOptions::new()
         .compression(compression)
         .block_size(block_size)
-        .restart_interval(3)
-        .properties(false); // opening does not read them
+        .restart_interval(3);
     let bloom = || options.clone().filter_policy(BloomFilterPolicy::new(10));
     let filters = [
         ("no filter", options.clone().no_filter()),
@@ -331,8 +330,7 @@ fn tiny() -> Specimen {
         (b"a".to_vec(), b"1".to_vec()),
         (b"b".to_vec(), b"2".to_vec()),
     ];
-    let options = WriteOptions::new().block_size(1).properties(false);
-    Specimen::new("tiny", &options, entries)
+    Specimen::new("tiny", &WriteOptions::new().block_size(1), entries)
 }
 
 #[test]

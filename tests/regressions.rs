@@ -54,7 +54,10 @@ fn internal_order() -> InternalKeyComparator {
 /// The filter of a database's table holds user keys. Asked for stored keys it lost 993 of 1000.
 #[test]
 fn a_databases_table_opened_bytewise_on_purpose_finds_its_stored_keys() {
-    for options in [WriteOptions::leveldb(), WriteOptions::new()] {
+    for options in [
+        WriteOptions::leveldb(),
+        WriteOptions::new().properties(false),
+    ] {
         let file = database(options);
         let open = OpenOptions::new().comparator(BytewiseComparator);
         let table = open.open_source(file.clone()).unwrap();
@@ -710,7 +713,8 @@ fn errors_of_a_databases_table_show_user_key_and_sequence() {
     assert!(error.to_string().contains("\"k\" at 5"), "{error}");
 
     let mut file = Vec::new();
-    let mut builder = WriteOptions::new().comparator(Reverse).build_db(&mut file);
+    let options = WriteOptions::leveldb().comparator(Reverse);
+    let mut builder = options.build_db(&mut file);
     builder.put("b", 7, "").unwrap();
     builder.put("a", 8, "").unwrap();
     builder.finish().unwrap();

@@ -1448,8 +1448,11 @@ fn plain_keys_that_end_like_a_databases_are_plain() {
     assert_eq!(rescued, entries);
 }
 
+/// Key number `i`, perhaps a random one.
+type Design = fn(u64, &mut Random) -> Vec<u8>;
+
 /// Keys as applications design them, many of which end in what could be a sequence number and a type.
-const DESIGNS: [(&str, fn(u64, &mut Random) -> Vec<u8>); 13] = [
+const DESIGNS: [(&str, Design); 13] = [
     ("big-endian microseconds on the minute", |i, _| {
         (1_700_000_000_000_000 / 60_000_000 * 60_000_000 + i * 60_000_000)
             .to_be_bytes()

@@ -1,4 +1,4 @@
-//! `leveltable build`: builds a table from lines of text.
+//! `leveltable build`: builds a table from lines of text, CSV or JSON lines.
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -7,29 +7,36 @@ use leveltable::{Destination, ErrorKind, TableBuilder};
 
 use crate::Answer;
 use crate::failure::Failure;
-use crate::input::{Entries, Format};
+use crate::input::{Entries, Format, InputOptions};
 use crate::interrupt;
 use crate::notation::Notation;
 use crate::progress::Progress;
 use crate::sort::{KeyOrder, Sorter};
 use crate::write::{TableOptions, check_free, not_written, parse_size, report};
 
-/// Build a table from lines of text.
+/// Build a table from lines of text, CSV or JSON lines.
 ///
-/// A line is `key<TAB>value`, with escapes, or a JSON object as `scan --json` prints it. OUT appears only
-/// when the table is complete and on disk.
+/// Without --format, a line is `key<TAB>value`, with escapes, whatever it looks like. OUT appears only when the table
+/// is complete and on disk.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   printf 'apple\\tred\\nbanana\\tyellow\\n' | leveltable build fruit.ldb
   leveltable build words.ldb words.tsv --sort
-  leveltable scan old.ldb --json | leveltable build new.ldb --codec zstd
+  leveltable scan old.ldb --json | leveltable build new.ldb --format jsonl --codec zstd
+  leveltable build users.ldb users.csv --format csv --key-field id --value-field name --sort
+  leveltable build users.ldb users.jsonl --format jsonl --key-field id --value-field profile --sort
   leveltable scan db/000005.ldb | leveltable build --database new.ldb
   leveltable build - < sorted.tsv > table.ldb
 
 Keys must ascend in byte order, which is that of `LC_ALL=C sort`; --sort sorts them first, in \
 temporary files if they do not fit in memory. Empty lines are skipped. A carriage return before the newline is \
 part of the line end: write \\r to end a value with one. With --raw it is part of the value.
+
+In CSV, a field named rather than numbered makes the first record a header; --header says that there is one. In JSON \
+lines, a value that is not a string is stored as it is written: 7, [1,2], {\"a\":null}; a key may be a number. If the \
+fields are not named, a line has key or key_hex, and value or value_hex. JSON lines are no longer recognised by their \
+looks: --format json is the same as jsonl, tab the same as text.
 
 If the command before a pipe fails, the table is built from the lines that arrived, and only `set -o pipefail` \
 reports the failure. To copy a damaged table, use `leveltable salvage`.
@@ -48,9 +55,21 @@ pub(crate) struct Args {
     /// Build an empty table if there are no entries
     #[arg(long, help_heading = "Input")]
     allow_empty: bool,
-    /// The format of a line
-    #[arg(long, value_enum, default_value_t = Format::Auto, value_name = "FORMAT", help_heading = "Input")]
+    /// The format of the input
+    #[arg(long, value_enum, default_value_t = Format::Text, value_name = "FORMAT", help_heading = "Input")]
     format: Format,
+    /// The field that holds the key: its name, or in CSV its number from 1 [default: key; in CSV: 1]
+    #[arg(long, value_name = "FIELD", help_heading = "Input")]
+    key_field: Option<String>,
+    /// The field that holds the value [default: value; in CSV: 2]
+    #[arg(long, value_name = "FIELD", help_heading = "Input")]
+    value_field: Option<String>,
+    /// The first record of CSV holds the names of the fields
+    #[arg(long, help_heading = "Input")]
+    header: bool,
+    /// The character between the fields of CSV
+    #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = parse_delimiter, help_heading = "Input")]
+    delimiter: u8,
     /// Sort the entries first
     #[arg(long, help_heading = "Input")]
     sort: bool,
@@ -64,10 +83,10 @@ pub(crate) struct Args {
     /// Build a table of a LevelDB database, whose entries also have a sequence number and a type
     #[arg(long, help_heading = "Input")]
     database: bool,
-    /// Keys and values in tab-separated lines are in hexadecimal
+    /// Keys and values are in hexadecimal
     #[arg(long, help_heading = "Input")]
     hex: bool,
-    /// Keys and values in tab-separated lines have no escapes: a backslash stands for itself
+    /// Keys and values in lines of text have no escapes: a backslash stands for itself
     #[arg(long, conflicts_with = "hex", help_heading = "Input")]
     raw: bool,
     #[command(flatten)]
@@ -90,7 +109,7 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    let options = args.table.write(order(args))?;
+    let options = args.table.write(order(args), false)?;
     let notation = match (args.hex, args.raw) {
         (true, _) => Notation::Hex,
         (_, true) => Notation::Raw,
@@ -105,7 +124,16 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     if !to_stdout {
         check_free(&args.out, args.force)?;
     }
-    let entries = Entries::open(&args.input, args.format, notation, args.database)?;
+    let input = InputOptions {
+        format: args.format,
+        notation,
+        is_database: args.database,
+        key_field: args.key_field.clone(),
+        value_field: args.value_field.clone(),
+        has_header: args.header,
+        delimiter: args.delimiter,
+    };
+    let entries = Entries::open(&args.input, input)?;
     let summary = if to_stdout {
         let mut builder = options.build(io::stdout().lock());
         fill(&mut builder, entries, args)?;
@@ -178,5 +206,14 @@ fn order(args: &Args) -> KeyOrder {
         KeyOrder::Internal
     } else {
         KeyOrder::Bytewise
+    }
+}
+
+/// Parses the character between fields, which must be one byte.
+fn parse_delimiter(written: &str) -> Result<u8, String> {
+    match written.as_bytes() {
+        [b'\\', b't'] => Ok(b'\t'),
+        [byte] if !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
+        _ => Err(r"expected one character, such as , or ; or \t".into()),
     }
 }

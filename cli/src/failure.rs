@@ -1,6 +1,6 @@
 //! The errors of commands.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io;
 
 /// The reason why a command ended early.
@@ -8,6 +8,8 @@ use std::io;
 pub(crate) enum Failure {
     /// The reader of the output has gone away. This is not an error.
     ClosedPipe,
+    /// Standard output cannot be written: no other file can be shown either.
+    Output(String),
     /// One line with the error and, where possible, a remedy.
     Message(String),
 }
@@ -20,7 +22,7 @@ impl Failure {
     /// Returns the failure with `place` prepended to its message.
     pub(crate) fn at(self, place: impl Display) -> Failure {
         match self {
-            Failure::ClosedPipe => Failure::ClosedPipe,
+            Failure::ClosedPipe | Failure::Output(_) => self,
             Failure::Message(message) => Failure::Message(format!("{place}: {message}")),
         }
     }
@@ -29,7 +31,7 @@ impl Failure {
     pub(crate) fn output(error: io::Error) -> Failure {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
-            _ => Failure::Message(format!("writing to standard output: {error}")),
+            _ => Failure::Output(format!("writing to standard output: {error}")),
         }
     }
 }
@@ -37,5 +39,14 @@ impl Failure {
 impl From<leveltable::Error> for Failure {
     fn from(error: leveltable::Error) -> Failure {
         Failure::Message(error.to_string())
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Failure::ClosedPipe => "writing to standard output: broken pipe",
+            Failure::Output(message) | Failure::Message(message) => message,
+        })
     }
 }

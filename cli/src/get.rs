@@ -1,85 +1,155 @@
-//! `leveltable get`: prints the value of one key.
+//! `leveltable get`: prints the values of keys.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, BufRead, Write};
 use std::ops::Bound;
+use std::path::PathBuf;
+
+use leveltable::ErrorKind;
+use leveltable::db::{MAX_SEQUENCE, ValueType};
+use serde_json::json;
 
 use crate::Answer;
 use crate::failure::Failure;
-use crate::notation::{Notation, NotationArgs, quoted};
-use crate::open::{AnyTable, Row, TableArgs};
+use crate::notation::{Notation, NotationArgs, quoted, write_json_field};
+use crate::open::{
+    AnyTable, KeysArg, Row, TypedTable, note_unknown_order, open, open_in_stored_order,
+};
 use crate::output::{Rows, complain};
-use leveltable::db::{MAX_SEQUENCE, ValueType};
 
-/// Show the value of a key.
+/// Show the values of keys.
 ///
-/// Shows the newest version if it is a table of a database. Exits with status 1 if the key is absent or deleted,
-/// and with status 2 if damage makes the answer unknown.
+/// Of one key, shows the value; of several, or of keys from standard input, lines as `scan` prints them. Shows the
+/// newest version if it is a table of a database. Exits with status 1 if a key is absent or deleted, and with status 2
+/// if damage makes the answer unknown.
+///
+/// If the keys are neither in byte order nor in that of a database, searches by reading the whole table.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   leveltable get 000005.ldb user:17
   leveltable get 000005.ldb 'b\\x00\\x00\\x01'       a key of arbitrary bytes
   leveltable get 000005.ldb --hex 62000001        the same, in hexadecimal
-  leveltable get 000005.ldb thumbnail --raw > thumbnail.png")]
+  leveltable get 000005.ldb thumbnail --raw > thumbnail.png
+  leveltable get 000005.ldb - < keys.txt          a key on each line
+
+With --json, every key has a line. The value of an absent one is null, and so is that of one that damage hides, whose \
+line also has the field error.")]
 pub(crate) struct Args {
+    /// The table's file
+    file: PathBuf,
     #[command(flatten)]
-    table: TableArgs,
-    /// The key, as text with escapes
-    key: OsString,
+    keys: KeysArg,
+    /// The keys, as text with escapes; - for lines of standard input
+    #[arg(required = true)]
+    key: Vec<OsString>,
     /// The value as of this sequence number, in a table of a database
     #[arg(long, value_name = "SEQUENCE")]
     at: Option<u64>,
     #[command(flatten)]
     notation: NotationArgs,
-    /// Show the entry as a JSON object
+    /// Show each entry as a JSON object
     #[arg(long, conflicts_with = "raw")]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    let notation = args.notation.shown();
-    let key = args.notation.parse_key("KEY", &args.key)?;
-    let table = args.table.open()?;
-    let Some(row) = find(&table, &key, args.at)? else {
-        return Ok(no("not found", args, &key));
-    };
-    let deleted_at = row
-        .tag
-        .filter(|&(_, value_type)| value_type == ValueType::Deletion);
-    let mut rows = Rows::new();
-    match deleted_at {
-        _ if args.json => {
-            rows.write(|out| row.write_json(notation == Notation::Hex, false, out))?;
-        }
-        Some(_) => {}
-        None => rows.write(|out| {
-            notation.write(&row.value, out)?;
-            match notation {
-                Notation::Raw => Ok(()),
-                _ => out.write_all(b"\n"),
-            }
-        })?,
+    // A key that cannot be read is an error before any answer is printed.
+    let mut keys = Vec::new();
+    for key in &args.key {
+        keys.push(
+            (key != "-")
+                .then(|| args.notation.parse_key("KEY", key))
+                .transpose()?,
+        );
     }
-    rows.finish()?;
-    Ok(match deleted_at {
-        Some((sequence, _)) => no(&format!("deleted at sequence {sequence}"), args, &key),
-        None => Answer::Yes,
+    let mut table = open(&args.file, args.keys.keys)?;
+    if args.at.is_some() && !table.is_database() {
+        return Err(Failure::new(
+            "--at needs a table of a database: the keys of this table have no sequence numbers",
+        ));
+    }
+    let mut answers = Answers {
+        args,
+        is_single: matches!(keys[..], [Some(_)]),
+        out: Rows::new(),
+        worst: Answer::Yes,
+    };
+    let mut keys = keys
+        .into_iter()
+        .flat_map(|key| -> Box<dyn Iterator<Item = _>> {
+            match key {
+                Some(key) => Box::new(std::iter::once(Ok(key))),
+                None => Box::new(keys_of_stdin(args.notation)),
+            }
+        });
+    let mut left = Vec::new();
+    while table.order_is_known
+        && let Some(key) = keys.next()
+    {
+        let key = key?;
+        match find(&table, &key, args.at) {
+            Ok(row) => answers.show(&key, row.as_ref())?,
+            // In its stored order, the table can only be walked.
+            Err(e) if e.kind() == ErrorKind::Comparator => {
+                table = open_in_stored_order(&args.file, table.is_database())?;
+                left.push(key);
+            }
+            Err(e) if answers.is_single && !args.json => return Err(e.into()),
+            Err(e) => answers.fail(&key, &e.into())?,
+        }
+    }
+    if !table.order_is_known {
+        for key in keys {
+            left.push(key?);
+        }
+        note_unknown_order(
+            &args.file,
+            args.keys.keys,
+            "searched by reading the whole table",
+        );
+        let found = find_all(&table, &left, args.at)?;
+        for key in &left {
+            answers.show(key, found.get(&key[..]).and_then(Option::as_ref))?;
+        }
+    }
+    answers.out.finish()?;
+    Ok(answers.worst)
+}
+
+/// Returns the keys on the lines of standard input. Empty lines are skipped.
+fn keys_of_stdin(notation: NotationArgs) -> impl Iterator<Item = Result<Vec<u8>, Failure>> {
+    let mut lines = io::stdin().lock();
+    let mut number = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let mut line = Vec::new();
+            number += 1;
+            match lines.read_until(b'\n', &mut line) {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(e) => return Some(Err(Failure::new(format!("reading standard input: {e}")))),
+            }
+            line.pop_if(|last| *last == b'\n');
+            line.pop_if(|last| *last == b'\r');
+            if !line.is_empty() {
+                let place = format!("standard input, line {number}");
+                return Some(notation.parse_key_bytes(&place, &line));
+            }
+        }
     })
 }
 
 /// Returns the entry of `key`. In a table of a database that is its newest entry not newer than `at`.
-fn find(table: &AnyTable, key: &[u8], at: Option<u64>) -> Result<Option<Row>, Failure> {
-    match table {
-        AnyTable::Plain(_) if at.is_some() => Err(Failure::new(
-            "--at needs a table of a database: the keys of this table have no sequence numbers",
-        )),
-        AnyTable::Plain(table) => Ok(table.get(key)?.map(|value| Row {
+fn find(table: &AnyTable, key: &[u8], at: Option<u64>) -> leveltable::Result<Option<Row>> {
+    match &table.keys {
+        TypedTable::Plain(table) => Ok(table.get(key)?.map(|value| Row {
             key: key.to_vec().into(),
             tag: None,
             value,
         })),
-        AnyTable::Database(table) => {
+        TypedTable::Database(table) => {
             let at = at.unwrap_or(MAX_SEQUENCE);
             // The entries of a key are sorted from new to old.
             let bounds = (Bound::Included(key), Bound::Included(key));
@@ -94,9 +164,104 @@ fn find(table: &AnyTable, key: &[u8], at: Option<u64>) -> Result<Option<Row>, Fa
     }
 }
 
-/// Prints to standard error that `key` has no value.
-fn no(what: &str, args: &Args, key: &[u8]) -> Answer {
-    let file = args.table.file.display();
-    complain(what, &format!("key {} in {file}", quoted(key, 100)));
-    Answer::No
+/// Looks for all of `keys` in one walk over the table. In a table of a database, the newest entry not newer than `at`
+/// counts.
+fn find_all<'k>(
+    table: &AnyTable,
+    keys: &'k [Vec<u8>],
+    at: Option<u64>,
+) -> Result<HashMap<&'k [u8], Option<Row>>, Failure> {
+    let at = at.unwrap_or(MAX_SEQUENCE);
+    let mut found: HashMap<&[u8], Option<Row>> = keys.iter().map(|key| (&key[..], None)).collect();
+    for row in table.rows((Bound::Unbounded, Bound::Unbounded)) {
+        let row = row?;
+        let sequence = row.tag.map(|(sequence, _)| sequence);
+        if let Some(best) = found.get_mut(&row.key[..])
+            && sequence.is_none_or(|sequence| sequence <= at)
+        {
+            let so_far = best.as_ref().and_then(|best| best.tag);
+            if best.is_none() || so_far.map(|(so_far, _)| so_far) < sequence {
+                *best = Some(row);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Prints the answers, and remembers the worst.
+struct Answers<'a> {
+    args: &'a Args,
+    /// Whether there is one key on the command line, whose value is printed alone.
+    is_single: bool,
+    out: Rows,
+    worst: Answer,
+}
+
+impl Answers<'_> {
+    fn show(&mut self, key: &[u8], row: Option<&Row>) -> Result<(), Failure> {
+        let notation = self.args.notation.shown();
+        let is_json = self.args.json;
+        let is_hex = notation == Notation::Hex;
+        let Some(row) = row else {
+            if is_json {
+                self.write_no_value(key, None)?;
+            }
+            return self.no("not found", key);
+        };
+        match row.tag {
+            _ if is_json => self
+                .out
+                .write(|out| row.write_json(is_hex, false, None, out))?,
+            Some((_, ValueType::Deletion)) => {}
+            _ if self.is_single => self.out.write(|out| {
+                notation.write(&row.value, out)?;
+                match notation {
+                    Notation::Raw => Ok(()),
+                    _ => out.write_all(b"\n"),
+                }
+            })?,
+            _ => self
+                .out
+                .write(|out| row.write_line(notation, false, None, out))?,
+        }
+        match row.tag {
+            Some((sequence, ValueType::Deletion)) => {
+                self.no(&format!("deleted at sequence {sequence}"), key)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Prints to standard error that `key` has no value.
+    fn no(&mut self, what: &str, key: &[u8]) -> Result<(), Failure> {
+        self.out.flush()?;
+        let file = self.args.file.display();
+        complain(what, &format!("key {} in {file}", quoted(key, 100)));
+        self.worst = self.worst.max(Answer::No);
+        Ok(())
+    }
+
+    /// Prints why the value of `key` is unknown.
+    fn fail(&mut self, key: &[u8], failure: &Failure) -> Result<(), Failure> {
+        if self.args.json {
+            self.write_no_value(key, Some(&failure.to_string()))?;
+        }
+        self.out.flush()?;
+        complain("error", &format!("key {}: {failure}", quoted(key, 100)));
+        self.worst = Answer::Unknown;
+        Ok(())
+    }
+
+    fn write_no_value(&mut self, key: &[u8], error: Option<&str>) -> Result<(), Failure> {
+        let is_hex = self.args.notation.shown() == Notation::Hex;
+        self.out.write(|out| {
+            out.write_all(b"{")?;
+            write_json_field("key", key, is_hex, out)?;
+            out.write_all(b",\"value\":null")?;
+            if let Some(error) = error {
+                write!(out, ",\"error\":{}", json!(error))?;
+            }
+            out.write_all(b"}\n")
+        })
+    }
 }

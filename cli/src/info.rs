@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use leveltable::{
-    Summary, Table,
+    Corruption, OpenOptions, Section, Summary, Table,
     db::InternalKey,
     inspect::{BlockInfo, FilterRate, Layout, NamedBlock},
 };
@@ -13,71 +14,202 @@ use serde_json::{Map, Value, json};
 
 use crate::Answer;
 use crate::failure::Failure;
+use crate::files::{each_file, expand};
 use crate::notation::quoted;
-use crate::open::{AnyTable, TableArgs, type_name};
-use crate::output::{BOLD, complain, count, entries};
+use crate::open::{
+    AnyTable, Keys, KeysArg, SHOWN_AS_STORED, check_is_file, note_unknown_order, open, open_with,
+    refused, type_name,
+};
+use crate::output::{BOLD, complain, count, entries, file_record};
 use crate::progress::Progress;
 
-/// Show the sections, codecs, keys and filter of a table.
+/// Show the sections, codecs, keys and filter of tables.
 ///
 /// Also shows the size of the filter and measures how many absent keys it lets pass. Reads the whole file once.
 /// Reports unreadable blocks and exits with status 1.
+///
+/// If the keys are neither in byte order nor in that of a database, shows everything but the filter.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   leveltable info 000005.ldb
   leveltable info 000005.ldb --blocks | less
+  leveltable info db                              all tables of a database
   leveltable info 000005.ldb --json | jq .filter.bits_per_key
+
+With --json, every file has a line with the same fields. If a file could not be read, they are null and `error` says \
+why.
 
 The bytes of a block include its trailer of five: one byte for the codec, four for the checksum.")]
 pub(crate) struct Args {
+    /// The tables' files, or directories of tables
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
     #[command(flatten)]
-    table: TableArgs,
+    keys: KeysArg,
     /// Also list the data blocks
     #[arg(long)]
     blocks: bool,
-    /// Print one JSON object
+    /// Print a JSON object for each file
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    let table = args.table.open_with_filter()?;
-    let anatomy = Anatomy::of(&table, args.blocks)?;
-    let mut out = anstream::stdout().lock();
-    if args.json {
-        writeln!(out, "{:#}", anatomy.to_json(args))
-    } else {
-        anatomy.draw(args, &mut out)
+    let files = expand(&args.files);
+    if let ([file], false) = (&files[..], args.json) {
+        return describe(file, args, Heading::Name);
     }
-    .and_then(|()| out.flush())
-    .map_err(Failure::output)?;
-    for fault in &anatomy.faults {
+    let mut heading = Heading::First;
+    each_file(&files, |path| {
+        let described = describe(path, args, heading);
+        heading = Heading::Next;
+        if let (true, Err(failure @ Failure::Message(_))) = (args.json, &described) {
+            let record = json!({ "error": failure.to_string() });
+            print(|mut out| writeln!(out, "{}", file_record(path, args.fields(), record)))?;
+        }
+        described
+    })
+}
+
+/// What comes before the description of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heading {
+    /// The name, if there is one file.
+    Name,
+    /// What `head` prints before the first of several files, and before the next.
+    First,
+    Next,
+}
+
+fn describe(path: &Path, args: &Args, heading: Heading) -> Result<Answer, Failure> {
+    let title = |out: &mut dyn Write| {
+        let path = path.display();
+        match heading {
+            Heading::Name => writeln!(out, "{BOLD}{path}{BOLD:#}"),
+            Heading::First => writeln!(out, "{BOLD}==> {path} <=={BOLD:#}"),
+            Heading::Next => writeln!(out, "\n{BOLD}==> {path} <=={BOLD:#}"),
+        }
+    };
+    let (table, fault) = match open_with_filter(path, args.keys.keys) {
+        Ok(opened) => opened,
+        Err(failure) => {
+            if heading != Heading::Name && !args.json {
+                print(|mut out| title(&mut out))?;
+            }
+            return Err(failure);
+        }
+    };
+    if !table.order_is_known {
+        note_unknown_order(path, args.keys.keys, SHOWN_AS_STORED);
+    }
+    let mut anatomy = Anatomy::of(path, &table, args.blocks)?;
+    if let Some(fault) = fault
+        && !anatomy.other_faults.contains(&fault)
+    {
+        anatomy.other_faults.insert(0, fault);
+    }
+    print(|mut out| {
+        if args.json {
+            return writeln!(out, "{}", anatomy.to_json(args));
+        }
+        title(&mut out)?;
+        anatomy.draw(args, &mut out)
+    })?;
+    for fault in anatomy.all_faults() {
         complain("unreadable", fault);
     }
-    Ok(if anatomy.faults.is_empty() {
+    Ok(if anatomy.all_faults().next().is_none() {
         Answer::Yes
     } else {
         Answer::No
     })
 }
 
+/// Writes to standard output.
+fn print(
+    write: impl FnOnce(anstream::AutoStream<io::StdoutLock<'static>>) -> io::Result<()>,
+) -> Result<(), Failure> {
+    write(anstream::stdout().lock())
+        .and_then(|()| io::stdout().flush())
+        .map_err(Failure::output)
+}
+
+/// Opens the table with its filter; if that or the metaindex, which leads to it, is damaged, without. Then returns the
+/// damage, too.
+fn open_with_filter(path: &Path, keys: Keys) -> Result<(AnyTable, Option<String>), Failure> {
+    check_is_file(path)?;
+    match open_with(path, keys, &OpenOptions::new()) {
+        Ok(table) => Ok((table, None)),
+        Err(e) => {
+            let section = e.corruption().map(Corruption::section);
+            match section {
+                Some(Section::Filter | Section::Metaindex) => {
+                    Ok((open(path, keys)?, Some(e.to_string())))
+                }
+                _ => Err(refused(e, path)),
+            }
+        }
+    }
+}
+
+/// The fields of the record of a file. All are there in each record.
+const FIELDS: [&str; 17] = [
+    "file_bytes",
+    "keys",
+    "order_known",
+    "entries",
+    "key_bytes",
+    "value_bytes",
+    "first_key",
+    "last_key",
+    "data_blocks",
+    "data_stored_bytes",
+    "data_bytes",
+    "codecs",
+    "sections",
+    "filter",
+    "unreadable",
+    "error",
+    "blocks",
+];
+
+impl Args {
+    /// The fields of the record of a file: the last only with --blocks.
+    fn fields(&self) -> &'static [&'static str] {
+        match FIELDS.split_last() {
+            Some((_, others)) if !self.blocks => others,
+            _ => &FIELDS,
+        }
+    }
+}
+
+/// Size of a table's footer.
+const FOOTER_BYTES: u64 = 48;
+
 /// Everything that is shown of a table.
 struct Anatomy<'a> {
+    path: &'a Path,
     table: &'a Table,
     is_database: bool,
-    layout: Layout,
+    order_is_known: bool,
+    /// `None` if the metaindex is damaged.
+    layout: Option<Layout>,
     summary: Summary,
     filter_rate: Option<FilterRate>,
     /// By the codec's name.
     codecs: BTreeMap<&'static str, CodecUse>,
     /// Uncompressed size of the data blocks.
     bytes: u64,
+    /// Where the last readable data block ends.
+    data_end: u64,
     key_range: Option<(Bytes, Bytes)>,
     /// The readable data blocks, if they are to be listed.
     blocks: Vec<BlockInfo>,
-    /// An error for each unreadable block.
+    /// An error for each unreadable data block.
     faults: Vec<String>,
+    /// Errors of filter and metaindex.
+    other_faults: Vec<String>,
 }
 
 /// The blocks that use one codec.
@@ -97,20 +229,32 @@ struct Part {
 }
 
 impl Anatomy<'_> {
-    fn of(table: &AnyTable, keep_blocks: bool) -> Result<Anatomy<'_>, Failure> {
-        let is_database = matches!(table, AnyTable::Database(_));
+    fn of<'a>(
+        path: &'a Path,
+        table: &'a AnyTable,
+        keep_blocks: bool,
+    ) -> Result<Anatomy<'a>, Failure> {
+        let (is_database, order_is_known) = (table.is_database(), table.order_is_known);
         let table = table.table();
-        let layout = table.layout()?;
+        let (layout, other_faults) = match table.layout() {
+            Ok(layout) => (Some(layout), vec![]),
+            Err(e) if e.corruption().is_some() => (None, vec![e.to_string()]),
+            Err(e) => return Err(e.into()),
+        };
         let mut progress = Progress::bytes(Some(table.file_bytes()));
         let mut walk = table.blocks();
         let mut anatomy = Anatomy {
+            path,
             table,
             is_database,
+            order_is_known,
             layout,
+            other_faults,
             summary: Summary::default(),
             filter_rate: None,
             codecs: BTreeMap::new(),
             bytes: 0,
+            data_end: 0,
             key_range: None,
             blocks: Vec::new(),
             faults: Vec::new(),
@@ -129,12 +273,17 @@ impl Anatomy<'_> {
         Ok(anatomy)
     }
 
+    fn all_faults(&self) -> impl Iterator<Item = &String> {
+        self.faults.iter().chain(&self.other_faults)
+    }
+
     fn add(&mut self, mut block: BlockInfo, keep: bool) {
         let codec = self.codecs.entry(block.codec).or_default();
         codec.blocks += 1;
         codec.stored_bytes += block.stored_bytes;
         codec.bytes += block.bytes;
         self.bytes += block.bytes;
+        self.data_end = self.data_end.max(block.offset + block.stored_bytes);
         if let Some((first, last)) = &block.key_range {
             match &mut self.key_range {
                 Some((_, so_far)) => *so_far = last.clone(),
@@ -152,13 +301,16 @@ impl Anatomy<'_> {
 
     /// Returns the parts of the file in order, without gaps.
     fn parts(&self) -> Vec<Part> {
-        let Layout {
+        let Some(Layout {
             metaindex,
             index,
             named,
             footer_offset,
             ..
-        } = &self.layout;
+        }) = &self.layout
+        else {
+            return self.parts_without_layout();
+        };
         let part = |name: &str, offset, bytes, what| Part {
             name: name.to_owned(),
             offset,
@@ -211,6 +363,25 @@ impl Anatomy<'_> {
         tiles
     }
 
+    /// Returns what is known of the parts if the metaindex is damaged.
+    fn parts_without_layout(&self) -> Vec<Part> {
+        let blocks = count(self.table.data_blocks() as u64, "block");
+        let end = self.data_end;
+        let part = |name: &str, offset, bytes, what| Part {
+            name: name.to_owned(),
+            offset,
+            bytes,
+            what,
+        };
+        let footer = self.table.file_bytes().saturating_sub(FOOTER_BYTES);
+        let what = "metaindex (damaged), index and, if there is one, filter".to_owned();
+        vec![
+            part("data", 0, end, blocks),
+            part("other", end, footer.saturating_sub(end), what),
+            part("footer", footer, FOOTER_BYTES, String::new()),
+        ]
+    }
+
     fn draw(&self, args: &Args, out: &mut impl Write) -> io::Result<()> {
         let Summary {
             entries: n,
@@ -223,8 +394,12 @@ impl Anatomy<'_> {
         } else {
             "a LevelDB table"
         };
+        let order = if self.order_is_known {
+            ""
+        } else {
+            " in an order of its own"
+        };
         let file_bytes = self.table.file_bytes();
-        writeln!(out, "{BOLD}{}{BOLD:#}", args.table.file.display())?;
         let readable = if self.faults.is_empty() {
             ""
         } else {
@@ -232,7 +407,7 @@ impl Anatomy<'_> {
         };
         writeln!(
             out,
-            "{kind}, {}, {}{readable}\n",
+            "{kind}{order}, {}, {}{readable}\n",
             size(file_bytes),
             entries(n)
         )?;
@@ -307,10 +482,17 @@ impl Anatomy<'_> {
     fn draw_filter(&self, args: &Args, out: &mut impl Write) -> io::Result<()> {
         let Some(filter) = &self.summary.filter else {
             let is_filter = |block: &NamedBlock| block.name.starts_with(b"filter.");
-            let what = if !self.layout.named.iter().any(is_filter) {
+            let named = self.layout.as_ref().map(|layout| &layout.named[..]);
+            let what = if named.is_none() {
+                "unknown: the metaindex, which leads to it, is damaged"
+            } else if !named.unwrap_or_default().iter().any(is_filter) {
                 "none"
-            } else if args.table.filter_is_for_user_keys() {
+            } else if !self.other_faults.is_empty() {
+                "not used: it is damaged"
+            } else if args.keys.keys.leave_filter_unused(self.path) {
                 "not used: it holds a database's user keys, not the stored keys"
+            } else if !self.order_is_known && !args.keys.keys.overrule_database(self.path) {
+                "not used: the order of the keys is unknown"
             } else {
                 "not used: its policy is unknown"
             };
@@ -418,9 +600,9 @@ impl Anatomy<'_> {
         });
         let (first, last) = self.key_range.clone().unzip();
         let mut json = json!({
-            "file": args.table.file.to_string_lossy(),
             "file_bytes": file_bytes,
             "keys": if self.is_database { "database" } else { "plain" },
+            "order_known": self.order_is_known,
             "entries": entries,
             "key_bytes": key_bytes,
             "value_bytes": value_bytes,
@@ -432,13 +614,13 @@ impl Anatomy<'_> {
             "codecs": codecs,
             "sections": sections,
             "filter": filter,
-            "unreadable": self.faults,
+            "unreadable": self.all_faults().collect::<Vec<_>>(),
         });
         if let (true, Some(object)) = (args.blocks, json.as_object_mut()) {
             let blocks = self.blocks.iter().map(|block| self.block_to_json(block));
             object.insert("blocks".into(), blocks.collect());
         }
-        json
+        file_record(self.path, args.fields(), json)
     }
 
     fn block_to_json(&self, block: &BlockInfo) -> Value {

@@ -1,50 +1,81 @@
-//! Reads entries for `build`: one a line, tab-separated or in JSON.
+//! Reads entries for `build`: lines of text, CSV, or JSON lines.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use clap::ValueEnum;
+use csv::ByteRecord;
 use leveltable::db::{InternalKey, MAX_SEQUENCE, ValueType};
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
 use crate::failure::Failure;
 use crate::notation::Notation;
 
-/// The format of a line.
+/// The format of the input.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// JSON if the first line is an object with a key, or begins with a brace and has no tab; otherwise tab
-    Auto,
-    /// Key, tab, value; with --database: key, sequence, type (value or deletion), value
-    Tab,
-    /// An object with key or key_hex, value or value_hex; with --database: also sequence and type
-    Json,
+    /// Key, tab, value on each line, with escapes; with --database: key, sequence, type (value or deletion), value
+    #[value(alias = "tab")]
+    Text,
+    /// Comma-separated fields, in quotes where necessary: the first is the key, the second the value
+    Csv,
+    /// A JSON object on each line, as `scan --json` prints it: key or key_hex, value or value_hex
+    #[value(alias = "json")]
+    Jsonl,
 }
 
-/// Reads entries line by line, and holds one line in memory.
-pub(crate) struct Entries {
-    reader: Box<dyn BufRead>,
-    name: String,
-    format: Format,
-    notation: Notation,
+/// How the input is read.
+pub(crate) struct InputOptions {
+    pub(crate) format: Format,
+    pub(crate) notation: Notation,
     /// Whether entries have a sequence number and a type.
-    is_database: bool,
-    line: Vec<u8>,
-    line_number: u64,
-    bytes: u64,
+    pub(crate) is_database: bool,
+    /// Name or number of the field that holds the key, and of that with the value.
+    pub(crate) key_field: Option<String>,
+    pub(crate) value_field: Option<String>,
+    /// Whether the first record of CSV holds the names of the fields.
+    pub(crate) has_header: bool,
+    pub(crate) delimiter: u8,
+}
+
+impl InputOptions {
+    fn check(&self) -> Result<(), Failure> {
+        let names_fields = self.key_field.is_some() || self.value_field.is_some();
+        if names_fields && self.format == Format::Text {
+            let what = "--key-field and --value-field need --format csv or --format jsonl";
+            return Err(Failure::new(what));
+        }
+        if (self.has_header || self.delimiter != b',') && self.format != Format::Csv {
+            return Err(Failure::new("--header and --delimiter need --format csv"));
+        }
+        Ok(())
+    }
+}
+
+/// Reads entries one by one, and holds one in memory.
+pub(crate) struct Entries {
+    source: Source,
+    name: String,
+    options: InputOptions,
     /// Size of the input in bytes, if it is a file.
     pub(crate) size: Option<u64>,
 }
 
+enum Source {
+    Lines(Lines),
+    Csv(CsvRecords),
+}
+
+/// Sequence number and type of an entry.
+type Tag = (u64, ValueType);
+
 impl Entries {
     /// Opens the file at `path`, or standard input for `-`.
-    pub(crate) fn open(
-        path: &Path,
-        format: Format,
-        notation: Notation,
-        is_database: bool,
-    ) -> Result<Entries, Failure> {
+    pub(crate) fn open(path: &Path, options: InputOptions) -> Result<Entries, Failure> {
+        options.check()?;
         let (reader, name, size): (Box<dyn BufRead>, _, _) = if path.as_os_str() == "-" {
             let name = "standard input".to_owned();
             (Box::new(io::stdin().lock()), name, None)
@@ -63,38 +94,39 @@ impl Entries {
             let reader = BufReader::with_capacity(64 << 10, file);
             (Box::new(reader), name, size)
         };
+        let source = match options.format {
+            Format::Csv => Source::Csv(
+                CsvRecords::open(reader, &options).map_err(|what| Failure::new(what).at(&name))?,
+            ),
+            Format::Text | Format::Jsonl => Source::Lines(Lines {
+                reader,
+                line: Vec::new(),
+                number: 0,
+                bytes: 0,
+                keeps_returns: options.notation == Notation::Raw && options.format == Format::Text,
+            }),
+        };
         Ok(Entries {
-            reader,
+            source,
             name,
-            format,
-            notation,
-            is_database,
-            line: Vec::new(),
-            line_number: 0,
-            bytes: 0,
+            options,
             size,
         })
     }
 
     /// Reads the next entry into `key`, as the table stores it, and `value`. Returns `false` at the end.
     pub(crate) fn next(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool, Failure> {
-        loop {
-            self.line.clear();
-            let read = self.reader.read_until(b'\n', &mut self.line);
-            let read = read.map_err(|e| Failure::new(format!("reading {}: {e}", self.name)))?;
-            if read == 0 {
-                return Ok(false);
-            }
-            self.bytes += read as u64;
-            self.line_number += 1;
-            self.line.pop_if(|last| *last == b'\n');
-            if self.notation != Notation::Raw {
-                self.line.pop_if(|last| *last == b'\r');
-            }
-            // Skips empty lines.
-            if !self.line.is_empty() {
-                break;
-            }
+        let read = match &mut self.source {
+            Source::Lines(lines) => lines
+                .next()
+                .map_err(|e| Failure::new(format!("reading {}: {e}", self.name)))?,
+            Source::Csv(records) => match records.next() {
+                Ok(read) => read,
+                Err(what) => return Err(Failure::new(what).at(self.place())),
+            },
+        };
+        if !read {
+            return Ok(false);
         }
         key.clear();
         value.clear();
@@ -105,7 +137,10 @@ impl Entries {
 
     /// Returns the number of bytes read so far.
     pub(crate) fn position(&self) -> u64 {
-        self.bytes
+        match &self.source {
+            Source::Lines(lines) => lines.bytes,
+            Source::Csv(records) => records.reader.position().byte(),
+        }
     }
 
     /// Returns the name of the input, for messages.
@@ -115,20 +150,20 @@ impl Entries {
 
     /// Returns the name of the input and the number of the last line, for messages.
     pub(crate) fn place(&self) -> String {
-        format!("{}, line {}", self.name, self.line_number)
+        let number = match &self.source {
+            Source::Lines(lines) => lines.number,
+            Source::Csv(records) => records.line,
+        };
+        format!("{}, line {number}", self.name)
     }
 
-    fn parse(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<(), String> {
-        if self.format == Format::Auto {
-            self.format = if self.looks_like_json() {
-                Format::Json
-            } else {
-                Format::Tab
-            };
-        }
-        let tag = match self.format {
-            Format::Json => self.parse_json(key, value)?,
-            Format::Auto | Format::Tab => self.parse_tabs(key, value)?,
+    fn parse(&self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<(), String> {
+        let tag = match &self.source {
+            Source::Csv(records) => records.parse(&self.options, key, value)?,
+            Source::Lines(lines) => match self.options.format {
+                Format::Jsonl => parse_json(&lines.line, &self.options, key, value)?,
+                Format::Text | Format::Csv => parse_tabs(&lines.line, &self.options, key, value)?,
+            },
         };
         if let Some((sequence, value_type)) = tag {
             if sequence > MAX_SEQUENCE {
@@ -149,110 +184,322 @@ impl Entries {
         }
         Ok(())
     }
+}
 
-    /// Returns whether the line is an object with a key, or begins like one and has no tab. A line without a tab
-    /// is not an entry in columns, so it is better reported as bad JSON.
-    fn looks_like_json(&self) -> bool {
-        let object = serde_json::from_slice::<Map<String, Value>>(&self.line);
-        let has_key = |object: Map<String, Value>| {
-            object.contains_key("key") || object.contains_key("key_hex")
-        };
-        object.is_ok_and(has_key)
-            || self.line.trim_ascii_start().starts_with(b"{") && !self.line.contains(&b'\t')
-    }
+// ---- Lines ----------------------------------------------------------------------------------
 
-    fn parse_tabs(
-        &self,
-        key: &mut Vec<u8>,
-        value: &mut Vec<u8>,
-    ) -> Result<Option<(u64, ValueType)>, String> {
-        // Everything after the last separator is the value, because a raw one may contain tabs.
-        let columns = if self.is_database { 4 } else { 2 };
-        let mut fields = self.line.splitn(columns, |&b| b == b'\t');
-        let mut field = |name: &str| {
-            fields.next().ok_or_else(|| {
-                let columns = if self.is_database {
-                    "key, sequence, type and value"
-                } else {
-                    "key and value"
-                };
-                format!("no {name}: expected {columns}, separated by tabs")
-            })
-        };
-        self.notation.parse(field("key")?, key)?;
-        let tag = if self.is_database {
-            let sequence = parse_sequence(field("sequence")?)?;
-            Some((sequence, parse_type(field("type")?)?))
-        } else {
-            None
-        };
-        let written = field("value")?;
-        if self.notation == Notation::Text && written.contains(&b'\t') {
-            let message = if self.is_database {
-                r"more than four columns: write a tab in a value as \t"
-            } else {
-                r"more than two columns: write a tab in a value as \t, or use --raw or --database"
-            };
-            return Err(message.into());
-        }
-        self.notation.parse(written, value)?;
-        Ok(tag)
-    }
+struct Lines {
+    reader: Box<dyn BufRead>,
+    line: Vec<u8>,
+    number: u64,
+    bytes: u64,
+    /// Whether a carriage return at the end of a line is part of it.
+    keeps_returns: bool,
+}
 
-    fn parse_json(
-        &self,
-        key: &mut Vec<u8>,
-        value: &mut Vec<u8>,
-    ) -> Result<Option<(u64, ValueType)>, String> {
-        let object: Map<String, Value> =
-            serde_json::from_slice(&self.line).map_err(|e| format!("not a JSON object: {e}"))?;
-        if let Some(unknown) = object.keys().find(|name| !FIELDS.contains(&name.as_str())) {
-            return Err(format!(
-                "unknown JSON field {unknown:?}: the known fields are {}",
-                FIELDS.join(", ")
-            ));
-        }
-        let is_tagged = object.contains_key("sequence") || object.contains_key("type");
-        let tag = match (self.is_database, is_tagged) {
-            (false, false) => None,
-            (false, true) => return Err("sequence and type need --database".into()),
-            (true, _) => {
-                let sequence = object.get("sequence").and_then(Value::as_u64);
-                let value_type = object.get("type").and_then(Value::as_str);
-                Some((
-                    sequence.ok_or("no sequence: expected an integer")?,
-                    parse_type(value_type.unwrap_or_default().as_bytes())?,
-                ))
+impl Lines {
+    /// Reads the next line that is not empty. Returns `false` at the end.
+    fn next(&mut self) -> io::Result<bool> {
+        loop {
+            self.line.clear();
+            let read = self.reader.read_until(b'\n', &mut self.line)?;
+            if read == 0 {
+                return Ok(false);
             }
-        };
-        json_bytes(&object, "key", "key_hex", key)?;
-        if !matches!(tag, Some((_, ValueType::Deletion))) || object.contains_key("value") {
-            json_bytes(&object, "value", "value_hex", value)?;
+            self.bytes += read as u64;
+            self.number += 1;
+            self.line.pop_if(|last| *last == b'\n');
+            if !self.keeps_returns {
+                self.line.pop_if(|last| *last == b'\r');
+            }
+            if !self.line.is_empty() {
+                return Ok(true);
+            }
         }
-        Ok(tag)
     }
 }
 
-const FIELDS: [&str; 6] = ["key", "key_hex", "sequence", "type", "value", "value_hex"];
+fn parse_tabs(
+    line: &[u8],
+    options: &InputOptions,
+    key: &mut Vec<u8>,
+    value: &mut Vec<u8>,
+) -> Result<Option<Tag>, String> {
+    let InputOptions {
+        notation,
+        is_database,
+        ..
+    } = *options;
+    // Everything after the last separator is the value, because a raw one may contain tabs.
+    let columns = if is_database { 4 } else { 2 };
+    let mut fields = line.splitn(columns, |&b| b == b'\t');
+    let mut field = |name: &str| {
+        fields.next().ok_or_else(|| {
+            let columns = if is_database {
+                "key, sequence, type and value"
+            } else {
+                "key and value"
+            };
+            let hint = other_format(line);
+            format!("no {name}: expected {columns}, separated by tabs{hint}")
+        })
+    };
+    notation.parse(field("key")?, key)?;
+    let tag = if is_database {
+        let sequence = parse_sequence(field("sequence")?)?;
+        Some((sequence, parse_type(field("type")?)?))
+    } else {
+        None
+    };
+    let written = field("value")?;
+    if notation == Notation::Text && written.contains(&b'\t') {
+        let message = if is_database {
+            r"more than four columns: write a tab in a value as \t"
+        } else {
+            r"more than two columns: write a tab in a value as \t, or use --raw or --database"
+        };
+        return Err(message.into());
+    }
+    notation.parse(written, value)?;
+    Ok(tag)
+}
 
-/// Appends the bytes of the field `text` or `hex`, whichever is present.
-fn json_bytes(
-    object: &Map<String, Value>,
-    text: &str,
-    hex: &str,
-    dst: &mut Vec<u8>,
-) -> Result<(), String> {
-    match (object.get(text), object.get(hex)) {
-        (Some(Value::String(text)), None) => {
-            dst.extend_from_slice(text.as_bytes());
-            Ok(())
+/// Returns a hint if a line that is no entry looks like one in another format.
+#[cold]
+fn other_format(line: &[u8]) -> &'static str {
+    if line.trim_ascii_start().starts_with(b"{") {
+        "; for JSON lines, use --format jsonl"
+    } else if line.contains(&b',') || line.contains(&b';') {
+        "; for CSV, use --format csv"
+    } else {
+        ""
+    }
+}
+
+// ---- JSON -----------------------------------------------------------------------------------
+
+/// The fields of an object, with their values as they are written.
+type Object<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
+
+/// The fields that `scan --json` prints.
+const FIELDS: [&str; 7] = [
+    "key",
+    "key_hex",
+    "sequence",
+    "type",
+    "value",
+    "value_hex",
+    "file",
+];
+
+fn parse_json(
+    line: &[u8],
+    options: &InputOptions,
+    key: &mut Vec<u8>,
+    value: &mut Vec<u8>,
+) -> Result<Option<Tag>, String> {
+    // Editors on Windows begin a file with a byte order mark.
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    let object: Object<'_> =
+        serde_json::from_slice(line).map_err(|e| format!("not a JSON object: {e}"))?;
+    let names_fields = options.key_field.is_some() || options.value_field.is_some();
+    let is_unknown = |name: &&Cow<'_, str>| !FIELDS.contains(&name.as_ref());
+    if let (false, Some(unknown)) = (names_fields, object.keys().find(is_unknown)) {
+        return Err(format!(
+            "unknown JSON field {unknown:?}: the known fields are {}; to take others, use --key-field and \
+             --value-field",
+            FIELDS.join(", ")
+        ));
+    }
+    let key_field = options.key_field.as_deref().unwrap_or("key");
+    let value_field = options.value_field.as_deref().unwrap_or("value");
+    let is_tagged = object.contains_key("sequence") || object.contains_key("type");
+    let tag = match (options.is_database, is_tagged) {
+        (false, true) if !names_fields => return Err("sequence and type need --database".into()),
+        (false, _) => None,
+        (true, _) => {
+            let sequence = object
+                .get("sequence")
+                .and_then(|raw| raw.get().parse().ok());
+            let value_type = object.get("type").and_then(|raw| string(raw).ok()?);
+            Some((
+                sequence.ok_or("no sequence: expected an integer")?,
+                parse_type(value_type.unwrap_or_default().as_bytes())?,
+            ))
         }
-        (None, Some(Value::String(digits))) => Notation::Hex
-            .parse(digits.as_bytes(), dst)
-            .map_err(|e| format!("{hex}: {e}")),
-        (Some(_), Some(_)) => Err(format!("both {text} and {hex}")),
-        (None, None) => Err(format!("neither {text} nor {hex}")),
-        _ => Err(format!("{text} is not a string")),
+    };
+    let is_deletion = matches!(tag, Some((_, ValueType::Deletion)));
+    json_bytes(&object, key_field, options.notation, key, Some("a key"))?;
+    if !is_deletion || object.contains_key(value_field) {
+        json_bytes(&object, value_field, options.notation, value, None)?;
+    }
+    Ok(tag)
+}
+
+/// Returns the string that a JSON value is, if it is one.
+fn string(raw: &RawValue) -> Result<Option<String>, String> {
+    let written = raw.get();
+    if !written.starts_with('"') {
+        return Ok(None);
+    }
+    let parsed = serde_json::from_str(written);
+    parsed
+        .map(Some)
+        .map_err(|e| format!("not a JSON string: {e}"))
+}
+
+/// Appends the bytes of the field `name` or of `name_hex`, whichever is present. A value that is not a string is
+/// stored as it is written, but as a key (`simple` says what it is) only if it is a number, true or false.
+fn json_bytes(
+    object: &Object<'_>,
+    name: &str,
+    notation: Notation,
+    dst: &mut Vec<u8>,
+    simple: Option<&str>,
+) -> Result<(), String> {
+    let hex = format!("{name}_hex");
+    let from_hex = |digits: &str, field: &str, dst: &mut Vec<u8>| {
+        let parsed = Notation::Hex.parse(digits.as_bytes(), dst);
+        parsed.map_err(|e| format!("{field}: {e}"))
+    };
+    match (object.get(name), object.get(hex.as_str())) {
+        (Some(raw), None) => match (string(raw)?, raw.get(), simple) {
+            (Some(digits), _, _) if notation == Notation::Hex => from_hex(&digits, name, dst),
+            (Some(text), _, _) => {
+                dst.extend_from_slice(text.as_bytes());
+                Ok(())
+            }
+            (None, written, Some(role)) if written.starts_with(['{', '[', 'n']) => Err(format!(
+                "{name} is {}: {role} is a string, a number, true or false",
+                match written.as_bytes() {
+                    [b'{', ..] => "an object",
+                    [b'[', ..] => "an array",
+                    _ => "null",
+                }
+            )),
+            (None, written, _) => {
+                dst.extend_from_slice(written.as_bytes());
+                Ok(())
+            }
+        },
+        (None, Some(raw)) => match string(raw)? {
+            Some(digits) => from_hex(&digits, &hex, dst),
+            None => Err(format!("{hex} is not a string")),
+        },
+        (Some(_), Some(_)) => Err(format!("both {name} and {hex}")),
+        (None, None) => Err(format!("neither {name} nor {hex}")),
+    }
+}
+
+// ---- CSV ------------------------------------------------------------------------------------
+
+struct CsvRecords {
+    reader: csv::Reader<Box<dyn BufRead>>,
+    record: ByteRecord,
+    /// Number of the line on which the record begins.
+    line: u64,
+    key: usize,
+    value: usize,
+    /// Where sequence number and type are, in a table of a database.
+    tag: Option<(usize, usize)>,
+}
+
+impl CsvRecords {
+    fn open(reader: Box<dyn BufRead>, options: &InputOptions) -> Result<CsvRecords, String> {
+        let is_name = |field: &Option<String>| {
+            let field = field.as_deref().unwrap_or("1");
+            field.parse::<usize>().is_err()
+        };
+        let has_header =
+            options.has_header || is_name(&options.key_field) || is_name(&options.value_field);
+        let mut reader = csv::ReaderBuilder::new()
+            .has_headers(has_header)
+            .delimiter(options.delimiter)
+            .from_reader(reader);
+        let header = if has_header {
+            reader.byte_headers().map_err(|e| csv_error(&e))?.clone()
+        } else {
+            ByteRecord::new()
+        };
+        let named = |name: &str| header.iter().position(|field| field == name.as_bytes());
+        let place = |field: &Option<String>, default: usize| match field {
+            None => Ok(default),
+            Some(field) => match (named(field), field.parse::<usize>()) {
+                (Some(at), _) => Ok(at),
+                (None, Ok(number @ 1..)) => Ok(number - 1),
+                (None, Ok(0)) => Err("fields are counted from 1".to_owned()),
+                (None, Err(_)) => {
+                    let names: Vec<_> = header.iter().map(String::from_utf8_lossy).collect();
+                    let names = names.join(", ");
+                    Err(format!(
+                        "no field named {field:?}: the first line has {names}"
+                    ))
+                }
+            },
+        };
+        let (value_default, tag) = if options.is_database {
+            let tag = (named("sequence").unwrap_or(1), named("type").unwrap_or(2));
+            (3, Some(tag))
+        } else {
+            (1, None)
+        };
+        Ok(CsvRecords {
+            key: place(&options.key_field, 0)?,
+            value: place(&options.value_field, value_default)?,
+            tag,
+            reader,
+            record: ByteRecord::new(),
+            line: 1,
+        })
+    }
+
+    /// Reads the next record. Returns `false` at the end.
+    fn next(&mut self) -> Result<bool, String> {
+        let read = self.reader.read_byte_record(&mut self.record);
+        let position = self.record.position();
+        self.line = position.map_or(self.line, csv::Position::line);
+        read.map_err(|e| {
+            self.line = e.position().map_or(self.line, csv::Position::line);
+            csv_error(&e)
+        })
+    }
+
+    fn parse(
+        &self,
+        options: &InputOptions,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<Tag>, String> {
+        let field = |at: usize| {
+            self.record.get(at).ok_or_else(|| {
+                let fields = self.record.len();
+                format!("no field {}: the record has {fields}", at + 1)
+            })
+        };
+        // Quotes take the place of escapes.
+        let notation = match options.notation {
+            Notation::Hex => Notation::Hex,
+            Notation::Text | Notation::Raw => Notation::Raw,
+        };
+        notation.parse(field(self.key)?, key)?;
+        notation.parse(field(self.value)?, value)?;
+        match self.tag {
+            Some((sequence, value_type)) => Ok(Some((
+                parse_sequence(field(sequence)?)?,
+                parse_type(field(value_type)?)?,
+            ))),
+            None => Ok(None),
+        }
+    }
+}
+
+#[cold]
+fn csv_error(error: &csv::Error) -> String {
+    match error.kind() {
+        csv::ErrorKind::UnequalLengths {
+            expected_len, len, ..
+        } => format!("{len} fields, where the records before have {expected_len}"),
+        _ => error.to_string(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use leveltable::{NewFile, TableBuilder, WriteOptions};
 
@@ -23,17 +23,56 @@ pub(crate) fn create(
     options: &WriteOptions,
     path: &Path,
 ) -> leveltable::Result<TableBuilder<NewFile>> {
-    // Fails if a handler exists: our own, or that of `nohup`, which must stay. In the latter case a temporary
-    // file may be left behind, as after a signal that no program can handle.
-    let _ = ctrlc::try_set_handler(|| {
-        if let Some(path) = unfinished().take() {
-            let _ = fs::remove_file(path);
-        }
-        process::exit(INTERRUPTED);
-    });
+    static HANDLED: Once = Once::new();
+    HANDLED.call_once(|| handle_signals(end));
     // The handler waits for this lock, which is held until the path is known.
     let mut unfinished = unfinished();
     let builder = options.create(path)?;
     *unfinished = Some(builder.temporary_path().to_owned());
     Ok(builder)
+}
+
+/// Ends the program without a trace of the unfinished table.
+fn end() {
+    if let Some(path) = unfinished().take() {
+        let _ = fs::remove_file(path);
+    }
+    process::exit(INTERRUPTED);
+}
+
+/// Calls `end` on each of these signals that is not ignored. `nohup` ignores SIGHUP, and a script SIGINT in what it runs
+/// in the background; they must stay ignored, and the others must not.
+#[cfg(target_os = "linux")]
+fn handle_signals(end: fn()) {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+    let ignored = ignored_signals();
+    let is_ignored = |signal: i32| ignored & 1 << (signal - 1) != 0;
+    let signals = [SIGINT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(|&signal| !is_ignored(signal));
+    // Without a handler a temporary file may be left behind, as after a signal that no program can handle.
+    if let Ok(mut signals) = signal_hook::iterator::Signals::new(signals) {
+        std::thread::spawn(move || {
+            if signals.forever().next().is_some() {
+                end();
+            }
+        });
+    }
+}
+
+/// Returns the set of ignored signals: bit 0 stands for signal 1.
+#[cfg(target_os = "linux")]
+fn ignored_signals() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or_default()
+}
+
+/// Calls `end` when the user interrupts the program. Does nothing if one of the signals is ignored or handled, which must
+/// stay so.
+#[cfg(not(target_os = "linux"))]
+fn handle_signals(end: fn()) {
+    let _ = ctrlc::try_set_handler(end);
 }

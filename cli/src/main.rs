@@ -15,6 +15,7 @@
 
 mod build;
 mod failure;
+mod files;
 mod get;
 mod info;
 mod input;
@@ -25,6 +26,7 @@ mod output;
 mod progress;
 mod salvage;
 mod scan;
+mod shell;
 mod sort;
 mod verify;
 mod write;
@@ -38,7 +40,7 @@ use crate::failure::Failure;
 /// Inspects, searches and checks LevelDB's table files (.ldb, .sst), salvages damaged ones and builds new
 /// ones.
 #[derive(Parser)]
-#[command(version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "leveltable", version, after_help = EXAMPLES, max_term_width = 100)]
 #[command(infer_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
@@ -50,21 +52,23 @@ Examples:
   leveltable info 000005.ldb                      sections, blocks, codecs, filter
   leveltable scan 000005.ldb --prefix user:       entries, as escaped text
   leveltable get 000005.ldb user:17               one value
-  leveltable verify db/*.ldb                      everything that is wrong with the tables
+  leveltable verify db                            everything that is wrong with a directory's tables
   leveltable salvage damaged.ldb rescued.ldb      copies the readable part of a damaged table
-  leveltable scan old.ldb --json | leveltable build new.ldb
+  leveltable scan old.ldb --json | leveltable build new.ldb --format jsonl
 
 Keys are given and shown as text with escapes: \\t \\n \\r \\\\ and \\xNN for any byte.
 
 Exit status:
   0    success: the key is present, the table is sound
   1    the answer is no:
-         get      the key is absent
-         info     some data blocks are unreadable
+         get      a key is absent
+         info     some blocks are unreadable
+         scan     with --skip-damaged: something was left out
          verify   a file is damaged, is not a table, or was not checked completely
          salvage  entries are lost, or may be lost
   2    an error: bad arguments, a failed read or write, a file that is not a table
-       (for verify see 1), or damage at which info, get or scan must stop
+       (for verify see 1), or damage at which info, get or scan must stop; of several
+       files or keys, the others are still shown
   130  interrupted: no file was written";
 
 #[derive(Subcommand)]
@@ -75,10 +79,12 @@ enum Command {
     Verify(verify::Args),
     Salvage(salvage::Args),
     Build(build::Args),
+    Completions(shell::CompletionsArgs),
+    Man(shell::ManArgs),
 }
 
-/// The result of a command that ran to its end.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The result of a command that ran to its end, the best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Answer {
     Yes,
     /// The key is absent, the table is not sound, or not all of it was copied.
@@ -95,6 +101,8 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Salvage(args) => salvage::run(&args),
         Command::Build(args) => build::run(&args),
+        Command::Completions(args) => shell::completions(&args),
+        Command::Man(args) => shell::man(&args),
     };
     match done {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
@@ -102,7 +110,7 @@ fn main() -> ExitCode {
         Ok(Answer::Unknown) => ExitCode::from(2),
         // The reader of the output, such as `head`, has seen enough.
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
-        Err(Failure::Message(message)) => {
+        Err(Failure::Output(message) | Failure::Message(message)) => {
             output::complain("error", &message);
             ExitCode::from(2)
         }

@@ -31,15 +31,20 @@ impl NotationArgs {
     ///
     /// Keys have escapes also with `--raw`, because an argument cannot contain a zero byte.
     pub(crate) fn parse_key(self, argument: &str, written: &OsStr) -> Result<Vec<u8>, Failure> {
+        self.parse_key_bytes(argument, written.as_encoded_bytes())
+    }
+
+    /// Parses a key that was read from `place`.
+    pub(crate) fn parse_key_bytes(self, place: &str, written: &[u8]) -> Result<Vec<u8>, Failure> {
         let notation = if self.hex {
             Notation::Hex
         } else {
             Notation::Text
         };
         let mut key = Vec::new();
-        match notation.parse(written.as_encoded_bytes(), &mut key) {
+        match notation.parse(written, &mut key) {
             Ok(()) => Ok(key),
-            Err(e) => Err(Failure::new(e).at(argument)),
+            Err(e) => Err(Failure::new(e).at(place)),
         }
     }
 }
@@ -68,6 +73,26 @@ impl Notation {
                 Ok(())
             }
         }
+    }
+
+    /// Writes at most `width` characters of the notation, and two dots if there are more.
+    pub(crate) fn write_cut(
+        self,
+        bytes: &[u8],
+        width: usize,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        let (shown, is_cut) = match self {
+            Notation::Hex => {
+                let head = bytes.get(..width / 2).unwrap_or(bytes);
+                (
+                    head.iter().map(|byte| format!("{byte:02x}")).collect(),
+                    head.len() < bytes.len(),
+                )
+            }
+            Notation::Text | Notation::Raw => cut(bytes, width),
+        };
+        write!(out, "{shown}{}", if is_cut { ".." } else { "" })
     }
 
     pub(crate) fn write(self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
@@ -215,6 +240,12 @@ pub(crate) fn write_json_field(
 
 /// Returns `bytes` in quotes, escaped and cut to about `most` characters, for messages.
 pub(crate) fn quoted(bytes: &[u8], most: usize) -> String {
+    let (shown, is_cut) = cut(bytes, most);
+    format!("\"{shown}\"{}", if is_cut { ".." } else { "" })
+}
+
+/// Returns `bytes` as escaped text, cut to `most` characters, and whether something was cut.
+fn cut(bytes: &[u8], most: usize) -> (String, bool) {
     let head = match std::str::from_utf8(bytes) {
         Ok(text) => text.char_indices().nth(most).map(|(at, _)| at),
         Err(_) => Some(most),
@@ -225,11 +256,8 @@ pub(crate) fn quoted(bytes: &[u8], most: usize) -> String {
     let _ = write_escaped(head, &mut escaped);
     let escaped = String::from_utf8_lossy(&escaped);
     let shown: String = escaped.chars().take(most).collect();
-    if head.len() < bytes.len() || shown.len() < escaped.len() {
-        format!("\"{shown}\"..")
-    } else {
-        format!("\"{shown}\"")
-    }
+    let is_cut = head.len() < bytes.len() || shown.len() < escaped.len();
+    (shown, is_cut)
 }
 
 #[cfg(test)]

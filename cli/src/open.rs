@@ -3,24 +3,24 @@
 use std::fs;
 use std::io::{self, Write};
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use leveltable::{
-    BytewiseComparator, DbTable, ErrorKind, OpenOptions, Result, Table,
-    db::{DbEntry, InternalKeyComparator, ValueType, Version},
+    BytewiseComparator, DbTable, Error, ErrorKind, OpenOptions, Result, Table,
+    db::{DbEntry, InternalKeyComparator, KeyKind, ValueType, Version},
 };
 
 use crate::failure::Failure;
+use crate::files::tables_in;
 use crate::notation::{Notation, write_json_field};
+use crate::output::complain;
 
-/// Arguments that name a table and the kind of its keys.
-#[derive(Args)]
-pub(crate) struct TableArgs {
-    /// The table's file
-    pub(crate) file: PathBuf,
-    /// The kind of the table's keys
+/// The option that overrules what a table's keys are taken for.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct KeysArg {
+    /// The kind of the tables' keys
     #[arg(long, value_enum, default_value_t = Keys::Auto, value_name = "KIND")]
     pub(crate) keys: Keys,
 }
@@ -42,10 +42,21 @@ pub(crate) enum Keys {
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// An open table of either kind.
-pub(crate) enum AnyTable {
+pub(crate) struct AnyTable {
+    pub(crate) keys: TypedTable,
+    /// Whether the keys ascend in byte order, or in that of a database. If not, the table can only be walked, in the
+    /// order in which it is stored.
+    pub(crate) order_is_known: bool,
+}
+
+/// A table whose keys are shown as they are, or as those of a database.
+pub(crate) enum TypedTable {
     Plain(Table),
     Database(DbTable),
 }
+
+/// Rows of a table, or the error at which they end.
+pub(crate) type RowIter = Box<dyn DoubleEndedIterator<Item = Result<Row>>>;
 
 /// An entry of either kind of table.
 pub(crate) struct Row {
@@ -55,66 +66,121 @@ pub(crate) struct Row {
     pub(crate) value: Bytes,
 }
 
-impl TableArgs {
-    /// Opens the table without its filter. Reading it costs more than it saves a scan or a single lookup.
-    pub(crate) fn open(&self) -> Result<AnyTable, Failure> {
-        self.open_with(OpenOptions::new().no_filter())
+impl Keys {
+    /// Returns the kind of keys that the option names, if it does.
+    pub(crate) fn named(self) -> Option<KeyKind> {
+        match self {
+            Keys::Auto => None,
+            Keys::Plain => Some(KeyKind::Plain),
+            Keys::Database | Keys::Stored => Some(KeyKind::Database),
+        }
     }
 
-    /// Opens the table with its filter, to describe it.
-    pub(crate) fn open_with_filter(&self) -> Result<AnyTable, Failure> {
-        self.open_with(OpenOptions::new())
+    fn open(self, path: &Path, options: &OpenOptions) -> Result<TypedTable> {
+        let as_plain = |options: OpenOptions| options.open(path).map(TypedTable::Plain);
+        let as_database = || options.open_db(path).map(TypedTable::Database);
+        match self {
+            Keys::Auto => match as_plain(options.clone()) {
+                Err(e) if e.kind() == ErrorKind::DatabaseTable => as_database(),
+                opened => opened,
+            },
+            Keys::Plain => as_plain(options.clone().comparator(BytewiseComparator)),
+            Keys::Database => as_database(),
+            Keys::Stored => {
+                let order = InternalKeyComparator::new(BytewiseComparator);
+                as_plain(options.clone().comparator(order))
+            }
+        }
     }
 
     /// Returns whether the filter is unused because of `--keys plain`: the same table has a filter when it is
     /// opened as a table of a database.
-    pub(crate) fn filter_is_for_user_keys(&self) -> bool {
-        let has_filter = |table: DbTable| table.as_table().filter().is_some();
-        self.keys == Keys::Plain && OpenOptions::new().open_db(&self.file).is_ok_and(has_filter)
+    pub(crate) fn leave_filter_unused(self, path: &Path) -> bool {
+        self.opened_as_database(path)
+            .is_some_and(|table| table.as_table().filter().is_some())
     }
 
-    fn open_with(&self, options: OpenOptions) -> Result<AnyTable, Failure> {
-        let path = &self.file;
-        check_is_file(path)?;
-        // A cache is useless, because each block is read once.
-        let options = options.no_cache();
-        let internal_order = InternalKeyComparator::new(BytewiseComparator);
-        let opened = match self.keys {
-            Keys::Auto => match options.open(path) {
-                Err(e) if e.kind() == ErrorKind::DatabaseTable => {
-                    options.open_db(path).map(AnyTable::Database)
-                }
-                opened => opened.map(AnyTable::Plain),
-            },
-            Keys::Plain => {
-                let options = options.comparator(BytewiseComparator);
-                options.open(path).map(AnyTable::Plain)
-            }
-            Keys::Database => options.open_db(path).map(AnyTable::Database),
-            Keys::Stored => {
-                let options = options.comparator(internal_order);
-                options.open(path).map(AnyTable::Plain)
-            }
-        };
-        opened.map_err(|e| match (e.kind(), self.keys) {
-            (ErrorKind::Comparator, Keys::Auto) => own_order(path),
-            (ErrorKind::Comparator, _) => Failure::new(format!(
-                "{}: the keys are not in the order that --keys implies: leave the option out to detect their kind",
-                path.display()
-            )),
-            _ => e.into(),
-        })
+    /// Returns whether `--keys plain` overrules that the table is one of a database.
+    pub(crate) fn overrule_database(self, path: &Path) -> bool {
+        self.opened_as_database(path).is_some()
+    }
+
+    fn opened_as_database(self, path: &Path) -> Option<DbTable> {
+        let opened = (self == Keys::Plain).then(|| OpenOptions::new().open_db(path));
+        opened?.ok()
     }
 }
 
-/// Returns the failure for a table whose writer used a comparator of its own.
-#[cold]
-pub(crate) fn own_order(path: &Path) -> Failure {
-    Failure::new(format!(
-        "{}: the keys are neither in byte order nor in that of a database: the table was written with a custom \
-         comparator, and only a program with the same comparator can read it",
-        path.display()
-    ))
+/// Opens the table at `path` without its filter. Reading it costs more than it saves a scan or a single lookup.
+pub(crate) fn open(path: &Path, keys: Keys) -> Result<AnyTable, Failure> {
+    check_is_file(path)?;
+    open_with(path, keys, &OpenOptions::new().no_filter()).map_err(|e| refused(e, path))
+}
+
+/// Opens the table at `path`. If its order is not known, opens it for walking.
+pub(crate) fn open_with(path: &Path, keys: Keys, options: &OpenOptions) -> Result<AnyTable> {
+    // A cache is useless, because each block is read once.
+    let options = options.clone().no_cache();
+    match keys.open(path, &options) {
+        Ok(keys) => Ok(AnyTable {
+            keys,
+            order_is_known: true,
+        }),
+        Err(e) if e.kind() == ErrorKind::Comparator => match keys {
+            Keys::Auto => {
+                let plain = options.open(path).map_err(|e| e.kind());
+                let is_database = matches!(plain, Err(ErrorKind::DatabaseTable));
+                let stored = is_database.then(|| open_in_stored_order(path, true));
+                match stored {
+                    Some(Ok(table)) => Ok(table),
+                    _ => open_in_stored_order(path, false),
+                }
+            }
+            // Keys that are not a database's are not shown as if they were.
+            Keys::Database => open_in_stored_order(path, true).map_err(|_| e),
+            Keys::Plain | Keys::Stored => open_in_stored_order(path, false),
+        },
+        Err(e) => Err(e),
+    }
+}
+
+/// Opens a table for walking, in the order in which it is stored.
+pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<AnyTable> {
+    let options = OpenOptions::new().no_cache().stored_order();
+    let keys = if is_database {
+        TypedTable::Database(options.open_db(path)?)
+    } else {
+        TypedTable::Plain(options.open(path)?)
+    };
+    Ok(AnyTable {
+        keys,
+        order_is_known: false,
+    })
+}
+
+/// Says on standard error that the order of the table at `path` is unknown, and what is done about it.
+pub(crate) fn note_unknown_order(path: &Path, keys: Keys, remedy: &str) {
+    let path = path.display();
+    let what = match keys {
+        Keys::Auto => "the keys are neither in byte order nor in that of a database",
+        Keys::Plain => "the keys are not in byte order",
+        Keys::Database | Keys::Stored => "the keys are not in the order of a database",
+    };
+    complain("note", &format!("{path}: {what}: {remedy}"));
+}
+
+/// What is done with a table whose order is unknown.
+pub(crate) const SHOWN_AS_STORED: &str = "shown in the order in which they are stored";
+
+/// Returns the failure for a table that does not open.
+pub(crate) fn refused(error: Error, path: &Path) -> Failure {
+    match error.kind() {
+        ErrorKind::Comparator => Failure::new(format!(
+            "{}: the keys are not those that --keys implies: leave the option out to detect their kind",
+            path.display()
+        )),
+        _ => error.into(),
+    }
 }
 
 /// Fails with a remedy if `path` is not a regular file.
@@ -123,12 +189,12 @@ pub(crate) fn check_is_file(path: &Path) -> Result<(), Failure> {
     match fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => fail("no such file"),
         Err(e) => fail(&e.to_string()),
-        Ok(metadata) if metadata.is_dir() => match table_in(path) {
-            Some(table) => fail(&format!(
+        Ok(metadata) if metadata.is_dir() => match tables_in(path).as_deref() {
+            Some([table, ..]) => fail(&format!(
                 "is a directory: name one of its tables, such as {}",
                 table.display()
             )),
-            None => fail("is a directory without tables (.ldb, .sst)"),
+            _ => fail("is a directory without tables (.ldb, .sst)"),
         },
         Ok(metadata) if metadata.is_file() => Ok(()),
         Ok(_) => fail(
@@ -137,28 +203,24 @@ pub(crate) fn check_is_file(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Returns the first table in a directory, by name.
-fn table_in(directory: &Path) -> Option<PathBuf> {
-    let paths = fs::read_dir(directory)
-        .ok()?
-        .filter_map(|entry| Some(entry.ok()?.path()));
-    let is_table = |path: &PathBuf| path.extension().is_some_and(|e| e == "ldb" || e == "sst");
-    paths.filter(is_table).min()
-}
-
 impl AnyTable {
     /// Returns the table with its keys as they are stored.
     pub(crate) fn table(&self) -> &Table {
-        match self {
-            AnyTable::Plain(table) => table,
-            AnyTable::Database(table) => table.as_table(),
+        match &self.keys {
+            TypedTable::Plain(table) => table,
+            TypedTable::Database(table) => table.as_table(),
         }
     }
 
-    /// Returns the entries whose keys, or user keys in a table of a database, lie within the bounds.
-    pub(crate) fn rows(&self, bounds: Bounds) -> Box<dyn DoubleEndedIterator<Item = Result<Row>>> {
-        match self {
-            AnyTable::Plain(table) => {
+    pub(crate) fn is_database(&self) -> bool {
+        matches!(self.keys, TypedTable::Database(_))
+    }
+
+    /// Returns the entries whose keys, or user keys in a table of a database, lie within the bounds. If the order is
+    /// not known, bounds are an error of the iterator.
+    pub(crate) fn rows(&self, bounds: Bounds) -> RowIter {
+        match &self.keys {
+            TypedTable::Plain(table) => {
                 let range = table.range(bounds);
                 Box::new(range.map(|entry| {
                     entry.map(|(key, value)| Row {
@@ -168,7 +230,7 @@ impl AnyTable {
                     })
                 }))
             }
-            AnyTable::Database(table) => {
+            TypedTable::Database(table) => {
                 let range = table.range(bounds);
                 Box::new(range.map(|entry| entry.map(Row::from)))
             }
@@ -199,11 +261,12 @@ pub(crate) fn type_name(value_type: ValueType) -> &'static str {
 }
 
 impl Row {
-    /// Writes the line `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value`.
+    /// Writes the line `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value`. Cuts the value to `width` characters.
     pub(crate) fn write_line(
         &self,
         notation: Notation,
         keys_only: bool,
+        width: Option<usize>,
         out: &mut impl Write,
     ) -> io::Result<()> {
         notation.write(&self.key, out)?;
@@ -212,19 +275,28 @@ impl Row {
         }
         if !keys_only {
             out.write_all(b"\t")?;
-            notation.write(&self.value, out)?;
+            match width {
+                Some(width) => notation.write_cut(&self.value, width, out)?,
+                None => notation.write(&self.value, out)?,
+            }
         }
         out.write_all(b"\n")
     }
 
-    /// Writes the entry as a line with a JSON object.
+    /// Writes the entry as a line with a JSON object, which begins with the name of its file if one is given.
     pub(crate) fn write_json(
         &self,
         hex: bool,
         keys_only: bool,
+        file: Option<&Path>,
         out: &mut impl Write,
     ) -> io::Result<()> {
         out.write_all(b"{")?;
+        if let Some(file) = file {
+            out.write_all(b"\"file\":")?;
+            serde_json::to_writer(&mut *out, &file.to_string_lossy())?;
+            out.write_all(b",")?;
+        }
         write_json_field("key", &self.key, hex, out)?;
         if let Some((sequence, value_type)) = self.tag {
             let name = type_name(value_type);

@@ -1,8 +1,11 @@
 //! Standard output and standard error.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::path::Path;
 
 use clap::builder::styling::{AnsiColor, Style};
+
+use serde_json::Value;
 
 use crate::failure::Failure;
 
@@ -45,6 +48,17 @@ impl Rows {
             .map_err(Failure::output)
     }
 
+    /// Writes out what is buffered, so that it comes before what standard error says next.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(Failure::output)
+    }
+
+    /// Writes the line that separates the output for several files, as `head` does.
+    pub(crate) fn heading(&mut self, file: &Path, is_first: bool) -> Result<(), Failure> {
+        let gap = if is_first { "" } else { "\n" };
+        self.write(|out| writeln!(out, "{gap}==> {} <==", file.display()))
+    }
+
     /// Writes out what is still buffered.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.out.flush().map_err(Failure::output)
@@ -65,4 +79,16 @@ pub(crate) fn entries(n: u64) -> String {
         1 => "1 entry".into(),
         _ => format!("{n} entries"),
     }
+}
+
+/// Returns the JSON object for a file: its name, the fields of `record`, and null for those of `fields` that `record`
+/// lacks, so that all records have the same.
+pub(crate) fn file_record(file: &Path, fields: &[&str], mut record: Value) -> Value {
+    if let Some(object) = record.as_object_mut() {
+        object.insert("file".into(), file.to_string_lossy().into());
+        for &field in fields {
+            object.entry(field).or_insert(Value::Null);
+        }
+    }
+    record
 }

@@ -2,18 +2,20 @@
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use leveltable::ErrorKind;
 use leveltable::db::KeyKind;
-use leveltable::repair::{IndexState, SalvageOptions, SalvageReport, salvage};
+use leveltable::repair::{
+    IndexState, LostRange, SalvageOptions, SalvageReport, SalvageTarget, salvage,
+};
+use leveltable::{ErrorKind, OpenOptions, WriteOptions};
 
 use crate::Answer;
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::open::{check_is_file, own_order};
+use crate::open::{AnyTable, Keys, KeysArg, TypedTable, check_is_file, note_unknown_order};
 use crate::output::{Rows, count, entries};
 use crate::progress::Progress;
 use crate::sort::KeyOrder;
@@ -23,6 +25,9 @@ use crate::write::{TableOptions, check_free, not_written};
 ///
 /// Finds the blocks through the index, or by searching the file if the index is damaged. Leaves out blocks with
 /// wrong checksums and lists what is lost. Exits with status 1 if entries are lost or may be lost.
+///
+/// A table in an order that is neither byte order nor a database's is copied in the order in which it is stored, and
+/// then has a filter only if --filter asks for one.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -41,6 +46,8 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
+    keys: KeysArg,
+    #[command(flatten)]
     table: TableOptions,
 }
 
@@ -58,57 +65,202 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         ));
     }
     check_free(&args.out, args.force)?;
-    match salvage_as(KeyOrder::Bytewise, args)? {
-        Some(answer) => Ok(answer),
-        None => salvage_as(KeyOrder::Internal, args)?.ok_or_else(|| {
-            Failure::new("the keys are neither plain nor those of a database")
-                .at(args.input.display())
-        }),
+    let options = |attempt: Attempt| {
+        let table = args.table.write(attempt.order, attempt.stored)?;
+        interrupt::create(&table.replace_existing(args.force), &args.out)
+            .map_err(|e| not_written(e, &args.out))
+    };
+    let failed = |e: leveltable::Error| match e.path() {
+        // The path is that of OUT, because IN was opened as a file.
+        Some(_) => not_written(e, &args.out),
+        None => Failure::from(e).at(args.input.display()),
+    };
+    let salvaged = salvage_file(&args.input, args.keys.keys, options, failed)?;
+    let Salvaged {
+        attempt,
+        report,
+        builder,
+    } = salvaged;
+    if report.entries == 0 && !is_all(&report) {
+        return Err(nothing(&args.input));
+    }
+    builder.finish().map_err(|e| not_written(e, &args.out))?;
+    if attempt.stored {
+        note_unknown_order(
+            &args.input,
+            args.keys.keys,
+            "copied in the order in which they are stored",
+        );
+    }
+    let mut rows = Rows::new();
+    rows.write(|out| out.write_all(describe(attempt.order, args, &report).as_bytes()))?;
+    rows.finish()?;
+    Ok(if is_all(&report) {
+        Answer::Yes
+    } else {
+        Answer::No
+    })
+}
+
+/// The order in which salvage is tried.
+#[derive(Clone, Copy)]
+struct Attempt {
+    order: KeyOrder,
+    /// Copy the entries in the order in which they are stored, because they are not in `order`.
+    stored: bool,
+}
+
+/// What was copied, in which order, to a builder that is not finished.
+struct Salvaged<B> {
+    attempt: Attempt,
+    report: SalvageReport,
+    builder: B,
+}
+
+/// Salvages the table at `path` to a builder that `create` makes. Tries the order that `keys` implies, then the stored
+/// one.
+fn salvage_file<B: SalvageTarget>(
+    path: &Path,
+    keys: Keys,
+    mut create: impl FnMut(Attempt) -> Result<B, Failure>,
+    failed: impl Fn(leveltable::Error) -> Failure,
+) -> Result<Salvaged<B>, Failure> {
+    let mut attempt = Attempt {
+        order: match keys.named() {
+            Some(KeyKind::Database) => KeyOrder::Internal,
+            _ => KeyOrder::Bytewise,
+        },
+        stored: false,
+    };
+    loop {
+        let mut builder = create(attempt)?;
+        match salvage_in(attempt, path, keys, &mut builder) {
+            Ok(report) => {
+                return Ok(Salvaged {
+                    attempt,
+                    report,
+                    builder,
+                });
+            }
+            Err(Attempted::Library(e)) => match (e.kind(), attempt) {
+                (
+                    ErrorKind::DatabaseTable,
+                    Attempt {
+                        order: KeyOrder::Bytewise,
+                        ..
+                    },
+                ) if keys == Keys::Auto => attempt.order = KeyOrder::Internal,
+                (ErrorKind::Comparator, Attempt { stored: false, .. }) => attempt.stored = true,
+                _ => return Err(failed(e)),
+            },
+            Err(Attempted::Other(failure)) => return Err(failure),
+        }
     }
 }
 
-/// Salvages a table in this order. Returns `None` if its keys turn out to be in the other order.
-fn salvage_as(order: KeyOrder, args: &Args) -> Result<Option<Answer>, Failure> {
-    let named_in = |e: &dyn Display| Failure::new(e.to_string()).at(args.input.display());
-    let file = File::open(&args.input).map_err(|e| named_in(&e))?;
-    let options = args.table.write(order)?.replace_existing(args.force);
-    let not_written = |e| not_written(e, &args.out);
-    let mut builder = interrupt::create(&options, &args.out).map_err(not_written)?;
+/// Why an attempt failed.
+enum Attempted {
+    Library(leveltable::Error),
+    Other(Failure),
+}
+
+fn salvage_in(
+    attempt: Attempt,
+    path: &Path,
+    keys: Keys,
+    builder: &mut impl SalvageTarget,
+) -> Result<SalvageReport, Attempted> {
+    let opened = File::open(path);
+    let file =
+        opened.map_err(|e| Attempted::Other(Failure::new(e.to_string()).at(path.display())))?;
     let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
-    let keys = match order {
-        KeyOrder::Bytewise => SalvageOptions::new(),
-        KeyOrder::Internal => SalvageOptions::new().keys(KeyKind::Database),
-    };
-    let options = keys.progress(|progress| {
+    let mut options = SalvageOptions::new().progress(|progress| {
         // Salvaging passes over each byte twice.
         bar.set(progress.done / 2);
         ControlFlow::Continue(())
     });
-    let salvaged = salvage(file, &mut builder, options);
-    drop(bar);
-    let report = match salvaged {
-        Ok(report) => report,
-        Err(e) if e.kind() == ErrorKind::DatabaseTable => return Ok(None),
-        Err(e) if e.kind() == ErrorKind::Comparator => return Err(own_order(&args.input)),
-        // Only OUT was opened by path, so an error with a path is about OUT.
-        Err(e) if e.path().is_some() => return Err(not_written(e)),
-        Err(e) => return Err(named_in(&e)),
+    let kind = match attempt.order {
+        KeyOrder::Internal => Some(KeyKind::Database),
+        KeyOrder::Bytewise => keys.named(),
     };
-    if report.entries == 0 && !is_all(&report) {
-        return Err(named_in(
-            &"nothing to salvage: the file has no intact block of a table",
-        ));
+    if let Some(kind) = kind {
+        options = options.keys(kind);
     }
-    builder.finish().map_err(not_written)?;
+    if attempt.stored {
+        options = options.stored_order();
+    }
+    salvage(file, builder, options).map_err(Attempted::Library)
+}
 
-    let mut rows = Rows::new();
-    rows.write(|out| out.write_all(describe(order, args, &report).as_bytes()))?;
-    rows.finish()?;
-    Ok(Some(if is_all(&report) {
-        Answer::Yes
+fn nothing(path: &Path) -> Failure {
+    Failure::new("nothing to salvage: the file has no intact block of a table").at(path.display())
+}
+
+/// What `scan --skip-damaged` shows of a damaged table.
+pub(crate) struct Rescued {
+    pub(crate) table: AnyTable,
+    /// A line for each part of the file that is left out.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// Copies the readable part of the table at `path` to a temporary table. Its file has no name, so it cannot be left
+/// behind.
+pub(crate) fn rescue(path: &Path, keys: Keys) -> Result<Rescued, Failure> {
+    let fail = |e: &dyn Display| {
+        Failure::new(format!(
+            "copying the readable part to a temporary file: {e}"
+        ))
+        .at(path.display())
+    };
+    let file = tempfile::tempfile().map_err(|e| fail(&e))?;
+    let create = |attempt: Attempt| {
+        let options = WriteOptions::new().no_filter();
+        let mut file = &file;
+        file.set_len(0).map_err(|e| fail(&e))?;
+        file.rewind().map_err(|e| fail(&e))?;
+        Ok(attempt.order.write(options).build(file))
+    };
+    let salvaged = salvage_file(path, keys, create, |e| fail(&e))?;
+    let Salvaged {
+        attempt,
+        report,
+        builder,
+    } = salvaged;
+    builder.finish().map_err(|e| fail(&e))?;
+    if report.entries == 0 && !is_all(&report) {
+        return Err(nothing(path));
+    }
+    let is_database = attempt.order == KeyOrder::Internal && keys != Keys::Stored;
+    let options = OpenOptions::new().no_cache().no_filter();
+    let options = match (attempt.stored, is_database) {
+        (true, _) => options.stored_order(),
+        (false, true) => options,
+        (false, false) => attempt.order.read(options),
+    };
+    let opened = if is_database {
+        options.open_db_source(file).map(TypedTable::Database)
     } else {
-        Answer::No
-    }))
+        options.open_source(file).map(TypedTable::Plain)
+    };
+    let mut left_out: Vec<String> = report
+        .lost
+        .iter()
+        .map(|lost| describe_lost(attempt.order, lost))
+        .collect();
+    if !matches!(report.index, IndexState::Sound | IndexState::Found) {
+        left_out.push("the index is damaged: other blocks may be missing".into());
+    }
+    if report.entries_out_of_order > 0 {
+        let n = entries(report.entries_out_of_order);
+        left_out.push(format!("{n}, which were out of order"));
+    }
+    Ok(Rescued {
+        table: AnyTable {
+            keys: opened.map_err(|e| fail(&e))?,
+            order_is_known: !attempt.stored,
+        },
+        left_out,
+    })
 }
 
 /// Returns whether all entries that the table ever had were copied. That is known only if its index is intact.
@@ -159,20 +311,21 @@ fn describe(order: KeyOrder, args: &Args, report: &SalvageReport) -> String {
         );
     }
     for lost in &report.lost {
-        text += &format!(
-            "{input}: lost bytes {} to {}",
-            lost.range.start, lost.range.end
-        );
-        if let Some(n) = lost.entries {
-            text += &format!(", {}", entries(n));
-        }
-        if let Some(key) = &lost.after {
-            text += &format!(", after key {}", order.show(key));
-        }
-        if let Some(key) = &lost.before {
-            text += &format!(", before key {}", order.show(key));
-        }
-        text += &format!(": {}\n", lost.reason);
+        text += &format!("{input}: lost {}\n", describe_lost(order, lost));
     }
     text
+}
+
+fn describe_lost(order: KeyOrder, lost: &LostRange) -> String {
+    let mut text = format!("bytes {} to {}", lost.range.start, lost.range.end);
+    if let Some(n) = lost.entries {
+        text += &format!(", {}", entries(n));
+    }
+    if let Some(key) = &lost.after {
+        text += &format!(", after key {}", order.show(key));
+    }
+    if let Some(key) = &lost.before {
+        text += &format!(", before key {}", order.show(key));
+    }
+    text + &format!(": {}", lost.reason)
 }

@@ -1,18 +1,31 @@
-//! `leveltable scan`: prints the entries of a table, or a range of them.
+//! `leveltable scan`: prints the entries of tables, or a range of them.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use leveltable::{Error, ErrorKind};
+use serde_json::json;
 
 use crate::Answer;
 use crate::failure::Failure;
+use crate::files::{each_file, expand};
 use crate::notation::{Notation, NotationArgs};
-use crate::open::{Bounds, Keys, TableArgs};
-use crate::output::Rows;
+use crate::open::{
+    AnyTable, Bounds, Keys, KeysArg, Row, RowIter, SHOWN_AS_STORED, check_is_file,
+    note_unknown_order, open, open_in_stored_order,
+};
+use crate::output::{Rows, complain};
+use crate::salvage::rescue;
 
 /// Show entries in order, one a line.
 ///
 /// A line is `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value` in a table of a database. Stops reading
 /// when its output is closed.
+///
+/// If the keys are neither in byte order nor in that of a database, shows the entries in the order in which they are
+/// stored.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -21,14 +34,21 @@ Examples:
   leveltable scan 000005.ldb --prefix user: --keys-only
   leveltable scan 000005.ldb --from b --to d      keys that begin with b or c
   leveltable scan 000005.ldb --json | jq -r .key
+  leveltable scan db --width 40                   all tables of a database, values cut
 
-If a block is damaged, scan prints the entries before it and exits with status 2. `leveltable salvage` also \
-copies those after it.
+If a block is damaged, scan prints the entries before it and exits with status 2. With --skip-damaged it copies the \
+readable part of the file to a temporary file, goes on with that, lists on standard error what is left out, and exits \
+with status 1.
 
-In JSON, a key or value that is not UTF-8 appears as key_hex or value_hex; with --hex, all of them do.")]
+In JSON, a key or value that is not UTF-8 appears as key_hex or value_hex; with --hex, all of them do. Of several \
+files, each entry has the field file, and a file that cannot be read to its end has a line with the fields file and \
+error.")]
 pub(crate) struct Args {
+    /// The tables' files, or directories of tables
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
     #[command(flatten)]
-    table: TableArgs,
+    keys: KeysArg,
     /// Start at this key, or at the first key after it
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     from: Option<OsString>,
@@ -41,12 +61,18 @@ pub(crate) struct Args {
     /// Show entries from the last to the first
     #[arg(long, short)]
     reverse: bool,
-    /// Show at most N entries
+    /// Show at most N entries of each file
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
     /// Leave out the values
     #[arg(long, short)]
     keys_only: bool,
+    /// Cut values to N characters
+    #[arg(long, value_name = "N", conflicts_with_all = ["raw", "json"])]
+    width: Option<usize>,
+    /// Go on after a damaged block
+    #[arg(long)]
+    skip_damaged: bool,
     #[command(flatten)]
     notation: NotationArgs,
     /// Show each entry as a JSON object
@@ -55,55 +81,244 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    let notation = args.notation.shown();
-    let bounds = bounds(args)?;
-    let table = args.table.open()?;
-    let rows = table.rows(bounds);
-    let rows: Box<dyn Iterator<Item = _>> = if args.reverse {
-        Box::new(rows.rev())
-    } else {
-        rows
-    };
+    let wanted = Wanted::new(args)?;
+    let files = expand(&args.files);
     let mut out = Rows::new();
-    for row in rows.take(args.limit.unwrap_or(usize::MAX)) {
-        let row = row?;
-        out.write(|out| {
-            if args.json {
-                row.write_json(notation == Notation::Hex, args.keys_only, out)
-            } else {
-                row.write_line(notation, args.keys_only, out)
+    let mut is_first = true;
+    let answer = if let [file] = &files[..] {
+        scan_file(file, args, &wanted, None, &mut out)?
+    } else {
+        each_file(&files, |path| {
+            if !args.json {
+                out.heading(path, is_first)?;
+                is_first = false;
+                out.flush()?;
             }
-        })?;
-    }
+            let scanned = scan_file(path, args, &wanted, Some(path), &mut out);
+            if let (true, Err(failure @ Failure::Message(_))) = (args.json, &scanned) {
+                let record = json!({"file": path.to_string_lossy(), "error": failure.to_string()});
+                out.write(|out| writeln!(out, "{record}"))?;
+            }
+            out.flush()?;
+            scanned
+        })?
+    };
     out.finish()?;
-    Ok(Answer::Yes)
+    Ok(answer)
 }
 
-/// Returns the intersection of `--from`, `--to` and `--prefix`.
-fn bounds(args: &Args) -> Result<Bounds, Failure> {
-    let key = |option: &str, written: &Option<OsString>| {
-        let written = written.as_ref();
-        let key = written.map(|written| args.notation.parse_key(option, written));
-        key.transpose()
-    };
-    let (from, to) = (key("--from", &args.from)?, key("--to", &args.to)?);
-    let prefix = key("--prefix", &args.prefix)?;
-    if prefix.is_some() && args.table.keys == Keys::Stored {
-        return Err(Failure::new(
-            "--prefix cannot be used with --keys stored: keys with the same prefix may be apart in that order",
-        ));
+/// Prints the entries of one table. With `name_file`, each JSON object names the file.
+fn scan_file(
+    path: &Path,
+    args: &Args,
+    wanted: &Wanted,
+    name_file: Option<&Path>,
+    out: &mut Rows,
+) -> Result<Answer, Failure> {
+    check_is_file(path)?;
+    let notation = args.notation.shown();
+    let mut walk = Walk::open(path, args, wanted)?;
+    for _ in 0..args.limit.unwrap_or(usize::MAX) {
+        let row = match walk.next() {
+            Ok(Some(row)) => row,
+            Ok(None) => break,
+            Err(e) => {
+                out.flush()?;
+                walk.go_on_after(e)?;
+                match walk.next()? {
+                    Some(row) => row,
+                    None => break,
+                }
+            }
+        };
+        out.write(|out| {
+            if args.json {
+                row.write_json(notation == Notation::Hex, args.keys_only, name_file, out)
+            } else {
+                row.write_line(notation, args.keys_only, args.width, out)
+            }
+        })?;
+        walk.shown += 1;
+        walk.last = Some(row);
     }
-    let after_prefix = prefix.as_deref().and_then(after);
-    // `None` sorts before all keys, which is right for `max` here, but not for `min` below.
-    let lower = from.max(prefix);
-    let upper = match (to, after_prefix) {
-        (Some(to), Some(after)) => Some(to.min(after)),
-        (to, after) => to.or(after),
-    };
-    Ok((
-        lower.map_or(Bound::Unbounded, Bound::Included),
-        upper.map_or(Bound::Unbounded, Bound::Excluded),
-    ))
+    out.flush()?;
+    Ok(walk.answer)
+}
+
+/// A walk through a table that can change to another view of it: to its stored order, if the keys turn out not to be in
+/// the order that was assumed, and to its readable part.
+struct Walk<'a> {
+    path: &'a Path,
+    args: &'a Args,
+    wanted: &'a Wanted,
+    rows: RowSource,
+    is_database: bool,
+    order_is_known: bool,
+    is_rescued: bool,
+    /// The number of rows printed, and the last of them.
+    shown: usize,
+    last: Option<Row>,
+    answer: Answer,
+}
+
+type RowSource = Box<dyn Iterator<Item = Result<Row, Error>>>;
+
+impl Walk<'_> {
+    fn open<'a>(path: &'a Path, args: &'a Args, wanted: &'a Wanted) -> Result<Walk<'a>, Failure> {
+        let mut walk = Walk {
+            path,
+            args,
+            wanted,
+            rows: Box::new(std::iter::empty()),
+            is_database: false,
+            order_is_known: true,
+            is_rescued: false,
+            shown: 0,
+            last: None,
+            answer: Answer::Yes,
+        };
+        match open(path, args.keys.keys) {
+            Ok(table) => walk.turn_to(&table)?,
+            // The index is damaged, or the end of the file is missing.
+            Err(failure) if args.skip_damaged => {
+                walk.rescue().map_err(|_| failure)?;
+            }
+            Err(failure) => return Err(failure),
+        }
+        Ok(walk)
+    }
+
+    fn next(&mut self) -> Result<Option<Row>, Error> {
+        self.rows.next().transpose()
+    }
+
+    fn turn_to(&mut self, table: &AnyTable) -> Result<(), Failure> {
+        if !table.order_is_known && self.order_is_known {
+            note_unknown_order(self.path, self.args.keys.keys, SHOWN_AS_STORED);
+        }
+        self.is_database = table.is_database();
+        self.order_is_known = table.order_is_known;
+        self.rows = self.wanted.rows(table, self.path)?;
+        Ok(())
+    }
+
+    /// Finds a view of the table in which the walk can go on where it ended with `error`.
+    fn go_on_after(&mut self, error: Error) -> Result<(), Failure> {
+        let is_comparator = error.kind() == ErrorKind::Comparator;
+        // Within bounds, other rows may have been shown than in the stored order.
+        let can_restart = self.shown == 0 || !self.wanted.is_bounded();
+        if is_comparator && self.order_is_known && can_restart {
+            let table = open_in_stored_order(self.path, self.is_database)?;
+            self.turn_to(&table)?;
+        } else if self.args.skip_damaged && !self.is_rescued && !is_comparator {
+            self.rescue()?;
+        } else {
+            return Err(error.into());
+        }
+        self.pass_shown_rows()
+    }
+
+    /// Turns to what can be read of the table, and says what is left out.
+    fn rescue(&mut self) -> Result<(), Failure> {
+        let rescued = rescue(self.path, self.args.keys.keys)?;
+        for part in &rescued.left_out {
+            complain("left out", &format!("{}: {part}", self.path.display()));
+        }
+        if !rescued.left_out.is_empty() {
+            self.answer = Answer::No;
+        }
+        self.is_rescued = true;
+        self.turn_to(&rescued.table)
+    }
+
+    /// Passes over the rows that were printed before the walk changed to another view.
+    fn pass_shown_rows(&mut self) -> Result<(), Failure> {
+        let Some(last) = &self.last else {
+            return Ok(());
+        };
+        let again = self.rows.nth(self.shown.saturating_sub(1)).transpose()?;
+        match again {
+            Some(row) if row.key == last.key && row.tag == last.tag => Ok(()),
+            _ => {
+                let what = "the readable entries are not those before the damage: use `leveltable salvage`";
+                Err(Failure::new(what).at(self.path.display()))
+            }
+        }
+    }
+}
+
+/// Which entries to show, and in which direction.
+struct Wanted {
+    bounds: Bounds,
+    prefix: Option<Vec<u8>>,
+    /// Whether there is --from or --to.
+    has_ends: bool,
+    reverse: bool,
+}
+
+impl Wanted {
+    /// Takes the intersection of `--from`, `--to` and `--prefix`.
+    fn new(args: &Args) -> Result<Wanted, Failure> {
+        let key = |option: &str, written: &Option<OsString>| {
+            let written = written.as_ref();
+            let key = written.map(|written| args.notation.parse_key(option, written));
+            key.transpose()
+        };
+        let (from, to) = (key("--from", &args.from)?, key("--to", &args.to)?);
+        let prefix = key("--prefix", &args.prefix)?;
+        if prefix.is_some() && args.keys.keys == Keys::Stored {
+            return Err(Failure::new(
+                "--prefix cannot be used with --keys stored: keys with the same prefix may be apart in that order",
+            ));
+        }
+        let has_ends = from.is_some() || to.is_some();
+        let after_prefix = prefix.as_deref().and_then(after);
+        // `None` sorts before all keys, which is right for `max` here, but not for `min` below.
+        let lower = from.max(prefix.clone());
+        let upper = match (to, after_prefix) {
+            (Some(to), Some(after)) => Some(to.min(after)),
+            (to, after) => to.or(after),
+        };
+        Ok(Wanted {
+            bounds: (
+                lower.map_or(Bound::Unbounded, Bound::Included),
+                upper.map_or(Bound::Unbounded, Bound::Excluded),
+            ),
+            prefix,
+            has_ends,
+            reverse: args.reverse,
+        })
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.has_ends || self.prefix.is_some()
+    }
+
+    fn rows(&self, table: &AnyTable, path: &Path) -> Result<RowSource, Failure> {
+        let directed = |rows: RowIter| -> RowSource {
+            if self.reverse {
+                Box::new(rows.rev())
+            } else {
+                rows
+            }
+        };
+        if table.order_is_known {
+            return Ok(directed(table.rows(self.bounds.clone())));
+        }
+        if self.has_ends {
+            let what = "--from and --to need an order that is known: use --prefix, or scan the whole table";
+            return Err(Failure::new(what).at(path.display()));
+        }
+        // Keys with the same prefix may be apart.
+        let rows = directed(table.rows((Bound::Unbounded, Bound::Unbounded)));
+        Ok(match self.prefix.clone() {
+            Some(prefix) => Box::new(rows.filter(move |row| match row {
+                Ok(row) => row.key.starts_with(&prefix),
+                Err(_) => true,
+            })),
+            None => rows,
+        })
+    }
 }
 
 /// Returns the first key after all keys that begin with `prefix`, if there is one.

@@ -51,7 +51,7 @@ impl KeyOrder {
     }
 
     /// Sets `options` to read a table in this order, with its keys as they are stored.
-    fn read(self, options: OpenOptions) -> OpenOptions {
+    pub(crate) fn read(self, options: OpenOptions) -> OpenOptions {
         match self {
             KeyOrder::Bytewise => options.comparator(BytewiseComparator),
             KeyOrder::Internal => {
@@ -76,9 +76,14 @@ pub(crate) struct Sorter {
     /// Maximum size in bytes of the run in memory.
     memory: usize,
     run: Run,
-    /// The runs in temporary files, from first to last.
-    spilled: Vec<Range>,
+    /// The runs in temporary files. Those of a level were merged from [`FAN_IN`] runs of the level before; they come
+    /// before all runs of lower levels, and in each level from first to last.
+    spilled: Vec<Vec<Range>>,
 }
+
+/// Number of runs of a level that are merged into one. A table of this many times `memory` is written once to temporary
+/// files, one of the square of that twice, and so on; so many files are open for each level.
+const FAN_IN: usize = 32;
 
 /// The entries in memory.
 #[derive(Default)]
@@ -140,35 +145,14 @@ impl Sorter {
     /// Passes all entries to `take`, in order.
     pub(crate) fn drain(
         mut self,
-        mut take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
+        take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         if self.spilled.is_empty() {
             return self.drain_run(take);
         }
         self.spill()?;
-        let mut merge = Merge {
-            order: self.order,
-            heap: BinaryHeap::with_capacity(self.spilled.len()),
-            runs: self.spilled,
-        };
-        for run in 0..merge.runs.len() {
-            merge.refill(run)?;
-        }
-        let mut last: Option<Bytes> = None;
-        while let Some(Head {
-            key, value, run, ..
-        }) = merge.heap.pop()
-        {
-            // Of equal keys, the heap returns the last one added first.
-            if last.as_ref() != Some(&key) {
-                take(&key, &value)?;
-            } else if !self.keep_last {
-                return Err(repeated(self.order, &key));
-            }
-            last = Some(key);
-            merge.refill(run)?;
-        }
-        Ok(())
+        let runs = self.spilled.into_iter().rev().flatten().collect();
+        merge(self.order, self.keep_last, runs, take)
     }
 
     /// Passes the entries in memory to `take`, in order.
@@ -193,20 +177,75 @@ impl Sorter {
         Ok(())
     }
 
-    /// Moves the entries in memory to a temporary table. Its file has no name, so it cannot be left behind.
+    /// Moves the entries in memory to a temporary table, and merges each level that is full then.
     fn spill(&mut self) -> Result<(), Failure> {
-        let fail =
-            |e: &dyn std::fmt::Display| Failure::new(format!("sorting in a temporary file: {e}"));
-        let file: File = tempfile::tempfile().map_err(|e| fail(&e))?;
-        let options = WriteOptions::new().no_filter().block_size(RUN_BLOCK);
-        let mut builder = self.order.write(options).build(&file);
-        self.drain_run(|key, value| builder.add(key, value).map_err(|e| fail(&e)))?;
-        builder.finish().map_err(|e| fail(&e))?;
-        let options = self.order.read(OpenOptions::new().no_cache());
-        let table = options.open_source(file).map_err(|e| fail(&e))?;
-        self.spilled.push(table.iter());
+        let (order, keep_last) = (self.order, self.keep_last);
+        let mut run = write_run(order, |add| self.drain_run(add))?;
+        for level in 0.. {
+            if self.spilled.len() == level {
+                self.spilled.push(Vec::new());
+            }
+            let Some(runs) = self.spilled.get_mut(level) else {
+                break;
+            };
+            runs.push(run);
+            if runs.len() < FAN_IN {
+                break;
+            }
+            let runs = std::mem::take(runs);
+            run = write_run(order, |add| merge(order, keep_last, runs, add))?;
+        }
         Ok(())
     }
+}
+
+/// Writes the entries that `fill` passes on to a temporary table. Its file has no name, so it cannot be left behind.
+fn write_run(
+    order: KeyOrder,
+    fill: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<(), Failure>) -> Result<(), Failure>,
+) -> Result<Range, Failure> {
+    let fail =
+        |e: &dyn std::fmt::Display| Failure::new(format!("sorting in a temporary file: {e}"));
+    let file: File = tempfile::tempfile().map_err(|e| fail(&e))?;
+    let options = WriteOptions::new().no_filter().block_size(RUN_BLOCK);
+    let mut builder = order.write(options).build(&file);
+    fill(&mut |key, value| builder.add(key, value).map_err(|e| fail(&e)))?;
+    builder.finish().map_err(|e| fail(&e))?;
+    let options = order.read(OpenOptions::new().no_cache());
+    let table = options.open_source(file).map_err(|e| fail(&e))?;
+    Ok(table.iter())
+}
+
+/// Passes the entries of all runs to `take`, in order. Of equal keys, the run that comes last has the last one added.
+fn merge(
+    order: KeyOrder,
+    keep_last: bool,
+    runs: Vec<Range>,
+    mut take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut merge = Merge {
+        order,
+        heap: BinaryHeap::with_capacity(runs.len()),
+        runs,
+    };
+    for run in 0..merge.runs.len() {
+        merge.refill(run)?;
+    }
+    let mut last: Option<Bytes> = None;
+    while let Some(Head {
+        key, value, run, ..
+    }) = merge.heap.pop()
+    {
+        // Of equal keys, the heap returns the last one added first.
+        if last.as_ref() != Some(&key) {
+            take(&key, &value)?;
+        } else if !keep_last {
+            return Err(repeated(order, &key));
+        }
+        last = Some(key);
+        merge.refill(run)?;
+    }
+    Ok(())
 }
 
 /// The runs, and the next entry of each.

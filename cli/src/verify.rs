@@ -13,28 +13,35 @@ use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::failure::Failure;
-use crate::open::{check_is_file, own_order};
-use crate::output::{Rows, complain, count, entries};
+use crate::files::{each_file, expand};
+use crate::open::{Keys, KeysArg, check_is_file, note_unknown_order};
+use crate::output::{Rows, count, entries, file_record};
 use crate::progress::Progress;
 
 /// Check whether tables are sound.
 ///
-/// Reads the whole of each file. Checks checksums, structure, the order of the keys, the index, and each key
-/// against the filter, and lists everything that is wrong. Exits with status 1 if a file is damaged, is not a
-/// table or could not be checked completely, and with status 2 if a file is unreadable or was written with a
-/// custom comparator.
+/// Reads the whole of each file; of a directory, that of each table in it. Checks checksums, structure, the order of
+/// the keys, the index, and each key against the filter, and lists everything that is wrong. Exits with status 1 if a
+/// file is damaged, is not a table or could not be checked completely, and with status 2 if a file is unreadable.
+///
+/// If the keys are neither in byte order nor in that of a database, everything but their order is checked.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   leveltable verify 000005.ldb
-  leveltable verify db/*.ldb --quiet && echo all sound
-  leveltable verify db/*.ldb --json | jq -r 'select(.sound | not) | .file'
+  leveltable verify db --quiet && echo all sound
+  leveltable verify db --json | jq -r 'select(.sound | not) | .file'
+
+With --json, every file has a line with the same fields. If a file could not be read, they are null and `error` says \
+why.
 
 To copy the entries of a damaged table, use `leveltable salvage`.")]
 pub(crate) struct Args {
-    /// The tables' files
+    /// The tables' files, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    keys: KeysArg,
     /// Print errors only, and report findings by the exit status
     #[arg(long, short)]
     quiet: bool,
@@ -45,47 +52,49 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let mut rows = Rows::new();
-    let mut answer = Answer::Yes;
-    for path in &args.files {
-        let (report, is_table) = match verify_file(path) {
-            Ok(verified) => verified,
-            Err(Failure::Message(message)) => {
-                complain("error", &message);
-                answer = Answer::Unknown;
-                continue;
-            }
-            Err(closed) => return Err(closed),
-        };
-        if answer == Answer::Yes && !report.is_sound() {
-            answer = Answer::No;
-        }
+    let worst = each_file(&expand(&args.files), |path| {
+        let verified = verify_file(path, args.keys.keys);
         if args.json {
-            rows.write(|out| writeln!(out, "{}", to_json(path, &report)))?;
-        } else if !args.quiet {
+            rows.write(|out| writeln!(out, "{}", to_json(path, &verified)))?;
+        }
+        // What is buffered comes before the error that is about to be printed.
+        rows.flush()?;
+        let (report, is_table) = verified?;
+        if report.unknown_order && !args.quiet {
+            note_unknown_order(
+                path,
+                args.keys.keys,
+                "everything but their order was checked",
+            );
+        }
+        if !args.json && !args.quiet {
             rows.write(|out| out.write_all(describe(path, &report, is_table).as_bytes()))?;
         }
-    }
+        Ok(if report.is_sound() {
+            Answer::Yes
+        } else {
+            Answer::No
+        })
+    })?;
     rows.finish()?;
-    Ok(answer)
+    Ok(worst)
 }
 
 /// Returns the report on a file, and whether the file has the footer of a table.
-fn verify_file(path: &Path) -> Result<(VerifyReport, bool), Failure> {
+fn verify_file(path: &Path, keys: Keys) -> Result<(VerifyReport, bool), Failure> {
     check_is_file(path)?;
     let named = |e: &dyn Display| Failure::new(e.to_string()).at(path.display());
     let opened = OpenOptions::new().no_filter().open(path);
-    let is_table = match opened.map_err(|e| e.kind()) {
-        // In a foreign order every key would be a finding.
-        Err(ErrorKind::Comparator) => return Err(own_order(path)),
-        Err(ErrorKind::NotATable) => false,
-        _ => true,
-    };
+    let is_table = !matches!(opened.map_err(|e| e.kind()), Err(ErrorKind::NotATable));
     let file = File::open(path).map_err(|e| named(&e))?;
     let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
-    let options = VerifyOptions::new().progress(|progress| {
+    let mut options = VerifyOptions::new().progress(|progress| {
         bar.set(progress.done);
         ControlFlow::Continue(())
     });
+    if let Some(kind) = keys.named() {
+        options = options.keys(kind);
+    }
     verify(file, options)
         .map(|report| (report, is_table))
         .map_err(|e| named(&e))
@@ -107,6 +116,8 @@ fn describe(path: &Path, report: &VerifyReport, is_table: bool) -> String {
     let readable = format!("{} in {}", entries(*n), count(*data_blocks, "block"));
     let mut text = if report.is_sound() {
         format!("{file}: sound: {readable}")
+    } else if report.unknown_order && *damage == 0 && *unchecked == 1 {
+        format!("{file}: no damage found, the order of the keys is unknown: {readable}")
     } else {
         format!(
             "{file}: {damage} damaged, {unchecked} unchecked: {readable} could be read, {checked_bytes} of \
@@ -132,7 +143,24 @@ fn describe(path: &Path, report: &VerifyReport, is_table: bool) -> String {
     text
 }
 
-fn to_json(path: &Path, report: &VerifyReport) -> Value {
+/// The fields of the record of a file. All are there in each record.
+const FIELDS: [&str; 13] = [
+    "sound",
+    "keys",
+    "order_known",
+    "entries",
+    "data_blocks",
+    "file_bytes",
+    "checked_bytes",
+    "damage",
+    "unchecked",
+    "warnings",
+    "findings",
+    "findings_left_out",
+    "error",
+];
+
+fn to_json(path: &Path, verified: &Result<(VerifyReport, bool), Failure>) -> Value {
     let finding = |finding: &Finding| {
         json!({
             "severity": finding.severity().to_string(),
@@ -142,17 +170,22 @@ fn to_json(path: &Path, report: &VerifyReport) -> Value {
             "found": finding.found(),
         })
     };
-    json!({
-        "file": path.to_string_lossy(),
-        "sound": report.is_sound(),
-        "keys": if report.keys == KeyKind::Database { "database" } else { "plain" },
-        "entries": report.entries,
-        "data_blocks": report.data_blocks,
-        "file_bytes": report.file_bytes,
-        "checked_bytes": report.checked_bytes,
-        "damage": report.damage,
-        "unchecked": report.unchecked,
-        "warnings": report.warnings,
-        "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
-    })
+    let record = match verified {
+        Ok((report, _)) => json!({
+            "sound": report.is_sound(),
+            "keys": if report.keys == KeyKind::Database { "database" } else { "plain" },
+            "order_known": !report.unknown_order,
+            "entries": report.entries,
+            "data_blocks": report.data_blocks,
+            "file_bytes": report.file_bytes,
+            "checked_bytes": report.checked_bytes,
+            "damage": report.damage,
+            "unchecked": report.unchecked,
+            "warnings": report.warnings,
+            "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
+            "findings_left_out": report.left_out(),
+        }),
+        Err(failure) => json!({ "error": failure.to_string() }),
+    };
+    file_record(path, &FIELDS, record)
 }

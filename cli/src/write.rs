@@ -64,8 +64,9 @@ enum Filter {
 }
 
 impl TableOptions {
-    /// Returns the library's options for a table in this order.
-    pub(crate) fn write(&self, order: KeyOrder) -> Result<WriteOptions, Failure> {
+    /// Returns the library's options for a table in this order. If `is_other` says that its keys are in another one,
+    /// which the filter may not fit, it has no filter by default.
+    pub(crate) fn write(&self, order: KeyOrder, is_other: bool) -> Result<WriteOptions, Failure> {
         let options = WriteOptions::new()
             .block_size(self.block_size)
             .restart_interval(self.restart_interval as usize)
@@ -73,6 +74,7 @@ impl TableOptions {
             .properties(!self.no_properties);
         let options = order.write(options);
         let default = match order {
+            _ if is_other && self.bits_per_key.is_none() => Filter::None,
             KeyOrder::Bytewise => Filter::Ribbon,
             // The policy that LevelDB's databases use.
             KeyOrder::Internal => Filter::Bloom,

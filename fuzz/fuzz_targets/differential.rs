@@ -72,8 +72,8 @@ fn options(file: &[u8]) -> WriteOptions {
             0 => Compression::None,
             _ => Compression::Snappy,
         })
-        .block_size((choice >> 8 & 0x3ff) as usize)
-        .restart_interval((choice >> 1 & 7) as usize);
+        .block_size((choice >> 8 & 0x3ff) as usize + 1)
+        .restart_interval((choice >> 1 & 7) as usize + 1);
     match choice >> 4 & 3 {
         0 => options.no_filter(),
         1 => options.whole_table_filter(true),

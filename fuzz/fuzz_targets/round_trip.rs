@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use bytes::Bytes;
-use leveltable::{BytewiseComparator, Compression, ErrorKind, OpenOptions, Table, WriteOptions, inspect::CountingReadAt};
+use leveltable::{
+    BytewiseComparator, Compression, ErrorKind, OpenOptions, Table, WriteOptions,
+    inspect::CountingReadAt,
+};
 use leveltable_fuzz::ask;
 use leveltable_fuzz::naive::{self, Entry};
 use leveltable_fuzz::tables::{self, DbEntry, Entries, KeyOrder, Options};

@@ -4,8 +4,13 @@ use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use leveltable::{BlockCache, BytewiseComparator, DbTable, Error, ErrorKind, OpenOptions, ReadAt, ReadOptions, Result, Source, Table, db::{DbEntry, InternalKeyComparator, MAX_SEQUENCE, Version}};
+use leveltable::{
+    BlockCache, BytewiseComparator, Cursor, DbTable, Error, ErrorKind, OpenOptions, ReadAt,
+    ReadOptions, Result, Source, Table,
+    db::{DbEntry, InternalKeyComparator, MAX_SEQUENCE, Version},
+};
 
+use crate::model::{End, Model, State};
 use crate::naive::{self, Compare, Entry};
 use crate::tables::KeyOrder;
 
@@ -76,6 +81,7 @@ pub fn as_everything(file: &Bytes) {
     as_stored(file, KeyOrder::Bytewise, &more);
     as_stored(file, KeyOrder::Reverse, &more);
     as_internal(file, &more);
+    in_stored_order(file);
     // Recognising a database's table.
     let _ = OpenOptions::new().open_source(file.clone()).map_err(kind);
 }
@@ -158,6 +164,7 @@ pub fn as_stored(file: &Bytes, order: KeyOrder, more: &[Vec<u8>]) {
     if let Some(model) = &model {
         check(&table, model, order.compare(), &probes);
     }
+    check_blocks(file, &table, order.compare(), &probes);
     if naive::has_damaged_data(file) {
         // Nothing is skipped in silence: the walk ends where the damage is, if it does not end before.
         let walked = walk(table.iter());
@@ -293,21 +300,22 @@ fn ask(table: &Table, probes: &[Vec<u8>], bytewise: bool, compare: Compare) -> V
             _ => {}
         }
         assert!(table.may_contain(key) || found == Answer::Value(Ok(None)));
-        // Where keys do not ascend, a seek may land on either side: a range sees it.
-        let expected = |moved: Result<Option<Entry>, ErrorKind>, is_behind: bool| match moved {
-            Ok(Some((landed, _))) if compare(&landed, key).is_ge() != is_behind => {
-                Err(ErrorKind::Corruption)
-            }
-            moved => moved,
-        };
-        let here = sought.map(|on| on.then(|| (cursor.key().to_vec(), cursor.value().to_vec())));
+        // No block whose keys are out of order is answered from: what is found lies on the right side.
+        let here = |cursor: &Cursor| (cursor.key().to_vec(), cursor.value().to_vec());
+        let found_here = sought.map(|on| on.then(|| here(&cursor)));
+        if let Ok(Some((landed, _))) = &found_here {
+            assert!(compare(landed, key).is_ge());
+        }
         let behind = next(table.range(&key[..]..).next());
-        assert_eq!(Answer::Entry(expected(here, true)), behind);
+        assert_eq!(Answer::Entry(found_here), behind);
         let before = next(table.range(..&key[..]).next_back());
         if sought.is_ok() {
             let moved = cursor.prev().map_err(kind);
-            let here = moved.map(|on| on.then(|| (cursor.key().to_vec(), cursor.value().to_vec())));
-            assert_eq!(Answer::Entry(expected(here, false)), before);
+            let found_here = moved.map(|on| on.then(|| here(&cursor)));
+            if let Ok(Some((landed, _))) = &found_here {
+                assert!(compare(landed, key).is_lt());
+            }
+            assert_eq!(Answer::Entry(found_here), before);
         }
         let offset = table.approximate_offset_of(key);
         assert!(offset <= table.file_bytes());
@@ -403,14 +411,222 @@ pub fn check(table: &Table, model: &[Entry], compare: Compare, probes: &[Vec<u8>
     }
 }
 
+/// Up to this size of the file, the order of all blocks is checked when a table is opened.
+const SMALL: usize = 64 << 10;
+
+/// Checks every answer of `table`, which was opened from `file` without a filter, against the data blocks that it rests
+/// on: what a lookup answers from a block is right, and a block out of order is an error. In a small file there is none.
+pub fn check_blocks(file: &[u8], table: &Table, compare: Compare, probes: &[Vec<u8>]) {
+    let Some(model) = Model::of(file, compare, MOST_ENTRIES - 1) else {
+        return;
+    };
+    let is_misordered = |state: &State| matches!(state, State::Misordered(_));
+    assert!(
+        file.len() > SMALL || !model.has(is_misordered),
+        "a small file out of order is opened"
+    );
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    check_walk(table, &model, all);
+    let more = model.probes(12);
+    let mut lookups = Vec::new();
+    let mut cursor = table.cursor();
+    for key in probes.iter().chain(&more) {
+        let answer = table.get(key).map(|value| value.map(Vec::from));
+        let answer = answer.map_err(kind);
+        let expected = model.get(key);
+        match &expected {
+            Some(Ok(value)) => assert_eq!(answer.as_ref(), Ok(value)),
+            Some(Err(())) => assert!(answer.is_err(), "{key:?} from a block out of order"),
+            None => {}
+        }
+        assert_eq!(table.contains_key(key).is_err(), answer.is_err());
+        if let Ok(Some(_)) = answer {
+            assert!(table.may_contain(key) && cursor.seek(key).unwrap());
+        }
+        lookups.push((key, answer));
+        let key = &key[..];
+        check_walk(table, &model, (Bound::Included(key), Bound::Unbounded));
+        check_walk(table, &model, (Bound::Unbounded, Bound::Excluded(key)));
+        if let Some(other) = more.first() {
+            check_walk(
+                table,
+                &model,
+                (Bound::Excluded(key), Bound::Included(other)),
+            );
+            check_walk(
+                table,
+                &model,
+                (Bound::Excluded(other), Bound::Included(key)),
+            );
+        }
+    }
+    let keys: Vec<_> = lookups.iter().map(|(key, _)| key).collect();
+    let one_by_one: Result<Vec<_>, _> = lookups.iter().map(|(_, answer)| answer.clone()).collect();
+    match (one_by_one, table.get_many(&keys)) {
+        (Ok(values), at_once) => {
+            let at_once = at_once.unwrap();
+            assert!(
+                at_once
+                    .into_iter()
+                    .map(|value| value.map(Vec::from))
+                    .eq(values)
+            );
+        }
+        (Err(_), at_once) => assert!(at_once.is_err()),
+    }
+}
+
+/// Checks both walks within `bounds`: they give what the model does, and end with an error where it does.
+fn check_walk(table: &Table, model: &Model, bounds: (Bound<&[u8]>, Bound<&[u8]>)) {
+    let has_errors = model.has(|state| !matches!(state, State::Sound(_)));
+    let walks = [
+        (walk(table.range(bounds)), model.forward(bounds), false),
+        // To find its upper bound, a walk may have to look into the block past it.
+        (
+            walk(table.range(bounds).rev()),
+            model.backward(bounds),
+            has_errors,
+        ),
+    ];
+    for (answer, (mut expected, end), may_fail) in walks {
+        let Answer::Walk(entries, error) = answer else {
+            unreachable!("a walk")
+        };
+        let is_cut = entries.len() == MOST_ENTRIES;
+        expected.truncate(MOST_ENTRIES);
+        let is_prefix = expected.starts_with(&entries);
+        match (end, error) {
+            (End::Bound, None) => assert_eq!(entries, expected),
+            (End::Bound, Some(_)) => assert!(may_fail && is_prefix, "an error without a reason"),
+            (End::Error, error) => {
+                assert!(
+                    is_prefix && (error.is_some() || is_cut),
+                    "a block out of order is walked"
+                );
+            }
+            (End::Unknown, error) => {
+                assert!(entries.starts_with(&expected) || error.is_some() && is_prefix);
+            }
+        }
+    }
+}
+
+/// Checks a database's table, which was opened from `file` without a filter.
+fn check_db_blocks(file: &[u8], table: &DbTable, compare: Compare, user_keys: &[Vec<u8>]) {
+    let Some(model) = Model::of(file, compare, MOST_ENTRIES - 1) else {
+        return;
+    };
+    if model.has(|state| matches!(state, State::Unknown)) {
+        return;
+    }
+    let has_errors = model.has(|state| !matches!(state, State::Sound(_)));
+    for user_key in user_keys {
+        for sequence in SEQUENCES {
+            let tag = sequence << 8 | 1;
+            let target = [&user_key[..], &tag.to_le_bytes()].concat();
+            let (entries, end) = model.forward((Bound::Included(&target), Bound::Unbounded));
+            let answer = table.get_at(user_key, sequence).map_err(kind);
+            let Some((key, value)) = entries.first() else {
+                match (&answer, end) {
+                    (Ok(found), End::Bound) => assert_eq!(*found, None),
+                    // The block of the key tells; a block out of order past it need not be looked at.
+                    (Ok(found), _) => {
+                        assert!(*found == None && model.get(&target) != Some(Err(())))
+                    }
+                    (Err(_), _) => assert!(has_errors),
+                }
+                continue;
+            };
+            let same = |split: &[u8]| {
+                let oldest = [split, &[0; 8]].concat();
+                let newest = [&user_key[..], &[0; 8]].concat();
+                compare(&oldest, &newest).is_eq()
+            };
+            let found = match key.split_last_chunk::<8>() {
+                Some((found, _)) if !same(found) => Some(None),
+                Some((_, [1, ..])) => Some(Some(Version::Value(Bytes::copy_from_slice(value)))),
+                Some((_, [0, ..])) => Some(Some(Version::Deleted)),
+                _ => None,
+            };
+            match (answer, found) {
+                (Ok(answer), Some(found)) => assert_eq!(answer, found),
+                (Ok(answer), None) => assert_eq!(answer, None, "no internal key"),
+                // The entry that tells may be no internal key, or lie past a block that is an error.
+                (Err(_), Some(Some(_))) => assert!(has_errors),
+                (Err(_), _) => {}
+            }
+        }
+    }
+}
+
+/// Asks a table in its stored order, in which it can only be walked: both walks give what a walk of the file gives.
+pub fn in_stored_order(file: &Bytes) {
+    let options = OpenOptions::new().stored_order().no_cache();
+    let Ok(table) = options.open_source(file.clone()).map_err(kind) else {
+        assert!(naive::table(file, |a, b| a.cmp(b), MOST_ENTRIES).is_none());
+        return;
+    };
+    let key = file.get(3..5).unwrap_or(&[]);
+    let is_refused = |error: Option<Error>| {
+        let error = error.expect("a lookup in no order");
+        assert_eq!(kind(error), ErrorKind::Comparator);
+    };
+    is_refused(table.get(key).err());
+    is_refused(table.contains_key(key).err());
+    is_refused(table.get_many(&[key]).err());
+    is_refused(table.cursor().seek(key).err());
+    is_refused(table.range(key..).next().and_then(Result::err));
+    is_refused(table.range(..key).next_back().and_then(Result::err));
+    is_refused(table.prefix(key).next().and_then(Result::err));
+    assert!(table.may_contain(key));
+    let (Answer::Walk(forward, end), Answer::Walk(backward, back_end)) =
+        (walk(table.iter()), walk(table.iter().rev()))
+    else {
+        unreachable!("walks")
+    };
+    // Any order will do here: of a block out of order, the entries are known all the same.
+    let Some(blocks) = naive::data_blocks(file, MOST_ENTRIES - 1) else {
+        return;
+    };
+    let known = |block: &Option<naive::Block>| block.as_ref().is_some_and(|b| b.restarts_are_sound);
+    let entries = |block: &Option<naive::Block>| block.clone().map(|b| b.entries);
+    let mut expected: Vec<Entry> = Vec::new();
+    for block in blocks.iter().take_while(|b| known(b)) {
+        expected.extend(entries(block).unwrap());
+    }
+    let mut expected_back: Vec<Entry> = Vec::new();
+    for block in blocks.iter().rev().take_while(|b| known(b)) {
+        expected_back.extend(entries(block).unwrap().into_iter().rev());
+    }
+    let all = blocks.iter().all(known);
+    for (walked, end, mut expected) in [
+        (forward, end, expected),
+        (backward, back_end, expected_back),
+    ] {
+        expected.truncate(MOST_ENTRIES);
+        assert!(walked.starts_with(&expected), "stored order is lost");
+        if all {
+            assert_eq!((walked, end), (expected, None));
+        }
+    }
+}
+
 /// The order of a database's stored keys, from its description. One without a tag is all user key.
-fn compare_stored(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+pub fn compare_stored(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
     let split = |key: &[u8]| match key.split_last_chunk::<8>() {
         Some((user, tag)) => (user.to_vec(), Some(u64::from_le_bytes(*tag))),
         None => (key.to_vec(), None),
     };
     let ((a, a_tag), (b, b_tag)) = (split(a), split(b));
     a.cmp(&b).then(b_tag.cmp(&a_tag))
+}
+
+/// The same where user keys descend.
+pub fn compare_stored_reverse(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+    let user_key =
+        |key: &[u8]| key[..key.len().saturating_sub(if key.len() < 8 { 0 } else { 8 })].to_vec();
+    let by_user_key = user_key(b).cmp(&user_key(a));
+    by_user_key.then_with(|| compare_stored(a, b))
 }
 
 /// The same for internal keys alone: others do not ascend by it, and are refused.
@@ -428,7 +644,7 @@ pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
     let stored_options = options
         .clone()
         .comparator(InternalKeyComparator::new(BytewiseComparator));
-    let model = naive::table(file, compare_internal, MOST_ENTRIES - 1);
+    let model = naive::table(file, compare_stored, MOST_ENTRIES - 1);
     let all_tagged = |model: &Vec<Entry>| model.iter().all(|(key, _)| key.len() >= 8);
     let model = model.filter(all_tagged);
     let opened = stored_options.open_source(file.clone()).map_err(kind);
@@ -439,6 +655,7 @@ pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
     };
     let probes = probes(&stored, more);
     ask(&stored, &probes, false, compare_stored);
+    check_blocks(file, &stored, compare_stored, &probes);
 
     let Ok(table) = options.open_db_source(file.clone()).map_err(kind) else {
         return;
@@ -451,6 +668,7 @@ pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
     let answers = ask_db(&table, &user_keys);
     let on_disk = options.open_db_source(disk(file)).unwrap();
     assert_eq!(ask_db(&on_disk, &user_keys), answers);
+    check_db_blocks(file, &table, compare_stored, &user_keys);
     if let Some(model) = model {
         check_db(&table, &model, &user_keys);
     }
@@ -460,6 +678,36 @@ pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
             let answer = filtered.get(key).map_err(kind);
             assert!(answer == Ok(None) || answer == table.get(key).map_err(kind));
         }
+    }
+}
+
+/// Asks a database's table whose user keys descend.
+pub fn as_reverse_database(file: &Bytes, more: &[Vec<u8>]) {
+    let options = OpenOptions::new()
+        .no_filter()
+        .no_cache()
+        .comparator(KeyOrder::Reverse);
+    let Ok(table) = options.open_db_source(file.clone()).map_err(kind) else {
+        return;
+    };
+    let user_key = |key: &Vec<u8>| key[..key.len().saturating_sub(8)].to_vec();
+    let user_keys: Vec<_> = more
+        .iter()
+        .map(user_key)
+        .chain(more.iter().cloned())
+        .collect();
+    let answers = ask_db(&table, &user_keys);
+    let on_disk = options.open_db_source(disk(file)).unwrap();
+    assert_eq!(ask_db(&on_disk, &user_keys), answers);
+    check_blocks(file, table.as_table(), compare_stored_reverse, more);
+    check_db_blocks(file, &table, compare_stored_reverse, &user_keys);
+}
+
+/// Opens a table without saying what it is. One that opens is in bytewise order, and answers as such.
+pub fn by_default(file: &Bytes, more: &[Vec<u8>]) {
+    let options = OpenOptions::new().no_filter().no_cache();
+    if let Ok(table) = options.open_source(file.clone()).map_err(kind) {
+        check_blocks(file, &table, |a, b| a.cmp(b), more);
     }
 }
 

@@ -181,21 +181,43 @@ pub fn blocks_within(file: &[u8], outer: Handle) -> Vec<Handle> {
     blocks
 }
 
-/// The block at `handle`, decompressed if it is a Snappy one; other codecs are refused.
-fn payload(file: &[u8], handle: Handle) -> Option<Vec<u8>> {
-    let range = handle.range(file.len().checked_sub(FOOTER_LEN)?)?;
+/// What lies at a handle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// A block whose checksum is right, decompressed.
+    Content(Vec<u8>),
+    /// A block whose checksum is wrong.
+    WrongChecksum,
+    /// Nothing that can be read here: other codecs than Snappy are refused.
+    Unknown,
+}
+
+/// The block at `handle`, decompressed if it is a Snappy one.
+pub fn payload_at(file: &[u8], handle: Handle) -> Payload {
+    let limit = file.len().saturating_sub(FOOTER_LEN);
+    let Some(range) = handle.range(limit) else {
+        return Payload::Unknown;
+    };
     let covered = &file[range.start..range.end + 1];
     if file[range.end + 1..range.end + TRAILER_LEN] != checksum(covered) {
-        return None;
+        return Payload::WrongChecksum;
     }
-    match file[range.end] {
+    let content = match file[range.end] {
         0 => Some(file[range].to_vec()),
         // A claim is made good by the crate, not here.
-        1 if snap::raw::decompress_len(&file[range.clone()]).ok()? <= 1 << 22 => {
+        1 if snap::raw::decompress_len(&file[range.clone()]).is_ok_and(|len| len <= 1 << 22) => {
             let mut decoder = snap::raw::Decoder::new();
             decoder.decompress_vec(&file[range]).ok()
         }
         _ => None,
+    };
+    content.map_or(Payload::Unknown, Payload::Content)
+}
+
+fn payload(file: &[u8], handle: Handle) -> Option<Vec<u8>> {
+    match payload_at(file, handle) {
+        Payload::Content(content) => Some(content),
+        Payload::WrongChecksum | Payload::Unknown => None,
     }
 }
 
@@ -242,6 +264,24 @@ pub fn table(file: &[u8], compare: Compare, most: usize) -> Option<Vec<Entry>> {
         }
     }
     Some(entries)
+}
+
+/// The data blocks that the index names, in its order, whatever order their keys are in; `None` in place of one that cannot
+/// be read. At most `most` entries in each.
+pub fn data_blocks(file: &[u8], most: usize) -> Option<Vec<Option<Block>>> {
+    let (_, index) = footer(file)?;
+    let index = Block::decode(&payload(file, index)?, most)?;
+    let block = |handle: &[u8]| {
+        let handle = Handle::decode(&mut &handle[..])?;
+        Block::decode(&payload(file, handle)?, most)
+    };
+    Some(
+        index
+            .entries
+            .iter()
+            .map(|(_, handle)| block(handle))
+            .collect(),
+    )
 }
 
 /// Whether the index is sound and names a data block whose checksum is wrong.

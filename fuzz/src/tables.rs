@@ -4,7 +4,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use leveltable::{BloomFilterPolicy, BytewiseComparator, Comparator, Compression, RibbonFilterPolicy, WriteOptions, db::MAX_SEQUENCE};
+use leveltable::{
+    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, RibbonFilterPolicy,
+    WriteOptions, db::MAX_SEQUENCE,
+};
 
 use crate::naive::{Compare, Entry};
 
@@ -132,10 +135,10 @@ impl Arbitrary<'_> for Options {
     fn arbitrary(u: &mut Unstructured) -> Result<Options> {
         let order = u.arbitrary()?;
         let block_size = match u.arbitrary::<u8>()? {
-            small @ 0..0x80 => usize::from(small),
+            small @ 0..0x80 => usize::from(small) + 1,
             large => usize::from(large - 0x7f) * 64,
         };
-        let restart_interval = u.int_in_range(0..=18)?;
+        let restart_interval = u.int_in_range(1..=18)?;
         // Those that take long to set up come seldom.
         let compression = match u.arbitrary::<u8>()? {
             0..0x80 => Compression::None,
@@ -153,7 +156,7 @@ impl Arbitrary<'_> for Options {
         let options = match u.arbitrary::<u8>()? % 4 {
             0 => options.no_filter(),
             1 => options.filter_policy(BloomFilterPolicy::new(bits)),
-            2 => options.filter_policy(RibbonFilterPolicy::new(bits)),
+            2 => options.filter_policy(RibbonFilterPolicy::new(bits.clamp(5, 33))),
             _ => options,
         };
         Ok(Options {

@@ -26,7 +26,7 @@ const TAG_LEN: usize = 8;
 pub enum ValueType {
     /// The user key was deleted at this sequence number.
     Deletion = 0,
-    /// The entry's value is the user key's from this sequence number on.
+    /// The user key was set to the entry's value.
     Value = 1,
 }
 

@@ -8,7 +8,7 @@ use crate::read::range::Range;
 
 /// Entries of a database's table, from both ends; made by [`DbTable::range`](crate::DbTable::range).
 ///
-/// After its first error it is at its end.
+/// Ends after its first error.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct DbRange(pub(super) Option<Range>);

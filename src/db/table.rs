@@ -134,8 +134,8 @@ impl DbTable {
     /// Returns the newest version of `user_key` that is no newer than `sequence`: what a snapshot of that number sees.
     /// `None` if the table holds none.
     ///
-    /// Reads at most one data block, and none if the filter knows that the key is absent. One more if an index key is that
-    /// very user key and no filter tells: its newest version may then be in either of two blocks.
+    /// Reads at most one data block, and none if the filter knows that the key is absent. Reads a second
+    /// one if an index key has this user key and the filter cannot exclude a block.
     ///
     /// # Errors
     ///

@@ -2,34 +2,39 @@
 
 use super::{FilterBuilder, FilterPolicy, not_finite};
 
-/// LevelDB's own Bloom filter, `leveldb.BuiltinBloomFilter2`: what every LevelDB can use.
+/// LevelDB's Bloom filter, named `leveldb.BuiltinBloomFilter2`. Every LevelDB can use it.
 ///
-/// A filter is `n * bits_per_key` bits (at least 64, whole bytes) and one byte `k`, the number of
-/// bits a key sets: `k = bits_per_key * 0.69`, which is `ln 2` to two digits, where a Bloom filter's
-/// false positives are fewest, `0.6185^bits_per_key` of absent keys for an ideal hash.
+/// A filter of `n` keys has `n * bits_per_key` bits (at least 64, rounded up to whole bytes), then one byte `k`. Each key sets
+/// `k` bits. LevelDB chooses `k = bits_per_key * 0.69`, close to the `bits_per_key * ln 2` with which the fewest absent keys
+/// pass. With an ideal hash that is `0.6185^bits_per_key` of them (Bloom 1970).
 ///
-/// The hash has 32 bits and is weak on keys with structure: at 10 bits a key, 1 % of absent random keys
-/// pass, and 3 % of absent decimal numbers. In tables that only this crate reads, use
+/// The hash has 32 bits and is weak on structured keys. At 10 bits a key and one filter for each 2 KiB, 1 % of absent random
+/// keys pass, and 3 % of absent decimal numbers. For tables that only this crate reads, use
 /// [`RibbonFilterPolicy`](crate::RibbonFilterPolicy).
+///
+/// While it builds a filter it keeps 4 bytes for each key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BloomFilterPolicy {
-    /// `None` if the policy was made for a rate that is no finite number: [`check`](FilterPolicy::check) refuses it.
+    /// `None` if the policy was made for a rate that is not finite. [`check`](FilterPolicy::check) refuses that.
     bits_per_key: Option<u32>,
 }
 
 impl BloomFilterPolicy {
-    /// A policy that spends `bits_per_key` bits of each filter on each key. 10 is LevelDB's usual choice;
-    /// more than 43 brings nothing, since no more than 30 bits are set for a key.
+    /// A policy with `bits_per_key` bits of filter for each key. LevelDB's usual choice is 10. More than 43 gain nothing,
+    /// since a key sets at most 30 bits.
     pub fn new(bits_per_key: u32) -> BloomFilterPolicy {
         BloomFilterPolicy {
             bits_per_key: Some(bits_per_key),
         }
     }
 
-    /// The policy with the fewest bits a key that lets at most this share of absent keys pass, for an
-    /// ideal hash; `0.01` takes 10 bits. See the type's note on keys with structure: measure, by
-    /// [`Blocks::filter_rate`](crate::inspect::Blocks::filter_rate). Rates below 10⁻⁹ are out of reach. A table cannot be begun
-    /// with a rate of NaN or infinity.
+    /// The policy with the fewest bits a key that lets at most `rate` of the absent keys pass, with an ideal hash. For
+    /// example, `0.01` takes 10 bits a key. The lowest possible rate is 10⁻⁹.
+    ///
+    /// On structured keys the rate is higher. Measure it with
+    /// [`Blocks::filter_rate`](crate::inspect::Blocks::filter_rate).
+    ///
+    /// A table cannot be started with a rate that is NaN or infinite.
     pub fn with_false_positive_rate(rate: f64) -> BloomFilterPolicy {
         const MOST_USEFUL: u32 = 43;
         if !rate.is_finite() {
@@ -39,12 +44,12 @@ impl BloomFilterPolicy {
         BloomFilterPolicy::new((1..MOST_USEFUL).find(enough).unwrap_or(MOST_USEFUL))
     }
 
-    /// 10 stands in for a rate that [`check`](FilterPolicy::check) refuses.
+    /// 10 for a rate that [`check`](FilterPolicy::check) refuses.
     fn bits_per_key(&self) -> u32 {
         self.bits_per_key.unwrap_or(10)
     }
 
-    /// Share of absent keys that pass for an ideal hash: `(1 - e^(-k / b))^k` at `b` bits a key (Bloom 1970).
+    /// Share of absent keys that pass with an ideal hash: `(1 - e^(-k / b))^k` at `b` bits a key (Bloom 1970).
     fn expected_rate(&self) -> f64 {
         let k = f64::from(self.probes());
         (1.0 - (-k / f64::from(self.bits_per_key())).exp()).powf(k)
@@ -52,7 +57,7 @@ impl BloomFilterPolicy {
 
     /// Number of bits that each key sets and each probe tests, 1 to 30.
     fn probes(&self) -> u8 {
-        // In floating point and cut off, as in C++: a different k would be a different file.
+        // Truncated floating point, as in C++: another k would make another file.
         (f64::from(self.bits_per_key()) * 0.69).clamp(1.0, 30.0) as u8
     }
 }
@@ -82,18 +87,18 @@ impl FilterPolicy for BloomFilterPolicy {
     }
 }
 
-/// Keeps a hash of four bytes for each key.
+/// Keeps a 32-bit hash of each key.
 struct BloomFilterBuilder {
     policy: BloomFilterPolicy,
     hashes: Vec<u32>,
 }
 
-/// `1 << i`: shifts by a number that is not known take longer than a load.
+/// `BITS[i]` is `1 << i`. A load is faster than a shift by a variable.
 const BITS: [u8; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
-/// Most bytes in one filter's array: beyond, implementations disagree on the modulus (C++ computes it
-/// in 64 bits, goleveldb in 32). At 10 bits a key that is 429 million keys in one filter; with more,
-/// the filter gets denser, not larger.
+/// Most bytes in the array of a filter. In a longer one readers disagree on the modulus: C++ computes it in 64 bits,
+/// goleveldb in 32. At 10 bits a key the limit is reached at 429 million keys in one filter. With more keys the filter gets
+/// denser instead of longer.
 const MAX_BYTES: u64 = (u32::MAX / 8) as u64;
 
 impl FilterBuilder for BloomFilterBuilder {
@@ -108,9 +113,9 @@ impl FilterBuilder for BloomFilterBuilder {
         let k = self.policy.probes();
         let start = dst.len();
         dst.resize(start + bytes, 0);
-        let array = dst.get_mut(start..).unwrap_or_default();
+        let (_, array) = dst.split_at_mut(start);
         match k {
-            6 => set_bits(array, &self.hashes, 6), // of 10 bits a key: a loop of known length
+            6 => set_bits(array, &self.hashes, 6), // 10 bits a key: compiled with a constant number of probes
             k => set_bits(array, &self.hashes, k),
         }
         dst.push(k);
@@ -119,34 +124,34 @@ impl FilterBuilder for BloomFilterBuilder {
 }
 
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "probes are below the length")]
 fn set_bits(array: &mut [u8], hashes: &[u32], k: u8) {
     let modulus = Modulus::new(array.len());
     for &hash in hashes {
         for (at, bit) in probes(hash, k, modulus) {
-            if let Some(byte) = array.get_mut(at) {
-                *byte |= BITS.get(bit as usize % 8).copied().unwrap_or_default();
-            }
+            array[at] |= BITS[bit as usize % 8];
         }
     }
 }
 
-/// The `k` bits of `hash` in an array of `modulus` bytes, each as a byte and a bit of it, modulo 8: double hashing,
-/// the second hash being the first rotated (Kirsch and Mitzenmacher 2006).
+/// The `k` bits of `hash` in an array of `modulus` bytes. Each is the number of a byte, and the number of a bit modulo 8.
+///
+/// Double hashing (Kirsch and Mitzenmacher 2006), where the second hash is the first one rotated.
 #[inline]
 fn probes(hash: u32, k: u8, modulus: Modulus) -> impl Iterator<Item = (usize, u32)> {
     let delta = hash.rotate_right(17);
     (0..k).scan(hash, move |h, _| {
-        // Bit `h % (8 * bytes)` of the array: what `h` leaves modulo 8, that leaves, too.
+        // The bit is `h % (8 * bytes)`. Modulo 8 that is `h % 8`, and divided by 8 it is `h / 8 % bytes`.
         let probe = (modulus.of(*h / 8), *h);
         *h = h.wrapping_add(delta);
         Some(probe)
     })
 }
 
-/// A number of bytes to take hashes modulo, by multiplications instead of a division for each.
+/// Takes hashes modulo a number of bytes, with multiplications instead of a division.
 ///
-/// With `inverse = ceil(2^64 / bytes)`, `h % bytes` is the integer part of `bytes` times the fraction that
-/// `inverse * h` leaves below 2^64: exact for numbers of 32 bits (Lemire, Kaser and Kurz 2019).
+/// Let `inverse = ceil(2^64 / bytes)`. The low 64 bits of `inverse * h` are the fractional part of `h / bytes`, and `h % bytes`
+/// is `bytes` times that fraction, rounded down. This is exact for 32-bit numbers (Lemire, Kaser and Kurz 2019).
 #[derive(Clone, Copy)]
 struct Modulus {
     bytes: u64,
@@ -154,16 +159,17 @@ struct Modulus {
 }
 
 impl Modulus {
-    /// Of an array of `bytes` bytes, at least one.
+    /// For an array of `bytes` bytes, at least one.
     #[inline]
     fn new(bytes: usize) -> Modulus {
         let bytes = bytes as u64;
         Modulus {
             bytes,
-            inverse: (u64::MAX / bytes.max(1)).wrapping_add(1),
+            inverse: (u64::MAX / bytes).wrapping_add(1),
         }
     }
 
+    /// Below `bytes`, whatever the hash.
     #[inline]
     fn of(self, hash: u32) -> usize {
         let fraction = self.inverse.wrapping_mul(hash.into());
@@ -172,25 +178,22 @@ impl Modulus {
 }
 
 #[inline]
+#[expect(clippy::indexing_slicing, reason = "probes are below the length")]
 fn may_match(hash: u32, filter: &[u8]) -> bool {
     match filter.split_last() {
-        // LevelDB: an array of no bits holds nothing, and k above 30 is reserved for other encodings.
+        // As in LevelDB: an array of no bits holds no key, and a k above 30 is reserved for other encodings.
         None | Some((_, [])) => false,
         Some((31.., _)) => true,
         Some((&k, array)) => {
-            // All bits, whatever the first ones are: loads that overlap cost less than a branch that
-            // nobody can foresee.
+            // Tests all bits even if the first is not set: the loads overlap, and cost less than a branch that the
+            // processor cannot predict.
             let probes = probes(hash, k, Modulus::new(array.len()));
-            probes.fold(1, |all, (at, bit)| {
-                let byte = array.get(at).copied().unwrap_or_default();
-                all & byte.rotate_right(bit)
-            }) & 1
-                != 0
+            probes.fold(1, |all, (at, bit)| all & array[at].rotate_right(bit)) & 1 != 0
         }
     }
 }
 
-/// LevelDB's hash of a key, similar to MurmurHash. `widen` is how a byte of the tail becomes a word.
+/// LevelDB's hash of a key, similar to MurmurHash. `widen` turns a byte of the tail into a word.
 #[inline]
 fn hash32(key: &[u8], widen: fn(u8) -> u32) -> u32 {
     const SEED: u32 = 0xbc9f_1d34;
@@ -221,9 +224,9 @@ fn signed(byte: u8) -> u32 {
 
 /// Reads filters named `leveldb.BuiltinBloomFilter`, without the 2.
 ///
-/// LevelDB before 1.18 hashed a key's tail with the sign of `char`: negative on x86. goleveldb writes
-/// the name with the hash as it is now. The file does not tell which, so a key may match if it does
-/// under either: no key is hidden, at the price of up to twice the false positives.
+/// LevelDB before 1.18 hashed the tail of a key as `char`, which is signed on x86. goleveldb writes the same name with today's
+/// hash, which is unsigned. The file does not tell which, so a key may match if it matches under either hash. No key is
+/// hidden; up to twice as many absent keys pass.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OldBloomFilterPolicy;
 
@@ -246,7 +249,7 @@ mod tests {
     use super::*;
     use crate::filter::create_filter;
 
-    /// What LevelDB's `util/bloom_test.cc` expects. Whole filters by C++ are compared in `tests/golden.rs`.
+    /// The expectations of LevelDB's `util/bloom_test.cc`. `tests/golden.rs` compares whole filters with those of C++.
     #[test]
     fn small_filters_are_leveldbs() {
         let mut filter = Vec::new();
@@ -283,8 +286,7 @@ mod tests {
         }
     }
 
-    /// Bits a key by the textbook formula `-log2(rate) / ln 2`, rounded up; k is cut off, not rounded,
-    /// which can cost one more.
+    /// The textbook formula is `-log2(rate) / ln 2`, rounded up. LevelDB truncates k, which can cost one bit more.
     #[test]
     fn a_rate_takes_the_textbook_number_of_bits() {
         for rate in [0.5, 0.1, 0.05, 0.01, 0.001, 1e-4, 1e-6] {

@@ -1,4 +1,4 @@
-//! Filter policies: a few bits a key that say "certainly not here", so that no block is read.
+//! Filters: a few bits for each key that rule out most absent keys, so that no block is read for them.
 
 mod bloom;
 mod ribbon;
@@ -10,44 +10,47 @@ pub use ribbon::RibbonFilterPolicy;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// How a set of keys becomes a filter, and how a filter is asked.
+/// Makes filters of keys, and looks keys up in filters.
 ///
-/// An application may implement its own; see `examples/custom_filter.rs`. The policy's name is
-/// written to the table, and a reader uses a filter only if it has a policy of that name, so a
-/// change of encoding needs a new name.
+/// A filter is a short summary of a set of keys. For a key of the set it always says "perhaps". For most other keys it says
+/// "certainly not", and a lookup ends there.
 ///
-/// The one rule: **no false negatives**. For every key given to
-/// [`FilterBuilder::add_key`] before [`FilterBuilder::finish`], `key_may_match` must answer `true`
-/// on what `finish` appended. With a comparator that calls different byte strings equal, that
-/// extends to every equal key: see [`Comparator`](crate::Comparator).
+/// An application can implement its own policy: see `examples/custom_filter.rs`. A table stores the policy's name, and a
+/// reader uses a filter only if it has a policy of the same name. So change the name whenever the encoding changes.
+///
+/// The one rule is: **no false negatives**. [`key_may_match`](FilterPolicy::key_may_match) must return `true` for every key
+/// that was passed to [`FilterBuilder::add_key`] before [`FilterBuilder::finish`] made the filter. If the comparator calls
+/// different byte strings equal, the same holds for every key that is equal to one of them: see
+/// [`Comparator`](crate::Comparator#comparators-and-filters).
 pub trait FilterPolicy: Debug + Send + Sync {
     /// Name of the policy and its encoding, such as `leveldb.BuiltinBloomFilter2`.
     fn name(&self) -> &str;
 
-    /// A builder for one table's filters.
+    /// A builder for the filters of one table.
     fn builder(&self) -> Box<dyn FilterBuilder>;
 
-    /// Whether `key` may be among the keys that `filter` was made from. May err only towards `true`.
+    /// Whether `key` may be in the set of keys that `filter` was made of. Returns `true` for every key of the set, and for as
+    /// few others as possible.
     ///
-    /// `filter` comes from a file: any bytes at all, none included, must be answered without a
-    /// panic. Answer `true` for what cannot be understood.
+    /// `filter` comes from a file and can be any bytes, or none. It must not cause a panic. Return `true` for a filter that
+    /// makes no sense.
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool;
 
-    /// Whether the policy's parameters make sense; `Err` names the wrong one and the allowed range.
+    /// Checks the policy's parameters. Called when a table is started, which fails if the check does.
     ///
-    /// Asked when a table is begun, which then fails. A policy whose constructor takes any number can so report one
-    /// that it cannot use, such as NaN. The default accepts.
+    /// A constructor can accept any number, and leave it to this method to report one that it cannot use, such as NaN. The
+    /// default accepts everything.
     ///
     /// # Errors
     ///
-    /// The text of the error that the table's builder returns.
+    /// A message that names the parameter and its allowed range. It becomes part of the error of starting the table.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// What the filter of a table is; see [`Table::filter`](crate::Table::filter) and
-/// [`Summary::filter`](crate::Summary::filter).
+/// The filter of a table: returned by [`Table::filter`](crate::Table::filter), and part of the builder's
+/// [`Summary`](crate::Summary::filter).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterInfo {
@@ -62,7 +65,7 @@ pub struct FilterInfo {
 }
 
 impl FilterInfo {
-    /// What the filter costs in bits a key in a table of `entries` entries; 0 without entries.
+    /// Bits of filter for each key of a table of `entries` entries; 0 without entries.
     pub fn bits_per_key(&self, entries: u64) -> f64 {
         if entries == 0 {
             0.0
@@ -72,15 +75,16 @@ impl FilterInfo {
     }
 }
 
-/// Gathers keys and makes filters of them, one after another.
+/// Collects keys and makes filters of them, one after another.
 ///
-/// It owns what it needs of a key: a hash, or a whole copy.
+/// A builder keeps its own copy of what it needs of each key: a hash, or the whole key.
 pub trait FilterBuilder: Send {
-    /// Adds a key to the filter under way. Keys come in the table's order, and may repeat.
+    /// Adds a key to the current filter. Keys come in the table's order, and may repeat.
     fn add_key(&mut self, key: &[u8]);
 
-    /// Appends the filter of the keys added since the last `finish` to `dst` (whose contents stay)
-    /// and starts anew. A table calls it only when keys were added; [`create_filter`] also for none.
+    /// Appends the filter of the keys added since the last `finish` to `dst`, and starts the next filter.
+    ///
+    /// A table calls this only if keys were added. [`create_filter`] calls it without keys, too.
     fn finish(&mut self, dst: &mut Vec<u8>);
 }
 
@@ -107,7 +111,7 @@ fn not_finite(parameter: &str, range: &str) -> String {
     format!("its {parameter} must be a finite number {range}")
 }
 
-/// Appends to `dst` the filter that `policy` makes of `keys`, in one call.
+/// Appends the filter that `policy` makes of `keys` to `dst`.
 ///
 /// ```
 /// use leveltable::{BloomFilterPolicy, filter::{FilterPolicy, create_filter}};

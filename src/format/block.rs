@@ -98,10 +98,7 @@ impl BlockBuilder {
     }
 
     #[inline(never)]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`shared` is the length of a prefix of `key`, see `add`"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "`shared` counts bytes of `key`")]
     fn append_key(&mut self, key: &[u8], shared: usize, value_len: usize) {
         let unshared = &key[shared..];
         for len in [shared, unshared.len(), value_len] {
@@ -235,20 +232,14 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 
     #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`parse` found the entries in the data"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "`parse` checked the length")]
     pub(crate) fn entries(&self) -> &[u8] {
         &self.data.as_ref()[..self.entries_len]
     }
 
     /// The restarts as they are stored.
     #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`parse` found the restarts in the data, after the entries"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "`parse` checked both lengths")]
     fn stored_restarts(&self) -> &[[u8; 4]] {
         let (restarts, _) = self.data.as_ref()[self.entries_len..].as_chunks();
         &restarts[..self.restart_count]
@@ -261,10 +252,7 @@ impl<B: AsRef<[u8]>> Block<B> {
 
     /// Offset of restart `i`, one of `0..restart_count()`.
     #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "callers take `i` from below `restart_count`"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "`i` is below `restart_count`")]
     pub(super) fn restart(&self, i: usize) -> usize {
         restart_offset(&self.stored_restarts()[i])
     }
@@ -284,11 +272,8 @@ impl<B: AsRef<[u8]>> Block<B> {
     pub(super) fn restart_before(&self, end: usize) -> usize {
         let restarts = self.stored_restarts();
         let before = restarts.partition_point(|restart| restart_offset(restart) < end);
-        match before.checked_sub(1) {
-            Some(i) => self.restart(i),
-            // Entries begin at 0, whatever restarts that were not checked say.
-            None => 0,
-        }
+        // The entries begin at 0, whatever restarts that were not checked say.
+        before.checked_sub(1).map_or(0, |i| self.restart(i))
     }
 
     /// Decodes the entry at `offset`, wherever that is.
@@ -317,10 +302,7 @@ impl<B: AsRef<[u8]>> Block<B> {
 
     /// The bytes at `range`, which comes from an [`Entry`] of this block.
     #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "entries are decoded only inside their block"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "entries lie inside their block")]
     pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.data.as_ref()[range]
     }
@@ -401,10 +383,7 @@ fn split_short_entry(rest: &[u8]) -> Option<SplitEntry<'_>> {
 }
 
 #[inline(never)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "an entry that was decoded lies inside the entries"
-)]
+#[expect(clippy::indexing_slicing, reason = "entries lie inside their block")]
 fn split_any_entry<'a>(entries: &'a [u8], rest: &'a [u8]) -> Result<SplitEntry<'a>, Defect> {
     let entry = decode_entry(entries, entries.len() - rest.len())?;
     Ok(SplitEntry {

@@ -136,6 +136,7 @@ struct KeyInParts<'a> {
 }
 
 impl<'a> KeyInParts<'a> {
+    /// Not a copy if the key is stored whole, since it may be as long as its block.
     fn whole(&self) -> Cow<'_, [u8]> {
         if self.shared.is_empty() {
             Cow::Borrowed(self.unshared)

@@ -223,8 +223,8 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     /// Moves to the first entry whose key is at or after `target`. Past the last, and `false`, if there is none.
     pub(crate) fn seek(&mut self, target: &[u8], order: &Order) -> Result<bool, Defect> {
         self.way_back.clear();
-        // What the entry shares with the one before, it shares with `target` in bytewise order. In another order it is
-        // at the front of the assembled key.
+        // In bytewise order, the bytes that the entry shares with the one before are also the first bytes of `target`. In
+        // another order they are the first bytes of the assembled key.
         let mut assembled = Vec::new();
         let (landing, head) = match order {
             Order::Bytewise => (self.block.seek_bytewise(target)?, target),
@@ -324,22 +324,21 @@ mod tests {
                 let found = block.find(&target, order, part).unwrap();
                 assert_eq!(found.map(|r| block.bytes(r)), expected.map(|(_, v)| &v[..]));
             }
-            // Two steps back, then forward over the landing again.
-            assert_eq!(cursor.seek(&target, order).unwrap(), at < entries.len());
-            for step in [0isize, -1, -1, 1, 1, 1, -1] {
-                let moved = match step {
+            // Two steps back, then forward over the landing again. The place before the first entry is -1.
+            let mut here = at as isize;
+            let mut on_entry = cursor.seek(&target, order).unwrap();
+            for step in [-1, -1, 1, 1, 1, -1, 0] {
+                let expected = usize::try_from(here).ok().and_then(|i| entries.get(i));
+                assert_eq!(on_entry, expected.is_some(), "{target:?}, {here}");
+                if let Some((key, value)) = expected {
+                    assert_eq!((cursor.key(), cursor.value()), (&key[..], &value[..]));
+                }
+                on_entry = match step {
                     -1 => cursor.prev().unwrap(),
                     1 => cursor.next().unwrap(),
-                    _ => at < entries.len(),
+                    _ => break,
                 };
-                let Some((key, value)) = moved.then(|| (cursor.key(), cursor.value())) else {
-                    break;
-                };
-                let here = entries.iter().position(|(k, _)| k == key).unwrap();
-                assert_eq!(value, entries[here].1);
-                if step == 0 {
-                    assert_eq!(here, at);
-                }
+                here = (here + step).clamp(-1, entries.len() as isize);
             }
         }
     }

@@ -115,10 +115,7 @@ fn walk_bytewise(entries: &[u8], target: &[u8], from: usize) -> Result<Option<La
         if shared > matched {
             check_shared(offset, shared, key_len)?;
         } else {
-            #[expect(
-                clippy::indexing_slicing,
-                reason = "`shared <= matched`, which counts bytes of the target"
-            )]
+            #[expect(clippy::indexing_slicing, reason = "`matched` counts target bytes")]
             let target = &target[shared..];
             let common = common_prefix_of_short(unshared, target);
             // The next byte decides; the end of a key comes before any byte.
@@ -313,5 +310,54 @@ pub(crate) fn touch_part(block: &[u8], part: SearchPart) {
     if let Some(from_first) = block.get(usize::from(part.first_line) * LINE..) {
         let lines = lines(from_first).take(part.lines.into());
         touch(lines.chain(block.last()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::tests::{Entries, build};
+    use super::*;
+
+    /// Restarts are checked when a block comes in. A search must survive without: it reports what it cannot follow.
+    #[test]
+    fn restarts_that_were_not_checked_do_not_panic_or_hide_keys() {
+        let entries: Entries = (100..400u32)
+            .map(|i| (i.to_string().into(), vec![b'v'; 40]))
+            .collect();
+        let sound = build(&entries, 1);
+        assert!(sound.len() > TOUCH_WHOLE, "searches touch an interval");
+        let restarts_at = sound.len() - 4 - 4 * entries.len();
+        let last = SearchPart::new(2, 2, [1, 2]);
+        let find = |block: &[u8], key: &str, part| {
+            Block::parse(block.to_vec())
+                .and_then(|b| b.find(key.as_bytes(), &Order::Bytewise, part))
+        };
+        assert!(find(&sound, "399", last).unwrap().is_some());
+
+        let mut past_the_end = sound.clone();
+        for restart in past_the_end[restarts_at..].chunks_exact_mut(4).take(300) {
+            restart.copy_from_slice(&(1u32 << 20).to_le_bytes());
+        }
+        for part in SearchPart::all() {
+            assert!(find(&past_the_end, "399", part).is_err(), "{part:?}");
+        }
+
+        // The only restart of its part, at which the walk begins without a look at its key.
+        let mut small = build(&entries[..3].to_vec(), 1);
+        assert!(find(&small, "102", last).unwrap().is_some());
+        let at = small.len() - 8;
+        small[at..at + 4].copy_from_slice(&(1u32 << 20).to_le_bytes());
+        assert!(find(&small, "102", last).is_err());
+
+        let mut descending = sound[..restarts_at].to_vec();
+        for restart in sound[restarts_at..].chunks_exact(4).take(300).rev() {
+            descending.extend_from_slice(restart);
+        }
+        descending.extend_from_slice(&300u32.to_le_bytes());
+        for part in SearchPart::all() {
+            for (key, _) in &entries {
+                let _ = find(&descending, std::str::from_utf8(key).unwrap(), part);
+            }
+        }
     }
 }

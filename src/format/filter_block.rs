@@ -226,10 +226,7 @@ impl FilterBlockReader {
 
     /// The filters; then their offsets, up to and including the offset of the offsets.
     #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "`new` found five bytes or more after the filters"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "`new` checked both lengths")]
     fn filters_and_offsets(&self) -> (&[u8], &[u8]) {
         let before_lg = &self.contents[..self.contents.len() - 1];
         before_lg.split_at(self.filters_len)

@@ -52,10 +52,7 @@ pub(crate) fn seal_raw(block: &[u8], out: &mut Buffer) {
 }
 
 /// Appends the trailer to the payload that begins at `start` of `out`.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "`out` has grown since its length was `start`"
-)]
+#[expect(clippy::indexing_slicing, reason = "`out` has grown since `start`")]
 fn finish(out: &mut Buffer, start: usize, codec: u8) {
     out.extend(&[codec]);
     let crc = masked_crc(&out.as_slice()[start..]);
@@ -93,8 +90,9 @@ pub(crate) fn open(frame: &Bytes) -> Result<Bytes, Defect> {
 }
 
 /// The name of the codec of a frame's payload.
-pub(crate) fn codec_name(frame: &[u8]) -> &'static str {
-    split(frame).map_or("unknown", |frame| codec::name(frame.codec, frame.payload))
+pub(crate) fn codec_name(frame: &[u8]) -> Result<&'static str, Defect> {
+    let Frame { payload, codec, .. } = split(frame)?;
+    Ok(codec::name(codec, payload))
 }
 
 struct Frame<'a> {

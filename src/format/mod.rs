@@ -59,7 +59,7 @@ pub(crate) mod touch;
 
 use crate::error::{Corruption, Error, ErrorKind, Section};
 
-/// What is wrong with some bytes. Their place in the file is added by [`locate`](Defect::locate).
+/// A defect in some bytes. [`locate`](Defect::locate) adds where in the file they are.
 ///
 /// One word wide, since it is the error of the innermost loops.
 #[derive(Debug)]

@@ -83,7 +83,8 @@ pub enum KeyKind {
     Database,
 }
 
-/// What a table says of itself; see [`WriteOptions::properties`](crate::WriteOptions::properties).
+/// What a table says of itself; see [`Table::properties`](crate::Table::properties), and for writing them
+/// [`WriteOptions::properties`](crate::WriteOptions::properties).
 ///
 /// The writer's word: the block's checksum covers it, but nothing compares it with the table's entries.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use bytes::Bytes;
 
 use crate::read::source::ReadAt;
 
-/// Counts the reads and bytes that go through to the source inside.
+/// Counts the reads of a source, and their bytes.
 ///
-/// The way to see what a filter avoids, measured by whoever does the reading:
+/// Shows what a filter avoids, where the reading happens:
 ///
 /// ```
 /// use std::sync::Arc;

@@ -280,7 +280,7 @@ fn describe(
         offset,
         stored_bytes: frame.len() as u64,
         bytes: payload.len() as u64,
-        codec: frame::codec_name(frame),
+        codec: frame::codec_name(frame)?,
         entries: 0,
         key_bytes: 0,
         value_bytes: 0,

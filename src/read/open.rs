@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::db::key::user_order;
-use crate::db::recognise::Evidence;
+use crate::db::recognise::{Evidence, may_be_internal};
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::filter::FilterPolicy;
 use crate::format::Defect;
@@ -28,8 +28,9 @@ use crate::read::table::{Inner, Table, TableFilter};
 impl OpenOptions {
     /// Opens the table at `path`.
     ///
-    /// Reads the last 64 KiB of the file, which is all of a small table; of a larger one then metaindex and index, and the
-    /// filter; and one data block more where the index looks like a database's. None of it is read again.
+    /// Reads the last 64 KiB of the file, which is all of a small table. Of a larger one, it then reads metaindex and index
+    /// together, and the filter, unless they lie in the part that was read. If nothing says what the table is and its index
+    /// could be a database's, it also reads one data block.
     ///
     /// # Errors
     ///
@@ -249,8 +250,13 @@ impl Inner {
     /// Nearly always the index alone shows that a table is plain; if not, the first keys of a data block are read, too. Returns
     /// the evidence if it fits both kinds.
     fn refuse_internal_keys(&self) -> Result<Option<Evidence>> {
+        // Short for nearly every plain table: its first index key shows it.
+        let mut index_keys = (0..self.index.len()).map(|i| self.index.key(i));
+        if self.index.len() == 0 || !index_keys.all(may_be_internal) {
+            return Ok(None);
+        }
         let mut evidence = self.index.evidence();
-        if self.index.len() == 0 || !evidence.may_be_database() {
+        if !evidence.may_be_database() {
             return Ok(None);
         }
         self.read_first_entries(|key, value| evidence.add_entry(key, value))?;

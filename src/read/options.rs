@@ -48,8 +48,8 @@ impl OpenOptions {
 
     /// The order that the table was written in.
     ///
-    /// Naming one, even the bytewise one, also says that the table is to be read as it is stored: one that looks like a
-    /// database's is then not refused. Its filter, which knows user keys, is used only if the comparator
+    /// Naming one, even the bytewise one, also says that the table is to be read as it is stored: a table that looks like
+    /// a database's is then not refused. Its filter, which knows user keys, is used only if the comparator
     /// [knows of them](Comparator::filter_key), as [`InternalKeyComparator`](crate::db::InternalKeyComparator) does.
     ///
     /// A comparator in another order than the table's is an error as soon as it shows: when the index keys do not ascend,
@@ -71,13 +71,13 @@ impl OpenOptions {
         self
     }
 
-    /// Knows this filter policy, too, by its name; it comes before a built-in one of that name.
+    /// Adds a filter policy, which is found by its name. It is used instead of a built-in one of the same name.
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> OpenOptions {
         self.policies = vec![Arc::new(policy)];
         self
     }
 
-    /// Knows these filter policies, too; the first in the table that comes first here is used.
+    /// Adds these filter policies. If a table has filters of several, the first policy here is used.
     pub fn filter_policies(
         mut self,
         policies: impl IntoIterator<Item = Arc<dyn FilterPolicy>>,

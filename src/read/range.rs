@@ -19,7 +19,7 @@ impl Table {
 
     /// The entries whose keys lie within `bounds`, from either end.
     ///
-    /// Bounds the wrong way round are empty. Filters are not asked: they know single keys only.
+    /// If the lower bound is above the upper one, the range is empty. Filters are not asked: they know single keys only.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
@@ -92,7 +92,7 @@ impl IntoIterator for &Table {
 
 /// The entries of a table within bounds, from both ends; made by [`Table::range`].
 ///
-/// Owns all it needs. After its first error it is at its end: nothing is skipped in silence. Uses one cursor, so taking
+/// Owns its data. Ends after its first error: no entry is skipped in silence. Uses one cursor, so taking
 /// from both ends in turn seeks at every turn. Each key is a copy, where a [`Cursor`] lends it; values are slices of their
 /// blocks.
 #[derive(Debug, Clone)]

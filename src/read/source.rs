@@ -14,15 +14,14 @@ use crate::error::{Error, Result};
 ///
 /// Implement it for whatever holds a table: an object store, an archive member, an encrypted file.
 ///
-/// A read is **exact or an error**: the `len` bytes at `offset`, never fewer. The content must not
-/// change while a table is open on it.
+/// A read returns **all `len` bytes at `offset`, or an error**. The content must not change while a table is open on it.
 pub trait ReadAt: Send + Sync {
-    /// Size in bytes. Asked once, when a table is opened.
+    /// Size in bytes. Called once, when a table is opened.
     fn size(&self) -> io::Result<u64>;
 
-    /// The `len` bytes at `offset`, or an error; [`io::ErrorKind::UnexpectedEof`] where they end early.
+    /// Reads the `len` bytes at `offset`. If the content ends before, returns [`io::ErrorKind::UnexpectedEof`].
     ///
-    /// The table asks only for ranges inside [`size`](ReadAt::size).
+    /// A table reads only within [`size`](ReadAt::size).
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
 }
 
@@ -103,12 +102,12 @@ impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
 
 /// A table's bytes: a file, memory, or anything that implements [`ReadAt`].
 ///
-/// Made from a [`File`], a `Vec<u8>`, [`Bytes`] or an `Arc` of a [`ReadAt`], or by [`Source::open`]. Memory and the rest
-/// are kept apart because memory is not I/O: blocks in memory are used where they lie, without a copy and, unless they
-/// are compressed, without the block cache.
+/// Made from a [`File`], a `Vec<u8>`, `Bytes` or an `Arc` of a [`ReadAt`], or with [`Source::open`] and [`Source::load`].
+/// Uncompressed blocks in memory are used in place, without a copy and without the block cache. Everything else is read block by
+/// block, through the cache.
 ///
-/// A memory map comes in through [`Bytes::from_owner`]. If somebody truncates a mapped file, access to it raises SIGBUS,
-/// which no library can turn into an error.
+/// A memory map becomes a source with `Bytes::from_owner`. If a mapped file is truncated, access to it raises SIGBUS, which no
+/// library can turn into an error.
 ///
 /// ```no_run
 /// use leveltable::{OpenOptions, Source};
@@ -133,7 +132,7 @@ pub(super) enum SourceBytes {
 }
 
 impl Source {
-    /// The file at `path`, read with positional reads. Errors of a table opened on it name the path.
+    /// Opens the file at `path` for positional reads. Errors of a table that is opened on it name the path.
     ///
     /// # Errors
     ///
@@ -147,8 +146,7 @@ impl Source {
         })
     }
 
-    /// The whole file at `path`, read into memory: for tables that fit, when many lookups follow. Opening reads all of it;
-    /// lookups then cost no I/O.
+    /// Reads the whole file at `path` into memory. Lookups then need no I/O.
     ///
     /// # Errors
     ///

@@ -1,27 +1,27 @@
-//! What a table did: reads, filter verdicts, cache hits.
+//! Counts what a table does: reads, lookups that the filter rejected, cache hits.
 
 use std::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// What a table has done since it was opened, for all its clones and threads together.
+/// What a table has done so far, by all its clones and threads together. The reads of opening are included.
 ///
-/// A snapshot, by [`Table::stats`](crate::Table::stats). The reads of opening are counted.
+/// A snapshot, returned by [`Table::stats`](crate::Table::stats).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Blocks read from the source: what a disk would have been asked for. Always 0 in memory.
+    /// Number of reads from the source. Always 0 for a table in memory.
     pub source_reads: u64,
     /// Bytes of those reads.
     pub source_bytes: u64,
-    /// Lookups that a filter ended: the key is not here, and no block was fetched.
+    /// Lookups that a filter rejected: the key is absent, and no block was fetched.
     pub filter_rejected: u64,
-    /// Lookups that a filter let pass, keys that are here included.
+    /// Lookups that a filter let pass, including those of present keys.
     pub filter_passed: u64,
     /// Blocks that were found in the block cache.
     pub cache_hits: u64,
-    /// Blocks that were looked for in the block cache and not found.
+    /// Blocks that were not found in the block cache.
     pub cache_misses: u64,
 }
 
@@ -36,14 +36,14 @@ pub(crate) enum Counter {
     CacheMisses,
 }
 
-/// Counters that threads do not fight over: each thread adds to a shard of its own cache lines.
+/// Counters for which threads do not contend: each thread adds to a shard in cache lines of its own.
 ///
-/// The first few threads alive have theirs to themselves, and can add without a locked instruction, which would
-/// hold up the memory reads behind it; the rest share.
+/// The first [`OWNED`] threads alive have a shard each, and add without a locked instruction, which would delay the
+/// memory reads after it. All other threads share a few shards.
 #[derive(Debug)]
 pub(crate) struct Counters([Shard; OWNED + SHARED]);
 
-/// Number of shards with one thread each, and of those that any number of threads share.
+/// Number of shards with one thread each, and of shards that any number of threads share.
 const OWNED: usize = 32;
 const SHARED: usize = 8;
 
@@ -105,7 +105,7 @@ impl Counters {
     }
 }
 
-/// A thread's shard, the same in all tables; given back when the thread ends.
+/// The number of a thread's shard, the same in all tables. Given back when the thread ends.
 struct Seat(usize);
 
 /// A bit for each owned shard that a thread has.
@@ -118,13 +118,13 @@ impl Seat {
         thread_local! {
             static SEAT: Seat = Seat::take();
         }
-        // A thread that is ending, and has given its seat back, may still read a table as it drops its own.
+        // A thread that is ending has given its seat back, but destructors may still read a table.
         SEAT.try_with(|seat| seat.0).unwrap_or(OWNED)
     }
 
     fn take() -> Seat {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        // Acquire: what the thread before has counted here is seen, and so added to.
+        // Acquire: sees what the previous owner counted, and adds to that.
         let took = TAKEN.fetch_update(Acquire, Relaxed, |taken| {
             taken.checked_add(1).map(|next| taken | next)
         });

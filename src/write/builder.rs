@@ -261,8 +261,8 @@ impl<D: Destination> TableBuilder<D> {
         Ok(())
     }
 
-    /// Writes the last data block, the filter, the properties, the metaindex, the index and the footer. Publishes a file made with
-    /// [`create`](WriteOptions::create): syncs it, renames it to its path, then syncs the directory.
+    /// Writes the last data block, the filter, the properties, the metaindex, the index and the footer. Publishes a file
+    /// made with [`create`](WriteOptions::create): syncs it, renames it to its path, then syncs the directory.
     ///
     /// # Errors
     ///

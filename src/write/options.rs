@@ -50,7 +50,7 @@ impl WriteOptions {
     /// Snappy, blocks of 4 KiB, a restart every 16 keys, and one [`RibbonFilterPolicy`] filter at 10 bits
     /// a key for the whole table: an eighth of the wasted reads of LevelDB's filter of the same size.
     ///
-    /// LevelDB reads the table, but does not know the filter: its lookups then cost a read each. For
+    /// LevelDB reads the table, but ignores the filter, so each of its lookups reads a block. For
     /// tables that LevelDB itself looks keys up in, start from [`leveldb`](WriteOptions::leveldb).
     pub fn new() -> WriteOptions {
         WriteOptions {

@@ -78,7 +78,7 @@ pub(crate) fn draw(dir: &Path, entries: u64, out: &mut impl Write) -> Result<(),
         panels.push(measure_panel(shape, title, entries, out)?);
     }
     let title = format!(
-        "Reads that a filter fails to avoid, in a table of {} keys",
+        "Reads that a filter fails to avoid, in a table of {} keys (lower is better)",
         thousands(entries)
     );
 

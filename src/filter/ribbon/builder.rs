@@ -1,4 +1,4 @@
-//! Builds a ribbon filter: sorts the keys of each layer, brings their equations into echelon form, and solves them.
+//! Builds a ribbon filter: sorts the hashes of each layer, brings their equations into echelon form, and solves them.
 
 use std::num::NonZero;
 
@@ -7,21 +7,21 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{MAX_COLUMNS, MIN_COLUMNS, SLOTS, TRAILER, Target, equation, rehash, start, starts};
 use crate::filter::FilterBuilder;
 
-/// Layers after which a writer gives up. A layer leaves a tenth of its keys, and one of a single segment,
-/// which keeps all or nothing, leaves them with a probability of 1/4 at most. So this many are out of reach
-/// (10⁻¹⁵), unless keys are made to collide.
+/// Layers after which the writer gives up. A layer bumps a tenth of its keys. A layer of one segment keeps all or none, and
+/// none with a probability of at most 1/4. So this many layers are needed with a probability of 10⁻¹⁵, unless keys were
+/// chosen to collide.
 const MAX_LAYERS: usize = 32;
 
-/// Bytes of a filter block beside its filter, if it holds one only: offset, end, and base.
+/// Bytes that a filter block adds to a single filter: its offset, its end, and the base.
 pub(super) const BLOCK_OVERHEAD: usize = 9;
 
-/// Gathers hashes; all the work is in `finish`.
+/// Collects hashes. All the work is in `finish`.
 pub(super) struct RibbonBuilder {
     target: Target,
     hashes: Hashes,
-    /// The hash added last. Equal keys come one after the other.
+    /// The hash added last. Equal keys follow one another.
     previous: Option<u64>,
-    /// [`MAX_LAYERS`], or less to test what happens when they do not suffice.
+    /// [`MAX_LAYERS`]; fewer in tests of what happens if they do not suffice.
     max_layers: usize,
 }
 
@@ -55,20 +55,20 @@ impl FilterBuilder for RibbonBuilder {
         while hashes.len() > 0 && system.ends.len() < self.max_layers {
             hashes = system.add_layer(hashes);
         }
-        let columns = match hashes.len() {
-            0 => system.columns(self.target, keys),
-            _ => None,
+        let columns = if hashes.len() == 0 {
+            system.columns(self.target, keys)
+        } else {
+            None // some keys are left after the last layer
         };
         match columns {
             Some((columns, narrow)) => system.write(columns, narrow, dst),
-            // Of no use, and no harm.
+            // The filter that every key matches.
             None => dst.extend_from_slice(&[0; TRAILER]),
         }
     }
 }
 
-/// A growing list in pages, so that it never takes twice its size to grow, and can be given back
-/// piece by piece.
+/// A growing list in pages. Growing never takes twice its memory, and the pages can be freed one by one.
 #[derive(Default)]
 struct Hashes {
     /// All but the last are full.
@@ -83,7 +83,7 @@ impl Hashes {
     fn push(&mut self, hash: u64) {
         match self.pages.last_mut() {
             Some(page) if page.len() < Self::PAGE => page.push(hash),
-            // The first page grows as a vector does: a builder of small filters stays small.
+            // The first page grows like a vector, so that a builder of small filters stays small.
             last => {
                 let mut page = Vec::with_capacity(if last.is_some() { Self::PAGE } else { 0 });
                 page.push(hash);
@@ -93,33 +93,31 @@ impl Hashes {
     }
 
     fn len(&self) -> usize {
-        self.pages
-            .last()
-            .map_or(0, |last| (self.pages.len() - 1) * Self::PAGE + last.len())
+        match self.pages.split_last() {
+            Some((last, full)) => full.len() * Self::PAGE + last.len(),
+            None => 0,
+        }
     }
 }
 
 /// The equations of all layers, in echelon form.
 #[derive(Default)]
 struct System {
-    /// For each slot the equation that determines it from those after it, as coefficients and fingerprint. The
-    /// lowest coefficient, which is set, is that of the slot itself. Zeros where the slot is free.
+    /// For each slot, the equation that determines it from the slots after it: coefficients and fingerprint. The lowest
+    /// coefficient, which is 1, is the slot's own. All zeros if the slot is free.
     rows: Vec<(u32, u32)>,
-    /// One a segment.
+    /// One for each segment.
     codes: Vec<u8>,
     /// For each layer, the number of segments up to its end.
     ends: Vec<usize>,
 }
 
 impl System {
-    /// Makes one more layer of these keys; returns those that it bumps, hashed anew.
+    /// Makes one more layer of these keys. Returns the keys that it bumps, with their hashes for the next layer.
     ///
-    /// Keys are needed segment by segment, and in a segment by what a code can bump, by quarters (8 starts).
-    /// Two passes sort them so: the first into parts that fit the cache, the second each part into quarters.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "places counted here; nothing comes from a file"
-    )]
+    /// Keys are needed segment by segment, and within a segment by quarters (8 starts), since codes bump whole quarters. Two
+    /// passes sort them: the first into parts that fit the cache, the second within each part into quarters.
+    #[expect(clippy::indexing_slicing, reason = "places are counted here")]
     fn add_layer(&mut self, hashes: Hashes) -> Hashes {
         /// Segments in a part, which has some 2240 keys.
         const PART: usize = 64;
@@ -162,13 +160,16 @@ impl System {
 
             let mut begin = 0;
             for &[first, second, _, end] in ends.as_chunks().0.iter().take(segments - part * PART) {
-                // Those at the left come last and are bumped first: that is where the equations of the segment
-                // before have taken slots.
+                // Keys at the front are inserted last and bumped first: there the equations of the segment before have
+                // taken slots.
                 let steps = [(3, second..end), (2, first..second), (1, begin..first)];
                 let failed = steps
                     .into_iter()
                     .find(|(_, step)| !frame.insert(&sorted[step.clone()], starts));
-                let (code, bump_end) = failed.map_or((0, begin), |(code, step)| (code, step.end));
+                let (code, bump_end) = match failed {
+                    Some((code, step)) => (code, step.end),
+                    None => (0, begin), // every key is in
+                };
                 for &hash in &sorted[begin..bump_end] {
                     bumped.push(rehash(hash));
                 }
@@ -181,8 +182,8 @@ impl System {
         bumped
     }
 
-    /// How many columns the segments get, and how many of the segments get one less than the others:
-    /// `(columns, narrow)` of the encoding. `None` if they cannot have as many as they must.
+    /// The number of columns of the narrow segments, and the number of narrow segments: `columns` and `narrow` of the
+    /// encoding. `None` if there is no room for the fewest columns.
     fn columns(&self, target: Target, keys: usize) -> Option<(usize, usize)> {
         let segments = self.codes.len();
         let (columns, narrow) = match target {
@@ -199,8 +200,8 @@ impl System {
                 }
             }
             Target::Rate(rate) => {
-                // An absent key passes with 2⁻ᶜ in a narrow segment and half of that in another, so with
-                // (1 + share of narrow segments) / 2ᶜ⁺¹. No logarithm: it is not the same on all platforms.
+                // An absent key passes with a probability of 2⁻ᶜ in a narrow segment, and half of that in another. That
+                // makes (1 + share of narrow segments) / 2ᶜ⁺¹. Logarithms differ between platforms, so none is used.
                 let mut columns = 0;
                 let mut rest = rate;
                 while rest <= 0.5 {
@@ -219,7 +220,7 @@ impl System {
 
     /// Appends the filter.
     fn write(&self, columns: usize, narrow: usize, dst: &mut Vec<u8>) {
-        // Solved in lanes, one a column; 16 are what up to 15 bits a key need.
+        // Solved in lanes, one for each column. Up to 15 bits a key need at most 16.
         if columns < 16 {
             self.solve::<16>(columns, narrow, dst);
         } else {
@@ -230,7 +231,7 @@ impl System {
                 .chunks(4)
                 .map(|four| four.iter().rev().fold(0, |byte, code| byte << 2 | code)),
         );
-        // No more segments than 32 bits can count: a filter block ends at 4 GiB.
+        // 32 bits can count the segments: a filter block is shorter than 4 GiB.
         for &end in self.ends.iter().rev() {
             dst.extend_from_slice(&(end as u32).to_le_bytes());
         }
@@ -238,14 +239,13 @@ impl System {
         dst.extend_from_slice(&[columns as u8, self.ends.len() as u8]);
     }
 
-    /// Appends the words. From the last slot to the first, each equation determines one slot from
-    /// those after it.
+    /// Appends the words. From the last slot to the first, each equation determines its slot from the slots after it.
     fn solve<const LANES: usize>(&self, columns: usize, narrow: usize, dst: &mut Vec<u8>) {
         let first_word = |segment: usize| segment * columns + segment.saturating_sub(narrow);
         let begin = dst.len();
         dst.resize(begin + 4 * first_word(self.codes.len()), 0);
 
-        // For each column the bits of the next 32 slots: after a segment's first slot, its words.
+        // For each column, the bits of the 32 slots solved last. After the first slot of a segment these are its words.
         let mut window = [0u32; LANES];
         for (segment, rows) in self.rows.as_chunks::<SLOTS>().0.iter().enumerate().rev() {
             for &(coefficients, fingerprint) in rows.iter().rev() {
@@ -269,10 +269,10 @@ impl System {
     }
 }
 
-/// How many segments a layer gets for so many keys.
+/// Number of segments of a layer for `keys` keys.
 ///
-/// 35 keys for 32 slots: nearly every slot is taken, and 9 % of the keys are bumped. A small layer had
-/// better keep all its keys, since one more layer is at least one more segment.
+/// With 35 keys for 32 slots nearly every slot is taken, and 9 % of the keys are bumped. A small layer gets enough slots to
+/// keep all its keys, since one more layer costs at least one more segment.
 fn segments_for(keys: usize) -> usize {
     if keys < 256 {
         (17 * keys).div_ceil(16 * SLOTS)
@@ -281,7 +281,7 @@ fn segments_for(keys: usize) -> usize {
     }
 }
 
-/// From the number of items of each kind to the place of the first of each, in order.
+/// Turns the number of items of each kind into the place of the kind's first item.
 fn counts_to_places(counts: &mut [usize]) {
     let mut sum = 0;
     for place in counts {
@@ -289,18 +289,15 @@ fn counts_to_places(counts: &mut [usize]) {
     }
 }
 
-/// Puts an item where its kind's next one goes. After all, the place is the end of the kind.
+/// Puts an item at its kind's next place, and moves the place on. After all items, it is the end of the kind.
 #[inline]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "places were counted from the same items"
-)]
+#[expect(clippy::indexing_slicing, reason = "places are counted before")]
 fn put(hash: u64, place: &mut usize, sorted: &mut [u64]) {
     sorted[*place] = hash;
     *place += 1;
 }
 
-/// The lowest bit is the parity of `x`; the others are left over.
+/// The lowest bit is the parity of `x`. The other bits mean nothing.
 #[inline]
 fn parity(mut x: u32) -> u32 {
     x ^= x >> 16;
@@ -310,13 +307,13 @@ fn parity(mut x: u32) -> u32 {
     x ^ (x >> 1)
 }
 
-/// The equations under elimination: those of a segment's 32 slots and of the 32 after it, which is as
-/// far as a key that starts in the segment reaches.
+/// The equations of a segment during elimination: those of its 32 slots and of the 32 after it, since keys that start in the
+/// segment reach that far.
 struct Frame {
-    /// By their lowest set bit, which is the place in the array: bit 0 is the segment's first slot.
+    /// Each at the place of its lowest set bit. Bit 0 is the segment's first slot.
     coefficients: [u64; 2 * SLOTS],
     fingerprints: [u32; 2 * SLOTS],
-    /// Places that have an equation; the others hold leftovers.
+    /// A bit for each place that has an equation. Other places hold old values.
     taken: u64,
 }
 
@@ -330,14 +327,15 @@ impl Default for Frame {
     }
 }
 
-/// An equation on its way to its place.
+/// An equation on the way to its place.
 struct Pending {
     coefficients: u64,
     fingerprint: u32,
 }
 
 impl Frame {
-    /// Inserts the equations of these keys, which start in the segment: all of them, or none and `false`.
+    /// Inserts the equations of these keys, which start in the segment. If one contradicts the others, inserts none and returns
+    /// `false`.
     fn insert(&mut self, hashes: &[u64], starts: u64) -> bool {
         let before = self.taken;
         let mut equations = hashes.iter().map(|&hash| {
@@ -355,10 +353,10 @@ impl Frame {
         inserted
     }
 
-    /// Inserts equations until there are no more (`Some`), or one contradicts those before it (`None`).
+    /// Inserts equations until there are no more (`Some`), or until one contradicts those before it (`None`).
     ///
-    /// Two are on their way at a time. The steps of one wait for each other, and two such chains side by
-    /// side take hardly longer than one.
+    /// Two are on the way at a time. Each step of an equation waits for the step before, so two side by side take hardly
+    /// longer than one.
     #[inline]
     fn insert_all(&mut self, equations: &mut impl Iterator<Item = Pending>) -> Option<()> {
         let Some(mut a) = equations.next() else {
@@ -379,10 +377,11 @@ impl Frame {
         Some(())
     }
 
-    /// Takes an equation one step on its way, and replaces it by the next one if that was the last
-    /// step: `Some(false)` if there is none, `None` if the equation contradicts those that are in place.
+    /// Moves an equation one step on its way. If that was its last step, replaces it by the next equation.
+    ///
+    /// Returns `Some(false)` if there is no next equation, and `None` if this one contradicts those in place.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "a number of zeros below 64")]
+    #[expect(clippy::indexing_slicing, reason = "a slot below 64, taken modulo 64")]
     fn step(
         &mut self,
         equation: &mut Pending,
@@ -404,11 +403,8 @@ impl Frame {
         Some(equations.next().map(|next| *equation = next).is_some())
     }
 
-    /// Appends the rows of the segment, which are final, and goes on to the next one.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "both halves of arrays of fixed size"
-    )]
+    /// Appends the rows of the segment, which are final, and moves on to the next segment.
+    #[expect(clippy::indexing_slicing, reason = "two halves of an array")]
     fn advance(&mut self, rows: &mut Vec<(u32, u32)>) {
         rows.extend((0..SLOTS).map(|slot| {
             if self.taken & (1 << slot) == 0 {
@@ -429,13 +425,11 @@ impl Frame {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Ribbon, RibbonFilterPolicy};
+    use super::super::RibbonFilterPolicy;
+    use super::super::reader::Ribbon;
+    use super::super::tests::numbers;
     use super::*;
     use crate::filter::{FilterPolicy, create_filter};
-
-    fn numbers(count: u32) -> impl Iterator<Item = [u8; 4]> {
-        (0..count).map(u32::to_be_bytes)
-    }
 
     #[test]
     fn too_few_layers_make_a_filter_that_everything_matches() {
@@ -463,7 +457,7 @@ mod tests {
 
     #[test]
     fn colliding_keys_cost_a_layer_and_no_more() {
-        // All start at the same place of the first layer, which can keep none of them.
+        // All have the same start in the first layer, which can keep none of them.
         let policy = RibbonFilterPolicy::new(10);
         let mut builder = RibbonBuilder::new(policy.target);
         (0..1_000).for_each(|hash| builder.hashes.push(hash << 20));

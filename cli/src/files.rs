@@ -1,0 +1,60 @@
+//! The files that a command was given: several, and directories of tables.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Answer;
+use crate::failure::Failure;
+use crate::output::complain;
+
+/// Returns the files themselves, and for a directory its tables. A directory without tables stays in the list, so that
+/// opening it is the error that it should be.
+pub(crate) fn expand(given: &[PathBuf]) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for path in given {
+        match tables_in(path) {
+            Some(tables) if !tables.is_empty() => files.extend(tables),
+            _ => files.push(path.clone()),
+        }
+    }
+    files
+}
+
+/// Returns the tables of a directory (`.ldb` and `.sst`) in the order of their numbers, those without a number last.
+/// `None` if it is not a directory that can be read.
+pub(crate) fn tables_in(directory: &Path) -> Option<Vec<PathBuf>> {
+    let paths = fs::read_dir(directory)
+        .ok()?
+        .filter_map(|entry| Some(entry.ok()?.path()));
+    let is_table = |path: &PathBuf| {
+        let is_named = path.extension().is_some_and(|e| e == "ldb" || e == "sst");
+        is_named && !path.is_dir()
+    };
+    let mut tables: Vec<PathBuf> = paths.filter(is_table).collect();
+    tables.sort_by_cached_key(|path| {
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        let number = stem.and_then(|stem| stem.parse::<u64>().ok());
+        (number.unwrap_or(u64::MAX), path.clone())
+    });
+    Some(tables)
+}
+
+/// Runs `each` on every file, also after a failure, which is printed. Returns the worst answer.
+pub(crate) fn each_file(
+    files: &[PathBuf],
+    mut each: impl FnMut(&Path) -> Result<Answer, Failure>,
+) -> Result<Answer, Failure> {
+    let mut worst = Answer::Yes;
+    for path in files {
+        let answer = match each(path) {
+            Ok(answer) => answer,
+            Err(Failure::Message(message)) => {
+                complain("error", &message);
+                Answer::Unknown
+            }
+            Err(closed @ (Failure::ClosedPipe | Failure::Output(_))) => return Err(closed),
+        };
+        worst = worst.max(answer);
+    }
+    Ok(worst)
+}

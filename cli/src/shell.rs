@@ -1,0 +1,77 @@
+//! `leveltable completions` and `leveltable man`: what a shell and a manual need, printed from the definition of the
+//! command line.
+
+use std::io::{self, Write};
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::Answer;
+use crate::Cli;
+use crate::failure::Failure;
+
+/// Print completions for a shell.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  leveltable completions bash > ~/.local/share/bash-completion/completions/leveltable
+  leveltable completions zsh > ~/.zfunc/_leveltable     with ~/.zfunc in $fpath
+  leveltable completions fish > ~/.config/fish/completions/leveltable.fish")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+/// Print the manual page, of the tool or of one of its commands.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  leveltable man > ~/.local/share/man/man1/leveltable.1
+  leveltable man scan > ~/.local/share/man/man1/leveltable-scan.1
+  leveltable man | man -l -                       reads it at once")]
+pub(crate) struct ManArgs {
+    /// One of the tool's commands
+    command: Option<String>,
+}
+
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<Answer, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "leveltable", &mut script);
+    print(&script)
+}
+
+pub(crate) fn man(args: &ManArgs) -> Result<Answer, Failure> {
+    let mut cli = Cli::command();
+    // Gives each command its full name.
+    cli.build();
+    let page = match &args.command {
+        None => cli,
+        Some(name) => {
+            let command = cli.find_subcommand(name);
+            let command = command.ok_or_else(|| {
+                let names: Vec<&str> = cli.get_subcommands().map(|c| c.get_name()).collect();
+                let names = names.join(", ");
+                Failure::new(format!("no command {name:?}: the commands are {names}"))
+            })?;
+            command.clone()
+        }
+    };
+    let mut rendered = Vec::new();
+    let title = page.get_display_name().unwrap_or_default().to_uppercase();
+    let title = if title.is_empty() {
+        "LEVELTABLE".to_owned()
+    } else {
+        title
+    };
+    let source = concat!("leveltable ", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(page).title(title).section("1").source(source);
+    man.render(&mut rendered).map_err(Failure::output)?;
+    print(&rendered)
+}
+
+fn print(bytes: &[u8]) -> Result<Answer, Failure> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    written.map(|()| Answer::Yes).map_err(Failure::output)
+}

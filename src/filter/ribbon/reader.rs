@@ -1,0 +1,399 @@
+//! Looks keys up in a ribbon filter.
+
+use super::{MAX_COLUMNS, SLOTS, TRAILER, equation, rehash, start, starts};
+
+/// Number of slots at the front of a segment whose keys are bumped: 0, 8, 16 or 32 for the low two bits of `code`. A shift,
+/// since the processor could not predict a branch.
+#[inline]
+fn bumped_slots(code: u8) -> u64 {
+    u64::from(0x2010_0800_u32 >> (8 * (code & 3)) & 0xff)
+}
+
+/// A filter, split into its parts. Nothing in it is trusted. Every access is checked, and `None` is a filter that contradicts
+/// itself.
+pub(super) struct Ribbon<'a> {
+    words: &'a [u8],
+    codes: &'a [u8],
+    /// Ends of the layers from the last to the second, four bytes each.
+    ends: &'a [[u8; 4]],
+    /// End of the first layer.
+    end: u32,
+    narrow: u64,
+    pub(super) columns: u64,
+}
+
+impl<'a> Ribbon<'a> {
+    #[inline]
+    pub(super) fn parse(filter: &'a [u8]) -> Option<Self> {
+        let (rest, &[e0, e1, e2, e3, n0, n1, n2, n3, columns, layers]) =
+            filter.split_last_chunk::<TRAILER>()?;
+        let end = u32::from_le_bytes([e0, e1, e2, e3]);
+        let narrow = u64::from(u32::from_le_bytes([n0, n1, n2, n3]));
+        let columns = u64::from(columns);
+
+        let ends_len = 4 * usize::from(layers.checked_sub(1)?);
+        let (rest, ends) = rest.split_at_checked(rest.len().checked_sub(ends_len)?)?;
+        let (ends, _) = ends.as_chunks::<4>();
+        // With a single layer, the end of the first layer is that of the last.
+        let segments = u64::from(ends.first().map_or(end, |&last| u32::from_le_bytes(last)));
+
+        let wide = segments.checked_sub(narrow)?;
+        if columns + u64::from(wide > 0) > MAX_COLUMNS as u64 {
+            return None;
+        }
+        let words_len = 4 * (segments * columns + wide);
+        let (words, codes) = rest.split_at_checked(usize::try_from(words_len).ok()?)?;
+        (codes.len() as u64 == segments.div_ceil(4)).then_some(Self {
+            words,
+            codes,
+            ends,
+            end,
+            narrow,
+            columns,
+        })
+    }
+
+    /// Whether the key of this hash may match.
+    #[inline]
+    pub(super) fn may_match(&self, mut hash: u64) -> Option<bool> {
+        let mut layer = 0..self.end;
+        let mut ends = self.ends.iter().rev();
+        loop {
+            let size = layer
+                .end
+                .checked_sub(layer.start)
+                .filter(|&size| size > 0)?;
+            let start = start(hash, starts(size as usize));
+            let segment = u64::from(layer.start) + start / SLOTS as u64;
+            let offset = start % SLOTS as u64;
+            let code = self.codes.get((segment / 4) as usize)? >> (segment % 4 * 2);
+            if offset >= bumped_slots(code) {
+                return self.holds(hash, segment, offset);
+            }
+            layer = layer.end..u32::from_le_bytes(*ends.next()?);
+            hash = rehash(hash);
+        }
+    }
+
+    /// Whether the equation of `hash`, which starts at `offset` in `segment`, holds in every column.
+    #[inline]
+    fn holds(&self, hash: u64, segment: u64, offset: u64) -> Option<bool> {
+        let width = self.columns + u64::from(segment >= self.narrow);
+        let at = 4 * (segment * self.columns + segment.saturating_sub(self.narrow));
+        let (here, next) = self
+            .words
+            .get(usize::try_from(at).ok()?..)?
+            .split_at_checked(4 * width as usize)?;
+        // An equation that starts at a segment's first slot needs no next segment. After the last segment there is none.
+        let next = if offset == 0 { here } else { next };
+
+        let (coefficients, fingerprint) = equation(hash);
+        let coefficients = u64::from(coefficients) << offset;
+        // Twice side by side, since two columns are read at once.
+        let low = (coefficients & 0xffff_ffff) * 0x1_0000_0001;
+        let high = (coefficients >> 32) * 0x1_0000_0001;
+
+        // Four columns at a time. The first four already reject 15 of 16 absent keys. The last four may overlap the ones
+        // before.
+        let last = here.len().checked_sub(16)?;
+        let mut at = 0;
+        loop {
+            let (a01, a23) = word_pairs(here, at)?;
+            let (b01, b23) = word_pairs(next, at)?;
+            let sums = parities((a01 & low) ^ (b01 & high), (a23 & low) ^ (b23 & high));
+            if sums != spread(fingerprint >> (at / 4)) {
+                return Some(false);
+            }
+            if at == last {
+                return Some(true);
+            }
+            at = last.min(at + 16);
+        }
+    }
+}
+
+/// The words of four columns: the first two in one number, the last two in another.
+#[inline]
+fn word_pairs(words: &[u8], at: usize) -> Option<(u64, u64)> {
+    let four = u128::from_le_bytes(*words.get(at..)?.first_chunk()?);
+    Some((four as u64, (four >> 64) as u64))
+}
+
+/// The parities of four words, which come as the pairs of [`word_pairs`]. They are at bits 0, 32, 16 and 48, and the other
+/// bits are zero.
+///
+/// Each step folds words to half their width. The first step also joins the two pairs. (An instruction that counts bits is
+/// not available on every processor.)
+#[inline]
+fn parities(first: u64, second: u64) -> u64 {
+    let first = (first ^ (first >> 16)) & 0x0000_ffff_0000_ffff;
+    let second = (second ^ (second << 16)) & 0xffff_0000_ffff_0000;
+    let mut x = first | second;
+    x ^= x >> 8;
+    x ^= x >> 4;
+    x ^= x >> 2;
+    x ^= x >> 1;
+    x & 0x0001_0001_0001_0001
+}
+
+/// Moves the low four bits to where [`parities`] has those of the columns. The factor makes copies that are shifted by 0, 31,
+/// 14 and 45 bits, and do not overlap.
+#[inline]
+fn spread(fingerprint: u32) -> u64 {
+    (u64::from(fingerprint & 15) * 0x0000_2000_8000_4001) & 0x0001_0001_0001_0001
+}
+
+#[cfg(test)]
+mod tests {
+    use xxhash_rust::xxh3::xxh3_64;
+
+    use super::super::RibbonFilterPolicy;
+    use super::super::tests::{Random, filter_of, numbers};
+    use crate::filter::FilterPolicy;
+
+    /// A second reader, written from the description of the encoding alone, and as plainly as possible.
+    struct Model {
+        columns: usize,
+        narrow: usize,
+        ends: Vec<usize>,
+        codes: Vec<u8>,
+        /// All bits of all slots.
+        slots: Vec<Vec<bool>>,
+    }
+
+    impl Model {
+        fn read(filter: &[u8]) -> Model {
+            let u32_at = |at: usize| u32::from_le_bytes(filter[at..at + 4].try_into().unwrap());
+            let layers = usize::from(filter[filter.len() - 1]);
+            let columns = usize::from(filter[filter.len() - 2]);
+            let narrow = u32_at(filter.len() - 6) as usize;
+            let ends: Vec<usize> = (0..layers)
+                .map(|layer| u32_at(filter.len() - 10 - 4 * layer) as usize)
+                .collect();
+            let segments = ends[layers - 1];
+
+            let mut slots = Vec::new();
+            let mut word = 0;
+            for segment in 0..segments {
+                let width = if segment < narrow {
+                    columns
+                } else {
+                    columns + 1
+                };
+                for slot in 0..32 {
+                    let bit = |column| u32_at(4 * (word + column)) >> slot & 1 == 1;
+                    slots.push((0..width).map(bit).collect());
+                }
+                word += width;
+            }
+            let codes = (0..segments).map(|g| filter[4 * word + g / 4] >> (g % 4 * 2) & 3);
+            let codes: Vec<u8> = codes.collect();
+            assert_eq!(
+                4 * word + segments.div_ceil(4) + 4 * layers + 6,
+                filter.len()
+            );
+            Model {
+                columns,
+                narrow,
+                ends,
+                codes,
+                slots,
+            }
+        }
+
+        /// The slots that a key's equation sums up, the number of columns, and the fingerprint.
+        fn equation(&self, key: &[u8]) -> Option<(Vec<usize>, usize, u64)> {
+            let mut h = u128::from(xxh3_64(key));
+            let mut begin = 0;
+            for &end in &self.ends {
+                let places = 32 * (end - begin) as u128 - 31;
+                let start = 32 * begin + ((h * places) >> 64) as usize;
+                let bumped = [0, 8, 16, 32][usize::from(self.codes[start / 32])];
+                if start % 32 >= bumped {
+                    let r = (h * 0x9e37_79b9_7f4a_7c15) % (1 << 64);
+                    let coefficients = (r >> 32) | 1;
+                    let sum = (0..32).filter(|i| coefficients >> i & 1 == 1);
+                    let width = self.columns + usize::from(start / 32 >= self.narrow);
+                    return Some((
+                        sum.map(|i| start + i).collect(),
+                        width,
+                        r as u64 & 0xffff_ffff,
+                    ));
+                }
+                h = (h ^ (h >> 32)) * 0x243f_6a88_85a3_08d3 % (1 << 64);
+                begin = end;
+            }
+            None
+        }
+
+        fn may_match(&self, key: &[u8]) -> bool {
+            self.equation(key).is_none_or(|(sum, width, fingerprint)| {
+                (0..width).all(|column| {
+                    let bit = sum
+                        .iter()
+                        .fold(false, |bit, &slot| bit ^ self.slots[slot][column]);
+                    bit == (fingerprint >> column & 1 == 1)
+                })
+            })
+        }
+
+        /// Solves the keys' equations by Gaussian elimination of the whole matrix. Free slots become 0.
+        fn solve(&self, keys: impl Iterator<Item = [u8; 4]>) -> Vec<u64> {
+            let mut pivots: Vec<Option<(Vec<u64>, u64)>> = vec![None; self.slots.len()];
+            for key in keys {
+                let (sum, _, mut right) = self
+                    .equation(&key)
+                    .expect("no key falls out of the last layer");
+                let mut left = vec![0u64; self.slots.len().div_ceil(64)];
+                sum.iter()
+                    .for_each(|slot| left[slot / 64] |= 1 << (slot % 64));
+                for slot in 0..self.slots.len() {
+                    if left[slot / 64] >> (slot % 64) & 1 == 0 {
+                        continue;
+                    }
+                    let Some((pivot, value)) = &pivots[slot] else {
+                        pivots[slot] = Some((left.clone(), right));
+                        right = 0;
+                        break;
+                    };
+                    left.iter_mut().zip(pivot).for_each(|(a, b)| *a ^= b);
+                    right ^= value;
+                }
+                assert_eq!(right, 0, "a contradiction");
+            }
+            let mut solution = vec![0; self.slots.len()];
+            for slot in (0..solution.len()).rev() {
+                if let Some((left, right)) = &pivots[slot] {
+                    let later =
+                        (slot + 1..solution.len()).filter(|s| left[s / 64] >> (s % 64) & 1 == 1);
+                    solution[slot] = later.fold(*right, |sum, s| sum ^ solution[s]);
+                }
+            }
+            solution
+        }
+    }
+
+    #[test]
+    fn a_model_made_from_the_documentation_agrees() {
+        let mut most_layers = 0;
+        for (bits, keys) in [
+            (10.0, 1),
+            (10.0, 2),
+            (10.0, 30),
+            (7.3, 100),
+            (12.9, 400),
+            (33.0, 300),
+            (10.0, 1_500),
+        ] {
+            let filter = filter_of(RibbonFilterPolicy::new(bits), numbers(keys));
+            let model = Model::read(&filter);
+            most_layers = model.ends.len().max(most_layers);
+            let solution = model.solve(numbers(keys));
+            for (slot, bits) in model.slots.iter().enumerate() {
+                for (column, &bit) in bits.iter().enumerate() {
+                    assert_eq!(
+                        bit,
+                        solution[slot] >> column & 1 == 1,
+                        "{keys} keys, slot {slot}"
+                    );
+                }
+            }
+            let policy = RibbonFilterPolicy::new(bits);
+            for (i, key) in numbers(20_000).enumerate() {
+                let matches = policy.key_may_match(&key, &filter);
+                assert_eq!(matches, model.may_match(&key), "{keys} keys");
+                assert!(matches || i >= keys as usize);
+            }
+        }
+        assert!(most_layers >= 2, "no key was bumped");
+    }
+
+    #[test]
+    fn damaged_and_hostile_filters_do_no_harm() {
+        let policy = RibbonFilterPolicy::new(10);
+        let filter = filter_of(policy, numbers(600));
+        let probe = |filter: &[u8]| {
+            numbers(40)
+                .filter(|key| policy.key_may_match(key, filter))
+                .count()
+        };
+        for cut in 1..filter.len() {
+            assert_eq!(
+                probe(&filter[cut..]),
+                40,
+                "a part is missing, so everything may match"
+            );
+            probe(&filter[..cut]);
+        }
+        let mut random = Random(2);
+        for _ in 0..20_000 {
+            let mut damaged = filter.clone();
+            // Mostly in the trailer, where the numbers are.
+            let from = if random.next().is_multiple_of(4) {
+                0
+            } else {
+                damaged.len() - 14
+            };
+            for _ in 0..=random.next() % 3 {
+                let at = from + random.next() as usize % (damaged.len() - from);
+                damaged[at] =
+                    [0, 1, 0x7f, 0x80, 0xff, random.next() as u8][random.next() as usize % 6];
+            }
+            probe(&damaged);
+        }
+        for len in 1..200 {
+            for fill in [0, 1, 4, 0x7f, 0x80, 0xff] {
+                probe(&vec![fill; len]);
+            }
+            let noise: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+            probe(&noise);
+        }
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_each_other_match_everything() {
+        // (ends, narrow, columns, layers) over words and codes for two segments of four columns.
+        let matches = |ends: &[u32], narrow: u32, columns: u8, layers: u8, body: usize| {
+            // Words of ones, and zero codes: a valid filter with these parts matches few keys.
+            let mut filter = vec![0xff; body];
+            filter.push(0);
+            ends.iter()
+                .rev()
+                .for_each(|end| filter.extend(end.to_le_bytes()));
+            filter.extend(narrow.to_le_bytes());
+            filter.extend([columns, layers]);
+            numbers(100)
+                .filter(|key| RibbonFilterPolicy::new(10).key_may_match(key, &filter))
+                .count()
+        };
+        assert!(matches(&[2], 2, 4, 1, 32) < 50, "a valid filter");
+        assert!(
+            matches(&[1, 2], 2, 4, 2, 32) < 50,
+            "a valid filter that bumps no key"
+        );
+        for (why, count) in [
+            ("no layer", matches(&[2], 2, 4, 0, 32)),
+            ("more layers than bytes", matches(&[2], 2, 4, 255, 32)),
+            ("a first layer of nothing", matches(&[0, 2], 2, 4, 2, 32)),
+            (
+                "more narrow segments than segments",
+                matches(&[2], 3, 4, 1, 32),
+            ),
+            ("too few columns", matches(&[2], 2, 3, 1, 24)),
+            ("too many columns", matches(&[2], 2, 33, 1, 264)),
+            ("too many in wide segments", matches(&[2], 1, 32, 1, 260)),
+            ("too many words", matches(&[2], 2, 4, 1, 36)),
+            ("too few words", matches(&[2], 2, 4, 1, 28)),
+            (
+                "segments beyond the bytes",
+                matches(&[u32::MAX], u32::MAX, 255, 1, 32),
+            ),
+            (
+                "a layer beyond the segments",
+                matches(&[u32::MAX, 2], 2, 4, 2, 32),
+            ),
+        ] {
+            assert!(count >= 99, "{why}: {count}");
+        }
+    }
+}

@@ -1,0 +1,891 @@
+//! Tables whose order or kind nobody names: each answer is right, or an error.
+//!
+//! The oracle is the list of entries that a test wrote. Each test prints what it counted; `--nocapture` shows it.
+
+#![cfg(not(miri))]
+
+mod common;
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use leveltable::db::{DbEntry, MAX_SEQUENCE, Version};
+use leveltable::{
+    BytewiseComparator, Comparator, Compression, Error, ErrorKind, OpenOptions, ReadAt, Result,
+    Source, Table, WriteOptions,
+};
+
+use common::{Entry, Random, build};
+
+/// Orders in which applications keep tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Backwards,
+    Length,
+    LastByte,
+    CaseFolding,
+    LittleEndian,
+    /// After Chrome's `idb_cmp1`: varint numbers, then a typed key.
+    IndexedDb,
+}
+
+const KINDS: [Kind; 6] = [
+    Kind::Backwards,
+    Kind::Length,
+    Kind::LastByte,
+    Kind::CaseFolding,
+    Kind::LittleEndian,
+    Kind::IndexedDb,
+];
+
+#[derive(Debug, Clone, Copy)]
+struct Order {
+    kind: Kind,
+    /// Whether index keys are shortened.
+    shortens: bool,
+}
+
+impl Comparator for Order {
+    fn name(&self) -> &str {
+        match self.kind {
+            Kind::Backwards => "test.Backwards",
+            Kind::Length => "test.Length",
+            Kind::LastByte => "test.LastByte",
+            Kind::CaseFolding => "test.CaseFolding",
+            Kind::LittleEndian => "test.LittleEndian",
+            Kind::IndexedDb => "idb_cmp1",
+        }
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let by = match self.kind {
+            Kind::Backwards => b.cmp(a),
+            Kind::Length => a.len().cmp(&b.len()),
+            Kind::LastByte => a.last().cmp(&b.last()),
+            Kind::CaseFolding => a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase()),
+            Kind::LittleEndian => a.iter().rev().cmp(b.iter().rev()),
+            Kind::IndexedDb => IdbKey::of(a).cmp(&IdbKey::of(b)),
+        };
+        by.then_with(|| a.cmp(b))
+    }
+
+    fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        if !self.shortens {
+            return;
+        }
+        let shared = start.iter().zip(limit).take_while(|(a, b)| a == b).count();
+        let candidate = match self.kind {
+            // A prefix comes after what it is a prefix of.
+            Kind::Backwards => start.get(..=shared).map(<[u8]>::to_vec),
+            Kind::LastByte => start.last().map(|last| vec![last.saturating_add(1)]),
+            Kind::CaseFolding => {
+                let mut folded = start.to_ascii_lowercase();
+                BytewiseComparator
+                    .find_shortest_separator(&mut folded, &limit.to_ascii_lowercase());
+                Some(folded)
+            }
+            Kind::Length | Kind::LittleEndian | Kind::IndexedDb => None,
+        };
+        let fits =
+            |key: &Vec<u8>| self.compare(start, key).is_le() && self.compare(key, limit).is_lt();
+        if let Some(key) = candidate.filter(fits) {
+            *start = key;
+        }
+    }
+
+    fn find_short_successor(&self, key: &mut Vec<u8>) {
+        if self.shortens && self.kind == Kind::Backwards {
+            key.clear();
+        }
+    }
+}
+
+/// A key of an IndexedDB table: numbers of database, object store and index, each a length and so many little-endian
+/// bytes; then a type and what it holds. Bytes that are none come before all others.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct IdbKey {
+    prefix: Option<[u64; 3]>,
+    kind: u8,
+    number: u64,
+    text: Vec<u16>,
+}
+
+impl IdbKey {
+    fn of(bytes: &[u8]) -> IdbKey {
+        let nothing = IdbKey {
+            prefix: None,
+            kind: 0,
+            number: 0,
+            text: Vec::new(),
+        };
+        IdbKey::parse(bytes).unwrap_or(nothing)
+    }
+
+    fn parse(bytes: &[u8]) -> Option<IdbKey> {
+        let (&lengths, mut rest) = bytes.split_first()?;
+        let lengths = [lengths >> 5, lengths >> 2 & 7, lengths & 3].map(|n| usize::from(n) + 1);
+        let mut prefix = [0; 3];
+        for (slot, len) in prefix.iter_mut().zip(lengths) {
+            let (number, after) = rest.split_at_checked(len)?;
+            *slot = number
+                .iter()
+                .rev()
+                .fold(0, |n, &byte| n << 8 | u64::from(byte));
+            rest = after;
+        }
+        let (&kind, rest) = rest.split_first()?;
+        let mut key = IdbKey {
+            prefix: Some(prefix),
+            kind,
+            number: 0,
+            text: Vec::new(),
+        };
+        match kind {
+            // Chrome writes a double as the machine has it; all of these are positive.
+            3 => key.number = u64::from_le_bytes(*rest.first_chunk()?),
+            _ => {
+                let (_len, text) = rest.split_first()?;
+                let units = text.as_chunks::<2>().0;
+                key.text = units.iter().map(|unit| u16::from_be_bytes(*unit)).collect();
+            }
+        }
+        Some(key)
+    }
+
+    fn encode(prefix: [u64; 3], key: IdbValue) -> Vec<u8> {
+        let width = |n: u64| (8 - n.leading_zeros() as usize / 8).max(1);
+        let [a, b, c] = prefix.map(width);
+        let mut bytes = vec![((a - 1) << 5 | (b - 1) << 2 | (c - 1)) as u8];
+        for n in prefix {
+            bytes.extend(&n.to_le_bytes()[..width(n)]);
+        }
+        match key {
+            IdbValue::Number(number) => {
+                bytes.push(3);
+                bytes.extend(number.to_le_bytes());
+            }
+            IdbValue::Text(text) => {
+                bytes.push(1);
+                bytes.push(text.len() as u8);
+                bytes.extend(text.encode_utf16().flat_map(u16::to_be_bytes));
+            }
+        }
+        bytes
+    }
+}
+
+enum IdbValue {
+    Number(f64),
+    Text(String),
+}
+
+/// A name, now and then with a capital.
+fn name(random: &mut Random) -> String {
+    let len = random.below(8) + 1;
+    let capital = random.below(20) == 0;
+    let letter = |i, random: &mut Random| {
+        let letter = b'a' + random.below(26) as u8;
+        let letter = if capital && i == 0 {
+            letter.to_ascii_uppercase()
+        } else {
+            letter
+        };
+        char::from(letter)
+    };
+    (0..len).map(|i| letter(i, random)).collect()
+}
+
+/// A key as users of the order have them.
+fn key(kind: Kind, design: usize, i: usize, random: &mut Random) -> Vec<u8> {
+    match (kind, design) {
+        (Kind::LittleEndian, 0) => (random.below(5000) as u64).to_le_bytes().to_vec(),
+        (Kind::LittleEndian, _) => (i as u32).to_le_bytes().to_vec(),
+        (Kind::IndexedDb, _) => {
+            let prefix = [
+                1 + random.below(2) as u64,
+                1 + random.below(1 + 200 * design) as u64,
+                1,
+            ];
+            let value = if random.below(2) == 0 {
+                IdbValue::Number(random.below(100_000) as f64)
+            } else {
+                IdbValue::Text(name(random))
+            };
+            IdbKey::encode(prefix, value)
+        }
+        (_, 0) => name(random).into_bytes(),
+        (_, 1) => format!("user:{i}").into_bytes(),
+        _ => {
+            let len = random.below(12);
+            random.bytes(len)
+        }
+    }
+}
+
+/// A table in some order, and what is in it.
+struct Written {
+    entries: Vec<Entry>,
+    file: Bytes,
+    what: String,
+}
+
+/// A random table of user keys; `large` ones are of more than 64 KiB.
+fn random_table(seed: u64, large: bool, database: bool) -> Written {
+    let random = &mut Random(seed);
+    let kind = KINDS[random.below(KINDS.len())];
+    let order = Order {
+        kind,
+        shortens: random.below(2) == 0,
+    };
+    let design = random.below(3);
+    let most = [3, 30, 300, 2000][random.below(4)];
+    let count = random.below(most) + 1;
+    let keys: BTreeSet<Vec<u8>> = (0..count).map(|i| key(kind, design, i, random)).collect();
+    let mut keys: Vec<Vec<u8>> = keys.into_iter().collect();
+    keys.sort_by(|a, b| order.compare(a, b));
+    let least = if large { 80_000 / keys.len() } else { 0 };
+    let value_len = if large {
+        least + random.below(400)
+    } else {
+        random.below(24)
+    };
+    let block_size = [1, 64, 512, 4096][random.below(4)];
+    let filter = random.below(3);
+    let mut options = WriteOptions::new()
+        .compression(Compression::None)
+        .block_size(block_size)
+        .restart_interval([1, 3, 16][random.below(3)])
+        .comparator(order);
+    match filter {
+        0 => options = options.no_filter(),
+        1 => options = options.whole_table_filter(false),
+        _ => {}
+    }
+    let keys = keys.into_iter().map(|key| {
+        let len = if value_len == 0 {
+            0
+        } else {
+            value_len - random.below(value_len.min(8))
+        };
+        let mut value = vec![b'.'; len];
+        value
+            .iter_mut()
+            .zip(key.iter())
+            .for_each(|(slot, byte)| *slot = *byte);
+        (key, value)
+    });
+    let user_entries: Vec<Entry> = keys.collect();
+    let what =
+        format!("{seed}: {order:?} {design} {count} keys, blocks {block_size}, filter {filter}");
+    if !database {
+        let file = Bytes::from(build(&options, &user_entries));
+        return Written {
+            entries: user_entries,
+            file,
+            what,
+        };
+    }
+    let mut file = Vec::new();
+    let mut builder = options.build_db(&mut file);
+    for (i, (key, value)) in user_entries.iter().enumerate() {
+        builder.put(key, 1000 + i as u64, value).unwrap();
+    }
+    builder.finish().unwrap();
+    Written {
+        entries: user_entries,
+        file: file.into(),
+        what,
+    }
+}
+
+/// The file, read through [`ReadAt`].
+struct Disk(Bytes);
+
+impl ReadAt for Disk {
+    fn size(&self) -> std::io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> std::io::Result<Bytes> {
+        self.0.read_at(offset, len)
+    }
+}
+
+fn sources(file: &Bytes) -> [Source; 2] {
+    [
+        file.clone().into(),
+        Source::from(Arc::new(Disk(file.clone()))),
+    ]
+}
+
+/// What became of tables and lookups.
+#[derive(Debug, Default)]
+struct Tally {
+    tables: u64,
+    refused_at_open: u64,
+    /// Tables of which a lookup missed a key in silence.
+    with_misses: u64,
+    right: u64,
+    refused: u64,
+    missed: u64,
+}
+
+impl Tally {
+    /// Counts an answer: right, wrong, or an error, which has to be one of [`ErrorKind::Comparator`] that says what to do.
+    fn count(&mut self, answer: Result<bool>) {
+        match answer {
+            Ok(true) => self.right += 1,
+            Ok(false) => self.missed += 1,
+            Err(error) => {
+                check_words(&error);
+                self.refused += 1;
+            }
+        }
+    }
+}
+
+fn check_words(error: &Error) {
+    let words = error.to_string();
+    assert_eq!(error.kind(), ErrorKind::Comparator, "{words}");
+    assert!(
+        words.contains("open the table with the comparator that it was written with")
+            || words.contains("need not lie together"),
+        "{words}"
+    );
+}
+
+/// Refused as what it is not: an order whose keys look like a database's.
+fn check_refusal(error: &Error) {
+    match error.kind() {
+        ErrorKind::DatabaseTable | ErrorKind::Corruption => {}
+        _ => check_words(error),
+    }
+}
+
+/// Looks up every key of a table that was opened without its comparator.
+fn ask_all(written: &Written, tally: &mut Tally) {
+    let mut sorted = written.entries.clone();
+    sorted.sort();
+    for source in sources(&written.file) {
+        tally.tables += 1;
+        let table = match Table::open_source_of(source) {
+            Ok(table) => table,
+            Err(error) => {
+                check_refusal(&error);
+                tally.refused_at_open += 1;
+                continue;
+            }
+        };
+        let before = tally.missed;
+        let step = written.entries.len() / 300 + 1;
+        for (i, (key, value)) in sorted.iter().enumerate() {
+            let is_it = |found: Option<Bytes>| found.as_deref() == Some(&value[..]);
+            tally.count(table.get(key).map(is_it));
+            tally.count(table.contains_key(key));
+            if i % step != 0 {
+                continue;
+            }
+            tally.count(
+                table
+                    .get_many(&[key])
+                    .map(|mut found| is_it(found.remove(0))),
+            );
+            let mut cursor = table.cursor();
+            tally.count(
+                cursor
+                    .seek(key)
+                    .map(|found| found && cursor.key() == &key[..]),
+            );
+            let owned = |e: (Bytes, Bytes)| (e.0.to_vec(), e.1.to_vec());
+            let from_key: Result<Vec<Entry>> = table
+                .range(&key[..]..)
+                .take(3)
+                .map(|e| e.map(owned))
+                .collect();
+            let expected = sorted.iter().skip(i).take(3);
+            tally.count(from_key.map(|found| found.iter().eq(expected)));
+            let up_to: Result<Vec<Entry>> = table
+                .range(..=&key[..])
+                .rev()
+                .take(3)
+                .map(|e| e.map(owned))
+                .collect();
+            let expected = sorted[..=i].iter().rev().take(3);
+            tally.count(up_to.map(|found| found.iter().eq(expected)));
+            let prefix = &key[..key.len().min(3)];
+            let with_prefix: Result<Vec<Entry>> =
+                table.prefix(prefix).map(|e| e.map(owned)).collect();
+            let expected = sorted.iter().filter(|(key, _)| key.starts_with(prefix));
+            tally.count(with_prefix.map(|found| found.iter().eq(expected)));
+        }
+        if tally.missed > before {
+            tally.with_misses += 1;
+            if std::env::var_os("SHOW").is_some() {
+                let missed = tally.missed - before;
+                println!(
+                    "{} bytes, {} blocks, {missed} missed: {}",
+                    table.file_bytes(),
+                    table.data_blocks(),
+                    written.what
+                );
+            }
+        }
+    }
+}
+
+/// The same for a database's table, opened with user keys in bytewise order.
+fn ask_all_db(written: &Written, tally: &mut Tally) {
+    for source in sources(&written.file) {
+        tally.tables += 1;
+        let table = match OpenOptions::new().open_db_source(source) {
+            Ok(table) => table,
+            Err(error) => {
+                check_refusal(&error);
+                tally.refused_at_open += 1;
+                continue;
+            }
+        };
+        let before = tally.missed;
+        for (key, value) in &written.entries {
+            let is_it = |version: Option<Version>| {
+                version == Some(Version::Value(Bytes::copy_from_slice(value)))
+            };
+            tally.count(table.get(key).map(is_it));
+            let first = table.range(&key[..]..=&key[..]).next().transpose();
+            tally.count(
+                first.map(|found: Option<DbEntry>| found.is_some_and(|e| e.user_key == key)),
+            );
+        }
+        if tally.missed > before {
+            tally.with_misses += 1;
+            if std::env::var_os("SHOW").is_some() {
+                println!("{} missed: {}", tally.missed - before, written.what);
+            }
+        }
+    }
+}
+
+/// Opening without a word on what the table is.
+trait OpenSourceOf: Sized {
+    fn open_source_of(source: Source) -> Result<Self>;
+}
+
+impl OpenSourceOf for Table {
+    fn open_source_of(source: Source) -> Result<Table> {
+        OpenOptions::new().open_source(source)
+    }
+}
+
+fn tables() -> u64 {
+    let count = std::env::var("TABLES").ok();
+    count.map_or(400, |count| count.parse().unwrap())
+}
+
+#[test]
+fn small_tables_of_other_orders_miss_nothing_in_silence() {
+    let (mut plain, mut database) = (Tally::default(), Tally::default());
+    for seed in 0..tables() {
+        let written = random_table(seed, false, false);
+        if written.file.len() <= 64 << 10 {
+            ask_all(&written, &mut plain);
+        }
+        let written = random_table(seed, false, true);
+        if written.file.len() <= 64 << 10 {
+            ask_all_db(&written, &mut database);
+        }
+    }
+    println!("plain {plain:?}\ndatabase {database:?}");
+    assert_eq!((plain.missed, database.missed), (0, 0));
+    assert!(plain.refused_at_open > 0 && plain.right > 0);
+}
+
+/// Of a larger file, a block that no lookup reads may hold keys of another order, while the index ascends by chance.
+#[test]
+fn large_tables_of_other_orders_seldom_miss_a_key() {
+    let (mut plain, mut database) = (Tally::default(), Tally::default());
+    for seed in 0..tables() / 4 {
+        ask_all(&random_table(seed, true, false), &mut plain);
+        ask_all_db(&random_table(seed, true, true), &mut database);
+    }
+    println!("plain {plain:?}\ndatabase {database:?}");
+}
+
+/// Keys as applications make them.
+const DESIGNS: [&str; 11] = [
+    "microseconds on the minute",
+    "page-aligned offsets",
+    "an id and a zero byte",
+    "table, zero, name, zero",
+    "two little-endian numbers",
+    "counter << 8 | 1, little-endian",
+    "UUIDs",
+    "ULIDs",
+    "hashes",
+    "padded names",
+    "decimal text",
+];
+
+/// `count` different keys of a design, in bytewise order.
+fn design_keys(design: usize, count: usize, random: &mut Random) -> Vec<Vec<u8>> {
+    let first = random.below(1 << 20) as u64;
+    let mut keys = BTreeSet::new();
+    while keys.len() < count {
+        let i = keys.len() as u64;
+        let key = match design {
+            0 => ((1_600_000_000 + first * 60 + random.below(5000) as u64 * 60) * 1_000_000)
+                .to_be_bytes()
+                .to_vec(),
+            1 => ((first + random.below(1 << 16) as u64) * 4096)
+                .to_be_bytes()
+                .to_vec(),
+            2 => format!("{:08}\0", first + i).into_bytes(),
+            3 => format!("table{}\0{}{}\0", random.below(4), name(random), i).into_bytes(),
+            4 => [
+                (random.below(2) as u32).to_le_bytes(),
+                (first as u32 + i as u32).to_le_bytes(),
+            ]
+            .concat(),
+            5 => ((first + i) << 8 | 1).to_le_bytes().to_vec(),
+            6 => random.bytes(16),
+            7 => {
+                let mut text = "01HQ8".to_owned();
+                let digit = |random: &mut Random| {
+                    char::from(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"[random.below(32)])
+                };
+                (0..21).for_each(|_| text.push(digit(random)));
+                text.into_bytes()
+            }
+            8 => random.bytes(32),
+            9 => {
+                let mut padded = format!("{}{i}", name(random)).into_bytes();
+                padded.resize(24, [0, b' '][(first % 2) as usize]);
+                padded
+            }
+            _ => random.below(1 << 40).to_string().into_bytes(),
+        };
+        keys.insert(key);
+    }
+    keys.into_iter().collect()
+}
+
+/// Bytewise order by a writer that stores index keys as they are.
+#[derive(Debug)]
+struct Unshortened;
+
+impl Comparator for Unshortened {
+    fn name(&self) -> &str {
+        BytewiseComparator.name()
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+}
+
+const WRITERS: [&str; 3] = ["ours", "leveldb()", "without shortening"];
+
+fn writer(i: usize) -> WriteOptions {
+    match i {
+        0 => WriteOptions::new(),
+        1 => WriteOptions::leveldb().compression(Compression::None),
+        _ => WriteOptions::leveldb()
+            .compression(Compression::None)
+            .comparator(Unshortened),
+    }
+}
+
+const COUNTS: [usize; 4] = [1, 2, 20, 1000];
+
+/// Writes and opens so many plain tables of each design and number of entries; returns how many were misjudged.
+fn misjudged_plain_tables(each: u64) -> u64 {
+    let mut misjudged = 0;
+    for (design, name) in DESIGNS.iter().enumerate() {
+        for count in COUNTS {
+            let mut wrong = [0; WRITERS.len()];
+            for seed in 0..each {
+                let random = &mut Random(seed << 16 | (design << 12 | count) as u64);
+                let entries: Vec<Entry> = design_keys(design, count, random)
+                    .into_iter()
+                    .map(|key| (key, b"value".to_vec()))
+                    .collect();
+                let by = seed as usize % WRITERS.len();
+                let file = build(
+                    &writer(by).block_size([256, 4096][seed as usize / 3 % 2]),
+                    &entries,
+                );
+                let keys: Vec<&[u8]> = entries.iter().map(|(key, _)| &key[..]).collect();
+                match OpenOptions::new().no_cache().open_source(file) {
+                    Ok(table) => {
+                        let found = table.get_many(&keys).unwrap();
+                        let missed = found
+                            .iter()
+                            .filter(|value| value.as_deref() != Some(b"value"))
+                            .count();
+                        assert_eq!(missed, 0, "{name}, {count} entries, {}", WRITERS[by]);
+                    }
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{name}: {error}");
+                        wrong[by] += 1;
+                    }
+                }
+            }
+            for (by, wrong) in WRITERS.iter().zip(wrong).filter(|(_, wrong)| *wrong > 0) {
+                println!("plain: {wrong} of {each} misjudged: {name}, {count} entries, {by}");
+                misjudged += wrong;
+            }
+        }
+    }
+    misjudged
+}
+
+#[test]
+fn plain_tables_of_every_design_are_plain() {
+    assert_eq!(misjudged_plain_tables(6), 0);
+}
+
+#[test]
+#[ignore = "440,000 tables: some minutes in release"]
+fn many_plain_tables_of_every_design_are_plain() {
+    assert_eq!(misjudged_plain_tables(10_000), 0);
+}
+
+/// What became of the tables of databases.
+#[derive(Debug, Default)]
+struct DbTally {
+    recognised: u64,
+    /// Refused for their order.
+    refused: u64,
+    /// Taken for plain: with something in the file that no plain table has, and with nothing.
+    mistaken: u64,
+    fits_both: u64,
+}
+
+/// Writes and opens so many tables of databases of each sequence number, number of entries and writer.
+fn judged_databases(each: u64) -> DbTally {
+    const SEQUENCES: [u64; 4] = [0, 1 << 48, 1_700_000_000_000_000, MAX_SEQUENCE];
+    let mut tally = DbTally::default();
+    for base in SEQUENCES {
+        for count in COUNTS {
+            for seed in 0..each {
+                let random = &mut Random(seed << 20 | base >> 8 ^ count as u64);
+                let design = random.below(DESIGNS.len());
+                let by = seed as usize % WRITERS.len();
+                let user_keys = design_keys(design, count, random);
+                let versions = random.below(2) + 1;
+                let mut entries = Vec::new();
+                for user_key in user_keys {
+                    let newest = match base {
+                        MAX_SEQUENCE => base - random.below(3) as u64,
+                        _ => base + random.below(2 * count) as u64,
+                    };
+                    for version in 0..(random.below(versions) as u64 + 1).min(newest + 1) {
+                        let is_value = random.below(4) != 0;
+                        entries.push((user_key.clone(), newest - version, is_value));
+                    }
+                }
+                let mut file = Vec::new();
+                let mut builder = writer(by).build_db(&mut file);
+                let mut stored = Vec::new();
+                for (user_key, sequence, is_value) in &entries {
+                    match is_value {
+                        true => builder.put(user_key, *sequence, b"value"),
+                        false => builder.delete(user_key, *sequence),
+                    }
+                    .unwrap();
+                    let tag = sequence << 8 | u64::from(*is_value);
+                    stored.push([&user_key[..], &tag.to_le_bytes()].concat());
+                }
+                builder.finish().unwrap();
+                let file = Bytes::from(file);
+                let table = OpenOptions::new()
+                    .no_cache()
+                    .open_db_source(file.clone())
+                    .unwrap();
+                for (user_key, sequence, is_value) in &entries {
+                    let version = match is_value {
+                        true => Version::Value("value".into()),
+                        false => Version::Deleted,
+                    };
+                    assert_eq!(table.get_at(user_key, *sequence).unwrap(), Some(version));
+                }
+                let what = format!(
+                    "{}, {count} entries at {base}, {}, {seed}",
+                    DESIGNS[design], WRITERS[by]
+                );
+                match OpenOptions::new().no_cache().open_source(file.clone()) {
+                    Err(error) if error.kind() == ErrorKind::DatabaseTable => tally.recognised += 1,
+                    Err(error) => {
+                        check_words(&error);
+                        tally.refused += 1;
+                        println!("refused for its order: {what}: {error}");
+                    }
+                    Ok(_) => {
+                        let ascends = stored.is_sorted_by(|a, b| a < b);
+                        let index = common::entries(&common::payload(
+                            &file,
+                            &common::Layout::of(&file).index,
+                        ));
+                        let shortened = index
+                            .iter()
+                            .any(|(key, _)| stored.binary_search(key).is_err());
+                        if ascends && !shortened {
+                            tally.fits_both += 1;
+                        } else {
+                            tally.mistaken += 1;
+                            println!(
+                                "taken for plain: {what}: ascends {ascends}, shortened {shortened}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+    tally
+}
+
+#[test]
+fn tables_of_databases_are_recognised_by_any_evidence() {
+    let tally = judged_databases(24);
+    println!("{tally:?}");
+    assert_eq!(tally.mistaken, 0);
+}
+
+#[test]
+#[ignore = "160,000 tables: some minutes in release"]
+fn many_tables_of_databases_are_recognised_by_any_evidence() {
+    let tally = judged_databases(10_000);
+    println!("{tally:?}");
+    assert_eq!(tally.mistaken, 0);
+}
+
+/// In the order in which a table is stored it can be walked, whatever that order is, and no more.
+#[test]
+fn a_table_in_its_stored_order_can_be_walked_and_no_more() {
+    for seed in 0..60 {
+        let written = random_table(seed, seed % 4 == 0, false);
+        for source in sources(&written.file) {
+            let table = OpenOptions::new()
+                .stored_order()
+                .open_source(source)
+                .unwrap();
+            let owned = |entry: Result<(Bytes, Bytes)>| {
+                let (key, value) = entry.unwrap();
+                (key.to_vec(), value.to_vec())
+            };
+            assert!(table.iter().map(owned).eq(written.entries.iter().cloned()));
+            assert!(
+                table
+                    .iter()
+                    .rev()
+                    .map(owned)
+                    .eq(written.entries.iter().rev().cloned())
+            );
+            assert_eq!(
+                table.first().unwrap().map(|e| e.0.to_vec()),
+                written.entries.first().map(|e| e.0.clone())
+            );
+            let mut cursor = table.cursor();
+            assert!(cursor.seek_to_last().unwrap());
+            assert_eq!(Some(cursor.key()), written.entries.last().map(|e| &e.0[..]));
+
+            let key = &written.entries[written.entries.len() / 2].0[..];
+            let refused = [
+                table.get(key).err(),
+                table.get_with(key, |_| ()).err(),
+                table.contains_key(key).err(),
+                table.get_many(&[key]).err(),
+                table.cursor().seek(key).err(),
+                table.range(key..).next().and_then(Result::err),
+                table.range(..key).next().and_then(Result::err),
+                table.range(..=key).next_back().and_then(Result::err),
+                table.range(key..=key).next_back().and_then(Result::err),
+                table.prefix(key).next().and_then(Result::err),
+                table.prefix(b"").next_back().and_then(Result::err),
+            ];
+            for (i, error) in refused.into_iter().enumerate() {
+                let error =
+                    error.unwrap_or_else(|| panic!("lookup {i} of {} is answered", written.what));
+                assert_eq!(error.kind(), ErrorKind::Comparator);
+                assert!(
+                    error
+                        .to_string()
+                        .contains("with the comparator that it was written with"),
+                    "{error}"
+                );
+            }
+            assert!(table.may_contain(key), "nothing is known of it");
+        }
+    }
+}
+
+/// The words of each refusal name both keys, the order, and what to do.
+#[test]
+fn a_refusal_names_the_two_keys() {
+    let backwards = Order {
+        kind: Kind::Backwards,
+        shortens: false,
+    };
+    let entries = |keys: &[&str]| -> Vec<Entry> {
+        let value = vec![b'v'; 40_000];
+        keys.iter()
+            .map(|key| (key.as_bytes().to_vec(), value.clone()))
+            .collect()
+    };
+    let options = WriteOptions::new()
+        .compression(Compression::None)
+        .no_filter()
+        .comparator(backwards);
+    let advice = "open the table with the comparator that it was written with";
+
+    // Two index keys.
+    let file = build(
+        &options.clone().block_size(1),
+        &entries(&["melon", "apple"]),
+    );
+    let error = OpenOptions::new().open_source(file).unwrap_err();
+    check_words(&error);
+    let words = error.to_string();
+    assert!(
+        words.contains("melon") && words.contains("apple") && words.contains(advice),
+        "{words}"
+    );
+
+    // Two keys of a block, which is seen when a lookup reads it.
+    let file = build(
+        &options.block_size(1 << 20),
+        &entries(&["melon", "kiwi", "apple"]),
+    );
+    let table = OpenOptions::new().open_source(file).unwrap();
+    for key in ["apple", "kiwi", "melon", "zucchini"] {
+        let error = table.get(key).unwrap_err();
+        let words = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Comparator);
+        assert!(
+            words.contains("melon") && words.contains("kiwi") && words.contains(advice),
+            "{words}"
+        );
+        assert!(words.contains("leveldb.BytewiseComparator"), "{words}");
+    }
+    assert_eq!(
+        table.iter().next().unwrap().unwrap_err().kind(),
+        ErrorKind::Comparator
+    );
+
+    // A database's table of user keys in another order.
+    let mut file = Vec::new();
+    let options = WriteOptions::new().comparator(backwards);
+    let mut builder = options.build_db(&mut file);
+    for key in ["melon", "apple"] {
+        builder.put(key, 7, "value").unwrap();
+    }
+    builder.finish().unwrap();
+    let error = OpenOptions::new().open_db_source(file).unwrap_err();
+    check_words(&error);
+    assert!(
+        error.to_string().contains("melon") && error.to_string().contains("apple"),
+        "{error}"
+    );
+}
