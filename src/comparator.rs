@@ -140,9 +140,12 @@ impl Order {
         }
     }
 
-    /// The order in which keys are stored, whatever it is; filters get the same as in this one.
-    pub(crate) fn as_stored(&self) -> Order {
-        Order::Custom(Arc::new(StoredOrder(self.clone())))
+    /// Returns the order in which keys are stored, by the name of its comparator. Filters get the same as in this order.
+    pub(crate) fn as_stored(&self, name: &str) -> Order {
+        Order::of(StoredOrder {
+            name: name.to_owned(),
+            inside: self.clone(),
+        })
     }
 
     /// The comparator itself, for code that is not hot.
@@ -197,13 +200,16 @@ impl Order {
 
 /// Takes keys for ascending as they come: for copying a table whose comparator is not at hand.
 ///
-/// No order to look something up in. Filters get what they get in the order inside.
+/// No order to look something up in. Filters get the same part of a key as in the order inside.
 #[derive(Debug)]
-struct StoredOrder(Order);
+pub(crate) struct StoredOrder {
+    name: String,
+    pub(crate) inside: Order,
+}
 
 impl Comparator for StoredOrder {
     fn name(&self) -> &str {
-        "leveltable.StoredOrder"
+        &self.name
     }
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
@@ -215,7 +221,7 @@ impl Comparator for StoredOrder {
     }
 
     fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
-        self.0.filter_key(key)
+        self.inside.filter_key(key)
     }
 }
 

@@ -1669,6 +1669,69 @@ fn with_more_in_metaindex(
     out
 }
 
+/// What a table says of itself is kept: its order, by name, and what the application added.
+#[test]
+fn properties_are_believed_and_kept() {
+    let mut all: Vec<Entry> = (0..300).map(|i| entry(&i.to_string(), b"value")).collect();
+    all.sort_by(|a, b| ByLength.compare(&a.0, &b.0));
+    let options = WriteOptions::new().block_size(100);
+    for is_database in [false, true] {
+        let mut file = Vec::new();
+        let by_length = options.clone().comparator(ByLength);
+        if is_database {
+            let mut builder = by_length.build_db(&mut file);
+            builder.property("schema", "v3").unwrap();
+            for (key, value) in &all {
+                builder.put(key, 7, value).unwrap();
+            }
+            builder.finish().unwrap();
+        } else {
+            let mut builder = by_length.build(&mut file);
+            builder.property("schema", "v3").unwrap();
+            for (key, value) in &all {
+                builder.add(key, value).unwrap();
+            }
+            builder.finish().unwrap();
+        }
+        let verified = verify(file.clone(), VerifyOptions::new()).unwrap();
+        assert_eq!((verified.damage, verified.unchecked), (0, 1), "{verified}");
+        assert!(verified.unknown_order && verified.to_string().contains("test.ByLength"));
+
+        let mut plain = options.build(Vec::new());
+        let error = salvage(file.clone(), &mut plain, SalvageOptions::new()).unwrap_err();
+        if is_database {
+            assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{error}");
+        } else {
+            assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
+            assert!(error.to_string().contains("test.ByLength"), "{error}");
+        }
+        let mut rescued = Vec::new();
+        let open = OpenOptions::new().comparator(ByLength);
+        if is_database {
+            let mut builder = options.build_db(&mut rescued);
+            let report = salvage(file, &mut builder, stored_order()).unwrap();
+            assert_whole(&report, "");
+            builder.finish().unwrap();
+            let table = open.open_db_source(rescued).unwrap();
+            assert_eq!(
+                table.as_table().properties().unwrap().user("schema"),
+                Some(&b"v3"[..])
+            );
+            assert!(all.iter().all(|(key, _)| table.get(key).unwrap().is_some()));
+        } else {
+            let mut builder = options.build(&mut rescued);
+            builder.property("schema", "v4").unwrap();
+            let report = salvage(file, &mut builder, stored_order()).unwrap();
+            assert_whole(&report, "");
+            builder.finish().unwrap();
+            let table = open.open_source(rescued).unwrap();
+            // The caller's own comes first.
+            assert_eq!(table.properties().unwrap().user("schema"), Some(&b"v4"[..]));
+            assert!(all.iter().all(|(key, _)| table.get(key).unwrap().is_some()));
+        }
+    }
+}
+
 /// A table of RocksDB's first format, which has LevelDB's magic number, with blocks in LZ4: "corrupt deflate stream", and its
 /// properties were salvaged as a table.
 #[test]
@@ -1790,6 +1853,7 @@ fn copy_a_sound_table(seed: u64) {
     let mut options = WriteOptions::leveldb()
         .block_size([1, 64, 300, 4096][random.below(4)])
         .restart_interval([1, 2, 16][random.below(3)])
+        .properties(random.below(2) == 0)
         .compression(codec);
     options = match random.below(3) {
         0 => options.no_filter(),

@@ -12,7 +12,7 @@ use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
 use crate::coding::{fixed64_at, put_fixed64};
-use crate::comparator::{Comparator, Order};
+use crate::comparator::{Comparator, Order, StoredOrder};
 
 /// The largest sequence number that an internal key can hold, 2^56 - 1.
 pub const MAX_SEQUENCE: u64 = (1 << 56) - 1;
@@ -215,6 +215,8 @@ fn user_order_of(comparator: &dyn Comparator) -> Option<&Order> {
         Some(&internal.user)
     } else if let Some(shared) = any.downcast_ref::<Arc<InternalKeyComparator>>() {
         Some(&shared.user)
+    } else if let Some(stored) = any.downcast_ref::<StoredOrder>() {
+        user_order(&stored.inside)
     } else {
         user_order_of(&**any.downcast_ref::<Arc<dyn Comparator>>()?)
     }

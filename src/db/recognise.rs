@@ -11,10 +11,11 @@ pub use crate::format::properties::KeyKind;
 ///
 /// - a key that cannot be an internal key, or a deletion that has a value: the table is plain;
 /// - an index key that was shortened, since a database's then ends in the largest sequence number;
-/// - two neighbours that ascend in the order of one kind, but not in that of the other.
+/// - two neighbours that ascend in the order of one kind, but not in that of the other;
+/// - if all that fits both kinds, a filter, which holds the user keys of a database.
 ///
 /// Where nothing speaks for a database, the table is plain. That can be wrong: the table of a database that holds one
-/// version of each key, in keys of which the index shortened none, fits both kinds.
+/// version of each key, in keys of which the index shortened none, and has no filter, fits both kinds.
 ///
 /// ```text
 /// plain       big-endian counters         neighbours share a user key, and the older version comes first
@@ -49,6 +50,9 @@ pub(crate) struct Counts {
     neither: u64,
     /// Neighbours of one user key, the older first.
     older_first: u64,
+    /// Keys that the filter rejects as they are stored, and those whose user key it rejects.
+    stored_rejected: u64,
+    user_rejected: u64,
     /// Index keys that differ from the last key of their block, and those of them that lie after it, bytewise and as
     /// internal keys.
     shortened: u64,
@@ -109,6 +113,12 @@ impl Evidence {
         }
     }
 
+    /// Adds what the table's filter replies about one of its keys: whether it passes the key, and the user key in it.
+    pub(crate) fn add_filter_replies(&mut self, key: &[u8], passes: impl Fn(&[u8]) -> bool) {
+        self.counts.stored_rejected += u64::from(!passes(key));
+        self.counts.user_rejected += u64::from(!passes(user_key(key)));
+    }
+
     /// Adds the evidence of another block.
     pub(crate) fn add(&mut self, counts: &Counts) {
         let own = &mut self.counts;
@@ -119,6 +129,8 @@ impl Evidence {
         own.bytewise_only += counts.bytewise_only;
         own.neither += counts.neither;
         own.older_first += counts.older_first;
+        own.stored_rejected += counts.stored_rejected;
+        own.user_rejected += counts.user_rejected;
         own.shortened += counts.shortened;
         own.shortened_bytewise += counts.shortened_bytewise;
         own.shortened_internal += counts.shortened_internal;
@@ -144,6 +156,8 @@ impl Evidence {
             bytewise_only,
             neither,
             older_first,
+            stored_rejected,
+            user_rejected,
             ..
         } = self.counts;
         let many_foreign = if foreign * FOREIGN_IN < keys {
@@ -154,16 +168,25 @@ impl Evidence {
         let (for_database, against) = if neither == 0 {
             (separators + internal_only, many_foreign + bytewise_only)
         } else {
-            // An order of its own: in which other order neighbours ascend means nothing.
+            // An order of its own: in which other order neighbours ascend means nothing. But in any order, the versions
+            // of a user key are newest first.
             let all_look_like_it = if keys < FEWEST_KEYS { 0 } else { keys / WEIGHT };
-            (separators + all_look_like_it, many_foreign + older_first)
+            (
+                separators + all_look_like_it,
+                many_foreign + keys * older_first,
+            )
         };
         if for_database > WEIGHT * against {
             Some(KeyKind::Database)
         } else if foreign > 0 || against > 0 || neither > 0 {
             Some(KeyKind::Plain)
         } else {
-            None
+            // The filter of a database holds user keys.
+            match (stored_rejected, user_rejected) {
+                (1.., 0) => Some(KeyKind::Database),
+                (0, 1..) => Some(KeyKind::Plain),
+                _ => None,
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::db::key::user_order;
-use crate::db::recognise::may_be_internal;
+use crate::db::recognise::{Evidence, may_be_internal};
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::filter::FilterPolicy;
 use crate::format::Defect;
@@ -70,14 +70,19 @@ impl OpenOptions {
             file,
         };
         let is_guess = self.order.is_none() && !self.stored_order && inner.properties.is_none();
-        if is_guess {
-            inner.refuse_internal_keys()?;
-        }
+        let unclear = if is_guess {
+            inner.refuse_internal_keys()?
+        } else {
+            None
+        };
         if inner.file.is_at_hand() && inner.file.size <= SMALL {
             inner.check_order()?;
         }
         if let Some(metaindex) = metaindex.filter(|_| self.filter_is_usable(&inner)) {
             inner.filter = self.read_filter(&inner.file, &footer, &metaindex, &inner.index)?;
+        }
+        if let (Some(evidence), Some(filter)) = (unclear, &inner.filter) {
+            inner.refuse_filter_of_user_keys(evidence, filter)?;
         }
         inner.file.forget_tail();
         Ok(Table {
@@ -193,7 +198,7 @@ impl OpenOptions {
     }
 
     /// Finds, reads and checks the filter, if the metaindex names one of a policy that is known.
-    fn read_filter(
+    pub(crate) fn read_filter(
         &self,
         file: &TableFile,
         footer: &Footer,
@@ -242,37 +247,67 @@ impl Inner {
     /// Refuses a database's table, whose keys are internal keys.
     ///
     /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys.
-    /// Nearly always the index alone shows that a table is plain; if not, the first keys of a data block are read, too.
-    fn refuse_internal_keys(&self) -> Result<()> {
-        /// Bounds the work, so that opening stays fast when the first block is large.
-        const MOST_KEYS: usize = 64;
-        const MOST_BYTES: usize = 64 << 10;
+    /// Nearly always the index alone shows that a table is plain; if not, the first keys of a data block are read, too. Returns
+    /// the evidence if it fits both kinds.
+    fn refuse_internal_keys(&self) -> Result<Option<Evidence>> {
         // Short for nearly every plain table: its first index key shows it.
         let mut index_keys = (0..self.index.len()).map(|i| self.index.key(i));
         if self.index.len() == 0 || !index_keys.all(may_be_internal) {
-            return Ok(());
+            return Ok(None);
         }
         let mut evidence = self.index.evidence();
         if !evidence.may_be_database() {
-            return Ok(());
+            return Ok(None);
         }
+        self.read_first_entries(|key, value| evidence.add_entry(key, value))?;
+        match evidence.verdict() {
+            Some(KeyKind::Database) => Err(self.file.name_in(database_table())),
+            Some(KeyKind::Plain) => Ok(None),
+            None => Ok(Some(evidence)),
+        }
+    }
+
+    /// Refuses a database's table that nothing but its filter shows to be one: the filter holds user keys.
+    fn refuse_filter_of_user_keys(
+        &self,
+        mut evidence: Evidence,
+        filter: &TableFilter,
+    ) -> Result<()> {
+        let offset = self.index.handle(0).offset;
+        self.read_first_entries(|key, _| filter.testify(offset, key, &mut evidence))?;
+        match evidence.kind() {
+            KeyKind::Database => Err(self.file.name_in(database_table())),
+            KeyKind::Plain => Ok(()),
+        }
+    }
+
+    /// Calls `take` with the first entries of the first data block.
+    fn read_first_entries(&self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        /// Bounds the work, so that opening stays fast when the first block is large.
+        const MOST_KEYS: usize = 64;
+        const MOST_BYTES: usize = 64 << 10;
         let frame = self.file.read_frame(self.index.handle(0))?;
-        let mut read_keys = || {
+        let mut read = || {
             frame::verify(&frame)?;
             let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
             let (mut keys, mut bytes) = (0, 0);
             while keys < MOST_KEYS && bytes < MOST_BYTES && cursor.next()? {
-                evidence.add_entry(cursor.key(), cursor.value());
+                take(cursor.key(), cursor.value());
                 keys += 1;
                 bytes += cursor.key().len();
             }
             Ok(())
         };
-        read_keys().map_err(|defect| self.locate(0, defect))?;
-        match evidence.kind() {
-            KeyKind::Database => Err(self.file.name_in(database_table())),
-            KeyKind::Plain => Ok(()),
-        }
+        read().map_err(|defect| self.locate(0, defect))
+    }
+}
+
+impl TableFilter {
+    /// Adds what the filter replies about `key`, of the data block at `offset`, as it is stored and as a user key.
+    pub(crate) fn testify(&self, offset: u64, key: &[u8], evidence: &mut Evidence) {
+        evidence.add_filter_replies(key, |key| {
+            self.block.key_may_match(&*self.policy, offset, key)
+        });
     }
 }
 
@@ -302,7 +337,7 @@ fn find_filter(
 }
 
 /// The handle of the properties block, if the metaindex has one.
-fn find_properties(metaindex: &[u8]) -> Result<Option<BlockHandle>, Defect> {
+pub(crate) fn find_properties(metaindex: &[u8]) -> Result<Option<BlockHandle>, Defect> {
     let mut cursor = BlockCursor::new(Block::parse(metaindex)?);
     while cursor.next()? {
         if cursor.key() == PROPERTIES_NAME {

@@ -9,7 +9,7 @@ use std::path::Path;
 use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
-use crate::db::key::user_order;
+use crate::db::key::{internal_order, user_order};
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::filter::FilterInfo;
 use crate::format::block::BlockBuilder;
@@ -297,18 +297,35 @@ impl<D: Destination> TableBuilder<D> {
         self.data.last_key()
     }
 
-    /// Takes entries in the order in which they come, from the first on.
-    pub(crate) fn keep_stored_order(&mut self) -> Result<()> {
+    /// Takes entries in the order in which they come, from the first on: that of `comparator`, if its name is known.
+    pub(crate) fn keep_stored_order(&mut self, comparator: Option<&str>) -> Result<()> {
         if self.summary.entries > 0 {
             return Err(Error::new(
                 ErrorKind::InvalidState,
                 "a builder that holds entries cannot change its order",
             ));
         }
-        self.order = self.order.as_stored();
-        // The table could not say in which order it is.
-        self.properties = None;
+        let name = comparator.unwrap_or("leveltable.StoredOrder");
+        let inside = match user_order(&self.order) {
+            Some(user_order) => internal_order(user_order.as_stored(name)),
+            None => self.order.clone(),
+        };
+        self.order = inside.as_stored(name);
+        if comparator.is_none() {
+            // The table could not say in which order it is.
+            self.properties = None;
+        }
         Ok(())
+    }
+
+    /// Stores a property of the application that another table has, if this one gets properties and does not have it.
+    pub(crate) fn keep_property(&mut self, name: &[u8], value: &[u8]) {
+        if let (Some(properties), Ok(name)) = (&self.properties, str::from_utf8(name))
+            && !properties.contains_key(&user_key(name))
+        {
+            // One that does not fit beside those that the caller set is left out.
+            let _ = self.property(name, value);
+        }
     }
 
     /// Checks that `key` comes after the last one; returns the length of their common prefix.

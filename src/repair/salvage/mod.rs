@@ -34,6 +34,7 @@ use crate::db::recognise::KeyKind;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Error, Result, Section};
+use crate::format::properties::Properties;
 use crate::read::file::TableFile;
 use crate::read::source::Source;
 use crate::repair::progress::{Callback, Progress, Reporter};
@@ -280,6 +281,8 @@ impl fmt::Display for LostRange {
 /// A table's kind is guessed from its keys, and a builder of the wrong kind is refused. So is the table of another order
 /// than the builder's, unless [`SalvageOptions::stored_order`] is set.
 ///
+/// Properties of an application are kept, if the new table gets properties and the caller has not set them.
+///
 /// A part of the source that cannot be read is lost like a damaged one, and the [reason](LostRange::reason) quotes
 /// the source's error. When a read fails during a search, smaller parts are tried, down to 4 KiB.
 ///
@@ -354,14 +357,21 @@ pub fn salvage(
         });
     }
     let plan = survey.plan(&target).map_err(at_path)?;
+    let properties = survey.properties.take();
+    if plan.stored_order {
+        let comparator = properties
+            .as_ref()
+            .map(|properties| &*properties.comparator);
+        builder.keep_stored_order(comparator)?;
+    }
+    for (name, value) in properties.iter().flat_map(Properties::user_properties) {
+        builder.keep_property(name, value);
+    }
     let report = SalvageReport {
         entries_out_of_order: plan.left_out,
         stored_order: plan.stored_order,
         ..survey.report()
     };
-    if plan.stored_order {
-        builder.keep_stored_order()?;
-    }
     Copier::new(&file, builder, report).run(plan.pieces, &mut progress)
 }
 

@@ -9,10 +9,14 @@ use super::scan::SECTOR;
 use super::survey::{Survey, gaps};
 use super::{IndexState, Recoverable};
 use crate::comparator::Order;
+use crate::db::key::user_order;
 use crate::db::recognise::{Evidence, KeyKind};
-use crate::error::{Error, ErrorKind, Result, Section};
+use crate::error::{Error, ErrorKind, Result, Section, show_key};
+use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
+use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
+use crate::format::properties::Properties;
 use crate::read::index::Index;
 
 /// The table that entries are copied to, and what the caller says about the damaged one.
@@ -27,6 +31,12 @@ pub(super) struct Target {
 }
 
 impl Target {
+    /// Name of the comparator, of user keys for a database's table.
+    fn comparator(&self) -> &str {
+        let order = user_order(&self.order).unwrap_or(&self.order);
+        order.comparator().name()
+    }
+
     /// The kind of table that is built. `None` for an order that tells nothing about it.
     fn kind(&self) -> Option<KeyKind> {
         match &self.order {
@@ -79,6 +89,11 @@ impl Survey<'_> {
             self.file.read(0, self.file.size.min(SECTOR) as usize)?;
         }
         if self.has_another_order(target) {
+            if let Some(properties) = &self.properties
+                && !(target.stored_order && self.sound_index().is_some())
+            {
+                return Err(ordered_by(properties));
+            }
             if !target.stored_order {
                 return Err(self.another_order("the keys of a sound index and its blocks"));
             }
@@ -120,11 +135,14 @@ impl Survey<'_> {
         index.filter(|_| self.index_state == IndexState::Sound)
     }
 
-    /// Whether a sound index and its blocks show that the table's order is not the builder's.
+    /// Whether the table's order is not the builder's, by its properties, or as a sound index and its blocks show.
     ///
     /// Keys out of order are a fault of the writer if index keys show, by the way they were shortened, that the order is
     /// the builder's all the same.
     fn has_another_order(&self, target: &Target) -> bool {
+        if let Some(properties) = &self.properties {
+            return properties.comparator != target.comparator();
+        }
         let Some(index) = self.sound_index() else {
             return false;
         };
@@ -191,9 +209,30 @@ impl Survey<'_> {
         evidence
     }
 
+    /// Adds what the filter replies about the keys of the first data block.
+    fn ask_filter(&self, index: &Index, evidence: &mut Evidence) {
+        let handles = (0..index.len()).map(|i| index.handle(i));
+        let block = { handles }
+            .find(|handle| {
+                self.map
+                    .at(*handle)
+                    .is_some_and(|found| found.digest().is_some())
+            })
+            .and_then(|handle| Some((handle, Block::parse(self.payload(handle)?).ok()?)));
+        if let (Some((handle, block)), Some(filter)) = (block, self.filter(index)) {
+            let mut cursor = BlockCursor::new(block);
+            while let Ok(true) = cursor.next() {
+                filter.testify(handle.offset, cursor.key(), evidence);
+            }
+        }
+    }
+
     /// The kind of keys that the table seems to hold.
     pub(super) fn kind(&self) -> KeyKind {
-        self.evidence().kind()
+        match &self.properties {
+            Some(properties) => properties.key_kind,
+            None => self.evidence().kind(),
+        }
     }
 
     /// Refuses a builder for the other kind of table.
@@ -201,10 +240,19 @@ impl Survey<'_> {
         let Some(built) = target.kind() else {
             return Ok(());
         };
-        let evidence = self.evidence();
+        let mut evidence = self.evidence();
+        if evidence.verdict().is_none()
+            && let Some(index) = self.sound_index()
+        {
+            self.ask_filter(index, &mut evidence);
+        }
+        let stated = self
+            .properties
+            .as_ref()
+            .map(|properties| properties.key_kind);
         // With its index a database's table has lost what tells it from a plain one with the same keys.
         let is_unclear = || self.sound_index().is_none() && evidence.may_hold_internal_keys();
-        match (built, target.keys.or(evidence.verdict())) {
+        match (built, target.keys.or(stated).or(evidence.verdict())) {
             (KeyKind::Plain, Some(KeyKind::Database)) => Err(Error::new(
                 ErrorKind::DatabaseTable,
                 "this table belongs to a LevelDB database (its keys end in a sequence number and a type): salvage it \
@@ -363,6 +411,19 @@ impl Survey<'_> {
         regions.sort_by_key(Region::start);
         regions
     }
+}
+
+/// The error of a table that says that it is of another order than the builder's.
+#[cold]
+fn ordered_by(properties: &Properties) -> Error {
+    let name = show_key(properties.comparator.as_bytes());
+    Error::new(
+        ErrorKind::Comparator,
+        format!(
+            "this table is ordered by {name}: build the new table with that comparator, or let salvage copy it in its \
+             stored order"
+        ),
+    )
 }
 
 enum Region<'a> {

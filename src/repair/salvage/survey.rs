@@ -20,8 +20,11 @@ use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
+use crate::format::properties::Properties;
 use crate::read::file::TableFile;
 use crate::read::index::{Index, IndexPlace};
+use crate::read::options::OpenOptions;
+use crate::read::table::TableFilter;
 use crate::repair::progress::Reporter;
 
 /// What was found where, without overlaps.
@@ -92,6 +95,8 @@ pub(super) struct Survey<'a> {
     /// Bytes of keys that may still be held, of blocks that handles lead to.
     room: u64,
     work: KeyWork,
+    /// What the table says of itself.
+    pub(super) properties: Option<Properties>,
     /// Parts that are known not to be data.
     pub(super) set_aside: Vec<(Section, Range<u64>)>,
 }
@@ -108,12 +113,27 @@ impl<'a> Survey<'a> {
             index_offset: 0,
             room: key_room(file.size),
             work: KeyWork::of_file(),
+            properties: None,
             set_aside: Vec::new(),
         }
     }
 
     /// Surveys the whole file, unless the callback of `progress` ends the run early.
     pub(super) fn run(&mut self, progress: &mut Reporter<'_>) -> ControlFlow<()> {
+        self.find_blocks(progress)?;
+        // Of several, those of the last table.
+        let no_entries = self
+            .map
+            .frames
+            .values()
+            .rev()
+            .filter(|found| found.is_filter());
+        let mut payloads = no_entries.filter_map(|found| self.payload(found.handle()));
+        self.properties = payloads.find_map(|payload| Properties::decode(&payload).ok());
+        progress.reach(self.file.size)
+    }
+
+    fn find_blocks(&mut self, progress: &mut Reporter<'_>) -> ControlFlow<()> {
         if let Ok(footer) = self.file.footer() {
             self.follow(footer, progress)?;
         }
@@ -122,7 +142,7 @@ impl<'a> Survey<'a> {
             .as_ref()
             .is_some_and(|index| (0..index.len()).all(|i| self.map.at(index.handle(i)).is_some()));
         if index_says_all {
-            return progress.reach(self.file.size);
+            return ControlFlow::Continue(());
         }
         let mut scanner = Scanner::new(self.file, self.order, self.patience);
         let mut done = self.map.bytes;
@@ -142,7 +162,15 @@ impl<'a> Survey<'a> {
         if self.index.is_none() || !has_metaindex {
             self.look_for_metaindex();
         }
-        progress.reach(self.file.size)
+        ControlFlow::Continue(())
+    }
+
+    /// The filter, if footer and metaindex lead to one of a built-in policy.
+    pub(super) fn filter(&self, index: &Index) -> Option<TableFilter> {
+        let footer = self.file.footer().ok()?;
+        let metaindex = self.payload(footer.metaindex)?;
+        let filter = OpenOptions::new().read_filter(self.file, &footer, &metaindex, index);
+        filter.ok()?
     }
 
     /// Finds what footer, metaindex and index lead to. They are believed only as far as checksums confirm them: the
@@ -358,8 +386,8 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// The block at `handle`, which was found sound.
-    fn payload(&self, handle: BlockHandle) -> Option<Bytes> {
+    /// The block at `handle`, if it is sound.
+    pub(super) fn payload(&self, handle: BlockHandle) -> Option<Bytes> {
         let frame = self.read(handle)?;
         frame::verify(&frame).ok()?;
         frame::open(&frame).ok()

@@ -24,8 +24,8 @@ struct Ends {
 }
 
 impl Verifier<'_, '_> {
-    /// Takes the index keys as evidence. If the kind of keys is to be guessed, decides on it, by them and the first data
-    /// block that can be read.
+    /// Takes the index keys as evidence. If the caller did not name the kind of keys, decides on it: by the properties, or by
+    /// the index keys and the first data block that can be read.
     pub(super) fn read_index_keys(&mut self, index: &Parsed) {
         /// Bounds the work in a damaged file.
         const MOST_BLOCKS: usize = 16;
@@ -34,6 +34,12 @@ impl Verifier<'_, '_> {
             self.evidence.add_index_key(cursor.key());
         }
         self.evidence.end_block();
+        if let Some(properties) = &self.properties {
+            if self.looks_at_keys && properties.key_kind == KeyKind::Database {
+                self.check_as_database();
+            }
+            return;
+        }
         if !self.looks_at_keys || !self.evidence.may_be_database() {
             return;
         }
@@ -47,9 +53,13 @@ impl Verifier<'_, '_> {
             }
         }
         if evidence.kind() == KeyKind::Database {
-            self.order = internal_order(Order::Bytewise);
-            self.report.keys = KeyKind::Database;
+            self.check_as_database();
         }
+    }
+
+    fn check_as_database(&mut self) {
+        self.order = internal_order(Order::Bytewise);
+        self.report.keys = KeyKind::Database;
     }
 
     /// Adds the entries of the data block at the encoded handle `value`; `None` if the block cannot be read.

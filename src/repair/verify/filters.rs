@@ -92,11 +92,15 @@ impl Verifier<'_, '_> {
         // Otherwise the handle may be rubbish, unless it leads to a sound block.
         if (named_surely || self.try_frame(handle).is_some())
             && let Some(loaded) = self.load(handle, Section::Properties, named_by)
-            && let Err(defect) = Properties::decode(&loaded.payload)
             && loaded.trusted
         {
-            self.report
-                .find_defect((Section::Properties, handle.offset), defect);
+            match Properties::decode(&loaded.payload) {
+                Ok(properties) => self.properties = Some(properties),
+                Err(defect) => {
+                    let place = (Section::Properties, handle.offset);
+                    self.report.find_defect(place, defect);
+                }
+            }
         }
     }
 

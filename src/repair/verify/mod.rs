@@ -21,7 +21,7 @@ use std::ops::ControlFlow;
 use crate::comparator::{Comparator, Order};
 #[cfg(doc)]
 use crate::db::key::InternalKeyComparator;
-use crate::db::key::internal_order;
+use crate::db::key::{internal_order, user_order};
 use crate::db::recognise::{Evidence, KeyKind};
 #[cfg(doc)]
 use crate::error::ErrorKind;
@@ -29,6 +29,7 @@ use crate::error::{Result, Section};
 use crate::filter::FilterPolicy;
 use crate::format::block_check::KeyWork;
 use crate::format::footer::Footer;
+use crate::format::properties::Properties;
 use crate::read::file::TableFile;
 use crate::read::options::OpenOptions;
 use crate::read::source::Source;
@@ -118,11 +119,11 @@ impl<'a> VerifyOptions<'a> {
 /// and whether blocks overlap or leave gaps. If the footer or the index is damaged, `verify` searches for data blocks by
 /// their checksums and reports how much of the data is sound. It gives up a search after 4 MiB without a block.
 ///
-/// Unless the options say otherwise, a database's table is recognised by its keys and checked in the order of
-/// internal keys; every key must then parse as one. If the keys are in neither order and no comparator is named, the
-/// table has a comparator of its own, or its writer had a bug. The order is then [unknown](VerifyReport::unknown_order)
-/// and everything else is checked. If the index keys show that the order is bytewise after all, since they were shortened
-/// in it, keys out of order are damage.
+/// Unless the options say otherwise, a table is what its properties say. Without properties, a database's table is recognised
+/// by its keys. It is checked in the order of internal keys, and every key must parse as one. If no comparator is named,
+/// and keys are in neither order or the properties name another, the order is [unknown](VerifyReport::unknown_order) and
+/// everything else is checked. If the index keys show that the order is bytewise, since they were shortened in it, keys out
+/// of order are damage.
 ///
 /// Costs a read of the whole file (no block goes to the cache) and the memory of its largest block, of its index, and
 /// of 24 bytes for each block. A file whose handles overlap is read at most twice over. A database's table without a
@@ -202,6 +203,8 @@ struct Verifier<'a, 'p> {
     /// The order in which the keys are checked.
     order: Order,
     report: VerifyReport,
+    /// What the table says of itself.
+    properties: Option<Properties>,
     /// What the keys say about their kind and order.
     evidence: Evidence,
     misordered: Misordered,
@@ -239,6 +242,7 @@ impl<'a, 'p> Verifier<'a, 'p> {
             looks_at_keys: keys.is_none() && guess.is_none() && options.order.is_none(),
             file,
             options,
+            properties: None,
             evidence: Evidence::default(),
             misordered: Misordered::default(),
             extents: Vec::new(),
@@ -281,15 +285,17 @@ impl<'a, 'p> Verifier<'a, 'p> {
     /// Checks all blocks that the footer leads to. Returns whether the index is what was written.
     fn check_blocks(&mut self, footer: Footer, filters: &mut Vec<Filter>) -> bool {
         let index = self.load_block(footer.index, Section::Index);
-        if let Some(index) = &index {
-            self.read_index_keys(index);
-        }
         if let Some(metaindex) = self.load_block(footer.metaindex, Section::Metaindex) {
             *filters = self.check_metaindex(footer.metaindex.offset, &metaindex);
         }
         let Some(index) = index else { return false };
+        self.read_index_keys(&index);
         // A database's filter holds user keys, of which an order of stored keys does not know.
-        let is_of_user_keys = self.evidence.kind() == KeyKind::Database;
+        let stated = self
+            .properties
+            .as_ref()
+            .map(|properties| properties.key_kind);
+        let is_of_user_keys = stated.unwrap_or(self.evidence.kind()) == KeyKind::Database;
         if self.kind_named.is_none() && self.report.keys == KeyKind::Plain && is_of_user_keys {
             filters.clear();
         }
@@ -316,16 +322,26 @@ impl<'a, 'p> Verifier<'a, 'p> {
         Some(Guess { kind, is_certain })
     }
 
-    /// Whether neither the kind of keys nor their order was named.
+    /// Whether neither the caller nor the table says what kind of keys it holds.
     fn is_guessed(&self) -> bool {
-        self.kind_named.is_none() && self.options.order.is_none()
+        self.kind_named.is_none() && self.options.order.is_none() && self.properties.is_none()
     }
 
     /// Reports keys out of order, now that all keys were seen.
     fn settle_order(&mut self) {
-        let is_known =
-            self.options.order.is_some() || self.evidence.order_is_evident(self.report.keys);
-        std::mem::take(&mut self.misordered).settle(is_known, &mut self.report);
+        let order = user_order(&self.order).unwrap_or(&self.order);
+        let is_stated =
+            |properties: &Properties| properties.comparator == order.comparator().name();
+        let is_known = self.options.order.is_some()
+            || match &self.properties {
+                Some(properties) => is_stated(properties),
+                None => self.evidence.order_is_evident(self.report.keys),
+            };
+        let stated = self
+            .properties
+            .as_ref()
+            .map(|properties| &*properties.comparator);
+        std::mem::take(&mut self.misordered).settle(is_known, stated, &mut self.report);
     }
 
     /// What verifies must open: if it does not, and nothing else was found, that is a finding.

@@ -196,12 +196,12 @@ impl VerifyReport {
         match (error.corruption(), error.kind()) {
             (Some(corruption), _) => self.record(Severity::Damage, corruption.clone()),
             (None, ErrorKind::Unsupported | ErrorKind::Io) => {
-                self.find(
-                    Severity::Unchecked,
-                    place,
-                    "a block that can be read",
-                    error.to_string(),
-                );
+                let expected = "a block that can be read";
+                self.find(Severity::Unchecked, place, expected, error.to_string());
+            }
+            (None, ErrorKind::Comparator) => {
+                let expected = "the order that was named";
+                self.find(Severity::Unchecked, place, expected, error.to_string());
             }
             (None, _) => self.find(Severity::Damage, place, "a sound table", error.to_string()),
         }
@@ -268,23 +268,41 @@ impl Misordered {
         }
     }
 
-    /// Puts them into `report`: each as damage if the order `is_known`, else one for all of them, which were then not
-    /// checked.
-    pub(super) fn settle(self, is_known: bool, report: &mut VerifyReport) {
+    /// Puts them into `report`: each as damage if the order `is_known`. Otherwise one finding stands for all of them, which
+    /// names the comparator if the table says which it is.
+    pub(super) fn settle(
+        self,
+        is_known: bool,
+        comparator: Option<&str>,
+        report: &mut VerifyReport,
+    ) {
         if is_known {
             report.damage += self.count - self.found.len() as u64;
             for (place, expected, found) in self.found {
                 report.find(Severity::Damage, place, expected, found);
             }
-        } else if let Some((place, expected, found)) = self.found.into_iter().next() {
-            report.unknown_order = true;
-            report.find(
-                Severity::Unchecked,
-                place,
-                "keys in bytewise order or in that of a database, or the comparator that they were written with",
-                format!("{found}, in place of {expected} ({} such places)", self.count),
-            );
+            return;
         }
+        let first = self.found.into_iter().next();
+        if first.is_none() && comparator.is_none() {
+            return;
+        }
+        report.unknown_order = true;
+        let expected = match comparator {
+            Some(name) => format!("keys in the order {name:?}, which was not named"),
+            None => "keys in bytewise order or in that of a database; otherwise, a comparator that is named".into(),
+        };
+        let (place, found) = match first {
+            Some((place, expected, found)) => (
+                place,
+                format!(
+                    "{found}, in place of {expected} ({} such places)",
+                    self.count
+                ),
+            ),
+            None => ((Section::Data, 0), "keys that ascend bytewise".into()),
+        };
+        report.find(Severity::Unchecked, place, expected, found);
     }
 }
 
