@@ -254,6 +254,7 @@ fn random_table(seed: u64, large: bool, database: bool) -> Written {
     let block_size = [1, 64, 512, 4096][random.below(4)];
     let filter = random.below(3);
     let mut options = WriteOptions::new()
+        .properties(false)
         .compression(Compression::None)
         .block_size(block_size)
         .restart_interval([1, 3, 16][random.below(3)])
@@ -588,7 +589,7 @@ const WRITERS: [&str; 3] = ["ours", "leveldb()", "without shortening"];
 
 fn writer(i: usize) -> WriteOptions {
     match i {
-        0 => WriteOptions::new(),
+        0 => WriteOptions::new().properties(false),
         1 => WriteOptions::leveldb().compression(Compression::None),
         _ => WriteOptions::leveldb()
             .compression(Compression::None)
@@ -835,6 +836,7 @@ fn a_refusal_names_the_two_keys() {
             .collect()
     };
     let options = WriteOptions::new()
+        .properties(false)
         .compression(Compression::None)
         .no_filter()
         .comparator(backwards);
@@ -876,7 +878,7 @@ fn a_refusal_names_the_two_keys() {
 
     // A database's table of user keys in another order.
     let mut file = Vec::new();
-    let options = WriteOptions::new().comparator(backwards);
+    let options = WriteOptions::new().properties(false).comparator(backwards);
     let mut builder = options.build_db(&mut file);
     for key in ["melon", "apple"] {
         builder.put(key, 7, "value").unwrap();
