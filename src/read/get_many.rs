@@ -60,10 +60,9 @@ impl Table {
         for batch in wanted.chunks(OVERLAPPED) {
             let fetched = self.fetch_all(batch, last)?;
             let touched = |(wanted, fetched): (&Wanted<'_>, &Fetched<'_>)| {
-                let part = inner
-                    .hints
-                    .of(wanted.found.block)
-                    .part(wanted.found.position);
+                let BlockRef { block, prefix, .. } = wanted.found;
+                let position = inner.index.position_of(block, prefix);
+                let part = inner.hints.of(block).part(position);
                 touch_part(fetched.payload(), part);
                 part
             };

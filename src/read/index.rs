@@ -79,9 +79,9 @@ pub(crate) struct BlockRef {
     /// Which of the table's data blocks it is, from 0.
     pub(crate) block: usize,
     pub(crate) handle: BlockHandle,
-    /// Where between the block's index keys the key lies, in bytewise order; see [`Index::position`]. Only how fast the
-    /// block is searched depends on it.
-    pub(crate) position: Option<u16>,
+    /// The eight bytes of the key that was looked for, after those that all index keys share; any number where the search
+    /// did without them. Only how fast the block is searched depends on it.
+    pub(crate) prefix: u64,
 }
 
 /// Number of entries in a span, which takes two lines of the processor's cache.
@@ -244,7 +244,7 @@ impl Index {
         BlockRef {
             block: i,
             handle: self.handle(i),
-            position: None,
+            prefix: 0,
         }
     }
 
@@ -262,7 +262,7 @@ impl Index {
         Some(BlockRef {
             block,
             handle: self.handle(block),
-            position: self.position_of(block, prefix),
+            prefix,
         })
     }
 
@@ -306,8 +306,9 @@ impl Index {
         self.position_of(i, prefix_at(key, self.shared.len()))
     }
 
+    /// The same of a key whose prefix a search has computed.
     #[inline]
-    fn position_of(&self, i: usize, prefix: u64) -> Option<u16> {
+    pub(crate) fn position_of(&self, i: usize, prefix: u64) -> Option<u16> {
         let [low, high] = self
             .all_but_last()
             .get(i.wrapping_sub(1)..)?

@@ -197,7 +197,8 @@ impl Table {
             return Ok(None);
         }
         let block = inner.fetch_block(found, self.read)?;
-        let part = inner.hints.of(found.block).part(found.position);
+        let position = inner.index.position_of(found.block, found.prefix);
+        let part = inner.hints.of(found.block).part(position);
         touch_part(block.payload(), part);
         let value = inner.find_value(found.block, block.payload(), key, order, part)?;
         Ok(value.map(|value| take(block, value)))
