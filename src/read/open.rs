@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::comparator::Order;
-use crate::db::recognise::KeyKind;
+use crate::db::key::user_key;
+use crate::db::recognise::{KeyKind, may_be_internal};
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::filter::FilterPolicy;
 use crate::format::Defect;
@@ -72,6 +73,9 @@ impl OpenOptions {
         if self.filters && !self.stored_order && self.filter_knows_keys(|| inner.index.evidence()) {
             let filter = self.read_filter(&inner.file, &footer, &inner.index);
             inner.filter = filter.map_err(|error| inner.file.name_in(error))?;
+            if self.order.is_none() {
+                inner.refuse_user_keys_filter()?;
+            }
         }
         inner.file.forget_tail();
         Ok(Table {
@@ -161,30 +165,57 @@ impl Inner {
     /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys.
     /// Nearly always the index alone shows that a table is plain; if not, the first keys of a data block are read, too.
     fn refuse_internal_keys(&self) -> Result<()> {
-        /// Bounds the work, so that opening stays fast when the first block is large.
-        const MOST_KEYS: usize = 64;
-        const MOST_BYTES: usize = 64 << 10;
         let mut evidence = self.index.evidence();
         if self.index.len() == 0 || !evidence.may_be_database() {
             return Ok(());
         }
+        self.for_first_entries(|key, value| evidence.add_entry(key, value))?;
+        match evidence.kind() {
+            KeyKind::Database => Err(self.file.name_in(database_table())),
+            KeyKind::Plain => Ok(()),
+        }
+    }
+
+    /// Refuses a database's table whose keys fit both kinds, by its filter: it rejects keys that are in the table, since it
+    /// holds user keys. Read as a plain one it would lose those keys in silence.
+    fn refuse_user_keys_filter(&self) -> Result<()> {
+        let Some(filter) = self.filter.as_ref().filter(|_| self.index.len() > 0) else {
+            return Ok(());
+        };
+        if !self.index.evidence().may_be_database() {
+            return Ok(());
+        }
+        let offset = self.index.handle(0).offset;
+        let passes = |key: &[u8]| filter.block.key_may_match(&*filter.policy, offset, key);
+        let (mut stored, mut user_keys) = (true, true);
+        self.for_first_entries(|key, _| {
+            stored &= passes(key);
+            user_keys &= may_be_internal(key) && passes(user_key(key));
+        })?;
+        if user_keys && !stored {
+            return Err(self.file.name_in(database_table()));
+        }
+        Ok(())
+    }
+
+    /// Calls `see` with the first entries of the first data block.
+    fn for_first_entries(&self, mut see: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        /// Bounds the work, so that opening stays fast when the first block is large.
+        const MOST_KEYS: usize = 64;
+        const MOST_BYTES: usize = 64 << 10;
         let frame = self.file.read_frame(self.index.handle(0))?;
         let mut read_keys = || {
             frame::verify(&frame)?;
             let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
             let (mut keys, mut bytes) = (0, 0);
             while keys < MOST_KEYS && bytes < MOST_BYTES && cursor.next()? {
-                evidence.add_entry(cursor.key(), cursor.value());
+                see(cursor.key(), cursor.value());
                 keys += 1;
                 bytes += cursor.key().len();
             }
             Ok(())
         };
-        read_keys().map_err(|defect| self.locate(0, defect))?;
-        match evidence.kind() {
-            KeyKind::Database => Err(self.file.name_in(database_table())),
-            KeyKind::Plain => Ok(()),
-        }
+        read_keys().map_err(|defect| self.locate(0, defect))
     }
 }
 
