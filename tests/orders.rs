@@ -423,6 +423,9 @@ fn ask_all(written: &Written, tally: &mut Tally) {
         }
         if tally.missed > before {
             tally.with_misses += 1;
+            // The file is large, and whoever walks it sees what it is.
+            assert!(written.file.len() > 64 << 10 && in_place(&written.file).contains(&false));
+            assert!(table.iter().any(|entry| entry.is_err()));
             if std::env::var_os("SHOW").is_some() {
                 let missed = tally.missed - before;
                 println!(
@@ -502,9 +505,29 @@ fn small_tables_of_other_orders_miss_nothing_in_silence() {
     assert!(plain.refused_at_open > 0 && plain.right > 0);
 }
 
-/// Of a larger file, a block that no lookup reads may hold keys of another order, while the index ascends by chance.
+/// For each data block, whether its keys are where bytewise order has them: ascending, between the block's index keys.
+fn in_place(file: &[u8]) -> Vec<bool> {
+    let layout = common::Layout::of(file);
+    let index = common::entries(&common::payload(file, &layout.index));
+    let mut after: Option<&[u8]> = None;
+    let mut in_place = Vec::new();
+    for (range, (up_to, _)) in layout.data.iter().zip(&index) {
+        let entries = common::entries(&common::payload(file, range));
+        let mut keys = entries.iter().map(|(key, _)| &key[..]);
+        in_place.push(
+            keys.clone().is_sorted_by(|a, b| a < b)
+                && keys.all(|key| after.is_none_or(|after| after < key) && *key <= **up_to),
+        );
+        after = Some(up_to);
+    }
+    in_place
+}
+
+/// In a larger file, a block that no lookup reads may hold the key, while the index ascends: by chance where blocks are
+/// few, and as a rule where index keys were shortened to folded or single bytes and blocks hold one key each. Then keys
+/// are missed, until a lookup or a walk reads such a block. This counts them; the assertions are in `ask_all`.
 #[test]
-fn large_tables_of_other_orders_seldom_miss_a_key() {
+fn large_tables_miss_keys_only_where_a_block_was_not_read() {
     let (mut plain, mut database) = (Tally::default(), Tally::default());
     for seed in 0..tables() / 4 {
         ask_all(&random_table(seed, true, false), &mut plain);
@@ -658,9 +681,11 @@ struct DbTally {
     recognised: u64,
     /// Refused for their order.
     refused: u64,
-    /// Taken for plain: with something in the file that no plain table has, and with nothing.
+    /// Taken for plain, with something in the file that no plain table has.
     mistaken: u64,
-    fits_both: u64,
+    /// The same with nothing of the kind, by writer: one version of each key, no index key that was
+    /// shortened, and no filter, which would know user keys only.
+    fits_both: [u64; WRITERS.len()],
 }
 
 /// Writes and opens so many tables of databases of each sequence number, number of entries and writer.
@@ -687,7 +712,13 @@ fn judged_databases(each: u64) -> DbTally {
                     }
                 }
                 let mut file = Vec::new();
-                let mut builder = writer(by).build_db(&mut file);
+                let has_filter = seed % 4 != 3;
+                let options = if has_filter {
+                    writer(by)
+                } else {
+                    writer(by).no_filter()
+                };
+                let mut builder = options.build_db(&mut file);
                 let mut stored = Vec::new();
                 for (user_key, sequence, is_value) in &entries {
                     match is_value {
@@ -722,7 +753,13 @@ fn judged_databases(each: u64) -> DbTally {
                         tally.refused += 1;
                         println!("refused for its order: {what}: {error}");
                     }
-                    Ok(_) => {
+                    Ok(table) => {
+                        for key in &stored {
+                            assert!(
+                                table.get(key).unwrap().is_some(),
+                                "a stored key is missed: {what}"
+                            );
+                        }
                         let ascends = stored.is_sorted_by(|a, b| a < b);
                         let index = common::entries(&common::payload(
                             &file,
@@ -731,12 +768,12 @@ fn judged_databases(each: u64) -> DbTally {
                         let shortened = index
                             .iter()
                             .any(|(key, _)| stored.binary_search(key).is_err());
-                        if ascends && !shortened {
-                            tally.fits_both += 1;
+                        if ascends && !shortened && !has_filter {
+                            tally.fits_both[by] += 1;
                         } else {
                             tally.mistaken += 1;
                             println!(
-                                "taken for plain: {what}: ascends {ascends}, shortened {shortened}"
+                                "taken for plain: {what}: ascends {ascends}, shortened {shortened}, filter {has_filter}"
                             );
                         }
                     }
