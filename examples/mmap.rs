@@ -7,10 +7,20 @@
 //! `cargo run --example mmap`
 
 use std::fs::File;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use leveltable::{Compression, OpenOptions, WriteOptions};
 use memmap2::Mmap;
+
+/// The map, shared by the table and by whoever advises the system.
+struct Map(Arc<Mmap>);
+
+impl AsRef<[u8]> for Map {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
@@ -32,11 +42,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         reason = "only the program can promise that the file stays unchanged"
     )]
     let map = unsafe { Mmap::map(&File::open(&path)?)? };
-    #[cfg(unix)]
-    map.advise(memmap2::Advice::Random)?; // lookups are random, so reading ahead would be wasted
-
-    let bytes = Bytes::from_owner(map);
+    let map = Arc::new(map);
+    let bytes = Bytes::from_owner(Map(Arc::clone(&map)));
     let table = OpenOptions::new().open_source(bytes.clone())?;
+    // Opening reads index and filter from end to end, which the system's read-ahead speeds up. Lookups are random, so
+    // reading ahead would be wasted from here on.
+    #[cfg(unix)]
+    map.advise(memmap2::Advice::Random)?;
+
     let value = table.get(777u64.to_be_bytes())?.ok_or("777 is missing")?;
     println!("777 squared is {}", value.escape_ascii());
     assert!(
