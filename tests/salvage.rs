@@ -1732,6 +1732,24 @@ fn properties_are_believed_and_kept() {
     }
 }
 
+/// A table of what a table says of itself is a table like any other.
+#[test]
+fn properties_as_data_are_data() {
+    let file = build(&WriteOptions::new(), &entries(100));
+    let layout = Layout::of(&file);
+    let about = common::entries(&common::payload(&file, &layout.metaindex));
+    let (name, handle) = &about[0];
+    assert_eq!(name, b"about.leveltable");
+    let mut handle = &handle[..];
+    let [offset, len] = [(); 2].map(|()| take_varint(&mut handle));
+    let about = common::entries(&common::payload(&file, &(offset..offset + len + 5)));
+    for options in [WriteOptions::leveldb(), WriteOptions::new()] {
+        let (report, rescued) = rescue(build(&options, &about));
+        assert_whole(&report, "");
+        assert_eq!(rescued, about);
+    }
+}
+
 /// A table of RocksDB's first format, which has LevelDB's magic number, with blocks in LZ4: "corrupt deflate stream", and its
 /// properties were salvaged as a table.
 #[test]

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::db::recognise::{Counts, Evidence};
+use crate::error::Section;
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
@@ -25,7 +26,6 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(super) enum Content {
     Entries(Digest),
-    /// A filter, or the table's properties.
     Filter,
     /// Why its entries cannot be read: its codec is not in this build, or its keys are too large.
     Unreadable(String),
@@ -43,6 +43,8 @@ pub(super) struct Digest {
     pub(super) last: Box<[u8]>,
     /// Whether there is an entry, and every value is a block handle and nothing else.
     pub(super) all_handles: bool,
+    /// Whether they are what a table says of itself.
+    pub(super) is_properties: bool,
     /// What all keys say about the kind of table.
     pub(super) evidence: Counts,
 }
@@ -55,22 +57,24 @@ impl Digest {
 }
 
 impl Found {
-    /// Number of entries, including those out of order; 0 for anything but a block of entries.
+    /// Number of entries, including those out of order; 0 for anything but a block of data.
     pub(crate) fn entries(&self) -> u64 {
+        self.digest().map_or(0, Digest::all_entries)
+    }
+
+    /// The section of a block that holds no data, whatever lies around it: a filter or properties.
+    pub(super) fn no_data(&self) -> Option<Section> {
         match &self.content {
-            Content::Entries(digest) => digest.all_entries(),
-            _ => 0,
+            Content::Filter => Some(Section::Filter),
+            Content::Entries(digest) if digest.is_properties => Some(Section::Properties),
+            _ => None,
         }
     }
 
-    pub(super) fn is_filter(&self) -> bool {
-        matches!(self.content, Content::Filter)
-    }
-
-    /// The digest of a block that holds entries.
+    /// The digest of a block that may hold data.
     pub(super) fn digest(&self) -> Option<&Digest> {
         match &self.content {
-            Content::Entries(digest) if digest.entries > 0 => Some(digest),
+            Content::Entries(digest) if digest.entries > 0 && !digest.is_properties => Some(digest),
             _ => None,
         }
     }
@@ -130,14 +134,7 @@ pub(super) fn inspect(frame: &Bytes, order: &Order, work: &mut KeyWork) -> Resul
         }
     };
     digest(payload.clone(), order, work)
-        .map(|digest| {
-            let may_be_properties = *digest.first == *FIRST_PROPERTY;
-            if may_be_properties && Properties::decode(&payload).is_ok() {
-                Content::Filter
-            } else {
-                Content::Entries(digest)
-            }
-        })
+        .map(Content::Entries)
         .or_else(|defect| {
             let is_filter = frame::is_raw(frame)
                 && FilterBlockReader::new(payload)
@@ -147,7 +144,7 @@ pub(super) fn inspect(frame: &Bytes, order: &Order, work: &mut KeyWork) -> Resul
 }
 
 fn digest(payload: Bytes, order: &Order, work: &mut KeyWork) -> Result<Digest, Defect> {
-    let block = Block::parse(payload)?;
+    let block = Block::parse(payload.clone())?;
     block.check_entries()?;
     work.take(&block)?;
     let mut cursor = BlockCursor::new(block);
@@ -170,6 +167,7 @@ fn digest(payload: Bytes, order: &Order, work: &mut KeyWork) -> Result<Digest, D
         last.extend_from_slice(key);
     }
     Ok(Digest {
+        is_properties: first == FIRST_PROPERTY && Properties::decode(&payload).is_ok(),
         entries,
         out_of_order,
         first: first.into(),

@@ -556,6 +556,7 @@ mod tests {
             first: first.as_bytes().into(),
             last: last.as_bytes().into(),
             all_handles: false,
+            is_properties: false,
             evidence: Counts::default(),
         };
         let content = Content::Entries(of(entries));

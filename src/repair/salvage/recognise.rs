@@ -182,7 +182,7 @@ impl Survey<'_> {
         }
         let start = found.range.start;
         let is_stock = self.is_stock(found);
-        let may_be_there = |other: &Found| other.range == found.range || other.is_filter();
+        let may_be_there = |other: &Found| other.range == found.range || other.no_data().is_some();
         let is_free = |place: Range<u64>| self.map.has_only_filters(place, start);
         self.handles_in(found.handle()).iter().all(|filter| {
             let Some(end) = filter.end() else {
@@ -205,7 +205,7 @@ impl Survey<'_> {
                 let before = start.checked_sub(len);
                 before
                     .and_then(|at| self.map.frames.get(&at))
-                    .is_some_and(|found| found.range.end == start && found.is_filter())
+                    .is_some_and(|found| found.range.end == start && found.no_data().is_some())
             };
             here || right_before()
         })

@@ -43,7 +43,7 @@ impl Map {
         let before = self.frames.range(..found.range.end).next_back();
         if before.is_none_or(|(_, before)| before.range.end <= found.range.start) {
             self.bytes += found.len();
-            if !found.is_filter() {
+            if found.no_data().is_none() {
                 self.others.insert(found.range.start);
             }
             self.frames.insert(found.range.start, found);
@@ -121,14 +121,18 @@ impl<'a> Survey<'a> {
     /// Surveys the whole file, unless the callback of `progress` ends the run early.
     pub(super) fn run(&mut self, progress: &mut Reporter<'_>) -> ControlFlow<()> {
         self.find_blocks(progress)?;
-        // Of several, those of the last table.
-        let no_entries = self
+        // Of several, those of the last table. An application may store such a block as data, which the index shows.
+        let is_data = |found: &Found| {
+            let index = self.index.as_ref();
+            index.is_some_and(|index| block_around(index, found.handle()).is_some())
+        };
+        let found = self
             .map
             .frames
             .values()
             .rev()
-            .filter(|found| found.is_filter());
-        let mut payloads = no_entries.filter_map(|found| self.payload(found.handle()));
+            .filter(|found| found.no_data() == Some(Section::Properties) && !is_data(found));
+        let mut payloads = found.filter_map(|found| self.payload(found.handle()));
         self.properties = payloads.find_map(|payload| Properties::decode(&payload).ok());
         progress.reach(self.file.size)
     }
@@ -201,7 +205,7 @@ impl<'a> Survey<'a> {
         // metaindex: if a footer lost bytes after its handles, they are read from a byte too early.
         let leads_to_data = (0..index.len()).any(|i| {
             let found = self.map.at(index.handle(i));
-            found.is_some_and(|found| !found.is_filter())
+            found.is_some_and(|found| found.no_data().is_none())
         });
         let is_in_place = footer.index.end() == Some(footer_at);
         if leads_to_data
@@ -236,7 +240,7 @@ impl<'a> Survey<'a> {
                 .map
                 .at(handle)
                 .filter(|found| !is_data && !self.is_set_aside(found));
-            if found.is_some_and(|found| !found.is_filter()) {
+            if found.is_some_and(|found| found.no_data().is_none()) {
                 self.set_aside(Section::Metaindex, handle);
             }
         }
@@ -342,12 +346,12 @@ impl<'a> Survey<'a> {
         for handle in handles {
             self.place(handle);
             let found = self.map.at(handle);
-            let may_be_filter = found.is_none_or(Found::is_filter);
+            let section = found.map_or(Some(Section::Filter), Found::no_data);
             if handle.end().is_none_or(|end| end > metaindex.offset) {
                 continue;
             }
-            if may_be_filter {
-                self.set_aside(Section::Filter, handle);
+            if let Some(section) = section {
+                self.set_aside(section, handle);
             } else if handle.end() == Some(beside) {
                 self.set_aside(Section::Metaindex, handle);
             }
@@ -410,12 +414,12 @@ impl<'a> Survey<'a> {
     pub(super) fn report(self) -> SalvageReport {
         let mut set_aside = self.set_aside;
         let known: HashSet<u64> = set_aside.iter().map(|(_, range)| range.start).collect();
-        let filters = self
+        let others = self
             .map
             .frames
             .into_values()
-            .filter(|found| found.is_filter() && !known.contains(&found.range.start));
-        set_aside.extend(filters.map(|found| (Section::Filter, found.range)));
+            .filter(|found| !known.contains(&found.range.start));
+        set_aside.extend(others.filter_map(|found| Some((found.no_data()?, found.range))));
         set_aside.sort_by_key(|(_, range)| range.start);
         SalvageReport {
             file_bytes: self.file.size,
