@@ -1862,11 +1862,14 @@ fn ten_thousand_sound_tables_are_copied_whole() {
 /// A table of any kind, order, codec and size, with more in its metaindex.
 fn copy_a_sound_table(seed: u64) {
     let mut random = Random(seed);
-    let mut codecs = CODECS.to_vec();
-    #[cfg(feature = "zstd")]
-    codecs.push(Compression::Zstd(1));
-    #[cfg(feature = "zlib")]
-    codecs.extend([Compression::Zlib(1), Compression::Deflate(1)]);
+    let codecs: Vec<Compression> = [
+        &CODECS[..],
+        #[cfg(feature = "zstd")]
+        &[Compression::Zstd(1)],
+        #[cfg(feature = "zlib")]
+        &[Compression::Zlib(1), Compression::Deflate(1)],
+    ]
+    .concat();
     let codec = codecs[random.below(codecs.len())];
     let mut options = WriteOptions::leveldb()
         .block_size([1, 64, 300, 4096][random.below(4)])
