@@ -284,24 +284,25 @@ impl Misordered {
             return;
         }
         let first = self.found.into_iter().next();
-        if first.is_none() && comparator.is_none() {
-            return;
-        }
-        report.unknown_order = true;
-        let expected = match comparator {
-            Some(name) => format!("keys in the order {name:?}, which was not named"),
-            None => "keys in bytewise order or in that of a database; otherwise, a comparator that is named".into(),
-        };
-        let (place, found) = match first {
-            Some((place, expected, found)) => (
-                place,
+        let place = first
+            .as_ref()
+            .map_or((Section::Data, 0), |(place, ..)| *place);
+        let (expected, found) = match (comparator, first) {
+            (Some(name), _) => (
+                format!("the comparator {name:?}, which the table names"),
+                "none: the order of the keys was not checked".into(),
+            ),
+            (None, Some((_, expected, found))) => (
+                "keys that ascend bytewise or as a database's, or a named comparator"
+                    .into(),
                 format!(
-                    "{found}, in place of {expected} ({} such places)",
+                    "{} places where they do not, at the first of which {found} stands in place of {expected}",
                     self.count
                 ),
             ),
-            None => ((Section::Data, 0), "keys that ascend bytewise".into()),
+            (None, None) => return,
         };
+        report.unknown_order = true;
         report.find(Severity::Unchecked, place, expected, found);
     }
 }
