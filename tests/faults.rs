@@ -482,12 +482,16 @@ fn a_source_that_gives_the_wrong_length_is_not_a_damaged_table() {
                 lasting: Lasting::OneCall,
                 calls: AtomicUsize::new(0),
             });
-            // One call to open a small table, and the second for the data block.
             let open = OpenOptions::new().no_cache();
             let opened = open.open_source(source);
-            let error = opened
-                .and_then(|table| table.get(&entries[0].0))
-                .unwrap_err();
+            let found = opened.and_then(|table| table.get(&entries[0].0));
+            if at == 0 {
+                // The end of the file, which is read in pieces if it cannot be read at once.
+                assert_eq!(found.unwrap().unwrap(), entries[0].1, "{fault:?}");
+                continue;
+            }
+            // The second call is for the data block.
+            let error = found.unwrap_err();
             assert_eq!(
                 error.kind(),
                 ErrorKind::Io,

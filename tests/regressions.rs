@@ -727,3 +727,119 @@ fn errors_of_a_databases_table_show_user_key_and_sequence() {
         "{error}"
     );
 }
+
+/// Of a user key with thousands of versions, every lookup asked the filters of all their blocks.
+#[test]
+fn a_lookup_of_many_versions_asks_one_filter() {
+    let mut builder = WriteOptions::leveldb().build_db(Vec::new());
+    for sequence in (1..=50_000).rev() {
+        builder.put("key", sequence, "value").unwrap();
+    }
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let db = OpenOptions::new().open_db_source(file).unwrap();
+    assert!(db.as_table().data_blocks() > 100);
+    assert!(db.get("key").unwrap().is_some());
+    let stats = db.as_table().stats();
+    assert_eq!((stats.filter_passed, stats.filter_rejected), (1, 0));
+}
+
+/// A table of one long key in many versions was called corrupt: its keys were more, all together, than was granted.
+#[test]
+fn many_versions_of_a_long_key_are_read() {
+    let options = WriteOptions::new()
+        .restart_interval(1 << 20)
+        .block_size(64 << 10);
+    let mut builder = options.build_db(Vec::new());
+    let key = vec![b'k'; 5000];
+    for sequence in (1..=5000).rev() {
+        builder.put(&key, sequence, "").unwrap();
+    }
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let db = OpenOptions::new().open_db_source(file).unwrap();
+    assert!(db.get(&key).unwrap().is_some());
+    assert!(db.get_at(&key, 2500).unwrap().is_some());
+}
+
+/// Two spellings of one key, and filters that know the part that both have.
+#[derive(Debug)]
+struct FourBytes;
+
+impl Comparator for FourBytes {
+    fn name(&self) -> &str {
+        "test.FourBytes"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.filter_key(a).cmp(self.filter_key(b))
+    }
+
+    fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        key.get(..4).unwrap_or(key)
+    }
+}
+
+/// The filter of a database's table was given whole user keys, whatever the comparator said that filters know.
+#[test]
+fn a_databases_filter_knows_what_the_comparator_says() {
+    let options = WriteOptions::new().comparator(FourBytes);
+    let mut builder = options.build_db(Vec::new());
+    builder.put("abcdY", 1, "value").unwrap();
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let open = OpenOptions::new().comparator(FourBytes);
+    let db = open.open_db_source(file).unwrap();
+    assert_eq!(
+        db.get("abcdX").unwrap(),
+        Some(Version::Value("value".into()))
+    );
+    assert_eq!(db.get("abceX").unwrap(), None);
+}
+
+/// After a seek that failed, the cursor stood where it had stood before.
+#[test]
+fn a_failed_seek_loses_the_position() {
+    let file = common::build(
+        &WriteOptions::new(),
+        &[(b"a".to_vec(), vec![]), (b"b".to_vec(), vec![])],
+    );
+    let table = OpenOptions::new().stored_order().open_source(file).unwrap();
+    let mut cursor = table.cursor();
+    assert!(cursor.next().unwrap());
+    assert!(cursor.seek("b").is_err() && !cursor.is_valid());
+    assert_eq!(cursor.next().unwrap_err().kind(), ErrorKind::InvalidState);
+}
+
+/// A source that keeps what it read in large pages.
+struct Paged(Vec<u8>);
+
+impl leveltable::ReadAt for Paged {
+    fn size(&self) -> std::io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> std::io::Result<Bytes> {
+        let start = offset as usize;
+        Ok(Bytes::from(self.0.clone()).slice(start..start + len))
+    }
+}
+
+/// A block that is replaced in the cache, as when two threads miss it at once, made the cache believe that it was full.
+#[test]
+fn a_cache_with_room_keeps_every_block() {
+    let options = WriteOptions::new().compression(Compression::None);
+    let entries: Vec<_> = (0..20_000u32)
+        .map(|i| (format!("key{i:06}").into_bytes(), vec![b'v'; 30]))
+        .collect();
+    let file = common::build(&options, &entries);
+    let len = file.len() as u64;
+    let cache = BlockCache::new(64 << 20);
+    let table = OpenOptions::new()
+        .cache(cache.clone())
+        .open_source(Arc::new(Paged(file)))
+        .unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert_eq!(table.iter().map(Result::unwrap).count(), entries.len()));
+        }
+    });
+    assert!(cache.size() > len / 2, "{} of {len}", cache.size());
+}

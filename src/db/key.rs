@@ -170,7 +170,7 @@ impl Comparator for InternalKeyComparator {
 
     /// The user key, which is what lookups know, and what LevelDB's filters hold.
     fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
-        user_key(key)
+        self.user.filter_key(user_key(key))
     }
 
     /// The user key and the sequence number.

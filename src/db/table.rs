@@ -152,7 +152,10 @@ impl DbTable {
         let blocks = self.blocks_of(first, user_key);
         let mut passes = false;
         for found in blocks.clone() {
-            passes |= !self.table.block_filter_rejects(found, &target)?;
+            if !self.table.block_filter_rejects(found, &target)? {
+                passes = true;
+                break;
+            }
         }
         // If one passes, all are searched: a filter that is wrong may hide a key, but not its newest versions alone.
         for found in blocks.filter(|_| passes) {

@@ -201,6 +201,8 @@ pub(crate) struct KeyWork(u64);
 impl KeyWork {
     /// Granted to each file, and to each byte of a block.
     const FILE: u64 = 4 << 30;
+    /// Granted to a block by itself: whole keys of this many bytes are compared in milliseconds.
+    const BLOCK: u64 = 64 << 20;
     const BLOCK_BYTE: u64 = 256;
 
     /// The budget of a file.
@@ -210,7 +212,7 @@ impl KeyWork {
 
     /// The budget of a single block.
     pub(crate) fn of_block() -> KeyWork {
-        KeyWork(0)
+        KeyWork(KeyWork::BLOCK)
     }
 
     /// Takes the keys of `block` from the budget. An error if they exceed it: they must not be compared then.

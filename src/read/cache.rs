@@ -30,11 +30,14 @@ const ENTRY_OVERHEAD: u64 = 96;
 pub struct BlockCache {
     blocks: Arc<Blocks>,
     eviction: Eviction,
+    /// Whether blocks were evicted for want of room.
+    full: Arc<AtomicBool>,
 }
 
 type Blocks = Cache<BlockKey, Bytes, BlockWeighter, BuildHasherDefault<BlockKeyHasher>, Eviction>;
 
-/// Remembers whether a block was ever evicted, which shows that the cache is full.
+/// Remembers whether a block was evicted. From a full cache, nearly always; but a block that is replaced, or too large to be
+/// kept, counts as evicted, too.
 #[derive(Debug, Clone, Default)]
 struct Eviction(Arc<AtomicBool>);
 
@@ -119,6 +122,7 @@ impl BlockCache {
         BlockCache {
             blocks: Arc::new(blocks),
             eviction,
+            full: Arc::default(),
         }
     }
 
@@ -146,11 +150,21 @@ impl BlockCache {
     /// Whether a block that was just read should be inserted: always while there is room, else one time in eight.
     #[inline]
     pub(crate) fn admits(&self) -> bool {
-        !self.eviction.0.load(Ordering::Relaxed) || one_in_eight()
+        !self.is_full() || one_in_eight()
     }
 
     pub(crate) fn insert(&self, key: BlockKey, block: Bytes) {
         self.blocks.insert(key, block);
+        if self.eviction.0.load(Ordering::Relaxed) && !self.is_full() {
+            let has_room = self.blocks.weight() < self.blocks.capacity() / 2;
+            self.eviction.0.store(false, Ordering::Relaxed);
+            self.full.store(!has_room, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
     }
 }
 

@@ -109,8 +109,8 @@ impl Cursor {
     }
 
     fn seek_bytes(&mut self, key: &[u8]) -> Result<bool> {
+        self.leave(Off::Lost);
         let Some(found) = self.table.index().seek(key, self.table.order()?) else {
-            self.leave(Off::Lost);
             self.table.check_end()?;
             return Ok(self.leave(Off::AfterLast));
         };

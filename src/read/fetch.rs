@@ -107,8 +107,6 @@ impl Inner {
     /// A data block from the source: checked, and kept in the cache, unless it can be used where it lies in memory.
     fn admit_block(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
         let frame = self.file.read_frame(found.handle)?;
-        // A source may return slices of something large, which the cache must not keep in memory.
-        let is_slice = frame::is_raw(&frame) && !frame.is_unique();
         let block = self
             .check_frame(found.block, &frame, read.verify_checksums)
             .map_err(|defect| self.locate(found.block, defect))?;
@@ -119,7 +117,8 @@ impl Inner {
         } else if let Some(cache) = &self.cache {
             self.file.counters.add(Counter::CacheMisses, 1);
             if read.fill_cache && read.verify_checksums && cache.admits() {
-                let kept = if is_slice {
+                // In bytes of its own: a source may return a slice of something large, and all of that would stay in memory.
+                let kept = if frame::is_raw(&frame) {
                     Bytes::copy_from_slice(&block)
                 } else {
                     block.clone()
@@ -130,7 +129,7 @@ impl Inner {
         Ok(block)
     }
 
-    /// The block in `frame`, which is that of data block `i`: checks checksum and form, and, where no one has yet, the order
+    /// The block in `frame`, which is that of data block `i`: checks checksum and form, and, unless a lookup has done so, the order
     /// of its keys.
     fn check_frame(&self, i: usize, frame: &Bytes, verify: bool) -> Result<Bytes, Defect> {
         if verify {
@@ -139,10 +138,14 @@ impl Inner {
         let payload = frame::open(frame)?;
         let block = Block::parse(&payload)?;
         let hint = self.hints.of(i);
-        let Some(order) = self.order.as_ref().filter(|_| !hint.is_ordered()) else {
-            block.check_restarts()?;
+        let Some(order) = &self.order else {
+            block.check_entries()?;
             return Ok(payload);
         };
+        if hint.is_ordered() {
+            block.check_restarts()?;
+            return Ok(payload);
+        }
         let before = i.checked_sub(1).map(|before| self.index.key(before));
         block.check_keys(order, before, self.index.key(i))?;
         hint.set_ordered();
@@ -166,7 +169,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Checks the order of the last data block's keys, where no one has yet: that a key is past the last index key shows
+    /// Checks the order of the last data block's keys, unless a lookup has done so: that a key is past the last index key shows
     /// that it is not in the table only if the block's keys are not.
     #[inline]
     pub(super) fn check_end(&self, read: ReadOptions) -> Result<()> {

@@ -14,7 +14,7 @@ use crate::repair::identify;
 
 /// Bytes at the end of a file that opening reads at once. An ordinary small table lies in them whole, and of one of up to
 /// 10 MB the index.
-const TAIL_LEN: u64 = 64 << 10;
+pub(super) const TAIL_LEN: u64 = 64 << 10;
 
 /// Bytes before the metaindex that are read with it: an ordinary properties block takes some 300.
 const PROPERTIES_ROOM: u64 = 4 << 10;
@@ -47,37 +47,42 @@ impl TableFile {
 
     /// Reads the end of the file, which holds all that opening needs of a small table, and keeps it until
     /// [`forget_tail`](TableFile::forget_tail).
-    pub(crate) fn read_tail(&mut self) -> Result<()> {
-        if !self.is_memory() {
-            let len = self.size.min(TAIL_LEN);
-            self.tail = self.read(self.size - len, len as usize)?;
-        }
-        Ok(())
+    pub(crate) fn read_tail(&mut self) {
+        self.keep_from(self.size - self.size.min(TAIL_LEN));
     }
 
     /// Reads properties, metaindex and index at once, if they lie together before the end that was read. What is not in order
     /// is left to be read, and found, piece by piece.
-    pub(crate) fn read_ahead(&mut self, footer: &Footer) -> Result<()> {
+    pub(crate) fn read_ahead(&mut self, footer: &Footer) {
         // The properties block lies before the metaindex.
         let start = footer.metaindex.offset.saturating_sub(PROPERTIES_ROOM);
         let is_adjacent = footer.metaindex.end() == Some(footer.index.offset)
             && footer.index.end() == Some(self.footer_offset());
         let tail_start = self.size - self.tail.len() as u64;
-        if !self.is_memory() && is_adjacent && start < tail_start {
-            // Within the file, whose size bounds the allocation.
-            if let Ok(len) = usize::try_from(self.size - start) {
-                self.tail = self.read(start, len)?;
-            }
+        // No block is larger, whatever a handle says.
+        let is_readable = self.size - start.min(self.size) <= u64::from(u32::MAX);
+        if is_adjacent && is_readable && start < tail_start {
+            self.keep_from(start);
         }
-        Ok(())
     }
 
-    /// Whether the whole file is at hand: in memory, or read with its tail.
+    /// Reads the file from `start` to its end, and keeps that. If it cannot be read at once, its parts are read, and errors
+    /// reported, one by one.
+    fn keep_from(&mut self, start: u64) {
+        if !self.is_memory()
+            && let Ok(len) = usize::try_from(self.size - start)
+            && let Ok(tail) = self.read(start, len)
+        {
+            self.tail = tail;
+        }
+    }
+
+    /// Whether the whole file is at hand: in memory, or read at opening.
     pub(crate) fn is_at_hand(&self) -> bool {
         self.is_memory() || self.tail.len() as u64 == self.size
     }
 
-    /// Ends the time of opening.
+    /// Drops the bytes that were kept for opening.
     pub(crate) fn forget_tail(&mut self) {
         self.tail = Bytes::new();
     }
@@ -194,7 +199,9 @@ impl TableFile {
         named_by: (Section, u64),
     ) -> Result<Bytes> {
         let most = self.footer_offset();
-        if handle.end().is_none_or(|end| end > most) {
+        let fits =
+            u32::try_from(handle.size).is_ok() && handle.end().is_some_and(|end| end <= most);
+        if !fits {
             let defect = Defect::new(
                 format!("a handle to the {section}, which ends at or before the footer at {most}"),
                 format!(

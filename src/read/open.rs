@@ -18,7 +18,7 @@ use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
 use crate::format::properties::{KeyKind, PROPERTIES_NAME, Properties};
 use crate::read::cache::TableId;
-use crate::read::file::TableFile;
+use crate::read::file::{TAIL_LEN, TableFile};
 use crate::read::hints::Hints;
 use crate::read::index::{Index, IndexPlace};
 use crate::read::options::OpenOptions;
@@ -48,9 +48,9 @@ impl OpenOptions {
     /// As [`open`](OpenOptions::open).
     pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
         let mut file = TableFile::new(source.into())?;
-        file.read_tail()?;
+        file.read_tail();
         let footer = file.footer()?;
-        file.read_ahead(&footer)?;
+        file.read_ahead(&footer);
         let index = file.read_index(&footer)?;
         let metaindex = self.read_metaindex(&file, &footer)?;
         let properties = self.read_properties(&file, &footer, metaindex.as_ref())?;
@@ -241,7 +241,7 @@ impl Table {
 
 /// Up to this size, the order of all keys is checked when a table is opened: in so few blocks, keys of another order could
 /// lie in blocks that no lookup of them reads, while the index ascends by chance.
-const SMALL: u64 = 64 << 10;
+const SMALL: u64 = TAIL_LEN;
 
 impl Inner {
     /// Refuses a database's table, whose keys are internal keys.

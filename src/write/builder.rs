@@ -197,6 +197,9 @@ impl<D: Destination> TableBuilder<D> {
             filter.block.add_key(self.order.filter_key(key));
         }
         self.data.add(key, shared, value);
+        if self.summary.entries == 0 {
+            self.summary.first_key = Some(key.to_vec());
+        }
         self.summary.entries += 1;
         self.summary.key_bytes += key.len() as u64;
         self.summary.value_bytes += value.len() as u64;
@@ -330,9 +333,8 @@ impl<D: Destination> TableBuilder<D> {
 
     /// Checks that `key` comes after the last one; returns the length of their common prefix.
     #[inline]
-    fn check_order(&mut self, key: &[u8]) -> Result<usize> {
+    fn check_order(&self, key: &[u8]) -> Result<usize> {
         if self.summary.entries == 0 {
-            self.summary.first_key = Some(key.to_vec());
             return Ok(0);
         }
         let last = self.data.last_key();

@@ -130,7 +130,7 @@ impl WriteOptions {
     }
 
     /// Orders keys by `comparator` instead of by their bytes. Readers must use the same one.
-    pub fn comparator(mut self, comparator: impl Comparator + 'static) -> WriteOptions {
+    pub fn comparator(mut self, comparator: impl Comparator) -> WriteOptions {
         self.order = Order::of(comparator);
         self
     }

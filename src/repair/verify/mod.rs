@@ -84,7 +84,7 @@ impl<'a> VerifyOptions<'a> {
     ///
     /// For a database's table this is the order of user keys if [`keys`](VerifyOptions::keys) says so. Otherwise it is the
     /// order of the keys as they are stored, such as an [`InternalKeyComparator`].
-    pub fn comparator(mut self, comparator: impl Comparator + 'static) -> VerifyOptions<'a> {
+    pub fn comparator(mut self, comparator: impl Comparator) -> VerifyOptions<'a> {
         self.open = self.open.comparator(comparator);
         self
     }
