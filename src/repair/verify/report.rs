@@ -293,8 +293,7 @@ impl Misordered {
                 "none: the order of the keys was not checked".into(),
             ),
             (None, Some((_, expected, found))) => (
-                "keys that ascend bytewise or as a database's, or a named comparator"
-                    .into(),
+                "keys that ascend bytewise or as a database's, or a named comparator".into(),
                 format!(
                     "{} places where they do not, at the first of which {found} stands in place of {expected}",
                     self.count
