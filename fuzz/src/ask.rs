@@ -531,7 +531,7 @@ fn check_db_blocks(file: &[u8], table: &DbTable, compare: Compare, user_keys: &[
                     (Ok(found), End::Bound) => assert_eq!(*found, None),
                     // The block of the key tells; a block out of order past it need not be looked at.
                     (Ok(found), _) => {
-                        assert!(*found == None && model.get(&target) != Some(Err(())))
+                        assert!(found.is_none() && model.get(&target) != Some(Err(())))
                     }
                     (Err(_), _) => assert!(has_errors),
                 }

@@ -88,7 +88,6 @@ impl Model {
     }
 
     /// What a lookup must give: `Ok` with an answer, or an error; `None` if nothing is known.
-    #[expect(clippy::option_option, reason = "an answer that is not known")]
     pub fn get(&self, key: &[u8]) -> Option<Result<Option<Vec<u8>>, ()>> {
         // That a key is past the last index key says nothing if the last block is not in order.
         let Some(block) = self.seek(key).or(self.blocks.len().checked_sub(1)) else {
