@@ -203,7 +203,9 @@ impl TableFile {
             u32::try_from(handle.size).is_ok() && handle.end().is_some_and(|end| end <= most);
         if !fits {
             let defect = Defect::new(
-                format!("a handle to the {section}, which ends at or before the footer at {most}"),
+                format!(
+                    "a handle to the {section}, of less than 4 GiB and at or before the footer at {most}"
+                ),
                 format!(
                     "one to {} bytes and a trailer at {}",
                     handle.size, handle.offset
