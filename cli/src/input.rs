@@ -341,6 +341,19 @@ fn parse_json(
     }
     let key_field = options.key_field.as_deref().unwrap_or("key");
     let value_field = options.value_field.as_deref().unwrap_or("value");
+    // A map keeps only the last of several fields with the same name.
+    if written_names(line).count() != object.len() {
+        for field in [key_field, value_field] {
+            for name in [field.to_owned(), format!("{field}_hex")] {
+                let is_name = |written: &&[u8]| {
+                    serde_json::from_slice::<String>(written).is_ok_and(|other| other == name)
+                };
+                if written_names(line).filter(is_name).count() > 1 {
+                    return Err(format!("two fields are named {name:?}"));
+                }
+            }
+        }
+    }
     let is_tagged = object.contains_key("sequence") || object.contains_key("type");
     let tag = match (options.is_database, is_tagged) {
         (false, true) if !names_fields => return Err("sequence and type need --database".into()),
@@ -372,6 +385,35 @@ fn parse_json(
         json_bytes(&object, value_field, options.notation, value, None)?;
     }
     Ok(tag)
+}
+
+/// Returns the names of the fields of a valid JSON object, as they are written, in quotes and with escapes.
+fn written_names(object: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (mut depth, mut at) = (0_u32, 0);
+    let mut last_string: &[u8] = b"";
+    std::iter::from_fn(move || {
+        while let Some(rest @ [byte, ..]) = object.get(at..) {
+            at += 1;
+            match byte {
+                b'"' => {
+                    let mut is_escaped = false;
+                    let body = rest.iter().skip(1).take_while(|&&byte| {
+                        let ends = byte == b'"' && !is_escaped;
+                        is_escaped = byte == b'\\' && !is_escaped;
+                        !ends
+                    });
+                    let len = body.count() + 2;
+                    last_string = rest.get(..len).unwrap_or(rest);
+                    at += len - 1;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                b':' if depth == 1 => return Some(last_string),
+                _ => {}
+            }
+        }
+        None
+    })
 }
 
 /// Returns the string that a JSON value is, if it is one.

@@ -871,6 +871,11 @@ fn build_reads_what_people_have() {
             "true\t12345678901234567890123\n",
         ),
         (&["--format=tab"], "a\tb\n", "a\tb\n"),
+        (
+            &["--format=jsonl", "--key-field=id", "--value-field=v"],
+            "{\"id\":\"\\\\\",\"x\":1,\"x\":\"\\\":{\",\"v\":{\"v\":[{\"id\":1}]}}\n",
+            "\\\\\t{\"v\":[{\"id\":1}]}\n",
+        ),
         // A byte order mark is dropped once, at the start of the input.
         (
             &[],
@@ -1956,6 +1961,16 @@ fn lines_that_are_no_entries_build_nothing() {
             &["--format=jsonl", "--raw"],
             "{\"key\":\"a\",\"value\":\"\"}\n",
             &["--raw needs --format text: CSV and JSON lines have no such escapes"],
+        ),
+        (
+            &["--format=jsonl"],
+            "{\"key\":\"a\",\"value\":{\"key\":1},\"k\\u0065y\":\"b\"}\n",
+            &["line 1: two fields are named \"key\""],
+        ),
+        (
+            &["--format=jsonl"],
+            "{\"key\":\"a\",\"value_hex\":\"00\",\"value_hex\":\"01\"}\n",
+            &["line 1: two fields are named \"value_hex\""],
         ),
         (
             &["--format=jsonl"],
