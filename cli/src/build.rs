@@ -35,8 +35,9 @@ part of the line end: write \\r to end a value with one. With --raw it is part o
 
 In CSV, a field named rather than numbered makes the first record a header; --header says that there is one. In JSON \
 lines, a value that is not a string is stored as it is written: 7, [1,2], {\"a\":null}; a key may be a number. If the \
-fields are not named, a line has key or key_hex, and value or value_hex. JSON lines are no longer recognised by their \
-looks: --format json is the same as jsonl, tab the same as text.
+fields are not named, a line has key or key_hex, and value or value_hex. `--format json` means jsonl, and tab means text. The format is never guessed.
+
+A byte order mark at the start of the input is not part of the first key, except with --raw.
 
 If the command before a pipe fails, the table is built from the lines that arrived, and only `set -o pipefail` \
 reports the failure. To copy a damaged table, use `leveltable salvage`.

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::Answer;
 use crate::failure::Failure;
+use crate::input::BYTE_ORDER_MARK;
 use crate::notation::{Notation, NotationArgs, quoted, write_json_field};
 use crate::open::{
     AnyTable, KeysArg, Row, TypedTable, note_unknown_order, open, open_in_stored_order,
@@ -122,18 +123,29 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 fn keys_of_stdin(notation: NotationArgs) -> impl Iterator<Item = Result<Vec<u8>, Failure>> {
     let mut lines = io::stdin().lock();
     let mut number = 0;
+    let mut is_empty = true;
     std::iter::from_fn(move || {
         loop {
             let mut line = Vec::new();
             number += 1;
             match lines.read_until(b'\n', &mut line) {
-                Ok(0) => return None,
+                Ok(0) => {
+                    if is_empty {
+                        complain("note", "standard input has no keys");
+                    }
+                    return None;
+                }
                 Ok(_) => {}
                 Err(e) => return Some(Err(Failure::new(format!("reading standard input: {e}")))),
             }
             line.pop_if(|last| *last == b'\n');
             line.pop_if(|last| *last == b'\r');
+            let is_marked = number == 1 && line.starts_with(BYTE_ORDER_MARK);
+            if is_marked && notation.shown() != Notation::Raw {
+                line.drain(..BYTE_ORDER_MARK.len());
+            }
             if !line.is_empty() {
+                is_empty = false;
                 let place = format!("standard input, line {number}");
                 return Some(notation.parse_key_bytes(&place, &line));
             }

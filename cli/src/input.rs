@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use clap::ValueEnum;
@@ -51,7 +52,26 @@ impl InputOptions {
         if (self.has_header || self.delimiter != b',') && self.format != Format::Csv {
             return Err(Failure::new("--header and --delimiter need --format csv"));
         }
+        if self.notation == Notation::Raw && self.format != Format::Text {
+            let what = "--raw needs --format text: CSV and JSON lines have no such escapes";
+            return Err(Failure::new(what));
+        }
+        let key = self.key_field.as_deref().unwrap_or("key");
+        if self.format == Format::Jsonl && key == self.value_field.as_deref().unwrap_or("value") {
+            return Err(Failure::new(self.same_field(key)));
+        }
         Ok(())
+    }
+
+    /// Returns the message for one field, `name`, that would be both key and value.
+    #[cold]
+    fn same_field(&self, name: &str) -> String {
+        let option = if self.key_field.is_none() {
+            "--key-field"
+        } else {
+            "--value-field"
+        };
+        format!("key and value are the same field, {name}: use {option}")
     }
 }
 
@@ -95,15 +115,19 @@ impl Entries {
             (Box::new(reader), name, size)
         };
         let source = match options.format {
-            Format::Csv => Source::Csv(
-                CsvRecords::open(reader, &options).map_err(|what| Failure::new(what).at(&name))?,
-            ),
+            Format::Csv => Source::Csv(CsvRecords::open(reader, &options).map_err(|e| {
+                let failure = Failure::new(e.what);
+                match e.line {
+                    Some(line) => failure.at(format!("{name}, line {line}")),
+                    None => failure.at(&name),
+                }
+            })?),
             Format::Text | Format::Jsonl => Source::Lines(Lines {
                 reader,
                 line: Vec::new(),
                 number: 0,
                 bytes: 0,
-                keeps_returns: options.notation == Notation::Raw && options.format == Format::Text,
+                is_raw: options.notation == Notation::Raw,
             }),
         };
         Ok(Entries {
@@ -186,6 +210,9 @@ impl Entries {
     }
 }
 
+/// Editors on Windows begin a file with it.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 // ---- Lines ----------------------------------------------------------------------------------
 
 struct Lines {
@@ -193,8 +220,8 @@ struct Lines {
     line: Vec<u8>,
     number: u64,
     bytes: u64,
-    /// Whether a carriage return at the end of a line is part of it.
-    keeps_returns: bool,
+    /// Whether a carriage return at the end of a line, or a byte order mark at the start of the input, is part of it.
+    is_raw: bool,
 }
 
 impl Lines {
@@ -209,8 +236,11 @@ impl Lines {
             self.bytes += read as u64;
             self.number += 1;
             self.line.pop_if(|last| *last == b'\n');
-            if !self.keeps_returns {
+            if !self.is_raw {
                 self.line.pop_if(|last| *last == b'\r');
+                if self.number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
+                    self.line.drain(..BYTE_ORDER_MARK.len());
+                }
             }
             if !self.line.is_empty() {
                 return Ok(true);
@@ -298,10 +328,8 @@ fn parse_json(
     key: &mut Vec<u8>,
     value: &mut Vec<u8>,
 ) -> Result<Option<Tag>, String> {
-    // Editors on Windows begin a file with a byte order mark.
-    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-    let object: Object<'_> =
-        serde_json::from_slice(line).map_err(|e| format!("not a JSON object: {e}"))?;
+    let object: Object<'_> = serde_json::from_slice(line)
+        .map_err(|e| format!("not a JSON object: {}", json_error(&e)))?;
     let names_fields = options.key_field.is_some() || options.value_field.is_some();
     let is_unknown = |name: &&Cow<'_, str>| !FIELDS.contains(&name.as_ref());
     if let (false, Some(unknown)) = (names_fields, object.keys().find(is_unknown)) {
@@ -313,6 +341,19 @@ fn parse_json(
     }
     let key_field = options.key_field.as_deref().unwrap_or("key");
     let value_field = options.value_field.as_deref().unwrap_or("value");
+    // A map keeps only the last of several fields with the same name.
+    if written_names(line).count() != object.len() {
+        for field in [key_field, value_field] {
+            for name in [field.to_owned(), format!("{field}_hex")] {
+                let is_name = |written: &&[u8]| {
+                    serde_json::from_slice::<String>(written).is_ok_and(|other| other == name)
+                };
+                if written_names(line).filter(is_name).count() > 1 {
+                    return Err(format!("two fields are named {name:?}"));
+                }
+            }
+        }
+    }
     let is_tagged = object.contains_key("sequence") || object.contains_key("type");
     let tag = match (options.is_database, is_tagged) {
         (false, true) if !names_fields => return Err("sequence and type need --database".into()),
@@ -320,20 +361,59 @@ fn parse_json(
         (true, _) => {
             let sequence = object
                 .get("sequence")
-                .and_then(|raw| raw.get().parse().ok());
+                .ok_or("no sequence: expected an integer")?;
             let value_type = object.get("type").and_then(|raw| string(raw).ok()?);
             Some((
-                sequence.ok_or("no sequence: expected an integer")?,
+                parse_sequence(sequence.get().as_bytes())?,
                 parse_type(value_type.unwrap_or_default().as_bytes())?,
             ))
         }
     };
     let is_deletion = matches!(tag, Some((_, ValueType::Deletion)));
     json_bytes(&object, key_field, options.notation, key, Some("a key"))?;
+    let is_null = object
+        .get(value_field)
+        .is_some_and(|raw| raw.get() == "null");
+    if is_null && !names_fields && !is_deletion {
+        return Err(
+            "value is null, as \"get --json\" prints an absent key: remove the line, or name the field with \
+             --value-field"
+                .into(),
+        );
+    }
     if !is_deletion || object.contains_key(value_field) {
         json_bytes(&object, value_field, options.notation, value, None)?;
     }
     Ok(tag)
+}
+
+/// Returns the names of the fields of a valid JSON object, as they are written, in quotes and with escapes.
+fn written_names(object: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (mut depth, mut at) = (0_u32, 0);
+    let mut last_string: &[u8] = b"";
+    std::iter::from_fn(move || {
+        while let Some(rest @ [byte, ..]) = object.get(at..) {
+            at += 1;
+            match byte {
+                b'"' => {
+                    let mut is_escaped = false;
+                    let body = rest.iter().skip(1).take_while(|&&byte| {
+                        let ends = byte == b'"' && !is_escaped;
+                        is_escaped = byte == b'\\' && !is_escaped;
+                        !ends
+                    });
+                    let len = body.count() + 2;
+                    last_string = rest.get(..len).unwrap_or(rest);
+                    at += len - 1;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                b':' if depth == 1 => return Some(last_string),
+                _ => {}
+            }
+        }
+        None
+    })
 }
 
 /// Returns the string that a JSON value is, if it is one.
@@ -345,7 +425,18 @@ fn string(raw: &RawValue) -> Result<Option<String>, String> {
     let parsed = serde_json::from_str(written);
     parsed
         .map(Some)
-        .map_err(|e| format!("not a JSON string: {e}"))
+        .map_err(|e| format!("not a JSON string: {}", json_error(&e)))
+}
+
+/// Returns the message of `error` without its position: the line is always 1, as each line is parsed alone.
+#[cold]
+fn json_error(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    match message.strip_suffix(&position) {
+        Some(alone) => alone.to_owned(),
+        None => message,
+    }
 }
 
 /// Appends the bytes of the field `name` or of `name_hex`, whichever is present. A value that is not a string is
@@ -393,8 +484,112 @@ fn json_bytes(
 
 // ---- CSV ------------------------------------------------------------------------------------
 
+/// An error in CSV, and the line on which it is, if it is in a line.
+struct CsvError {
+    line: Option<u64>,
+    what: String,
+}
+
+impl From<String> for CsvError {
+    fn from(what: String) -> CsvError {
+        CsvError { line: None, what }
+    }
+}
+
+/// Passes on CSV, and fails at its end if a quoted field is still open. The `csv` crate would take the rest of the
+/// input as that field.
+struct QuoteChecker {
+    reader: Box<dyn BufRead>,
+    delimiter: u8,
+    state: QuoteState,
+    /// Number of bytes passed on, and how many of the first are those of a byte order mark.
+    bytes: u64,
+    mark: usize,
+    /// Number of the current line, and of the line with the last opening quote.
+    line: u64,
+    opened: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum QuoteState {
+    FieldStart,
+    /// In a field without quotes, or after its closing quote. A quote stands for itself here.
+    Plain,
+    Quoted,
+    /// After a quote in a quoted field: it closes the field, unless another one follows.
+    AfterQuote,
+}
+
+impl QuoteChecker {
+    fn new(reader: Box<dyn BufRead>, delimiter: u8) -> QuoteChecker {
+        QuoteChecker {
+            reader,
+            delimiter,
+            state: QuoteState::FieldStart,
+            bytes: 0,
+            mark: 0,
+            line: 1,
+            opened: 1,
+        }
+    }
+
+    fn pass(&mut self, byte: u8) {
+        use QuoteState::{AfterQuote, FieldStart, Plain, Quoted};
+        self.state = match (self.state, byte) {
+            (FieldStart, b'"') => {
+                self.opened = self.line;
+                Quoted
+            }
+            (Quoted, b'"') => AfterQuote,
+            (Quoted, _) | (AfterQuote, b'"') => Quoted,
+            (_, b'\r' | b'\n') => FieldStart,
+            (_, byte) if byte == self.delimiter => FieldStart,
+            _ => Plain,
+        };
+        if byte == b'\n' {
+            self.line += 1;
+        }
+        // The first field starts after the byte order mark, which the `csv` crate drops.
+        if self.bytes == self.mark as u64 && BYTE_ORDER_MARK.get(self.mark) == Some(&byte) {
+            self.mark += 1;
+            if self.mark == BYTE_ORDER_MARK.len() {
+                self.state = FieldStart;
+            }
+        }
+        self.bytes += 1;
+    }
+}
+
+impl Read for QuoteChecker {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        if read == 0 && !buffer.is_empty() && self.state == QuoteState::Quoted {
+            return Err(io::Error::other(OpenQuote { line: self.opened }));
+        }
+        for &byte in buffer.iter().take(read) {
+            self.pass(byte);
+        }
+        Ok(read)
+    }
+}
+
+/// The error for a quoted field without an end.
+#[derive(Debug)]
+struct OpenQuote {
+    /// Number of the line with the opening quote.
+    line: u64,
+}
+
+impl Display for OpenQuote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a quote opens here and is never closed")
+    }
+}
+
+impl std::error::Error for OpenQuote {}
+
 struct CsvRecords {
-    reader: csv::Reader<Box<dyn BufRead>>,
+    reader: csv::Reader<QuoteChecker>,
     record: ByteRecord,
     /// Number of the line on which the record begins.
     line: u64,
@@ -405,7 +600,7 @@ struct CsvRecords {
 }
 
 impl CsvRecords {
-    fn open(reader: Box<dyn BufRead>, options: &InputOptions) -> Result<CsvRecords, String> {
+    fn open(reader: Box<dyn BufRead>, options: &InputOptions) -> Result<CsvRecords, CsvError> {
         let is_name = |field: &Option<String>| {
             let field = field.as_deref().unwrap_or("1");
             field.parse::<usize>().is_err()
@@ -415,16 +610,24 @@ impl CsvRecords {
         let mut reader = csv::ReaderBuilder::new()
             .has_headers(has_header)
             .delimiter(options.delimiter)
-            .from_reader(reader);
+            .from_reader(QuoteChecker::new(reader, options.delimiter));
         let header = if has_header {
             reader.byte_headers().map_err(|e| csv_error(&e))?.clone()
         } else {
             ByteRecord::new()
         };
-        let named = |name: &str| header.iter().position(|field| field == name.as_bytes());
+        let named = |name: &str| {
+            let mut places = (0..)
+                .zip(&header)
+                .filter(|(_, field)| *field == name.as_bytes());
+            match (places.next(), places.next()) {
+                (Some(_), Some(_)) => Err(format!("two fields are named {name:?}")),
+                (first, _) => Ok(first.map(|(at, _)| at)),
+            }
+        };
         let place = |field: &Option<String>, default: usize| match field {
             None => Ok(default),
-            Some(field) => match (named(field), field.parse::<usize>()) {
+            Some(field) => match (named(field)?, field.parse::<usize>()) {
                 (Some(at), _) => Ok(at),
                 (None, Ok(number @ 1..)) => Ok(number - 1),
                 (None, Ok(0)) => Err("fields are counted from 1".to_owned()),
@@ -438,14 +641,21 @@ impl CsvRecords {
             },
         };
         let (value_default, tag) = if options.is_database {
-            let tag = (named("sequence").unwrap_or(1), named("type").unwrap_or(2));
+            let tag = (named("sequence")?.unwrap_or(1), named("type")?.unwrap_or(2));
             (3, Some(tag))
         } else {
             (1, None)
         };
+        let key = place(&options.key_field, 0)?;
+        let value = place(&options.value_field, value_default)?;
+        if key == value {
+            let name = header.get(key).map(String::from_utf8_lossy);
+            let name = name.unwrap_or_else(|| (key + 1).to_string().into());
+            return Err(options.same_field(&name).into());
+        }
         Ok(CsvRecords {
-            key: place(&options.key_field, 0)?,
-            value: place(&options.value_field, value_default)?,
+            key,
+            value,
             tag,
             reader,
             record: ByteRecord::new(),
@@ -459,8 +669,9 @@ impl CsvRecords {
         let position = self.record.position();
         self.line = position.map_or(self.line, csv::Position::line);
         read.map_err(|e| {
-            self.line = e.position().map_or(self.line, csv::Position::line);
-            csv_error(&e)
+            let CsvError { line, what } = csv_error(&e);
+            self.line = line.unwrap_or(self.line);
+            what
         })
     }
 
@@ -494,12 +705,26 @@ impl CsvRecords {
 }
 
 #[cold]
-fn csv_error(error: &csv::Error) -> String {
+fn csv_error(error: &csv::Error) -> CsvError {
+    let line = error.position().map(csv::Position::line);
     match error.kind() {
         csv::ErrorKind::UnequalLengths {
             expected_len, len, ..
-        } => format!("{len} fields, where the records before have {expected_len}"),
-        _ => error.to_string(),
+        } => CsvError {
+            line,
+            what: format!("{len} fields, where the records before have {expected_len}"),
+        },
+        csv::ErrorKind::Io(e) => {
+            let open = e.get_ref().and_then(|e| e.downcast_ref::<OpenQuote>());
+            CsvError {
+                line: open.map(|open| open.line).or(line),
+                what: e.to_string(),
+            }
+        }
+        _ => CsvError {
+            line,
+            what: error.to_string(),
+        },
     }
 }
 
@@ -507,7 +732,7 @@ fn parse_sequence(digits: &[u8]) -> Result<u64, String> {
     let digits = String::from_utf8_lossy(digits);
     digits
         .parse()
-        .map_err(|_| format!("sequence `{digits}` is not an integer"))
+        .map_err(|_| format!("sequence `{digits}` is not an integer from 0 to {MAX_SEQUENCE}"))
 }
 
 fn parse_type(name: &[u8]) -> Result<ValueType, String> {

@@ -18,7 +18,7 @@ fn unfinished() -> MutexGuard<'static, Option<PathBuf>> {
 }
 
 /// Starts a table at `path`. If the user terminates the program before the table is finished, nothing is left
-/// behind.
+/// on disk.
 pub(crate) fn create(
     options: &WriteOptions,
     path: &Path,

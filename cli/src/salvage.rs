@@ -204,7 +204,7 @@ pub(crate) struct Rescued {
 }
 
 /// Copies the readable part of the table at `path` to a temporary table. Its file has no name, so it cannot be left
-/// behind.
+/// on disk.
 pub(crate) fn rescue(path: &Path, keys: Keys) -> Result<Rescued, Failure> {
     let fail = |e: &dyn Display| {
         Failure::new(format!(

@@ -872,6 +872,30 @@ fn build_reads_what_people_have() {
         ),
         (&["--format=tab"], "a\tb\n", "a\tb\n"),
         (
+            &["--format=jsonl", "--key-field=id", "--value-field=v"],
+            "{\"id\":\"\\\\\",\"x\":1,\"x\":\"\\\":{\",\"v\":{\"v\":[{\"id\":1}]}}\n",
+            "\\\\\t{\"v\":[{\"id\":1}]}\n",
+        ),
+        // A byte order mark is dropped once, at the start of the input.
+        (
+            &[],
+            "\u{feff}a\tb\n\u{feff}c\td\n",
+            "a\tb\n\\xef\\xbb\\xbfc\td\n",
+        ),
+        (&["--hex"], "\u{feff}61\t62\n", "a\tb\n"),
+        (&["--raw"], "\u{feff}a\tb\n", "\\xef\\xbb\\xbfa\tb\n"),
+        (
+            &["--format=jsonl"],
+            "\u{feff}{\"key\":\"a\",\"value\":7}\n",
+            "a\t7\n",
+        ),
+        // Quotes that open no field, or close one, stand at any place.
+        (
+            &["--format=csv"],
+            "\u{feff}\"a\",5\"\nb,\"\"\"\"\nc,\"d\"",
+            "a\t5\"\nb\t\"\nc\td\n",
+        ),
+        (
             &[],
             "{\"key\":\"x\",\"value\":\"y\"}\t\n",
             "{\"key\":\"x\",\"value\":\"y\"}\t\n",
@@ -1321,6 +1345,15 @@ fn get_takes_several_keys_and_standard_input() {
     assert_eq!(stdout(get(&[a, "-"], b)), rows.as_bytes());
     let one = stdout(get(&["-"], "user\\x2f000000/name"));
     assert_eq!(one, b"user/000000/name\ttable footer \n");
+
+    let marked = "\u{feff}user/000000/name\n";
+    assert_eq!(
+        stdout(get(&["-"], marked)),
+        b"user/000000/name\ttable footer \n"
+    );
+    assert!(complaint(get(&["-", "--raw"], marked), 1).starts_with("not found: key"));
+    let note = complaint(get(&["-"], "\n"), 0);
+    assert_eq!(note, "note: standard input has no keys");
 
     let output = get(&["absent", b, "--json"], "");
     let records = json_lines(&output.stdout);
@@ -1864,7 +1897,93 @@ fn lines_that_are_no_entries_build_nothing() {
         (
             &["--database"],
             "a\t-1\tvalue\tv\n",
-            &["line 1", "`-1` is not an integer"],
+            &[
+                "line 1",
+                "`-1` is not an integer from 0 to 72057594037927935",
+            ],
+        ),
+        (
+            &["--database"],
+            "a\t99999999999999999999\tvalue\tv\n",
+            &["`99999999999999999999` is not an integer from 0 to 72057594037927935"],
+        ),
+        (
+            &["--database", "--format=jsonl"],
+            "{\"key\":\"a\",\"sequence\":99999999999999999999,\"type\":\"value\",\"value\":\"\"}\n",
+            &["`99999999999999999999` is not an integer from 0 to 72057594037927935"],
+        ),
+        (
+            &["--format=csv"],
+            "a,\"b\nc,d\ne,f\n",
+            &["standard input, line 1: a quote opens here and is never closed"],
+        ),
+        (
+            &[
+                "--format=csv",
+                "--delimiter=;",
+                "--key-field=id",
+                "--value-field=v",
+            ],
+            "id;v\n1;\"x\ny\"\n2;\"z\"\"\n3;w\n",
+            &["line 4: a quote opens here and is never closed"],
+        ),
+        (
+            &["--format=csv", "--header"],
+            "\u{feff}\"id,v\n1,2\n",
+            &["standard input, line 1: a quote opens here and is never closed"],
+        ),
+        (
+            &["--format=csv", "--key-field=name"],
+            "id,name\n1,a\n",
+            &["key and value are the same field, name: use --value-field"],
+        ),
+        (
+            &["--format=csv", "--value-field=1"],
+            "1,a\n",
+            &["key and value are the same field, 1: use --key-field"],
+        ),
+        (
+            &["--format=jsonl", "--key-field=value"],
+            "{\"value\":1}\n",
+            &["key and value are the same field, value: use --value-field"],
+        ),
+        (
+            &["--format=csv", "--key-field=id", "--value-field=2"],
+            "id,v,id\n1,2,3\n",
+            &["two fields are named \"id\""],
+        ),
+        (
+            &["--format=csv", "--raw"],
+            "a,b\n",
+            &["--raw needs --format text: CSV and JSON lines have no such escapes"],
+        ),
+        (
+            &["--format=jsonl", "--raw"],
+            "{\"key\":\"a\",\"value\":\"\"}\n",
+            &["--raw needs --format text: CSV and JSON lines have no such escapes"],
+        ),
+        (
+            &["--format=jsonl"],
+            "{\"key\":\"a\",\"value\":{\"key\":1},\"k\\u0065y\":\"b\"}\n",
+            &["line 1: two fields are named \"key\""],
+        ),
+        (
+            &["--format=jsonl"],
+            "{\"key\":\"a\",\"value_hex\":\"00\",\"value_hex\":\"01\"}\n",
+            &["line 1: two fields are named \"value_hex\""],
+        ),
+        (
+            &["--format=jsonl"],
+            "{\"key\":\"a\",\"value\":null}\n",
+            &[
+                "line 1: value is null, as \"get --json\" prints an absent key: remove the line, or name the field \
+                 with --value-field",
+            ],
+        ),
+        (
+            &["--format=jsonl"],
+            "{\"key\":\"a\",\"value\":1}\n\u{feff}{\"key\":\"b\",\"value\":1}\n",
+            &["line 2: not a JSON object"],
         ),
         (
             &["--database"],
@@ -1949,6 +2068,7 @@ fn lines_that_are_no_entries_build_nothing() {
             words.iter().all(|word| complaint.contains(word)),
             "{complaint}"
         );
+        assert!(!complaint.contains(" at line "), "{complaint}");
         assert!(names_in(directory.path()).is_empty(), "{complaint}");
     }
 }
