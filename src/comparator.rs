@@ -198,9 +198,9 @@ impl Order {
     }
 }
 
-/// Takes keys for ascending as they come: for copying a table whose comparator is not at hand.
+/// Treats keys as ascending in the order in which they arrive: for copying a table whose comparator is not at hand.
 ///
-/// No order to look something up in. Filters get the same part of a key as in the order inside.
+/// Cannot be used for lookups. Filters get the same part of a key as in the order inside.
 #[derive(Debug)]
 pub(crate) struct StoredOrder {
     name: String,

@@ -66,7 +66,7 @@ impl BlockCursor {
         self.cursor.seek(target, &self.order).map_err(refused)
     }
 
-    /// Moves to the next entry; `false` behind the last.
+    /// Moves to the next entry; `false` past the last.
     ///
     /// # Errors
     ///

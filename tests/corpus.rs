@@ -4,7 +4,7 @@
 //! The files are other people's data and not part of this project, so plain `cargo test` leaves this out:
 //!
 //! ```text
-//! LEVELTABLE_CORPUS=FOLDER cargo test --release --all-features --test corpus -- --ignored
+//! LEVELTABLE_CORPUS=DIRECTORY cargo test --release --all-features --test corpus -- --ignored
 //! ```
 //!
 //! The folder holds `manifest.jsonl`, a line of JSON for each file:

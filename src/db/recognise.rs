@@ -7,14 +7,14 @@ pub use crate::format::properties::KeyKind;
 /// What the keys of a table say about their kind and their order, counted both ways.
 ///
 /// Nothing in LevelDB's format names the kind. Eight bytes of anything can be a sequence number and a type, so a key by
-/// itself proves little. What tells the kinds apart is
+/// itself proves little. The kinds differ in
 ///
 /// - a key that cannot be an internal key, or a deletion that has a value: the table is plain;
 /// - an index key that was shortened, since a database's then ends in the largest sequence number;
 /// - two neighbours that ascend in the order of one kind, but not in that of the other;
-/// - if all that fits both kinds, a filter, which holds the user keys of a database.
+/// - if the keys fit both kinds, the filter: that of a database holds user keys.
 ///
-/// Where nothing speaks for a database, the table is plain. That can be wrong: the table of a database that holds one
+/// Without evidence of a database, the table is plain. That can be wrong: the table of a database that holds one
 /// version of each key, in keys of which the index shortened none, and has no filter, fits both kinds.
 ///
 /// ```text
@@ -141,12 +141,12 @@ impl Evidence {
         self.counts
     }
 
-    /// What the table is by all the keys added: plain where nothing tells.
+    /// Returns the kind of the keys added so far: plain if they do not decide it.
     pub(crate) fn kind(&self) -> KeyKind {
         self.verdict().unwrap_or_default()
     }
 
-    /// The same; `None` where nothing tells, since the keys fit both kinds.
+    /// The same, but `None` if they do not decide it, since they fit both kinds.
     pub(crate) fn verdict(&self) -> Option<KeyKind> {
         let Counts {
             keys,

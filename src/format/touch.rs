@@ -13,7 +13,7 @@ pub(crate) fn touch<'a, T: Copy + 'a>(items: impl Iterator<Item = &'a T>) {
     items.for_each(|item| prefetch_index::prefetch_index(std::slice::from_ref(item), 0));
 }
 
-/// Reads `items`. The processor waits for their lines sooner or later, but for all of them at once.
+/// Reads `items`: loads their cache lines together, so that the waits overlap.
 #[cfg(not(feature = "prefetch"))]
 #[inline]
 pub(crate) fn touch<'a, T: Copy + 'a>(items: impl Iterator<Item = &'a T>) {

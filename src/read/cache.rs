@@ -13,7 +13,7 @@ use quick_cache::{Lifecycle, Weighter};
 /// Capacity in bytes of the cache that tables share by default.
 const DEFAULT_CAPACITY: u64 = 8 << 20;
 
-/// What an entry costs beside its block: the cache's own records of it.
+/// Overhead of an entry in bytes, besides its block.
 const ENTRY_OVERHEAD: u64 = 96;
 
 /// Keeps blocks that were read lately, up to a number of bytes. Clones share one cache.

@@ -51,8 +51,8 @@ impl TableFile {
         self.keep_from(self.size - self.size.min(TAIL_LEN));
     }
 
-    /// Reads properties, metaindex and index at once, if they lie together before the end that was read. What is not in order
-    /// is left to be read, and found, piece by piece.
+    /// Reads properties, metaindex and index at once, if they lie together before the end that was read. If they do not, each
+    /// is read separately, and errors are reported then.
     pub(crate) fn read_ahead(&mut self, footer: &Footer) {
         // The properties block lies before the metaindex.
         let start = footer.metaindex.offset.saturating_sub(PROPERTIES_ROOM);

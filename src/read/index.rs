@@ -137,8 +137,8 @@ impl Index {
         }
     }
 
-    /// Checks all entries, and keeps what a search needs of them. Returns `false` if restarts and entries are not the
-    /// same, one for one, so that some key may not be stored whole.
+    /// Checks all entries, and keeps what a search needs of them. Returns `false` if restarts and entries do
+    /// not correspond one to one: a key may then be stored without its prefix.
     fn decode_entries(&mut self, place: IndexPlace, order: Option<&Order>) -> Result<bool, Error> {
         let corrupt = |defect: Defect| defect.locate(Section::Index, place.offset);
         let Index { block, shared, .. } = &*self;

@@ -62,9 +62,9 @@ impl OpenOptions {
 
     /// Opens a table whose order is not known, to walk it in the order in which it is stored.
     ///
-    /// Cursors and ranges over all of it work in both directions; a range gives its entries from one end only. What takes a comparison is an error of
-    /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator): lookups, seeks, and ranges with bounds. The filter is not
-    /// read.
+    /// Cursors and ranges over all of it work in both directions; a range from one end only. Operations that compare keys
+    /// return an error of [`ErrorKind::Comparator`](crate::ErrorKind::Comparator): lookups, seeks, and ranges with bounds.
+    /// The filter is not read.
     pub fn stored_order(mut self) -> OpenOptions {
         self.order = None;
         self.stored_order = true;

@@ -161,7 +161,7 @@ impl Source {
         })
     }
 
-    /// Forgets the path, so that what is reported about the file does not repeat it, and returns it.
+    /// Removes and returns the path, for callers that add it to messages themselves.
     pub(crate) fn take_path(&mut self) -> Option<Arc<Path>> {
         self.path.take()
     }

@@ -289,7 +289,7 @@ impl Table {
         Block::parse(payload).map_err(|defect| self.locate(found.block, defect))
     }
 
-    /// Checks that keys past the last index key are not in the table, before an answer rests on it.
+    /// Checks that no key past the last index key is in the table, before a lookup relies on that.
     pub(crate) fn check_end(&self) -> Result<()> {
         self.inner.check_end(self.read)
     }

@@ -1,4 +1,4 @@
-//! What a file is that is not a readable table, in words that its owner can act on.
+//! Describes a file that is not a readable table, and suggests what to do about it.
 //!
 //! "Bad magic number" leaves people guessing. Most such files are well known: a Git LFS pointer, a web page that a server
 //! sent instead of a download, a RocksDB table, a copy that was cut short. Every description says first what the file is,
@@ -21,8 +21,8 @@ pub(crate) const PEEK_LEN: usize = 64 * 1024;
 /// The last eight bytes of a table.
 const MAGIC_BYTES: [u8; 8] = MAGIC.to_le_bytes();
 
-/// What a file is that does not end in a LevelDB footer: it is too short for one, or its last eight bytes are not LevelDB's
-/// magic number.
+/// Describes a file without a LevelDB footer: it is too short for one, or its last eight bytes are not LevelDB's magic
+/// number.
 ///
 /// `head` and `tail` are the first and the last [`PEEK_LEN`] bytes of its `size`. They overlap if the file is small.
 /// Returns what fits after "this is": a noun, a colon, and advice.
@@ -43,7 +43,7 @@ pub(crate) fn describe(head: &[u8], tail: &[u8], size: u64) -> String {
         .unwrap_or_else(|| unknown(tail, size))
 }
 
-/// What happened to a file whose `footer` can be decoded but does not lead to an index block: a handle points outside the
+/// Explains why a decodable `footer` does not lead to an index block: a handle points outside the
 /// file, or the index's checksum is wrong.
 ///
 /// A writer ends a table with metaindex, index and footer, each right after the one before. Handles that agree with each
@@ -108,7 +108,7 @@ fn count(n: u64, one: &str, many: &str) -> String {
     }
 }
 
-/// Where the index ends, and the footer should begin, by a footer whose handles agree with each other: the index comes
+/// Returns the end of the index, where the footer should start, if the handles of `footer` are consistent: the index comes
 /// right after the metaindex.
 fn end_of_index(footer: &Footer) -> Option<u64> {
     let agree = footer.metaindex.end() == Some(footer.index.offset);
@@ -266,7 +266,7 @@ fn damaged_footer(tail: &[u8], size: u64) -> Option<String> {
     })
 }
 
-/// Footers in the tail whose handles agree: where each ends, and where its index does. The last comes first.
+/// Returns each consistent footer in the tail, the last first: where it ends, and where its index ends.
 fn footers(tail: &[u8]) -> impl Iterator<Item = (usize, u64)> {
     let windows = tail.windows(MAGIC_BYTES.len()).enumerate().rev();
     windows.filter_map(|(at, window)| {
@@ -480,7 +480,7 @@ mod tests {
         \x01\x1aleveldb.BytewiseComparator\
         \xa4\x9c\x8b\xbe\x08\x00\x01\x02\x03\x09\x00\x03\x04\x04\x00";
 
-    /// What is reported about a file, whichever way it turns out not to be a table.
+    /// Returns the message for a file that is not a table.
     fn word(file: &[u8]) -> String {
         let head = &file[..file.len().min(PEEK_LEN)];
         let tail = &file[file.len().saturating_sub(PEEK_LEN)..];

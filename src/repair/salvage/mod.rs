@@ -61,7 +61,7 @@ pub struct SalvageReport {
     pub entries_by_index: u64,
     /// Data blocks copied.
     pub data_blocks: u64,
-    /// What became of the index.
+    /// State of the index.
     pub index: IndexState,
     /// Entries that could be read but were not written since they are out of order. They may come from blocks that an
     /// older table left behind.
@@ -94,7 +94,7 @@ pub struct LostRange {
     pub before: Option<Bytes>,
 }
 
-/// What became of a damaged table's index.
+/// State of a damaged table's index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IndexState {
@@ -288,9 +288,9 @@ impl fmt::Display for LostRange {
 ///
 /// # Cost
 ///
-/// Two reads of each data block that the index leads to, three of a block that is found after another. A search after
-/// damage takes about 100 ns for each byte, in windows that begin at 256 KiB (some 20 ms for each damaged place) and grow
-/// to 4 MiB. So does each byte of a file without an index whose blocks are compressed with anything but Snappy. Blocks
+/// Two reads of each data block that the index leads to, three of a block that is found after another. After damage, blocks
+/// are searched for by their checksums, in windows that begin at 256 KiB and grow to 4 MiB; likewise in a file without an
+/// index whose blocks are compressed with anything but Snappy. Blocks
 /// larger than 2 MiB are found by the index, and raw and Snappy ones also after other blocks and at the front of the
 /// file, but not right after damage. Memory: the largest block; the first and last key and some 250 bytes for each block;
 /// up to 120 MB while windows of 4 MiB are searched.
@@ -382,9 +382,9 @@ pub(crate) struct Recoverable {
     pub(crate) blocks: u64,
 }
 
-/// How much [`salvage`] would copy of `file`, in `order`, or in that of a database if the table is one's. Ignores what
-/// entries out of order within a block cost. `progress` is over the file once. If it ends the run, counts the blocks
-/// found until then.
+/// Returns how much [`salvage`] would copy of `file`, in `order` or, for a database's table, in the order of internal keys.
+/// Ignores entries that are out of order within a block. `progress` covers one pass over the file. If it ends the run,
+/// counts the blocks found until then.
 pub(crate) fn recoverable(
     file: &TableFile,
     order: &Order,

@@ -291,7 +291,7 @@ impl Survey<'_> {
                 (Some(here), None) if here.digest().is_none() => Some(here),
                 (_, elsewhere) => elsewhere.copied(),
             };
-            // What a sound index lists is data, whatever a metaindex says.
+            // A block that a sound index lists is data, whatever a metaindex says.
             let found = found.filter(|found| by_footer || !self.is_set_aside(found));
             match found {
                 Some(found) => match &found.content {

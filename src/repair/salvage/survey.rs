@@ -121,7 +121,8 @@ impl<'a> Survey<'a> {
     /// Surveys the whole file, unless the callback of `progress` ends the run early.
     pub(super) fn run(&mut self, progress: &mut Reporter<'_>) -> ControlFlow<()> {
         self.find_blocks(progress)?;
-        // Of several, those of the last table. An application may store such a block as data, which the index shows.
+        // If there are several, keep those of the last table. A block that the index lists is data, even if it looks like
+        // properties.
         let is_data = |found: &Found| {
             let index = self.index.as_ref();
             index.is_some_and(|index| block_around(index, found.handle()).is_some())

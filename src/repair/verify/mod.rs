@@ -344,7 +344,7 @@ impl<'a, 'p> Verifier<'a, 'p> {
         std::mem::take(&mut self.misordered).settle(is_known, stated, &mut self.report);
     }
 
-    /// What verifies must open: if it does not, and nothing else was found, that is a finding.
+    /// Reports a finding if the table does not open although nothing else is wrong.
     fn check_that_it_opens(&mut self) {
         if self.report.damage > 0 || self.report.unchecked > 0 {
             return;
