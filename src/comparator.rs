@@ -13,6 +13,10 @@ use crate::error::show_key;
 /// its data blocks is first read, since the keys do not ascend in it: that is an error of
 /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator).
 ///
+/// Tables of this crate name their order. In a table of another writer above 64 KiB, a wrong order can go unnoticed for a while:
+/// if the index ascends in it by chance, a key may be looked for in a block that is in order, while it lies in one that no
+/// lookup has read.
+///
 /// # Comparators and filters
 ///
 /// A filter knows bytes, not order. If `compare` treats two *different* byte strings as equal, because it ignores case for
