@@ -266,7 +266,7 @@ fn damaged_footer(tail: &[u8], size: u64) -> Option<String> {
     })
 }
 
-/// Returns each consistent footer in the tail, the last first: where it ends, and where its index ends.
+/// Returns each consistent footer in `tail`, the last first: its end in `tail`, and the end of its index in the file.
 fn footers(tail: &[u8]) -> impl Iterator<Item = (usize, u64)> {
     let windows = tail.windows(MAGIC_BYTES.len()).enumerate().rev();
     windows.filter_map(|(at, window)| {
