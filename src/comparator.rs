@@ -17,6 +17,8 @@ use crate::error::show_key;
 /// if the index ascends in it by chance, a key may be looked for in a block that is in order, while it lies in one that no
 /// lookup has read.
 ///
+/// `examples/indexeddb.rs` has one for the databases that Chrome and Electron keep.
+///
 /// # Comparators and filters
 ///
 /// A filter knows bytes, not order. If `compare` treats two *different* byte strings as equal, because it ignores case for

@@ -1,0 +1,242 @@
+//! A comparator of an application's own: `idb_cmp1`, the order of the IndexedDB databases of Chrome and Electron.
+//!
+//! These are LevelDB databases whose user keys are tuples: a database, an object store and an index, and then a key of
+//! JavaScript. Numbers among them are little-endian, so that they are not in bytewise order. Chromium describes the
+//! encoding in `content/browser/indexed_db/docs/leveldb_coding_scheme.md`.
+//!
+//! The example makes such a table, shows that it cannot be read in another order, and reads it.
+//!
+//! `cargo run --example indexeddb`
+
+use std::cmp::Ordering;
+
+use leveltable::db::Version;
+use leveltable::{Comparator, DbTable, ErrorKind, OpenOptions, WriteOptions};
+
+/// The order of Chromium's IndexedDB.
+#[derive(Debug, Clone, Copy)]
+struct IndexedDb;
+
+impl Comparator for IndexedDb {
+    fn name(&self) -> &str {
+        "idb_cmp1"
+    }
+
+    /// Compares what the keys mean. Any bytes must have a place, so keys that mean nothing come last, in bytewise order; and
+    /// different encodings of one meaning are told apart by their bytes.
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match (Tuple::parse(a), Tuple::parse(b)) {
+            (Some(x), Some(y)) => x.partial_cmp(&y).unwrap_or(Ordering::Equal).then(a.cmp(b)),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => a.cmp(b),
+        }
+    }
+}
+
+/// A key's meaning. The fields are compared in turn.
+#[derive(Debug, PartialEq, PartialOrd)]
+struct Tuple {
+    database: u64,
+    object_store: u64,
+    index: u64,
+    fields: Vec<Field>,
+}
+
+#[derive(Debug, PartialEq, PartialOrd)]
+enum Field {
+    Number(u64),
+    /// UTF-16 in big-endian order, so that its bytes are in the order of its code units.
+    Text(Vec<u8>),
+    Key(IdbKey),
+}
+
+/// A key of JavaScript: numbers come before dates, these before strings, binary data and arrays.
+#[derive(Debug, PartialEq, PartialOrd)]
+enum IdbKey {
+    Null,
+    Number(f64),
+    Date(f64),
+    Text(Vec<u8>),
+    Binary(Vec<u8>),
+    Array(Vec<IdbKey>),
+}
+
+/// Arrays within arrays are followed so far.
+const MOST_NESTED: u32 = 32;
+
+impl Tuple {
+    fn parse(key: &[u8]) -> Option<Tuple> {
+        let mut rest = key;
+        // Three lengths, each less one: of three bits, three bits and two.
+        let lengths = byte(&mut rest)?;
+        let database = id(&mut rest, lengths >> 5)?;
+        let object_store = id(&mut rest, lengths >> 2 & 7)?;
+        let index = id(&mut rest, lengths & 3)?;
+        let mut fields = Vec::new();
+        match (database, object_store, index) {
+            (_, 0, 0) => metadata(database == 0, &mut rest, &mut fields)?,
+            (_, _, 1..=3) => fields.push(Field::Key(idb_key(&mut rest, MOST_NESTED)?)),
+            // An index: its key, and the primary key after a sequence number, which is always 0 now.
+            _ => {
+                fields.push(Field::Key(idb_key(&mut rest, MOST_NESTED)?));
+                if !rest.is_empty() {
+                    let sequence = varint(&mut rest)?;
+                    if !rest.is_empty() {
+                        fields.push(Field::Key(idb_key(&mut rest, MOST_NESTED)?));
+                    }
+                    fields.push(Field::Number(sequence));
+                }
+            }
+        }
+        rest.is_empty().then_some(Tuple {
+            database,
+            object_store,
+            index,
+            fields,
+        })
+    }
+}
+
+/// What follows the prefix of metadata: a type, and then numbers and names.
+fn metadata(is_global: bool, rest: &mut &[u8], fields: &mut Vec<Field>) -> Option<()> {
+    let kind = byte(rest)?;
+    fields.push(Field::Number(kind.into()));
+    let (numbers, texts, has_type) = match (is_global, kind) {
+        (true, 100) => (1, 0, false),
+        (true, 201) => (0, 2, false),
+        (false, 50) => (1, 0, true),
+        (false, 100) => (2, 0, true),
+        (false, 150) => (1, 0, false),
+        (false, 151) => (2, 0, false),
+        (false, 200) => (0, 1, false),
+        (false, 201) => (1, 1, false),
+        _ => (0, 0, false),
+    };
+    for _ in 0..numbers {
+        fields.push(Field::Number(varint(rest)?));
+    }
+    for _ in 0..texts {
+        let units = varint(rest)?;
+        fields.push(Field::Text(take(rest, units.checked_mul(2)?)?));
+    }
+    if has_type {
+        fields.push(Field::Number(byte(rest)?.into()));
+    }
+    Some(())
+}
+
+fn idb_key(rest: &mut &[u8], nested: u32) -> Option<IdbKey> {
+    Some(match byte(rest)? {
+        0 => IdbKey::Null,
+        1 => {
+            let units = varint(rest)?;
+            IdbKey::Text(take(rest, units.checked_mul(2)?)?)
+        }
+        2 => IdbKey::Date(double(rest)?),
+        3 => IdbKey::Number(double(rest)?),
+        4 => {
+            let count = varint(rest)?;
+            let nested = nested.checked_sub(1)?;
+            let keys = (0..count).map(|_| idb_key(rest, nested));
+            IdbKey::Array(keys.collect::<Option<_>>()?)
+        }
+        6 => {
+            let len = varint(rest)?;
+            IdbKey::Binary(take(rest, len)?)
+        }
+        _ => return None,
+    })
+}
+
+fn byte(rest: &mut &[u8]) -> Option<u8> {
+    let (&first, others) = rest.split_first()?;
+    *rest = others;
+    Some(first)
+}
+
+fn take(rest: &mut &[u8], len: u64) -> Option<Vec<u8>> {
+    let (taken, others) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+    *rest = others;
+    Some(taken.to_vec())
+}
+
+/// A little-endian number of `len_less_one + 1` bytes.
+fn id(rest: &mut &[u8], len_less_one: u8) -> Option<u64> {
+    let bytes = take(rest, u64::from(len_less_one) + 1)?;
+    Some(
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |n, &byte| n << 8 | u64::from(byte)),
+    )
+}
+
+fn varint(rest: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let next = byte(rest)?;
+        number |= u64::from(next & 0x7f) << shift;
+        if next < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// As little-endian machines write it. Not a number has no place in the order, and 0 and -0 have one.
+fn double(rest: &mut &[u8]) -> Option<f64> {
+    let bytes = take(rest, 8)?;
+    let number = f64::from_le_bytes(bytes.try_into().ok()?) + 0.0;
+    (!number.is_nan()).then_some(number)
+}
+
+/// The stored form of the key `number` in object store 1 of database 1.
+fn number_key(number: f64) -> Vec<u8> {
+    [&[0, 1, 1, 1, 3][..], &number.to_le_bytes()].concat()
+}
+
+/// The same of a string.
+fn text_key(text: &str) -> Vec<u8> {
+    let units: Vec<u16> = text.encode_utf16().collect();
+    let mut key = vec![0, 1, 1, 1, 1, units.len() as u8];
+    key.extend(units.iter().flat_map(|unit| unit.to_be_bytes()));
+    key
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("000005.ldb");
+    let mut keys: Vec<Vec<u8>> = [-1.5, 0.0, 1.0, 2.0, 3.0, 10.0, 1000.0, 1e9]
+        .map(number_key)
+        .into();
+    keys.extend(["apple", "banana", "cherry"].map(text_key));
+    keys.push(vec![0, 0, 0, 0, 1]); // metadata: the largest number of a database
+    keys.sort_by(|a, b| IndexedDb.compare(a, b));
+
+    // As LevelDB writes it, which does not say in the table which order it is in.
+    let options = WriteOptions::leveldb().comparator(IndexedDb);
+    let mut builder = options.create_db(&path)?;
+    for (key, sequence) in keys.iter().zip(1..) {
+        builder.put(key, sequence, format!("value {sequence}"))?;
+    }
+    builder.finish()?;
+
+    let error = DbTable::open(&path).expect_err("the keys are not in bytewise order");
+    assert_eq!(error.kind(), ErrorKind::Comparator);
+    println!("without the comparator: {error}\n");
+
+    let table = OpenOptions::new().comparator(IndexedDb).open_db(&path)?;
+    for (entry, key) in table.iter().zip(&keys) {
+        let entry = entry?;
+        assert_eq!(entry.user_key, key);
+        println!(
+            "{:?}",
+            Tuple::parse(&entry.user_key).ok_or("a key without meaning")?
+        );
+    }
+    let version = table.get(number_key(10.0))?.ok_or("10 is missing")?;
+    assert!(matches!(version, Version::Value(_)));
+    assert_eq!(table.get(number_key(11.0))?, None);
+    Ok(())
+}
