@@ -216,7 +216,7 @@ fuzz_target!(|input: Input| {
         .collect();
     more.truncate(12);
     more.push(b"c".to_vec());
-    for order in [KeyOrder::Bytewise, KeyOrder::Renamed, KeyOrder::Reverse] {
+    for order in [KeyOrder::Bytewise, KeyOrder::ByTrait, KeyOrder::Reverse] {
         ask::as_stored(&file, order, &more);
     }
     ask::as_internal(&file, &more);

@@ -100,7 +100,7 @@ enum Again {
     /// Through [`ReadAt`], without.
     DiskUncached,
     /// In an order of the same meaning that the crate does not know by type.
-    Renamed,
+    ByTrait,
     /// Without looking at checksums.
     Unchecked,
 }
@@ -110,7 +110,7 @@ impl Again {
         match crc32c::crc32c(file) % 4 {
             0 => Again::Disk,
             1 => Again::DiskUncached,
-            2 => Again::Renamed,
+            2 => Again::ByTrait,
             _ => Again::Unchecked,
         }
     }
@@ -118,11 +118,11 @@ impl Again {
     fn open(self, file: &Bytes, options: &OpenOptions, order: KeyOrder) -> Table {
         let table = match (self, order) {
             (Again::Disk, _) => options.open_source(disk(file)),
-            (Again::Renamed, KeyOrder::Bytewise) => {
-                let options = options.clone().comparator(KeyOrder::Renamed);
+            (Again::ByTrait, KeyOrder::Bytewise) => {
+                let options = options.clone().comparator(KeyOrder::ByTrait);
                 options.open_source(file.clone())
             }
-            (Again::DiskUncached | Again::Renamed, _) => {
+            (Again::DiskUncached | Again::ByTrait, _) => {
                 options.clone().no_cache().open_source(disk(file))
             }
             (Again::Unchecked, _) => {

@@ -17,7 +17,7 @@ pub enum KeyOrder {
     /// By bytes, as the crate knows it: with code of its own for searching.
     Bytewise,
     /// The same under another name, so that the crate takes the way of all other orders.
-    Renamed,
+    ByTrait,
     /// Descending bytes.
     Reverse,
 }
@@ -27,7 +27,7 @@ impl KeyOrder {
     pub fn compare(self) -> Compare {
         match self {
             KeyOrder::Reverse => |a, b| b.cmp(a),
-            KeyOrder::Bytewise | KeyOrder::Renamed => |a, b| a.cmp(b),
+            KeyOrder::Bytewise | KeyOrder::ByTrait => |a, b| a.cmp(b),
         }
     }
 
@@ -43,8 +43,8 @@ impl KeyOrder {
 impl Comparator for KeyOrder {
     fn name(&self) -> &str {
         match self {
-            KeyOrder::Bytewise => "leveldb.BytewiseComparator",
-            KeyOrder::Renamed => "fuzz.Renamed",
+            // A table says which order it is in, by this name.
+            KeyOrder::Bytewise | KeyOrder::ByTrait => "leveldb.BytewiseComparator",
             KeyOrder::Reverse => "fuzz.Reverse",
         }
     }
