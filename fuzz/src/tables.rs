@@ -16,7 +16,7 @@ use crate::naive::{Compare, Entry};
 pub enum KeyOrder {
     /// By bytes, as the crate knows it: with code of its own for searching.
     Bytewise,
-    /// The same under another name, so that the crate takes the way of all other orders.
+    /// The same by another type, so that the crate takes the way of all other orders.
     ByTrait,
     /// Descending bytes.
     Reverse,
