@@ -1,5 +1,7 @@
 //! Walking a table in both directions.
 
+use std::ops::Bound;
+
 use bytes::Bytes;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -8,6 +10,7 @@ use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::SearchPart;
 use crate::format::touch::{LINE, touch};
+use crate::read::ahead::ReadAhead;
 use crate::read::index::BlockRef;
 use crate::read::table::Table;
 
@@ -15,6 +18,9 @@ use crate::read::table::Table;
 ///
 /// A new cursor stands before the first entry. Each move returns whether it ended on an entry; the cursor then lends its
 /// key and value, without allocating, until the next move. It keeps one data block in memory.
+///
+/// In a file that is not in memory, a walk reads ahead: the first two blocks come alone, then each read takes twice as many
+/// bytes as the one before, up to 256 KiB, which the cursor keeps until it has passed them.
 ///
 /// A cursor never skips an entry that it cannot read: the move is an error, and the cursor has no position until a seek
 /// succeeds.
@@ -45,6 +51,8 @@ pub struct Cursor {
     /// Where in memory the block begins, on a walk through blocks of a file in memory. The memory ahead is touched before
     /// the walk gets there.
     walked: Option<usize>,
+    /// What the walk has read ahead, in a file that is not in memory.
+    ahead: ReadAhead,
     /// Where the cursor stands while `entries` is on no entry.
     off: Off,
 }
@@ -68,6 +76,7 @@ impl Table {
             entries: BlockCursor::new(Block::empty()),
             block: None,
             walked: None,
+            ahead: ReadAhead::default(),
             off: Off::BeforeFirst,
         }
     }
@@ -207,6 +216,27 @@ impl Cursor {
         self.last_before(block)
     }
 
+    /// Reads no blocks ahead that have no keys within these bounds.
+    pub(super) fn read_within(
+        &mut self,
+        lower: &Bound<Vec<u8>>,
+        upper: &Bound<Vec<u8>>,
+    ) -> Result<()> {
+        let block_of = |bound: &Bound<Vec<u8>>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => {
+                let order = self.table.order()?;
+                Ok(self.table.index().seek(key, order).map(|found| found.block))
+            }
+            Bound::Unbounded => Ok(None),
+        };
+        if !self.table.file().is_memory() {
+            let start = block_of(lower)?.unwrap_or(0);
+            let end = block_of(upper)?.map_or(usize::MAX, |last| last + 1);
+            self.ahead.limit(start..end);
+        }
+        Ok(())
+    }
+
     /// Moves to the first entry of the blocks from `block` on. Some writers leave blocks empty.
     fn first_from(&mut self, block: usize) -> Result<bool> {
         for block in block..self.table.data_blocks() {
@@ -257,7 +287,8 @@ impl Cursor {
         self.walked = None;
         if self.block != Some(found.block) {
             self.block = None;
-            self.entries.reset(self.table.block(found, part)?);
+            let block = self.table.block_ahead(found, part, &mut self.ahead)?;
+            self.entries.reset(block);
             self.block = Some(found.block);
         }
         Ok(())

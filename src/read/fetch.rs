@@ -78,6 +78,28 @@ impl Fetched<'_> {
     }
 }
 
+/// Most bytes of data blocks that are read at once because they follow each other.
+pub(super) const MOST_RUN_LEN: u64 = 256 << 10;
+
+/// Data blocks that follow each other in the file, with what may lie between them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Run {
+    pub(super) blocks: Range<usize>,
+    /// Where it begins in the file, and how long it is, in bytes.
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+impl Run {
+    /// The frame of the block at `handle`, one of the run's, of which `bytes` were read.
+    pub(super) fn frame(&self, bytes: &Bytes, handle: BlockHandle) -> Option<Bytes> {
+        let start = usize::try_from(handle.offset.checked_sub(self.offset)?).ok()?;
+        let end = start.checked_add(usize::try_from(handle.size).ok()?)?;
+        let end = end.checked_add(frame::TRAILER_LEN)?;
+        (end <= bytes.len()).then(|| bytes.slice(start..end))
+    }
+}
+
 impl Inner {
     /// A data block, from memory, the cache or the source: checked when it comes in.
     #[inline(always)]
@@ -94,23 +116,27 @@ impl Inner {
     }
 
     #[inline(never)]
-    fn fetch_copy(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
-        if let Some(cache) = &self.cache
-            && let Some(block) = cache.get(self.cache_key(found.handle))
-        {
-            self.file.counters.add(Counter::CacheHits, 1);
-            return Ok(block);
+    pub(super) fn fetch_copy(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
+        match self.cached(found) {
+            Some(block) => Ok(block),
+            None => self.admit(found, &self.file.read_frame(found.handle)?, read),
         }
-        self.admit_block(found, read)
     }
 
-    /// A data block from the source: checked, and kept in the cache, unless it can be used where it lies in memory.
-    fn admit_block(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
-        let frame = self.file.read_frame(found.handle)?;
+    /// A data block from the cache.
+    pub(super) fn cached(&self, found: BlockRef) -> Option<Bytes> {
+        let block = self.cache.as_ref()?.get(self.cache_key(found.handle))?;
+        self.file.counters.add(Counter::CacheHits, 1);
+        Some(block)
+    }
+
+    /// The data block in `frame`, which came from the source: checked, and kept in the cache, unless it can be used where it lies
+    /// in memory.
+    pub(super) fn admit(&self, found: BlockRef, frame: &Bytes, read: ReadOptions) -> Result<Bytes> {
         let block = self
-            .check_frame(found.block, &frame, read.verify_checksums)
+            .check_frame(found.block, frame, read.verify_checksums)
             .map_err(|defect| self.locate(found.block, defect))?;
-        if self.file.is_memory() && frame::is_raw(&frame) {
+        if self.file.is_memory() && frame::is_raw(frame) {
             self.hints
                 .of(found.block)
                 .set_in_place(read.verify_checksums);
@@ -118,7 +144,7 @@ impl Inner {
             self.file.counters.add(Counter::CacheMisses, 1);
             if read.fill_cache && read.verify_checksums && cache.admits() {
                 // In bytes of its own: a source may return a slice of something large, and all of that would stay in memory.
-                let kept = if frame::is_raw(&frame) {
+                let kept = if frame::is_raw(frame) {
                     Bytes::copy_from_slice(&block)
                 } else {
                     block.clone()
@@ -127,6 +153,110 @@ impl Inner {
             }
         }
         Ok(block)
+    }
+
+    /// Data blocks of a file that is not in memory, in ascending order: from the cache or from the source, which is asked for
+    /// all that are missing at once. Each is checked when the iterator comes to it.
+    pub(super) fn fetch_many(
+        &self,
+        found: &[BlockRef],
+        read: ReadOptions,
+    ) -> impl Iterator<Item = Result<Bytes>> {
+        let cached: Vec<Option<Bytes>> = found.iter().map(|&found| self.cached(found)).collect();
+        let is_missing =
+            |(found, cached): (&BlockRef, &Option<Bytes>)| cached.is_none().then_some(found.block);
+        let missing = found.iter().zip(&cached).filter_map(is_missing);
+        let runs = self.runs(missing);
+        // A length that this machine does not know is more than it can read, too.
+        let part = |run: &Run| (run.offset, usize::try_from(run.len).unwrap_or(usize::MAX));
+        let parts: Vec<(u64, usize)> = runs.iter().map(part).collect();
+        let mut frames = Vec::with_capacity(found.len());
+        for (run, bytes) in runs.into_iter().zip(self.file.read_many(&parts)) {
+            if run.blocks.len() == 1 {
+                frames.push(Some(bytes));
+                continue;
+            }
+            for i in run.blocks.clone() {
+                let bytes = bytes.as_ref().ok();
+                let frame = bytes.and_then(|bytes| run.frame(bytes, self.index.handle(i)));
+                frames.push(frame.map(Ok));
+            }
+        }
+        let mut frames = frames.into_iter();
+        found
+            .iter()
+            .zip(cached)
+            .map(move |(&found, cached)| match cached {
+                Some(block) => Ok(block),
+                None => match frames.next().flatten() {
+                    Some(frame) => self.admit(found, &frame?, read),
+                    // Its run could not be read: alone, it may.
+                    None => self.fetch_copy(found, read),
+                },
+            })
+    }
+
+    /// The data blocks of `missing`, in ascending order, those that follow each other as one run.
+    fn runs(&self, missing: impl Iterator<Item = usize>) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for i in missing {
+            let longer = runs
+                .last()
+                .filter(|last| last.blocks.end == i)
+                .map(|last| self.run(last.blocks.start..i + 1))
+                .filter(|longer| longer.len <= MOST_RUN_LEN);
+            match (longer, runs.last_mut()) {
+                (Some(longer), Some(last)) => *last = longer,
+                _ => runs.push(self.run(i..i + 1)),
+            }
+        }
+        runs
+    }
+
+    /// The longest run of data blocks that begins at `block`, ends before `end`, and takes at most `len` bytes of the file; one
+    /// block at least. The cache is not asked: to read around the blocks that it has takes more reads.
+    pub(super) fn run_from(&self, block: usize, end: usize, len: u64) -> Run {
+        let start = self.index.handle(block).offset;
+        let fits = |&i: &usize| self.frame_end(i) - start <= len;
+        let more = (block + 1..end.min(self.index.len()))
+            .take_while(fits)
+            .count();
+        self.run(block..block + 1 + more)
+    }
+
+    /// The same for a run that ends with `block`, and begins at or after `start`.
+    pub(super) fn run_to(&self, block: usize, start: usize, len: u64) -> Run {
+        let end = self.frame_end(block);
+        let fits = |&i: &usize| end - self.index.handle(i).offset <= len;
+        let more = (start.min(block)..block).rev().take_while(fits).count();
+        self.run(block - more..block + 1)
+    }
+
+    /// The run of `blocks`, of which there is at least one.
+    pub(super) fn run(&self, blocks: Range<usize>) -> Run {
+        let offset = self.index.handle(blocks.start).offset;
+        let len = self.frame_end(blocks.end - 1) - offset;
+        Run {
+            blocks,
+            offset,
+            len,
+        }
+    }
+
+    /// The bytes of `run`.
+    pub(super) fn read_run(&self, run: &Run) -> Result<Bytes> {
+        match usize::try_from(run.len) {
+            Ok(len) => self.file.read(run.offset, len),
+            // A single block, on a machine of 32 bits.
+            Err(_) => self.file.read_frame(self.index.handle(run.blocks.start)),
+        }
+    }
+
+    /// Where the frame of data block `i` ends in the file.
+    fn frame_end(&self, i: usize) -> u64 {
+        let BlockHandle { offset, size } = self.index.handle(i);
+        // No overflow: the index has handles inside the file only.
+        offset + size + frame::TRAILER_LEN as u64
     }
 
     /// The block in `frame`, which is that of data block `i`: checks checksum and form, and, unless a lookup has done so, the order

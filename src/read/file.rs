@@ -235,6 +235,29 @@ impl TableFile {
         }
     }
 
+    /// All `parts`, each an offset and a length inside the file, or why one cannot be read. All are asked for at once.
+    pub(crate) fn read_many(&self, parts: &[(u64, usize)]) -> Vec<Result<Bytes>> {
+        let SourceBytes::Io(source) = &self.source.bytes else {
+            return parts
+                .iter()
+                .map(|&(offset, len)| self.read(offset, len))
+                .collect();
+        };
+        let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
+        self.counters.add(Counter::SourceReads, parts.len() as u64);
+        self.counters.add(Counter::SourceBytes, bytes);
+        let mut results = source.read_many_at(parts).into_iter();
+        let mut check = |&(offset, len): &(u64, usize)| {
+            let missing = || {
+                Err(io::Error::other(
+                    "the source returned no result for this part",
+                ))
+            };
+            self.check_read(offset, len, results.next().unwrap_or_else(missing))
+        };
+        parts.iter().map(&mut check).collect()
+    }
+
     /// The `len` bytes at `offset`, which lie inside the file.
     pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
         let read = match &self.source.bytes {
@@ -248,6 +271,12 @@ impl TableFile {
                 }
             },
         };
+        self.check_read(offset, len, read)
+    }
+
+    /// What the source returned for the `len` bytes at `offset`: as many bytes, or an error.
+    #[inline]
+    fn check_read(&self, offset: u64, len: usize, read: io::Result<Bytes>) -> Result<Bytes> {
         let error = match read {
             Ok(bytes) if bytes.len() == len => return Ok(bytes),
             Ok(bytes) => io::Error::new(

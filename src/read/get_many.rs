@@ -1,5 +1,7 @@
 //! Many lookups at once: the reads and memory accesses of one overlap with those of others.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::comparator::Order;
@@ -21,11 +23,20 @@ struct Wanted<'k> {
     key: &'k [u8],
 }
 
+/// Most data blocks of a file that are asked for at a time, and most bytes of them, unless one takes more. Bounds the memory
+/// that they take until they are searched.
+const MOST_BLOCKS: usize = 512;
+const MOST_LEN: u64 = 4 << 20;
+
 impl Table {
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
     ///
-    /// A block that holds several of the keys is read from a disk once. In memory the waits for different keys overlap
-    /// (`docs/performance.md` has figures). Takes some 50 bytes a key while it runs.
+    /// In a file that is not in memory, each block that holds some of the keys is read once, in file order, and many are
+    /// [asked for at once](crate::ReadAt::read_many_at), so that a disk works on several at a time. In memory the waits for
+    /// different keys overlap (`docs/performance.md` has figures).
+    ///
+    /// Takes some 60 bytes a key while it runs, and at most 4 MiB for blocks, or one block if that is larger. From memory, a
+    /// value is a slice of its block, as that of [`get`](Table::get); from a file, it is a copy.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
@@ -41,50 +52,33 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// As [`get`](Table::get), for the first block that cannot be read; no value is returned then.
+    /// As [`get`](Table::get), for the first key whose block cannot be read; no value is returned then.
+    /// [`get_each`](Table::get_each) returns the values of the other keys, too.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        let inner = &*self.inner;
-        let order = inner.order()?;
-        let mut wanted = Vec::with_capacity(keys.len());
-        for (i, batch) in keys.chunks(OVERLAPPED).enumerate() {
-            if self.find_blocks(OVERLAPPED * i, batch, order, &mut wanted) {
-                self.check_end()?;
-            }
-        }
-        if !inner.file.is_memory() {
-            wanted.sort_unstable_by_key(|wanted| (wanted.found.block, wanted.at));
-        }
-        let mut values = vec![None; keys.len()];
-        let mut last = None;
-        for batch in wanted.chunks(OVERLAPPED) {
-            let fetched = self.fetch_all(batch, last)?;
-            let touched = |(wanted, fetched): (&Wanted<'_>, &Fetched<'_>)| {
-                let BlockRef { block, prefix, .. } = wanted.found;
-                let position = inner.index.position_of(block, prefix);
-                let part = inner.hints.of(block).part(position);
-                touch_part(fetched.payload(), part);
-                part
-            };
-            let parts: Vec<SearchPart> = batch.iter().zip(&fetched).map(touched).collect();
-            for ((wanted, fetched), part) in batch.iter().zip(&fetched).zip(parts) {
-                let payload = fetched.payload();
-                let block = wanted.found.block;
-                let value = inner.find_value(block, payload, wanted.key, order, part)?;
-                if let (Some(range), Some(slot)) = (value, values.get_mut(wanted.at)) {
-                    *slot = Some(fetched.bytes_at(range));
-                }
-            }
-            last = batch
-                .last()
-                .map(|wanted| wanted.found.block)
-                .zip(fetched.into_iter().last());
-        }
-        Ok(values)
+        self.get_each(keys).into_iter().collect()
     }
 
-    /// Adds the blocks in which `keys` may be, the first of which is key number `first`. Returns whether a key is past the
-    /// last index key.
+    /// Looks up many keys like [`get_many`](Table::get_many), and returns for each, in the order of `keys`, what
+    /// [`get`](Table::get) would return: a block that cannot be read is an error of the keys that need it, and of no others.
+    pub fn get_each<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Result<Option<Bytes>>> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let Ok(order) = self.order() else {
+            return keys.iter().map(|key| self.get(key)).collect();
+        };
+        let mut results: Vec<_> = keys.iter().map(|_| Ok(None)).collect();
+        let mut wanted = Vec::with_capacity(keys.len());
+        for (i, batch) in keys.chunks(OVERLAPPED).enumerate() {
+            self.find_blocks(OVERLAPPED * i, batch, order, &mut wanted, &mut results);
+        }
+        if self.inner.file.is_memory() {
+            self.search_memory(&wanted, order, &mut results);
+        } else {
+            self.search_file(wanted, order, &mut results);
+        }
+        results
+    }
+
+    /// Adds the blocks in which `keys` may be, the first of which is key number `first`.
     ///
     /// If there is a filter for every few blocks, the way to it leads from the index to the filter's offset to the filter:
     /// each is touched for all keys before it is read for the first.
@@ -94,21 +88,21 @@ impl Table {
         keys: &[&'k [u8]],
         order: &Order,
         wanted: &mut Vec<Wanted<'k>>,
-    ) -> bool {
+        results: &mut [Result<Option<Bytes>>],
+    ) {
         let Inner { index, filter, .. } = &*self.inner;
         let windows = filter.as_ref().filter(|filter| !filter.whole_table);
         if windows.is_some() {
             keys.iter().for_each(|key| index.touch(key));
         }
         let new = wanted.len();
-        let mut past_end = false;
         for (at, &key) in (first..).zip(keys) {
             if self.inner.table_filter_rejects(key, order) {
                 continue;
             }
             match index.seek(key, order) {
                 Some(found) => wanted.push(Wanted { found, at, key }),
-                None => past_end = true,
+                None => put(results, at, self.check_end().map(|()| None)),
             }
         }
         if let Some(filters) = windows {
@@ -125,24 +119,111 @@ impl Table {
             };
             wanted.extract_if(new.., is_rejected).for_each(drop);
         }
-        past_end
     }
 
-    /// The blocks of `batch`. One that is wanted several times in a row is fetched once, even if it is the `last` of the
-    /// batch before.
-    fn fetch_all<'t>(
-        &'t self,
-        batch: &[Wanted<'_>],
-        mut last: Option<(usize, Fetched<'t>)>,
-    ) -> Result<Vec<Fetched<'t>>> {
+    /// Looks for the keys in blocks of a file in memory. What a search looks at is touched for several keys before it is read
+    /// for the first.
+    fn search_memory(
+        &self,
+        wanted: &[Wanted<'_>],
+        order: &Order,
+        results: &mut [Result<Option<Bytes>>],
+    ) {
         let fetch = |wanted: &Wanted<'_>| {
-            let block = match last.take() {
-                Some((block, fetched)) if block == wanted.found.block => fetched,
-                _ => self.inner.fetch_block(wanted.found, self.read)?,
-            };
-            last = Some((wanted.found.block, block.clone()));
-            Ok(block)
+            let block = self.inner.fetch_block(wanted.found, self.read)?;
+            let part = self.part(wanted);
+            touch_part(block.payload(), part);
+            Ok((block, part))
         };
-        batch.iter().map(fetch).collect()
+        for batch in wanted.chunks(OVERLAPPED) {
+            let fetched: Vec<Result<(Fetched<'_>, SearchPart)>> = batch.iter().map(fetch).collect();
+            for (wanted, fetched) in batch.iter().zip(fetched) {
+                let value = fetched.and_then(|(block, part)| {
+                    let value = self.find(wanted, block.payload(), order, part)?;
+                    Ok(value.map(|value| block.into_bytes(value)))
+                });
+                put(results, wanted.at, value);
+            }
+        }
+    }
+
+    /// Looks for the keys in blocks of a file, a batch of blocks at a time, in the order in which they are stored.
+    fn search_file(
+        &self,
+        mut wanted: Vec<Wanted<'_>>,
+        order: &Order,
+        results: &mut [Result<Option<Bytes>>],
+    ) {
+        wanted.sort_unstable_by_key(|wanted| (wanted.found.block, wanted.at));
+        let mut rest = &wanted[..];
+        while !rest.is_empty() {
+            let (batch, after) = rest.split_at(batch_len(rest));
+            rest = after;
+            let found: Vec<BlockRef> = batch
+                .chunk_by(same_block)
+                .filter_map(|keys| Some(keys.first()?.found))
+                .collect();
+            let blocks = self.inner.fetch_many(&found, self.read);
+            for (keys, block) in batch.chunk_by(same_block).zip(blocks) {
+                let mut fetched = Some(block);
+                for wanted in keys {
+                    // After an error, which is the first key's, the block is read anew for the next.
+                    let block = fetched.take();
+                    let block =
+                        block.unwrap_or_else(|| self.inner.fetch_copy(wanted.found, self.read));
+                    let value = block.and_then(|block| {
+                        let value = self.find(wanted, &block, order, self.part(wanted))?;
+                        let copy =
+                            value.and_then(|value| block.get(value).map(Bytes::copy_from_slice));
+                        fetched = Some(Ok(block));
+                        Ok(copy)
+                    });
+                    put(results, wanted.at, value);
+                }
+            }
+        }
+    }
+
+    /// The part of the block to look for the key in.
+    fn part(&self, wanted: &Wanted<'_>) -> SearchPart {
+        let BlockRef { block, prefix, .. } = wanted.found;
+        let position = self.inner.index.position_of(block, prefix);
+        self.inner.hints.of(block).part(position)
+    }
+
+    /// Where the key's value lies in `payload`, that of its block.
+    fn find(
+        &self,
+        wanted: &Wanted<'_>,
+        payload: &[u8],
+        order: &Order,
+        part: SearchPart,
+    ) -> Result<Option<Range<usize>>> {
+        let block = wanted.found.block;
+        self.inner
+            .find_value(block, payload, wanted.key, order, part)
+    }
+}
+
+fn same_block(a: &Wanted<'_>, b: &Wanted<'_>) -> bool {
+    a.found.block == b.found.block
+}
+
+/// How many of the keys `wanted`, sorted by their blocks, are looked for in the blocks of one batch; one at least.
+fn batch_len(wanted: &[Wanted<'_>]) -> usize {
+    let (mut blocks, mut len) = (0, 0);
+    let fits = |keys: &&[Wanted<'_>]| {
+        blocks += 1;
+        len += keys.first().map_or(0, |wanted| wanted.found.handle.size);
+        blocks == 1 || blocks <= MOST_BLOCKS && len <= MOST_LEN
+    };
+    let keys = wanted.chunk_by(same_block).take_while(fits);
+    keys.map(<[Wanted<'_>]>::len).sum()
+}
+
+/// Sets the result of key number `at`.
+fn put(results: &mut [Result<Option<Bytes>>], at: usize, value: Result<Option<Bytes>>) {
+    if let Some(result) = results.get_mut(at) {
+        *result = value;
     }
 }

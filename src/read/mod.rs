@@ -1,5 +1,6 @@
 //! The read path. `open`: footer, index, metaindex, filters. `get`: filter, index, `fetch_block`, find.
 
+mod ahead;
 pub(crate) mod cache;
 pub(crate) mod cursor;
 mod fetch;
@@ -9,6 +10,7 @@ mod hints;
 pub(crate) mod index;
 mod open;
 pub(crate) mod options;
+mod positional;
 pub(crate) mod range;
 pub(crate) mod source;
 pub(crate) mod stats;

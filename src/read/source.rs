@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
+use crate::read::positional;
 
 /// Bytes that can be read at any position, by any number of threads at once.
 ///
@@ -23,56 +24,35 @@ pub trait ReadAt: Send + Sync {
     ///
     /// A table reads only within [`size`](ReadAt::size).
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
+
+    /// Reads several parts, each an offset and a length, as by [`read_at`](ReadAt::read_at). Returns a result for each, in their
+    /// order: one that fails does not fail the others.
+    ///
+    /// [`Table::get_many`](crate::Table::get_many) asks for all blocks of a batch in one call, up to some hundred parts of a
+    /// few MiB together. The default reads one part after another. Implement it where parts can be read at the same time, from
+    /// an object store for example.
+    fn read_many_at(&self, parts: &[(u64, usize)]) -> Vec<io::Result<Bytes>> {
+        let read = |&(offset, len): &(u64, usize)| self.read_at(offset, len);
+        parts.iter().map(read).collect()
+    }
 }
 
 /// Positional reads (`pread`), which neither use nor move the file's own position.
+///
+/// Of many parts, Linux first gives those that are in its page cache. The others are announced before they are read, so that
+/// the disk works on up to 64 of them at a time.
 impl ReadAt for File {
     fn size(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
 
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        // Not `vec![0; len]`, which ends the process if there is no such memory.
-        let mut buffer = Vec::new();
-        buffer.try_reserve_exact(len)?;
-        read_exact_at(self, &mut buffer, offset, len)?;
-        Ok(buffer.into())
+        positional::read_at(self, offset, len)
     }
-}
 
-/// Reads `len` bytes into an empty buffer that has room for them. They are not set to zero before.
-#[cfg(unix)]
-fn read_exact_at(file: &File, buffer: &mut Vec<u8>, offset: u64, len: usize) -> io::Result<()> {
-    while buffer.len() < len {
-        let at = offset + buffer.len() as u64;
-        match rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), at) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
-        }
+    fn read_many_at(&self, parts: &[(u64, usize)]) -> Vec<io::Result<Bytes>> {
+        positional::read_many_at(self, parts)
     }
-    // The room may be larger than what was asked for.
-    buffer.truncate(len);
-    Ok(())
-}
-
-#[cfg(windows)]
-fn read_exact_at(file: &File, buffer: &mut Vec<u8>, offset: u64, len: usize) -> io::Result<()> {
-    buffer.resize(len, 0);
-    let mut rest = &mut buffer[..];
-    let mut at = offset;
-    while !rest.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, rest, at) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => {
-                (_, rest) = rest.split_at_mut(n);
-                at += n as u64;
-            }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
 }
 
 impl ReadAt for Bytes {
@@ -97,6 +77,10 @@ impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
 
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         (**self).read_at(offset, len)
+    }
+
+    fn read_many_at(&self, parts: &[(u64, usize)]) -> Vec<io::Result<Bytes>> {
+        (**self).read_many_at(parts)
     }
 }
 

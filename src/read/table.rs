@@ -14,6 +14,7 @@ use crate::format::block::Block;
 use crate::format::block_search::{SearchPart, touch_part};
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::properties::Properties;
+use crate::read::ahead::ReadAhead;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::fetch::Fetched;
 use crate::read::file::TableFile;
@@ -282,10 +283,27 @@ impl Table {
         Ok(self.inner.block_filter_rejects(found, key, order))
     }
 
-    /// A data block for a cursor to keep. `part` of it is touched, since it will be looked at first.
+    /// A data block to keep. `part` of it is touched, since it will be looked at first.
     pub(crate) fn block(&self, found: BlockRef, part: SearchPart) -> Result<Block<Bytes>> {
         let payload = self.inner.fetch_block(found, self.read)?.into_payload();
         touch_part(&payload, part);
+        self.parse(found, payload)
+    }
+
+    /// A data block for a walk to keep, which may be among those that were read ahead.
+    pub(super) fn block_ahead(
+        &self,
+        found: BlockRef,
+        part: SearchPart,
+        ahead: &mut ReadAhead,
+    ) -> Result<Block<Bytes>> {
+        if self.inner.file.is_memory() {
+            return self.block(found, part);
+        }
+        self.parse(found, ahead.fetch(&self.inner, found.block, self.read)?)
+    }
+
+    fn parse(&self, found: BlockRef, payload: Bytes) -> Result<Block<Bytes>> {
         Block::parse(payload).map_err(|defect| self.locate(found.block, defect))
     }
 
