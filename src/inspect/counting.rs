@@ -35,6 +35,7 @@ pub struct CountingReadAt<R> {
     inner: R,
     reads: AtomicU64,
     bytes: AtomicU64,
+    batches: AtomicU64,
 }
 
 impl<R: ReadAt> CountingReadAt<R> {
@@ -44,12 +45,19 @@ impl<R: ReadAt> CountingReadAt<R> {
             inner,
             reads: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
         }
     }
 
-    /// Number of calls of [`ReadAt::read_at`] so far, failed ones included.
+    /// Number of reads so far, failed ones included: calls of [`ReadAt::read_at`], and parts that
+    /// [`ReadAt::read_many_at`] was asked for.
     pub fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
+    }
+
+    /// Number of calls of [`ReadAt::read_many_at`] so far.
+    pub fn batches(&self) -> u64 {
+        self.batches.load(Ordering::Relaxed)
     }
 
     /// Number of bytes asked for so far.
@@ -67,5 +75,13 @@ impl<R: ReadAt> ReadAt for CountingReadAt<R> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(len as u64, Ordering::Relaxed);
         self.inner.read_at(offset, len)
+    }
+
+    fn read_many_at(&self, parts: &[(u64, usize)]) -> Vec<io::Result<Bytes>> {
+        let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.reads.fetch_add(parts.len() as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.inner.read_many_at(parts)
     }
 }

@@ -47,9 +47,14 @@ impl Default for ReadAhead {
 }
 
 impl ReadAhead {
-    /// Reads no other data blocks ahead than `limits`. Walks may leave them.
+    /// Reads no other data blocks ahead than `limits`.
     pub(super) fn limit(&mut self, limits: Range<usize>) {
         self.limits = limits;
+    }
+
+    /// The data blocks that the walk may need.
+    pub(super) fn limits(&self) -> &Range<usize> {
+        &self.limits
     }
 
     /// Data block `i` of a file that is not in memory.
@@ -62,15 +67,21 @@ impl ReadAhead {
             }
             self.read_run(inner, i)?;
         }
-        let frame = self.run.frame(&self.bytes, found.handle);
-        match frame {
+        let is_alone = self.run.blocks.len() == 1;
+        let block = match self.run.frame(&self.bytes, found.handle) {
+            Some(frame) if is_alone => inner.admit(found, &frame, read),
             // A copy, so that a value does not keep all of the run in memory.
-            Some(frame) if self.run.blocks.len() > 1 => {
-                inner.admit(found, &Bytes::copy_from_slice(&frame), read)
-            }
-            Some(frame) => inner.admit(found, &frame, read),
+            Some(frame) => inner.admit(found, &Bytes::copy_from_slice(&frame), read),
             None => inner.fetch_copy(found, read),
+        };
+        if block.is_err() {
+            // What came with a faulty read is not used again.
+            self.run = Run::default();
+            if !is_alone {
+                return inner.fetch_copy(found, read);
+            }
         }
+        block
     }
 
     /// Notes that the walk has come to data block `i`. If it did not come on from the last one, a new walk begins.

@@ -11,7 +11,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, Weighter};
 
 /// Capacity in bytes of the cache that tables share by default.
-const DEFAULT_CAPACITY: u64 = 8 << 20;
+const DEFAULT_CAPACITY: u64 = 32 << 20;
 
 /// Overhead of an entry in bytes, besides its block.
 const ENTRY_OVERHEAD: u64 = 96;
@@ -126,7 +126,7 @@ impl BlockCache {
         }
     }
 
-    /// The cache of 8 MiB that all tables share which were opened without one of their own.
+    /// The cache of 32 MiB that all tables share which were opened without one of their own.
     pub fn shared() -> BlockCache {
         static SHARED: LazyLock<BlockCache> = LazyLock::new(|| BlockCache::new(DEFAULT_CAPACITY));
         SHARED.clone()

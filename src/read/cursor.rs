@@ -132,6 +132,26 @@ impl Cursor {
         self.first_from(found.block + 1)
     }
 
+    /// Moves to the last entry whose key is before `key`, or at it if `or_at`. Returns `false`, and stands before the first
+    /// entry, if there is none.
+    pub(super) fn seek_back(&mut self, key: &[u8], or_at: bool) -> Result<bool> {
+        self.leave(Off::Lost);
+        let Some(found) = self.table.index().seek(key, self.table.order()?) else {
+            self.table.check_end()?;
+            return self.seek_to_last();
+        };
+        self.load(found, SearchPart::WHOLE)?;
+        let sought = self.entries.seek(key, self.table.order()?);
+        if self.check(sought)? && or_at && self.table.order()?.compare(self.key(), key).is_eq() {
+            return Ok(true);
+        }
+        let moved = self.entries.prev();
+        if self.check(moved)? {
+            return Ok(true);
+        }
+        self.last_before(found.block)
+    }
+
     /// Moves to the first entry; returns `false` if the table is empty.
     ///
     /// # Errors
@@ -183,6 +203,9 @@ impl Cursor {
         if self.check(moved)? {
             return Ok(true);
         }
+        if block + 1 >= self.ahead.limits().end {
+            return Ok(self.leave(Off::AfterLast));
+        }
         self.first_from(block + 1)
     }
 
@@ -213,10 +236,13 @@ impl Cursor {
         if self.check(moved)? {
             return Ok(true);
         }
+        if block <= self.ahead.limits().start {
+            return Ok(self.leave(Off::BeforeFirst));
+        }
         self.last_before(block)
     }
 
-    /// Reads no blocks ahead that have no keys within these bounds.
+    /// Steps read no blocks from now on that have no keys within these bounds. Seeks may.
     pub(super) fn read_within(
         &mut self,
         lower: &Bound<Vec<u8>>,

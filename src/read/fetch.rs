@@ -90,6 +90,14 @@ pub(super) struct Run {
     pub(super) len: u64,
 }
 
+/// The frame of a data block that was asked for.
+enum Incoming {
+    Alone(Result<Bytes>),
+    /// From a run of several blocks. If the run could not be read, or its bytes are not sound, each block is read alone: an
+    /// error is that of one block.
+    InRun(Option<Bytes>),
+}
+
 impl Run {
     /// The frame of the block at `handle`, one of the run's, of which `bytes` were read.
     pub(super) fn frame(&self, bytes: &Bytes, handle: BlockHandle) -> Option<Bytes> {
@@ -173,27 +181,27 @@ impl Inner {
         let mut frames = Vec::with_capacity(found.len());
         for (run, bytes) in runs.into_iter().zip(self.file.read_many(&parts)) {
             if run.blocks.len() == 1 {
-                frames.push(Some(bytes));
+                frames.push(Incoming::Alone(bytes));
                 continue;
             }
             for i in run.blocks.clone() {
                 let bytes = bytes.as_ref().ok();
                 let frame = bytes.and_then(|bytes| run.frame(bytes, self.index.handle(i)));
-                frames.push(frame.map(Ok));
+                frames.push(Incoming::InRun(frame));
             }
         }
         let mut frames = frames.into_iter();
-        found
-            .iter()
-            .zip(cached)
-            .map(move |(&found, cached)| match cached {
-                Some(block) => Ok(block),
-                None => match frames.next().flatten() {
-                    Some(frame) => self.admit(found, &frame?, read),
-                    // Its run could not be read: alone, it may.
-                    None => self.fetch_copy(found, read),
-                },
-            })
+        let fetch = move |(&found, cached): (&BlockRef, _)| match cached {
+            Some(block) => Ok(block),
+            None => match frames.next() {
+                Some(Incoming::Alone(frame)) => self.admit(found, &frame?, read),
+                Some(Incoming::InRun(Some(frame))) => self
+                    .admit(found, &frame, read)
+                    .or_else(|_| self.fetch_copy(found, read)),
+                Some(Incoming::InRun(None)) | None => self.fetch_copy(found, read),
+            },
+        };
+        found.iter().zip(cached).map(fetch)
     }
 
     /// The data blocks of `missing`, in ascending order, those that follow each other as one run.

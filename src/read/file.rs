@@ -243,6 +243,9 @@ impl TableFile {
                 .map(|&(offset, len)| self.read(offset, len))
                 .collect();
         };
+        if parts.is_empty() {
+            return Vec::new();
+        }
         let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
         self.counters.add(Counter::SourceReads, parts.len() as u64);
         self.counters.add(Counter::SourceBytes, bytes);

@@ -34,7 +34,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Bytewise order, the built-in filter policies, the shared cache of 8 MiB, checksums verified.
+    /// Bytewise order, the built-in filter policies, the shared cache of 32 MiB, checksums verified.
     pub fn new() -> OpenOptions {
         OpenOptions {
             order: None,

@@ -167,14 +167,8 @@ impl Range {
         self.cursor.read_within(&self.lower, &self.upper)?;
         let moved = match &self.upper {
             Bound::Unbounded => self.cursor.seek_to_last()?,
-            Bound::Excluded(key) => {
-                self.cursor.seek(key)?;
-                self.cursor.prev()?
-            }
-            Bound::Included(key) => {
-                let found = self.cursor.seek(key)?;
-                found && self.compare_to(key)?.is_eq() || self.cursor.prev()?
-            }
+            Bound::Excluded(key) => self.cursor.seek_back(key, false)?,
+            Bound::Included(key) => self.cursor.seek_back(key, true)?,
         };
         self.state = State::Back;
         Ok(moved && self.is_above_lower()?)
