@@ -82,7 +82,7 @@ impl Modelled {
             .is_multiple_of(2)
             .then(|| entries.get(here))
             .flatten();
-        match random.below(7) {
+        match random.below(8) {
             0 | 1 => match table.get(key(number)) {
                 Ok(found) => {
                     assert_eq!(found.as_deref(), present.map(|(_, value)| &value[..]));
@@ -106,6 +106,23 @@ impl Modelled {
                 let aside = table.with(ReadOptions::new().fill_cache(false));
                 let range = aside.range(key(number)..key(end)).rev();
                 return check_walk(range, entries[here..self.lower_bound(end)].iter().rev());
+            }
+            6 => {
+                let numbers: Vec<usize> = (0..20).map(|i| number + 7 * i).collect();
+                let keys: Vec<_> = numbers.iter().map(|&number| key(number)).collect();
+                let mut failed = 0;
+                for (number, found) in numbers.into_iter().zip(table.get_each(&keys)) {
+                    let Ok(found) = found else {
+                        failed += 1;
+                        continue;
+                    };
+                    let place = number.is_multiple_of(2).then_some(number / 2);
+                    let expected = place.and_then(|place| entries.get(place));
+                    assert_eq!(found.as_deref(), expected.map(|(_, value)| &value[..]));
+                    kept.extend(found.map(|value| (number / 2, value)));
+                }
+                // Those that failed lie in blocks that were read anew for each of them.
+                return failed;
             }
             _ => {
                 let mut place = here;

@@ -1,6 +1,6 @@
 //! Where a table is written to: any writer, or a path where it appears whole or not at all.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -186,7 +186,7 @@ fn directory(path: &Path) -> &Path {
 
 #[cfg(unix)]
 fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
+    std::fs::File::open(directory)?.sync_all()
 }
 
 /// Windows cannot sync a directory. Its file systems log renames themselves.
