@@ -30,7 +30,8 @@ impl OpenOptions {
     ///
     /// Reads the last 64 KiB of the file, which is all of a small table. Of a larger one, it then reads metaindex and index
     /// together, and the filter, unless they lie in the part that was read. If nothing says what the table is and its index
-    /// could be a database's, it also reads one data block.
+    /// could be a database's, it also reads one data block. With [`check_order`](OpenOptions::check_order), it reads all of the
+    /// file.
     ///
     /// # Errors
     ///
@@ -75,7 +76,8 @@ impl OpenOptions {
         } else {
             None
         };
-        if inner.file.is_at_hand() && inner.file.size <= SMALL {
+        let is_small = inner.file.is_at_hand() && inner.file.size <= SMALL;
+        if (is_small || self.check_order) && !self.stored_order {
             inner.check_order()?;
         }
         if let Some(metaindex) = metaindex.filter(|_| self.filter_is_usable(&inner)) {
