@@ -229,6 +229,10 @@ impl Comparator for StoredOrder {
     fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         self.inside.filter_key(key)
     }
+
+    fn describe_key(&self, key: &[u8]) -> String {
+        self.inside.describe_key(key)
+    }
 }
 
 /// Whether `comparator` is a [`BytewiseComparator`], perhaps in an [`Arc`].

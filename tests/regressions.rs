@@ -711,6 +711,13 @@ fn errors_of_a_databases_table_show_user_key_and_sequence() {
     assert_eq!(error.kind(), ErrorKind::OutOfOrder);
     assert!(error.to_string().contains("\"k\" at 9"), "{error}");
     assert!(error.to_string().contains("\"k\" at 5"), "{error}");
+    let error = builder.delete("j", 5).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("\"j\" at 5 (a deletion) comes before"),
+        "{error}"
+    );
 
     let mut file = Vec::new();
     let options = WriteOptions::leveldb().comparator(Reverse);
