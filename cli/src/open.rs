@@ -100,11 +100,6 @@ impl Keys {
             .is_some_and(|table| table.as_table().filter().is_some())
     }
 
-    /// Returns whether `--keys plain` overrules that the table is one of a database.
-    pub(crate) fn overrule_database(self, path: &Path) -> bool {
-        self.opened_as_database(path).is_some()
-    }
-
     fn opened_as_database(self, path: &Path) -> Option<DbTable> {
         let opened = (self == Keys::Plain).then(|| OpenOptions::new().open_db(path));
         opened?.ok()
