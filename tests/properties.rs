@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Entry, Layout, Reverse, block, handle_of, seal, varint};
+use common::{Entry, Layout, Reverse, block, handle_of, varint};
 use leveltable::db::{DbEntry, InternalKeyComparator, KeyKind};
 use leveltable::repair::{self, SalvageOptions, Severity, VerifyOptions};
 use leveltable::{
@@ -176,26 +176,14 @@ fn with_properties(file: &[u8], change: impl FnOnce(&mut BTreeMap<Vec<u8>, Vec<u
     let mut named = common::entries(&common::payload(file, &layout.metaindex));
     let index = common::payload(file, &layout.index);
     let mut changed = file[..old.start].to_vec();
-    let mut put = |block: &[u8]| {
-        let start = changed.len();
-        changed.extend(block);
-        changed.extend([0; 5]);
-        let range = start..changed.len();
-        seal(&mut changed, &range);
-        handle_of(&range)
-    };
     let properties: Vec<Entry> = properties.into_iter().collect();
-    let handle = put(&block(&properties));
+    let handle = handle_of(&common::append(&mut changed, &block(&properties)));
     for (name, value) in &mut named {
         if name == b"about.leveltable" {
             *value = handle.clone();
         }
     }
-    let mut footer = [put(&block(&named)), put(&index)].concat();
-    footer.resize(40, 0);
-    footer.extend(0xdb47_7524_8b80_fb57_u64.to_le_bytes());
-    changed.extend(footer);
-    changed
+    common::append_end(changed, &named, &index)
 }
 
 /// A database's table with every property that there is: a deletion, a value, a filter.
