@@ -15,7 +15,7 @@ use crate::error::show_key;
 ///
 /// Tables of this crate name their order. In a table of another writer above 64 KiB, a wrong order can go unnoticed for a while:
 /// if the index ascends in it by chance, a key may be looked for in a block that is in order, while it lies in one that no
-/// lookup has read.
+/// lookup has read. [`OpenOptions::check_order`](crate::OpenOptions::check_order) rules that out by reading the whole file once.
 ///
 /// `examples/indexeddb.rs` has one for the databases that Chrome and Electron keep.
 ///
@@ -228,6 +228,10 @@ impl Comparator for StoredOrder {
 
     fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         self.inside.filter_key(key)
+    }
+
+    fn describe_key(&self, key: &[u8]) -> String {
+        self.inside.describe_key(key)
     }
 }
 

@@ -52,16 +52,15 @@
 
 mod common;
 
-use std::cmp::Ordering;
 use std::io::Write;
 use std::ops::Range;
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use common::{handle_of, varint};
+use common::{Counting, handle_of, varint};
 use leveltable::repair::{SalvageOptions, VerifyOptions, salvage, verify};
-use leveltable::{BytewiseComparator, Comparator, OpenOptions, Table, WriteOptions};
+use leveltable::{OpenOptions, Table, WriteOptions};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -735,22 +734,6 @@ fn salvage_is_bounded_too() {
     }
 }
 
-/// The bytewise order, which counts the bytes that it is given.
-#[derive(Debug, Default)]
-struct Counting(AtomicU64);
-
-impl Comparator for Counting {
-    fn name(&self) -> &str {
-        BytewiseComparator.name()
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        let bytes = (a.len() + b.len()) as u64;
-        self.0.fetch_add(bytes, Relaxed);
-        a.cmp(b)
-    }
-}
-
 /// Keys that share all of a long one: unfolded one by one they are the square of the block, which took
 /// minutes for a file of 200 KB. Of such a block no key is compared; of one that stays within the bound, each key
 /// a few times.
@@ -779,7 +762,7 @@ fn work_is_bounded_too() {
         let open = options().comparator(counting.clone());
         let is_within = entries > 0;
         let assert_little = |what: &str| {
-            let compared = counting.0.swap(0, Relaxed);
+            let compared = counting.bytes.swap(0, Relaxed);
             println!("{what}: {compared} bytes compared of {block_len}");
             // Two keys a comparison, and three comparisons of each.
             let most = if is_within { 6 * 256 * block_len } else { 0 };

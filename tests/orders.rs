@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use leveltable::db::{DbEntry, MAX_SEQUENCE, Version};
+use leveltable::inspect::CountingReadAt;
 use leveltable::{
     BytewiseComparator, Comparator, Compression, Error, ErrorKind, OpenOptions, ReadAt, Result,
-    Source, Table, WriteOptions,
+    Source, WriteOptions,
 };
 
 use common::{Entry, Random, build};
@@ -27,16 +28,22 @@ enum Kind {
     LastByte,
     CaseFolding,
     LittleEndian,
+    /// Decimal numbers by what they are worth.
+    Numeric,
+    /// Bytewise, except for a few keys.
+    Strays,
     /// After Chrome's `idb_cmp1`: varint numbers, then a typed key.
     IndexedDb,
 }
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 8] = [
     Kind::Backwards,
     Kind::Length,
     Kind::LastByte,
     Kind::CaseFolding,
     Kind::LittleEndian,
+    Kind::Numeric,
+    Kind::Strays,
     Kind::IndexedDb,
 ];
 
@@ -55,6 +62,8 @@ impl Comparator for Order {
             Kind::LastByte => "test.LastByte",
             Kind::CaseFolding => "test.CaseFolding",
             Kind::LittleEndian => "test.LittleEndian",
+            Kind::Numeric => "test.Numeric",
+            Kind::Strays => "test.Strays",
             Kind::IndexedDb => "idb_cmp1",
         }
     }
@@ -66,6 +75,8 @@ impl Comparator for Order {
             Kind::LastByte => a.last().cmp(&b.last()),
             Kind::CaseFolding => a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase()),
             Kind::LittleEndian => a.iter().rev().cmp(b.iter().rev()),
+            Kind::Numeric => number(a).cmp(&number(b)),
+            Kind::Strays => stray(a).cmp(&stray(b)),
             Kind::IndexedDb => IdbKey::of(a).cmp(&IdbKey::of(b)),
         };
         by.then_with(|| a.cmp(b))
@@ -86,7 +97,12 @@ impl Comparator for Order {
                     .find_shortest_separator(&mut folded, &limit.to_ascii_lowercase());
                 Some(folded)
             }
-            Kind::Length | Kind::LittleEndian | Kind::IndexedDb => None,
+            Kind::Strays => {
+                let mut key = start.clone();
+                BytewiseComparator.find_shortest_separator(&mut key, limit);
+                Some(key)
+            }
+            Kind::Length | Kind::LittleEndian | Kind::Numeric | Kind::IndexedDb => None,
         };
         let fits =
             |key: &Vec<u8>| self.compare(start, key).is_le() && self.compare(key, limit).is_lt();
@@ -100,6 +116,23 @@ impl Comparator for Order {
             key.clear();
         }
     }
+}
+
+/// The number at the end of `key`; 0 if there is none.
+fn number(key: &[u8]) -> u128 {
+    let digits = key.iter().rev().take_while(|byte| byte.is_ascii_digit());
+    let digits = digits.take(38).count();
+    let text = str::from_utf8(&key[key.len() - digits..]).unwrap();
+    text.parse().unwrap_or(0)
+}
+
+/// `key`, or, for one key of about two hundred, its bytes in reverse.
+fn stray(key: &[u8]) -> Vec<u8> {
+    let mut stray = key.to_vec();
+    if crc32c::crc32c(key).is_multiple_of(200) {
+        stray.reverse();
+    }
+    stray
 }
 
 /// A key of an IndexedDB table: numbers of database, object store and index, each a length and so many little-endian
@@ -215,6 +248,7 @@ fn key(kind: Kind, design: usize, i: usize, random: &mut Random) -> Vec<u8> {
             };
             IdbKey::encode(prefix, value)
         }
+        (Kind::Numeric, 0) => random.below(1_000_000).to_string().into_bytes(),
         (_, 0) => name(random).into_bytes(),
         (_, 1) => format!("user:{i}").into_bytes(),
         _ => {
@@ -366,12 +400,12 @@ fn check_refusal(error: &Error) {
 }
 
 /// Looks up every key of a table that was opened without its comparator.
-fn ask_all(written: &Written, tally: &mut Tally) {
+fn ask_all(written: &Written, options: &OpenOptions, tally: &mut Tally) {
     let mut sorted = written.entries.clone();
     sorted.sort();
     for source in sources(&written.file) {
         tally.tables += 1;
-        let table = match Table::open_source_of(source) {
+        let table = match options.open_source(source) {
             Ok(table) => table,
             Err(error) => {
                 check_refusal(&error);
@@ -440,10 +474,10 @@ fn ask_all(written: &Written, tally: &mut Tally) {
 }
 
 /// The same for a database's table, opened with user keys in bytewise order.
-fn ask_all_db(written: &Written, tally: &mut Tally) {
+fn ask_all_db(written: &Written, options: &OpenOptions, tally: &mut Tally) {
     for source in sources(&written.file) {
         tally.tables += 1;
-        let table = match OpenOptions::new().open_db_source(source) {
+        let table = match options.open_db_source(source) {
             Ok(table) => table,
             Err(error) => {
                 check_refusal(&error);
@@ -471,17 +505,6 @@ fn ask_all_db(written: &Written, tally: &mut Tally) {
     }
 }
 
-/// Opening without a word on what the table is.
-trait OpenSourceOf: Sized {
-    fn open_source_of(source: Source) -> Result<Self>;
-}
-
-impl OpenSourceOf for Table {
-    fn open_source_of(source: Source) -> Result<Table> {
-        OpenOptions::new().open_source(source)
-    }
-}
-
 fn tables() -> u64 {
     let count = std::env::var("TABLES").ok();
     count.map_or(400, |count| count.parse().unwrap())
@@ -489,15 +512,16 @@ fn tables() -> u64 {
 
 #[test]
 fn small_tables_of_other_orders_miss_nothing_in_silence() {
+    let options = OpenOptions::new();
     let (mut plain, mut database) = (Tally::default(), Tally::default());
     for seed in 0..tables() {
         let written = random_table(seed, false, false);
         if written.file.len() <= 64 << 10 {
-            ask_all(&written, &mut plain);
+            ask_all(&written, &options, &mut plain);
         }
         let written = random_table(seed, false, true);
         if written.file.len() <= 64 << 10 {
-            ask_all_db(&written, &mut database);
+            ask_all_db(&written, &options, &mut database);
         }
     }
     println!("plain {plain:?}\ndatabase {database:?}");
@@ -528,12 +552,30 @@ fn in_place(file: &[u8]) -> Vec<bool> {
 /// are missed, until a lookup or a walk reads such a block. This counts them; the assertions are in `ask_all`.
 #[test]
 fn large_tables_miss_keys_only_where_a_block_was_not_read() {
+    let options = OpenOptions::new();
     let (mut plain, mut database) = (Tally::default(), Tally::default());
     for seed in 0..tables() / 4 {
-        ask_all(&random_table(seed, true, false), &mut plain);
-        ask_all_db(&random_table(seed, true, true), &mut database);
+        ask_all(&random_table(seed, true, false), &options, &mut plain);
+        ask_all_db(&random_table(seed, true, true), &options, &mut database);
     }
     println!("plain {plain:?}\ndatabase {database:?}");
+    assert!(plain.missed > 0, "the next test would show nothing");
+}
+
+/// With [`OpenOptions::check_order`], opening the same tables makes sure of each answer, errors included.
+#[test]
+fn large_tables_miss_nothing_once_their_order_is_checked() {
+    let options = OpenOptions::new().check_order(true);
+    let (mut plain, mut database) = (Tally::default(), Tally::default());
+    for seed in 0..tables() / 4 {
+        ask_all(&random_table(seed, true, false), &options, &mut plain);
+        ask_all_db(&random_table(seed, true, true), &options, &mut database);
+    }
+    println!("plain {plain:?}\ndatabase {database:?}");
+    for tally in [plain, database] {
+        assert_eq!((tally.missed, tally.refused), (0, 0));
+        assert!(tally.refused_at_open > 0);
+    }
 }
 
 /// Keys as applications make them.
@@ -927,4 +969,127 @@ fn a_refusal_names_the_two_keys() {
         error.to_string().contains("melon") && error.to_string().contains("apple"),
         "{error}"
     );
+}
+
+/// Bytewise order, as it says, except that one key lies far from where it belongs.
+#[derive(Debug)]
+struct OneAstray;
+
+const ASTRAY: &str = "key 01000+";
+
+impl OneAstray {
+    fn place(key: &[u8]) -> &[u8] {
+        if key == ASTRAY.as_bytes() {
+            b"key 04000"
+        } else {
+            key
+        }
+    }
+}
+
+impl Comparator for OneAstray {
+    fn name(&self) -> &str {
+        BytewiseComparator.name()
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        OneAstray::place(a)
+            .cmp(OneAstray::place(b))
+            .then_with(|| a.cmp(b))
+    }
+}
+
+/// A table of more than a megabyte; with `is_astray`, it holds a key that its index hides.
+fn large_table(is_astray: bool, properties: bool) -> Vec<u8> {
+    let mut keys: Vec<String> = (0..5000).map(|i| format!("key {i:05}")).collect();
+    if is_astray {
+        keys.push(ASTRAY.into());
+    }
+    keys.sort_by(|a, b| OneAstray.compare(a.as_bytes(), b.as_bytes()));
+    let entries: Vec<Entry> = keys
+        .into_iter()
+        .map(|key| (key.into_bytes(), vec![b'v'; 500]))
+        .collect();
+    let options = WriteOptions::new().compression(Compression::None);
+    build(
+        &options.properties(properties).comparator(OneAstray),
+        &entries,
+    )
+}
+
+/// The index ascends, and the block in which the key is looked for is in order. A table that lies about its order is no
+/// different.
+#[test]
+fn a_key_that_its_index_hides_is_found_by_checking_the_order() {
+    for properties in [false, true] {
+        let file = Bytes::from(large_table(true, properties));
+        for source in sources(&file) {
+            let table = OpenOptions::new().open_source(source).unwrap();
+            assert_eq!(table.properties().is_some(), properties);
+            assert_eq!(table.get(ASTRAY).unwrap(), None, "silently missed");
+        }
+        for source in sources(&file) {
+            let options = OpenOptions::new().check_order(true);
+            let error = options.open_source(source.clone()).unwrap_err();
+            check_words(&error);
+            let words = error.to_string();
+            assert!(words.contains(ASTRAY), "{words}");
+            let table = options.comparator(OneAstray).open_source(source).unwrap();
+            assert_eq!(table.get(ASTRAY).unwrap().unwrap().len(), 500);
+        }
+    }
+}
+
+/// Large reads in the file's order, and every byte once but for what opening reads anyway.
+#[test]
+fn checking_the_order_reads_the_file_once() {
+    let file = large_table(false, false);
+    let len = file.len() as u64;
+    let disk = Arc::new(CountingReadAt::new(Bytes::from(file)));
+    let options = OpenOptions::new().no_cache();
+    options.open_source(Arc::clone(&disk)).unwrap();
+    let (reads, bytes) = (disk.reads(), disk.bytes());
+    let table = options
+        .check_order(true)
+        .open_source(Arc::clone(&disk))
+        .unwrap();
+    let (checking, checked) = (disk.reads() - 2 * reads, disk.bytes() - 2 * bytes);
+    assert!(checking <= len.div_ceil(1 << 20) + 1, "{checking} reads");
+    assert!((len - bytes..=len).contains(&checked), "{checked} of {len}");
+    let before = disk.reads();
+    assert_eq!(table.get("key 07000").unwrap(), None);
+    assert_eq!(disk.reads(), before, "the end was seen");
+}
+
+/// A damaged block is an error of the lookups that need it; a read that fails leaves the order unknown.
+#[test]
+fn damage_is_left_for_lookups_and_a_failed_read_is_not() {
+    struct Failing(Bytes);
+    impl ReadAt for Failing {
+        fn size(&self) -> std::io::Result<u64> {
+            Ok(self.0.len() as u64)
+        }
+
+        fn read_at(&self, offset: u64, len: usize) -> std::io::Result<Bytes> {
+            if (offset..offset + len as u64).contains(&1_500_000) {
+                return Err(std::io::Error::other("unreadable"));
+            }
+            self.0.read_at(offset, len)
+        }
+    }
+    let mut file = large_table(false, false);
+    let options = OpenOptions::new().check_order(true);
+    let failing = Arc::new(Failing(file.clone().into()));
+    let error = options.open_source(failing).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+
+    file[1_500_000] ^= 1;
+    for source in sources(&file.into()) {
+        let table = options.open_source(source).unwrap();
+        let found: Vec<bool> = (0..5000)
+            .map(|i| table.get(format!("key {i:05}")).is_ok())
+            .collect();
+        let lost = found.iter().filter(|found| !**found).count();
+        assert!((1..20).contains(&lost), "{lost}");
+    }
 }

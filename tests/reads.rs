@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use common::{Entry, Layout};
 use leveltable::{
-    BlockCache, BloomFilterPolicy, BytewiseComparator, Compression, ErrorKind, OpenOptions, ReadAt,
-    ReadOptions, Stats, Table, WriteOptions,
+    BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind,
+    OpenOptions, ReadAt, ReadOptions, Stats, Table, WriteOptions,
     db::{MAX_SEQUENCE, Version},
     inspect::CountingReadAt,
 };
@@ -249,6 +249,37 @@ fn refusing_a_databases_table_takes_one_read() {
     let table = as_stored.open_source(Arc::clone(&disk)).unwrap();
     assert!(table.filter().is_some());
     assert_eq!(disk.reads(), 3);
+}
+
+/// Nothing but its filter shows that a table is a database's: its first block is read once, although keys are looked at twice.
+#[test]
+fn an_unclear_table_is_opened_with_one_read_of_a_data_block() {
+    /// Shortens nothing, so that index keys show nothing.
+    #[derive(Debug)]
+    struct Unshortened;
+    impl Comparator for Unshortened {
+        fn name(&self) -> &str {
+            BytewiseComparator.name()
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+            a.cmp(b)
+        }
+    }
+    let mut builder = WriteOptions::leveldb()
+        .compression(Compression::None)
+        .comparator(Unshortened)
+        .build_db(Vec::new());
+    for (i, (key, _)) in some_entries().into_iter().enumerate() {
+        builder.put(&key, 1 + i as u64, [b'v'; 300]).unwrap();
+    }
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let layout = Layout::of(&file);
+    let (len, block) = (file.len() as u64, layout.data[0].len() as u64);
+    assert!(len > 100_000 && layout.filter.is_some());
+    let disk = Arc::new(CountingReadAt::new(Bytes::from(file)));
+    let error = own_cache().open_source(Arc::clone(&disk)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DatabaseTable);
+    assert_eq!((disk.reads(), disk.bytes()), (2, (64 << 10) + block));
 }
 
 #[test]

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{Layout, Reverse, handle_of, seal, take_varint};
+use common::{Counting, Layout, Reverse, handle_of, seal, take_varint};
 use leveltable::db::KeyKind;
 use leveltable::repair::{VerifyOptions, verify};
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
     OpenOptions, ReadOptions, RibbonFilterPolicy, Section, Table, WriteOptions,
     db::{InternalKey, InternalKeyComparator, ValueType, Version},
-    filter::FilterPolicy,
+    filter::{FilterPolicy, Unused},
 };
 
 fn stored_key(user_key: &[u8], sequence: u64) -> Vec<u8> {
@@ -293,21 +293,6 @@ fn the_measured_rate_of_a_databases_filter_is_of_absent_user_keys() {
     assert!(rate.false_positive_rate() < 0.01, "{rate:?}");
 }
 
-/// The bytewise order, by way of the trait; counts its comparisons.
-#[derive(Debug, Default)]
-struct Counting(AtomicU64);
-
-impl Comparator for Counting {
-    fn name(&self) -> &str {
-        BytewiseComparator.name()
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        self.0.fetch_add(1, Relaxed);
-        a.cmp(b)
-    }
-}
-
 /// 300 000 keys between two others share their first eight bytes: the search of the index was linear in them.
 /// A lookup took 200 times as long as it should.
 ///
@@ -346,11 +331,11 @@ fn many_index_keys_of_one_prefix_are_searched_by_halves() {
         assert!(keys.iter().all(found));
         start.elapsed()
     };
-    counting.0.store(0, Relaxed);
+    counting.comparisons.store(0, Relaxed);
     look_up_all(&counted);
     // The index by halves, its last key, and the one key of the block, which is both compared and found equal.
     let most = u64::from(TIED.ilog2()) + 4;
-    let comparisons = counting.0.load(Relaxed);
+    let comparisons = counting.comparisons.load(Relaxed);
     println!("{comparisons} comparisons for {} lookups", keys.len());
     assert!(comparisons >= keys.len() as u64, "{comparisons}");
     assert!(
@@ -711,6 +696,13 @@ fn errors_of_a_databases_table_show_user_key_and_sequence() {
     assert_eq!(error.kind(), ErrorKind::OutOfOrder);
     assert!(error.to_string().contains("\"k\" at 9"), "{error}");
     assert!(error.to_string().contains("\"k\" at 5"), "{error}");
+    let error = builder.delete("j", 5).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("\"j\" at 5 (a deletion) comes before"),
+        "{error}"
+    );
 
     let mut file = Vec::new();
     let options = WriteOptions::leveldb().comparator(Reverse);
@@ -842,4 +834,115 @@ fn a_cache_with_room_keeps_every_block() {
         }
     });
     assert!(cache.size() > len / 2, "{} of {len}", cache.size());
+}
+
+/// A filter of a policy that nobody had registered was not used, and nothing said so.
+#[test]
+fn filters_that_are_not_used_are_reported() {
+    #[derive(Debug, Clone)]
+    struct Renamed;
+    impl FilterPolicy for Renamed {
+        fn name(&self) -> &str {
+            "test.Renamed"
+        }
+        fn builder(&self) -> Box<dyn leveltable::filter::FilterBuilder> {
+            RibbonFilterPolicy::new(10).builder()
+        }
+        fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
+            RibbonFilterPolicy::new(10).key_may_match(key, filter)
+        }
+    }
+    let found = |table: &Table| {
+        let filters = table.filters().iter();
+        let found = filters.map(|filter| (filter.policy.clone(), filter.bytes, filter.unused));
+        found.collect::<Vec<_>>()
+    };
+    let (open, renamed) = (OpenOptions::new(), "test.Renamed".to_owned());
+    let options = WriteOptions::new().filter_policy(Renamed);
+    let mut builder = options.build(Vec::new());
+    for i in 0..1000 {
+        builder.add(user_key(i), "value").unwrap();
+    }
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let layout = Layout::of(&file);
+    let size = layout.filter.clone().unwrap().len() as u64 - 5;
+
+    let table = open.open_source(file.clone()).unwrap();
+    assert_eq!(table.filter(), None);
+    assert_eq!(
+        found(&table),
+        [(renamed.clone(), size, Some(Unused::UnknownPolicy))]
+    );
+    let known = open.clone().filter_policy(Renamed);
+    let table = known.open_source(file.clone()).unwrap();
+    assert_eq!(table.filter().unwrap().policy, renamed);
+    assert_eq!(found(&table), [(renamed.clone(), size, None)]);
+    for open in [known.clone().no_filter(), known.clone().stored_order()] {
+        let table = open.open_source(file.clone()).unwrap();
+        let turned_off = [(renamed.clone(), size, Some(Unused::TurnedOff))];
+        assert_eq!(found(&table), turned_off);
+    }
+
+    // Two filters, both known, and a third whose handle makes no sense.
+    let index = common::payload(&file, &layout.index);
+    let handle = handle_of(layout.filter.as_ref().unwrap());
+    let ribbon = "leveltable.Ribbon1".to_owned();
+    let named =
+        |name: &str, handle: &[u8]| (format!("filter.{name}").into_bytes(), handle.to_vec());
+    let mut metaindex = vec![named(&ribbon, &handle), named(&renamed, &handle)];
+    let rest = &file[..layout.metaindex.start];
+    let two = common::append_end(rest.to_vec(), &metaindex, &index);
+    let table = known.open_source(two).unwrap();
+    let another = Some(Unused::AnotherIsUsed);
+    let both = [
+        (ribbon.clone(), size, another),
+        (renamed.clone(), size, None),
+    ];
+    assert_eq!(found(&table), both);
+    metaindex.push(named("zoo", &[0x80]));
+    let three = common::append_end(rest.to_vec(), &metaindex, &index);
+    let table = known.open_source(three).unwrap();
+    assert_eq!(found(&table)[..2], both);
+    assert_eq!(found(&table)[2], ("zoo".into(), 0, Some(Unused::Damaged)));
+    metaindex[0].1 = vec![0x80];
+    let damaged = common::append_end(rest.to_vec(), &metaindex[..1], &index);
+    assert!(open.open_source(damaged.clone()).is_err());
+    let table = open.clone().no_filter().open_source(damaged).unwrap();
+    assert_eq!(found(&table), [(ribbon.clone(), 0, Some(Unused::Damaged))]);
+
+    // A database's table, by its stored keys: in bytewise order, since none is a prefix of another.
+    let file = database(WriteOptions::new().properties(false));
+    let size = Layout::of(&file).filter.unwrap().len() as u64 - 5;
+    let table = open.clone().comparator(BytewiseComparator);
+    let table = table.open_source(file.clone()).unwrap();
+    assert_eq!(
+        found(&table),
+        [(ribbon.clone(), size, Some(Unused::UserKeys))]
+    );
+    let db = open.open_db_source(file).unwrap();
+    assert_eq!(found(db.as_table()), [(ribbon, size, None)]);
+}
+
+/// A metaindex of nothing but filters, each entry a few bytes, took twenty times its size in memory.
+#[test]
+fn the_list_of_filters_is_short() {
+    let mut builder = WriteOptions::leveldb().build(Vec::new());
+    builder.add("key", "value").unwrap();
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let layout = Layout::of(&file);
+    let index = common::payload(&file, &layout.index);
+    let mut metaindex: Vec<_> = common::entries(&common::payload(&file, &layout.metaindex));
+    let used = metaindex.pop().unwrap();
+    metaindex.extend((0..1000).map(|i| (format!("filter.a{i:04}").into_bytes(), vec![0, 0])));
+    metaindex.push(used);
+    let rest = file[..layout.metaindex.start].to_vec();
+    let file = common::append_end(rest, &metaindex, &index);
+    let table = OpenOptions::new().open_source(file).unwrap();
+    assert_eq!(table.filters().len(), 65);
+    let last = table.filters().last().unwrap();
+    assert_eq!(last.unused, None);
+    assert_eq!(
+        Some(&last.policy),
+        table.filter().map(|f| f.policy).as_ref()
+    );
 }

@@ -15,7 +15,8 @@ use crate::failure::Failure;
 use crate::input::BYTE_ORDER_MARK;
 use crate::notation::{Notation, NotationArgs, quoted, write_json_field};
 use crate::open::{
-    AnyTable, KeysArg, Row, TypedTable, note_unknown_order, open, open_in_stored_order,
+    AnyTable, KeysArg, Row, TypedTable, make_certain, note_unknown_order, open,
+    open_in_stored_order,
 };
 use crate::output::{Rows, complain};
 
@@ -25,7 +26,9 @@ use crate::output::{Rows, complain};
 /// newest version if it is a table of a database. Exits with status 1 if a key is absent or deleted, and with status 2
 /// if damage makes the answer unknown.
 ///
-/// If the keys are neither in byte order nor in that of a database, searches by reading the whole table.
+/// If the keys are neither in byte order nor in that of a database, searches by reading the whole table. Before it says
+/// that a key is absent from a table that does not name its order, as those of LevelDB, it reads all of the table to check
+/// the order, unless --keys names one.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -86,11 +89,22 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             }
         });
     let mut left = Vec::new();
+    let mut is_certain = false;
     while table.order_is_known
         && let Some(key) = keys.next()
     {
         let key = key?;
         match find(&table, &key, args.at) {
+            // Where its order is a guess, the table may hold the key elsewhere.
+            Ok(None) if !is_certain => {
+                table = make_certain(&args.file, args.keys.keys, table)?;
+                is_certain = true;
+                if table.order_is_known {
+                    answers.show(&key, None)?;
+                } else {
+                    left.push(key);
+                }
+            }
             Ok(row) => answers.show(&key, row.as_ref())?,
             // In its stored order, the table can only be walked.
             Err(e) if e.kind() == ErrorKind::Comparator => {

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use leveltable::{
     Corruption, ErrorKind, OpenOptions, Section, Summary, Table,
     db::InternalKey,
-    inspect::{BlockInfo, FilterRate, Layout, NamedBlock},
+    filter::{FoundFilter, Unused},
+    inspect::{BlockInfo, FilterRate, Layout},
 };
 use serde_json::{Map, Value, json};
 
@@ -174,7 +175,7 @@ fn open_with_filter(path: &Path, keys: Keys) -> Result<(AnyTable, Option<String>
 }
 
 /// The fields of the record of a file. All are there in each record.
-const FIELDS: [&str; 18] = [
+const FIELDS: [&str; 19] = [
     "file_bytes",
     "keys",
     "order_known",
@@ -190,6 +191,7 @@ const FIELDS: [&str; 18] = [
     "codecs",
     "sections",
     "filter",
+    "unused_filters",
     "unreadable",
     "error",
     "blocks",
@@ -508,22 +510,14 @@ impl Anatomy<'_> {
 
     fn draw_filter(&self, args: &Args, out: &mut impl Write) -> io::Result<()> {
         let Some(filter) = &self.summary.filter else {
-            let is_filter = |block: &NamedBlock| block.name.starts_with(b"filter.");
-            let named = self.layout.as_ref().map(|layout| &layout.named[..]);
-            let what = if named.is_none() {
-                "unknown: the metaindex, which leads to it, is damaged"
-            } else if !named.unwrap_or_default().iter().any(is_filter) {
-                "none"
-            } else if !self.other_faults.is_empty() {
-                "not used: it is damaged"
-            } else if args.keys.keys.leave_filter_unused(self.path) {
-                "not used: it holds a database's user keys, not the stored keys"
-            } else if !self.order_is_known && !args.keys.keys.overrule_database(self.path) {
-                "not used: the order of the keys is unknown"
-            } else {
-                "not used: its policy is unknown"
-            };
-            return writeln!(out, "filter  {what}");
+            if self.layout.is_none() {
+                let what = "unknown: the metaindex, which leads to it, is damaged";
+                return writeln!(out, "filter  {what}");
+            }
+            if self.table.filters().is_empty() {
+                return writeln!(out, "filter  none");
+            }
+            return self.draw_unused_filters(args, out);
         };
         let span = if filter.whole_table {
             "one for the whole table".to_owned()
@@ -546,7 +540,33 @@ impl Anatomy<'_> {
                 rate.sampled_keys
             ),
             None => Ok(()),
+        }?;
+        self.draw_unused_filters(args, out)
+    }
+
+    fn draw_unused_filters(&self, args: &Args, out: &mut impl Write) -> io::Result<()> {
+        for (filter, why) in self.unused_filters(args) {
+            writeln!(out, "filter  not used: {why}")?;
+            writeln!(out, "        {}, {} bytes", filter.policy, filter.bytes)?;
         }
+        Ok(())
+    }
+
+    /// Returns the filters that the table was opened without, and why.
+    fn unused_filters(&self, args: &Args) -> Vec<(&FoundFilter, String)> {
+        let why = |unused| match unused {
+            // For one of these reasons it was not asked for.
+            Unused::TurnedOff if !self.other_faults.is_empty() => Unused::Damaged.to_string(),
+            Unused::TurnedOff if args.keys.keys.leave_filter_unused(self.path) => {
+                Unused::UserKeys.to_string()
+            }
+            Unused::TurnedOff => "the order of the keys is unknown".to_owned(),
+            _ => unused.to_string(),
+        };
+        let filters = self.table.filters().iter();
+        filters
+            .filter_map(|filter| Some((filter, why(filter.unused?))))
+            .collect()
     }
 
     fn draw_blocks(&self, out: &mut impl Write) -> io::Result<()> {
@@ -625,6 +645,10 @@ impl Anatomy<'_> {
                 "sampled_keys": self.filter_rate.map_or(0, |rate| rate.sampled_keys),
             })
         });
+        let unused_filters = self.unused_filters(args).into_iter();
+        let unused_filters = unused_filters.map(
+            |(filter, why)| json!({"policy": filter.policy, "bytes": filter.bytes, "why": why}),
+        );
         let (first, last) = self.key_range.clone().unzip();
         let mut json = json!({
             "file_bytes": file_bytes,
@@ -642,6 +666,7 @@ impl Anatomy<'_> {
             "codecs": codecs,
             "sections": sections,
             "filter": filter,
+            "unused_filters": unused_filters.collect::<Vec<_>>(),
             "unreadable": self.all_faults().collect::<Vec<_>>(),
         });
         if let (true, Some(object)) = (args.blocks, json.as_object_mut()) {

@@ -100,11 +100,6 @@ impl Keys {
             .is_some_and(|table| table.as_table().filter().is_some())
     }
 
-    /// Returns whether `--keys plain` overrules that the table is one of a database.
-    pub(crate) fn overrule_database(self, path: &Path) -> bool {
-        self.opened_as_database(path).is_some()
-    }
-
     fn opened_as_database(self, path: &Path) -> Option<DbTable> {
         let opened = (self == Keys::Plain).then(|| OpenOptions::new().open_db(path));
         opened?.ok()
@@ -142,6 +137,17 @@ pub(crate) fn open_with(path: &Path, keys: Keys, options: &OpenOptions) -> Resul
         },
         Err(e) => Err(e),
     }
+}
+
+/// Returns `table`, which was opened from `path`, once it is certain that its keys are in the order that was guessed: if nothing
+/// says what its order is, by reading all of it. If they are not, returns it opened for walking.
+pub(crate) fn make_certain(path: &Path, keys: Keys, table: AnyTable) -> Result<AnyTable, Failure> {
+    let is_guess = keys == Keys::Auto && table.table().properties().is_none();
+    if !is_guess || !table.order_is_known {
+        return Ok(table);
+    }
+    let options = OpenOptions::new().no_filter().check_order(true);
+    Ok(open_with(path, keys, &options)?)
 }
 
 /// Opens a table for walking, in the order in which it is stored.

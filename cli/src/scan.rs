@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::notation::{Notation, NotationArgs};
 use crate::open::{
-    AnyTable, Bounds, Keys, KeysArg, Row, RowIter, SHOWN_AS_STORED, check_is_file,
+    AnyTable, Bounds, Keys, KeysArg, Row, RowIter, SHOWN_AS_STORED, check_is_file, make_certain,
     note_unknown_order, open, open_in_stored_order,
 };
 use crate::output::{Rows, complain};
@@ -25,7 +25,8 @@ use crate::salvage::rescue;
 /// when its output is closed.
 ///
 /// If the keys are neither in byte order nor in that of a database, shows the entries in the order in which they are
-/// stored.
+/// stored. Before it shows a part of a table that does not name its order, as those of LevelDB, it reads all of the table
+/// to check the order, unless --keys names one.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -178,7 +179,13 @@ impl Walk<'_> {
             last: None,
             answer: Answer::Yes,
         };
-        match open(path, args.keys.keys) {
+        let keys = args.keys.keys;
+        let opened = match open(path, keys) {
+            // In another order, keys within the bounds may lie anywhere.
+            Ok(table) if wanted.is_bounded() => make_certain(path, keys, table),
+            opened => opened,
+        };
+        match opened {
             Ok(table) => walk.turn_to(&table)?,
             // The index is damaged, or the end of the file is missing.
             Err(failure) if args.skip_damaged => match walk.rescue() {

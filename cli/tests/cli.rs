@@ -712,6 +712,96 @@ fn check_order_that_shows_late(is_database: bool) {
     );
 }
 
+/// Byte order, except that one key is far from where it belongs: in a block that no lookup of it reads.
+#[derive(Debug)]
+struct OneAstray;
+
+impl leveltable::Comparator for OneAstray {
+    fn name(&self) -> &str {
+        "test.OneAstray"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        let place = |key: &[u8]| match key {
+            b"010000+" => b"015000".to_vec(),
+            key => key.to_vec(),
+        };
+        place(a).cmp(&place(b)).then_with(|| a.cmp(b))
+    }
+}
+
+/// Index and blocks that lookups read are in byte order. No key is missed all the same.
+#[test]
+fn an_order_that_no_lookup_sees_hides_no_key() {
+    for (is_database, is_astray) in [(false, true), (true, true), (false, false), (true, false)] {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("astray.ldb");
+        let options = leveltable::WriteOptions::leveldb()
+            .compression(leveltable::Compression::None)
+            .comparator(OneAstray);
+        let file = || fs::File::create(&path).unwrap();
+        let mut keys: Vec<String> = (0..20_000).map(|i| format!("{i:06}")).collect();
+        if is_astray {
+            keys.insert(15_000, "010000+".into());
+        }
+        if is_database {
+            let mut builder = options.build_db(file());
+            for (key, sequence) in keys.iter().zip(1..) {
+                builder.put(key, sequence, "value").unwrap();
+                if sequence == 30 {
+                    // Shows that the keys are a database's.
+                    builder.delete(key, 1).unwrap();
+                }
+            }
+            builder.finish().unwrap();
+        } else {
+            let mut builder = options.build(file());
+            for key in &keys {
+                builder.add(key, "value").unwrap();
+            }
+            builder.finish().unwrap();
+        }
+        let run = |args: &[&str]| {
+            let (command, args) = args.split_first().unwrap();
+            tool().arg(command).arg(&path).args(args).output().unwrap()
+        };
+        if !is_astray {
+            assert!(complaint(run(&["get", "010000+"]), 1).starts_with("not found: "));
+            assert_eq!(stdout(run(&["scan", "--prefix", "010000+"])), b"");
+            continue;
+        }
+        let kind = if is_database { "database" } else { "plain" };
+        let output = run(&["get", "010000+", "--keys", kind]);
+        assert!(
+            complaint(output, 1).starts_with("not found: "),
+            "the order was named"
+        );
+        assert_eq!(
+            stdout_in_unknown_order(run(&["get", "010000+"])),
+            b"value\n"
+        );
+        // One that is found, the one that is hidden, one that is absent.
+        let output = run(&["get", "000007", "010000+", "none", "--json"]);
+        assert_eq!(output.status.code(), Some(1));
+        let values: Vec<Value> = json_lines(&output.stdout)
+            .into_iter()
+            .map(|line| line["value"].clone())
+            .collect();
+        assert_eq!(
+            values,
+            [Value::from("value"), Value::from("value"), Value::Null]
+        );
+        for (prefix, rows) in [("010000+", 1), ("01000", 11)] {
+            let rows_shown = stdout_in_unknown_order(run(&["scan", "--prefix", prefix]));
+            let rows_shown = String::from_utf8(rows_shown).unwrap();
+            assert_eq!(rows_shown.lines().count(), rows, "{rows_shown}");
+        }
+        let output = run(&["scan", "--from", "010000+", "--to", "010001"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(output.stdout.is_empty());
+    }
+}
+
 /// `--keys` overrules the guess, in every command.
 #[test]
 fn the_kind_of_keys_can_be_named() {

@@ -165,6 +165,7 @@ pub fn as_stored(file: &Bytes, order: KeyOrder, more: &[Vec<u8>]) {
         check(&table, model, order.compare(), &probes);
     }
     check_blocks(file, &table, order.compare(), &probes);
+    check_checked(file, &options, order.compare(), &probes);
     if naive::has_damaged_data(file) {
         // Nothing is skipped in silence: the walk ends where the damage is, if it does not end before.
         let walked = walk(table.iter());
@@ -408,6 +409,25 @@ pub fn check(table: &Table, model: &[Entry], compare: Compare, probes: &[Vec<u8>
             let expected = Answer::Walk(with_prefix.cloned().collect(), None);
             assert_eq!(walk(table.prefix(prefix)), expected);
         }
+    }
+}
+
+/// Opens a large file with the order of all blocks checked: if it opens, no block is out of order, as in a small file.
+fn check_checked(file: &Bytes, options: &OpenOptions, compare: Compare, probes: &[Vec<u8>]) {
+    let Some(model) = Model::of(file, compare, MOST_ENTRIES - 1) else {
+        return;
+    };
+    if file.len() <= SMALL {
+        return;
+    }
+    let options = options.clone().check_order(true);
+    match options.open_source(disk(file)) {
+        Ok(table) => {
+            let is_misordered = |state: &State| matches!(state, State::Misordered(_));
+            assert!(!model.has(is_misordered), "out of order, and opened");
+            check_blocks(file, &table, compare, probes);
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Comparator, "{error}"),
     }
 }
 
@@ -656,6 +676,7 @@ pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
     let probes = probes(&stored, more);
     ask(&stored, &probes, false, compare_stored);
     check_blocks(file, &stored, compare_stored, &probes);
+    check_checked(file, &stored_options, compare_stored, &probes);
 
     let Ok(table) = options.open_db_source(file.clone()).map_err(kind) else {
         return;
@@ -708,6 +729,7 @@ pub fn by_default(file: &Bytes, more: &[Vec<u8>]) {
     let options = OpenOptions::new().no_filter().no_cache();
     if let Ok(table) = options.open_source(file.clone()).map_err(kind) {
         check_blocks(file, &table, |a, b| a.cmp(b), more);
+        check_checked(file, &options, |a, b| a.cmp(b), more);
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order};
-use crate::error::{Error, ErrorKind, Result, show_key};
+use crate::error::{Error, ErrorKind, Result};
 use crate::write::builder::TableBuilder;
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;
@@ -159,31 +159,7 @@ impl<D: Destination> DbTableBuilder<D> {
         }
         self.stored_key.clear();
         key.encode(&mut self.stored_key);
-        let added = self.table.add(&self.stored_key, value);
-        added.map_err(|error| match error.kind() {
-            ErrorKind::OutOfOrder => self.out_of_order(key),
-            _ => error,
-        })
-    }
-
-    /// The error of the table inside, in terms of user keys.
-    #[cold]
-    fn out_of_order(&self, key: InternalKey<'_>) -> Error {
-        let show = |key: InternalKey<'_>| {
-            let what = match key.value_type {
-                ValueType::Value => "",
-                ValueType::Deletion => "deletion of ",
-            };
-            format!("{what}{} at {}", show_key(key.user_key), key.sequence)
-        };
-        let last = InternalKey::parse(self.table.last_key());
-        let last = last.map_or_else(|| show_key(self.table.last_key()), show);
-        let message = format!(
-            "{} does not come after {last}, the last one added: user keys ascend, and the versions of each go from the \
-             newest to the oldest",
-            show(key)
-        );
-        Error::new(ErrorKind::OutOfOrder, message)
+        self.table.add(&self.stored_key, value)
     }
 
     /// The builder inside, whose keys are internal keys.

@@ -173,11 +173,14 @@ impl Comparator for InternalKeyComparator {
         self.user.filter_key(user_key(key))
     }
 
-    /// The user key and the sequence number.
+    /// The user key, the sequence number, and whether it is a deletion.
     fn describe_key(&self, key: &[u8]) -> String {
         let (user_key, tag) = split(key);
         let user_key = self.user.describe_key(user_key);
         match tag {
+            Some(tag) if tag & 0xff == ValueType::Deletion as u64 => {
+                format!("{user_key} at {} (a deletion)", tag >> 8)
+            }
             Some(tag) => format!("{user_key} at {}", tag >> 8),
             None => user_key,
         }

@@ -7,7 +7,7 @@ pub use bloom::BloomFilterPolicy;
 pub(crate) use bloom::OldBloomFilterPolicy;
 pub use ribbon::RibbonFilterPolicy;
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 /// Makes filters of keys, and looks keys up in filters.
@@ -62,6 +62,48 @@ pub struct FilterInfo {
     pub filters: usize,
     /// Whether one filter covers the whole table. Lookups then ask it before they search the index.
     pub whole_table: bool,
+}
+
+/// A filter that a table has, and whether lookups use it; see [`Table::filters`](crate::Table::filters).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FoundFilter {
+    /// Name of the policy, as in the metaindex. Bytes that are not UTF-8 are replaced.
+    pub policy: String,
+    /// Bytes of the filter block.
+    pub bytes: u64,
+    /// Why lookups do not use it; `None` if they do.
+    pub unused: Option<Unused>,
+}
+
+/// Why a table was opened without a filter that it has. Its [`Display`](std::fmt::Display) ends the sentence "not used: ..".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unused {
+    /// No policy of that name is built in, and none was given to
+    /// [`OpenOptions::filter_policy`](crate::OpenOptions::filter_policy).
+    UnknownPolicy,
+    /// A filter of a policy that comes before it is used.
+    AnotherIsUsed,
+    /// The table was opened with [`no_filter`](crate::OpenOptions::no_filter) or in its
+    /// [`stored_order`](crate::OpenOptions::stored_order).
+    TurnedOff,
+    /// It holds a database's user keys, of which the comparator that was named does not know.
+    UserKeys,
+    /// Its handle makes no sense. Opening fails then, unless it does without the filter.
+    Damaged,
+}
+
+impl fmt::Display for Unused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unused::UnknownPolicy => "its policy is unknown",
+            Unused::AnotherIsUsed => "another filter is used",
+            Unused::TurnedOff => "the table was opened without filters",
+            Unused::UserKeys => "it holds a database's user keys, not the stored keys",
+            Unused::Damaged => "it is damaged",
+        })
+    }
 }
 
 impl FilterInfo {

@@ -66,7 +66,7 @@ pub(crate) const PROPERTIES_NAME: &[u8] = b"about.leveltable";
 pub(crate) const FIRST_PROPERTY: &[u8] = b"comparator";
 
 /// A first or last key that is longer is left out: opening a table reads the block.
-const MOST_KEY_LEN: usize = 4096;
+pub(crate) const MOST_KEY_LEN: usize = 4096;
 
 /// Most bytes that an application's names and values may take.
 pub(crate) const MOST_USER_BYTES: usize = 16 << 20;
@@ -86,7 +86,8 @@ pub enum KeyKind {
 /// What a table says of itself; see [`Table::properties`](crate::Table::properties), and for writing them
 /// [`WriteOptions::properties`](crate::WriteOptions::properties).
 ///
-/// The writer's word: the block's checksum covers it, but nothing compares it with the table's entries.
+/// The writer's word: the block's checksum covers it, but only [`verify`](crate::repair::verify) compares it with the table's
+/// entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Properties {

@@ -10,7 +10,7 @@ use crate::error::{ErrorKind, Result};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::footer::BlockHandle;
-use crate::format::frame;
+use crate::format::frame::{self, TRAILER_LEN};
 use crate::read::cache::BlockKey;
 use crate::read::index::BlockRef;
 use crate::read::options::ReadOptions;
@@ -293,10 +293,21 @@ impl Inner {
         Ok(payload)
     }
 
-    /// Checks the order of keys in all data blocks, which are at hand. Damage is left for lookups to find.
+    /// Checks the order of keys in all data blocks. Damage is left for lookups to find.
     pub(super) fn check_order(&self) -> Result<()> {
+        let mut run = Run::default();
         for i in 0..self.index.len() {
-            let frame = self.file.read_frame(self.index.handle(i))?;
+            let handle = self.index.handle(i);
+            let frame = match run.frame(handle) {
+                Some(frame) => frame,
+                None => {
+                    run = self.read_run(i)?;
+                    match run.frame(handle) {
+                        Some(frame) => frame,
+                        None => self.file.read_frame(handle)?,
+                    }
+                }
+            };
             if let Err(defect) = self.check_frame(i, &frame, true) {
                 let error = self.locate(i, defect);
                 if error.kind() == ErrorKind::Comparator {
@@ -305,6 +316,24 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// Reads data block `i`, and as many after it as are read at once.
+    fn read_run(&self, i: usize) -> Result<Run> {
+        /// Large enough that a disk is busy with reading, small beside what a program has.
+        const MOST_BYTES: u64 = 1 << 20;
+        let first = self.index.handle(i);
+        let rest = (i + 1..self.index.len()).map(|i| self.index.handle(i));
+        let ends = rest.map_while(|handle| handle.end()?.checked_sub(first.offset));
+        let len = ends.take_while(|&len| len <= MOST_BYTES).last();
+        let bytes = match len {
+            Some(len) => self.file.read(first.offset, len as usize),
+            None => self.file.read_frame(first),
+        };
+        Ok(Run {
+            offset: first.offset,
+            bytes: bytes?,
+        })
     }
 
     /// Checks the order of the last data block's keys, unless a lookup has done so: that a key is past the last index key shows
@@ -325,6 +354,25 @@ impl Inner {
             table: self.id,
             offset: handle.offset,
         }
+    }
+}
+
+/// A part of the file that was read at once.
+#[derive(Default)]
+struct Run {
+    offset: u64,
+    bytes: Bytes,
+}
+
+impl Run {
+    /// The frame at `handle`, if it lies inside.
+    fn frame(&self, handle: BlockHandle) -> Option<Bytes> {
+        let start = usize::try_from(handle.offset.checked_sub(self.offset)?).ok()?;
+        let len = usize::try_from(handle.size)
+            .ok()?
+            .checked_add(TRAILER_LEN)?;
+        let frame = self.bytes.get(start..start.checked_add(len)?)?;
+        Some(self.bytes.slice_ref(frame))
     }
 }
 

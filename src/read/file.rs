@@ -198,11 +198,26 @@ impl TableFile {
         section: Section,
         named_by: (Section, u64),
     ) -> Result<Bytes> {
+        self.check_handle(handle, section)
+            .map_err(|defect| self.locate(defect, named_by.0, named_by.1))?;
+        let frame = self.read_frame(handle)?;
+        match frame::verify(&frame) {
+            Ok(()) => Ok(frame),
+            Err(defect) => Err(self.locate(defect, section, handle.offset)),
+        }
+    }
+
+    /// Checks that a handle to a block of `section` leads into the file. Returns the bytes of the frame there.
+    pub(crate) fn check_handle(
+        &self,
+        handle: BlockHandle,
+        section: Section,
+    ) -> Result<u64, Defect> {
         let most = self.footer_offset();
-        let fits =
-            u32::try_from(handle.size).is_ok() && handle.end().is_some_and(|end| end <= most);
-        if !fits {
-            let defect = Defect::new(
+        let end = handle.end().filter(|&end| end <= most);
+        match (end, u32::try_from(handle.size)) {
+            (Some(end), Ok(_)) => Ok(end - handle.offset),
+            _ => Err(Defect::new(
                 format!(
                     "a handle to the {section}, of less than 4 GiB and at or before the footer at {most}"
                 ),
@@ -210,13 +225,7 @@ impl TableFile {
                     "one to {} bytes and a trailer at {}",
                     handle.size, handle.offset
                 ),
-            );
-            return Err(self.locate(defect, named_by.0, named_by.1));
-        }
-        let frame = self.read_frame(handle)?;
-        match frame::verify(&frame) {
-            Ok(()) => Ok(frame),
-            Err(defect) => Err(self.locate(defect, section, handle.offset)),
+            )),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::comparator::Order;
 use crate::db::key::user_order;
 use crate::db::recognise::{Evidence, may_be_internal};
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
-use crate::filter::FilterPolicy;
+use crate::filter::{FilterPolicy, FoundFilter, Unused};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -30,7 +30,8 @@ impl OpenOptions {
     ///
     /// Reads the last 64 KiB of the file, which is all of a small table. Of a larger one, it then reads metaindex and index
     /// together, and the filter, unless they lie in the part that was read. If nothing says what the table is and its index
-    /// could be a database's, it also reads one data block.
+    /// could be a database's, it also reads one data block. With [`check_order`](OpenOptions::check_order), it reads all of the
+    /// file.
     ///
     /// # Errors
     ///
@@ -60,6 +61,7 @@ impl OpenOptions {
         let index = index.map_err(|error| file.name_in(error))?;
         let mut inner = Inner {
             filter: None,
+            filters: Vec::new(),
             hints: Hints::new(index.len()),
             index,
             order,
@@ -75,14 +77,22 @@ impl OpenOptions {
         } else {
             None
         };
-        if inner.file.is_at_hand() && inner.file.size <= SMALL {
+        let is_small = inner.file.is_at_hand() && inner.file.size <= SMALL;
+        if (is_small || self.check_order) && !self.stored_order {
             inner.check_order()?;
         }
-        if let Some(metaindex) = metaindex.filter(|_| self.filter_is_usable(&inner)) {
-            inner.filter = self.read_filter(&inner.file, &footer, &metaindex, &inner.index)?;
+        if let Some(mut metaindex) = metaindex {
+            let filters = std::mem::take(&mut metaindex.filters);
+            let is_usable = self.filter_is_usable(&inner);
+            if is_usable {
+                let Inner { file, index, .. } = &inner;
+                inner.filter = self.read_filter(file, &footer, metaindex, index)?;
+            }
+            let used = inner.filter.as_ref();
+            inner.filters = self.explain(filters, used, is_usable);
         }
-        if let (Some(evidence), Some(filter)) = (unclear, &inner.filter) {
-            inner.refuse_filter_of_user_keys(evidence, filter)?;
+        if let (Some(unclear), Some(filter)) = (unclear, &inner.filter) {
+            inner.refuse_filter_of_user_keys(unclear, filter)?;
         }
         inner.file.forget_tail();
         Ok(Table {
@@ -91,13 +101,18 @@ impl OpenOptions {
         })
     }
 
-    /// The metaindex block. `None` if it is damaged, for a caller who does without filters.
-    fn read_metaindex(&self, file: &TableFile, footer: &Footer) -> Result<Option<Bytes>> {
+    /// What the metaindex names. `None` if it is damaged, for a caller who does without filters.
+    fn read_metaindex(&self, file: &TableFile, footer: &Footer) -> Result<Option<Metaindex>> {
         let named_by = (Section::Footer, file.footer_offset());
-        match file.read_block(footer.metaindex, Section::Metaindex, named_by) {
-            Ok(metaindex) => Ok(Some(metaindex)),
+        let (section, handle) = (Section::Metaindex, footer.metaindex);
+        let read = || {
+            let block = file.read_block(handle, section, named_by)?;
+            let decoded = Metaindex::decode(&block, &self.known_policies());
+            decoded.map_err(|defect| file.locate(defect, section, handle.offset))
+        };
+        match read() {
             Err(_) if !self.needs_metaindex() => Ok(None),
-            Err(error) => Err(error),
+            read => read.map(Some),
         }
     }
 
@@ -110,20 +125,16 @@ impl OpenOptions {
         &self,
         file: &TableFile,
         footer: &Footer,
-        metaindex: Option<&Bytes>,
+        metaindex: Option<&Metaindex>,
     ) -> Result<Option<Properties>> {
-        let Some(metaindex) = metaindex else {
+        let Some(handle) = metaindex.and_then(|metaindex| metaindex.properties) else {
             return Ok(None);
         };
-        let named_by = (Section::Metaindex, footer.metaindex.offset);
+        let (section, named_by) = (
+            Section::Properties,
+            (Section::Metaindex, footer.metaindex.offset),
+        );
         let read = || {
-            let found = find_properties(metaindex);
-            let Some(handle) =
-                found.map_err(|defect| file.locate(defect, named_by.0, named_by.1))?
-            else {
-                return Ok(None);
-            };
-            let section = Section::Properties;
             let block = file.read_block(handle, section, named_by)?;
             let decoded = Properties::decode(&block).map(Some);
             decoded.map_err(|defect| file.locate(defect, section, handle.offset))
@@ -197,22 +208,22 @@ impl OpenOptions {
             && !(self.order.as_ref().is_some_and(takes_stored_keys) && is_database())
     }
 
-    /// Finds, reads and checks the filter, if the metaindex names one of a policy that is known.
-    pub(crate) fn read_filter(
+    /// Reads and checks the filter, if the metaindex names one of a policy that is known.
+    fn read_filter(
         &self,
         file: &TableFile,
         footer: &Footer,
-        metaindex: &Bytes,
+        metaindex: Metaindex,
         index: &Index,
     ) -> Result<Option<TableFilter>> {
         let metaindex_place = (Section::Metaindex, footer.metaindex.offset);
-        let mut policies = self.known_policies();
-        let found = find_filter(metaindex, &policies)
+        let found = metaindex
+            .filter
             .map_err(|defect| file.locate(defect, metaindex_place.0, metaindex_place.1))?;
         let Some((i, handle)) = found else {
             return Ok(None);
         };
-        let policy = policies.swap_remove(i);
+        let policy = self.known_policies().swap_remove(i);
         let contents = file.read_block(handle, Section::Filter, metaindex_place)?;
         let bytes = contents.len() as u64;
         let block = FilterBlockReader::new(contents)
@@ -225,6 +236,108 @@ impl OpenOptions {
             block,
             bytes,
         }))
+    }
+
+    /// The filter of a table that is not open, of which there are these parts.
+    pub(crate) fn find_filter(
+        &self,
+        file: &TableFile,
+        footer: &Footer,
+        metaindex: &[u8],
+        index: &Index,
+    ) -> Option<TableFilter> {
+        let metaindex = Metaindex::decode(metaindex, &self.known_policies()).ok()?;
+        self.read_filter(file, footer, metaindex, index).ok()?
+    }
+
+    /// Says of `filters` which one is `used`, and why the others are not.
+    fn explain(
+        &self,
+        mut filters: Vec<FoundFilter>,
+        used: Option<&TableFilter>,
+        is_usable: bool,
+    ) -> Vec<FoundFilter> {
+        let why = match (self.needs_metaindex(), is_usable) {
+            (false, _) => Unused::TurnedOff,
+            (_, false) => Unused::UserKeys,
+            _ => Unused::AnotherIsUsed,
+        };
+        let mut used = used.map(|used| used.policy.name());
+        for filter in filters.iter_mut().filter(|filter| filter.unused.is_none()) {
+            if used == Some(&*filter.policy) {
+                used = None;
+            } else {
+                filter.unused = Some(why);
+            }
+        }
+        filters
+    }
+}
+
+/// What the metaindex names.
+struct Metaindex {
+    properties: Option<BlockHandle>,
+    /// Which policy to use, of those that were given, and its filter's handle: the first that there is a filter of.
+    filter: Result<Option<(usize, BlockHandle)>, Defect>,
+    /// All filters. Those that could be used are not yet said to be unused.
+    filters: Vec<FoundFilter>,
+}
+
+impl Metaindex {
+    /// An error if it cannot be told whether there are properties. One that concerns the filter alone is left to those who want
+    /// it.
+    fn decode(block: &[u8], policies: &[Arc<dyn FilterPolicy>]) -> Result<Metaindex, Defect> {
+        /// More are not listed. A table has one, seldom two.
+        const MOST_FILTERS: usize = 64;
+        let mut found = Metaindex {
+            properties: None,
+            filter: Ok(None),
+            filters: Vec::new(),
+        };
+        let mut names_len = 0;
+        let mut cursor = BlockCursor::new(Block::parse(block)?);
+        loop {
+            match cursor.next() {
+                Ok(true) => {}
+                Ok(false) => return Ok(found),
+                Err(defect) if found.properties.is_some() => {
+                    found.filter = found.filter.and(Err(defect));
+                    return Ok(found);
+                }
+                Err(defect) => return Err(defect),
+            }
+            let (name, value) = (cursor.key(), cursor.value());
+            let handle = BlockHandle::decode(value).map(|(handle, _)| handle);
+            if name == PROPERTIES_NAME && found.properties.is_none() {
+                found.properties = Some(handle.ok_or_else(|| bad_handle(&cursor))?);
+            }
+            let Some(name) = name.strip_prefix(FILTER_PREFIX) else {
+                continue;
+            };
+            let known = policies.iter().position(|p| p.name().as_bytes() == name);
+            let best = match (known, &found.filter) {
+                (Some(i), Ok(best)) => best.is_none_or(|(best, _)| i < best).then_some(i),
+                _ => None,
+            };
+            // Sharing prefixes, names could take the square of the block.
+            names_len += name.len();
+            let has_room = found.filters.len() < MOST_FILTERS && names_len <= block.len();
+            if has_room || best.is_some() {
+                found.filters.push(FoundFilter {
+                    policy: String::from_utf8_lossy(name).into_owned(),
+                    bytes: handle.map_or(0, |handle| handle.size),
+                    unused: match (handle, known) {
+                        (None, _) => Some(Unused::Damaged),
+                        (_, None) => Some(Unused::UnknownPolicy),
+                        _ => None,
+                    },
+                });
+            }
+            if let Some(i) = best {
+                let handle = handle.map(|handle| Some((i, handle)));
+                found.filter = handle.ok_or_else(|| bad_handle(&cursor));
+            }
+        }
     }
 }
 
@@ -239,6 +352,13 @@ impl Table {
     }
 }
 
+/// What may be a database's table or a plain one.
+struct Unclear {
+    evidence: Evidence,
+    /// The first keys, as they are stored.
+    keys: Vec<Vec<u8>>,
+}
+
 /// Up to this size, the order of all keys is checked when a table is opened: in so few blocks, keys of another order could
 /// lie in blocks that no lookup of them reads, while the index ascends by chance.
 const SMALL: u64 = TAIL_LEN;
@@ -248,8 +368,8 @@ impl Inner {
     ///
     /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys.
     /// Nearly always the index alone shows that a table is plain; if not, the first keys of a data block are read, too. Returns
-    /// the evidence if it fits both kinds.
-    fn refuse_internal_keys(&self) -> Result<Option<Evidence>> {
+    /// what was read if it fits both kinds.
+    fn refuse_internal_keys(&self) -> Result<Option<Unclear>> {
         // Short for nearly every plain table: its first index key shows it.
         let mut index_keys = (0..self.index.len()).map(|i| self.index.key(i));
         if self.index.len() == 0 || !index_keys.all(may_be_internal) {
@@ -259,30 +379,29 @@ impl Inner {
         if !evidence.may_be_database() {
             return Ok(None);
         }
-        self.read_first_entries(|key, value| evidence.add_entry(key, value))?;
+        let keys = self.read_first_entries(&mut evidence)?;
         match evidence.verdict() {
             Some(KeyKind::Database) => Err(self.file.name_in(database_table())),
             Some(KeyKind::Plain) => Ok(None),
-            None => Ok(Some(evidence)),
+            None => Ok(Some(Unclear { evidence, keys })),
         }
     }
 
     /// Refuses a database's table that nothing but its filter shows to be one: the filter holds user keys.
-    fn refuse_filter_of_user_keys(
-        &self,
-        mut evidence: Evidence,
-        filter: &TableFilter,
-    ) -> Result<()> {
+    fn refuse_filter_of_user_keys(&self, unclear: Unclear, filter: &TableFilter) -> Result<()> {
+        let Unclear { mut evidence, keys } = unclear;
         let offset = self.index.handle(0).offset;
-        self.read_first_entries(|key, _| filter.testify(offset, key, &mut evidence))?;
+        for key in &keys {
+            filter.testify(offset, key, &mut evidence);
+        }
         match evidence.kind() {
             KeyKind::Database => Err(self.file.name_in(database_table())),
             KeyKind::Plain => Ok(()),
         }
     }
 
-    /// Calls `take` with the first entries of the first data block.
-    fn read_first_entries(&self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+    /// Takes the first entries of the first data block as evidence. Returns their keys.
+    fn read_first_entries(&self, evidence: &mut Evidence) -> Result<Vec<Vec<u8>>> {
         /// Bounds the work, so that opening stays fast when the first block is large.
         const MOST_KEYS: usize = 64;
         const MOST_BYTES: usize = 64 << 10;
@@ -290,13 +409,13 @@ impl Inner {
         let mut read = || {
             frame::verify(&frame)?;
             let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
-            let (mut keys, mut bytes) = (0, 0);
-            while keys < MOST_KEYS && bytes < MOST_BYTES && cursor.next()? {
-                take(cursor.key(), cursor.value());
-                keys += 1;
+            let (mut keys, mut bytes) = (Vec::new(), 0);
+            while keys.len() < MOST_KEYS && bytes < MOST_BYTES && cursor.next()? {
+                evidence.add_entry(cursor.key(), cursor.value());
                 bytes += cursor.key().len();
+                keys.push(cursor.key().to_vec());
             }
-            Ok(())
+            Ok(keys)
         };
         read().map_err(|defect| self.locate(0, defect))
     }
@@ -309,43 +428,6 @@ impl TableFilter {
             self.block.key_may_match(&*self.policy, offset, key)
         });
     }
-}
-
-/// Which of `policies` to use: the place of the first that the metaindex has a filter of, and that
-/// filter's handle.
-fn find_filter(
-    metaindex: &[u8],
-    policies: &[Arc<dyn FilterPolicy>],
-) -> Result<Option<(usize, BlockHandle)>, Defect> {
-    let mut cursor = BlockCursor::new(Block::parse(metaindex)?);
-    let mut best: Option<(usize, BlockHandle)> = None;
-    while cursor.next()? {
-        let name = cursor.key().strip_prefix(FILTER_PREFIX);
-        let known = policies
-            .iter()
-            .position(|p| Some(p.name().as_bytes()) == name);
-        if let Some(i) = known
-            && best.is_none_or(|(best, _)| i < best)
-        {
-            let Some((handle, _)) = BlockHandle::decode(cursor.value()) else {
-                return Err(bad_handle(&cursor));
-            };
-            best = Some((i, handle));
-        }
-    }
-    Ok(best)
-}
-
-/// The handle of the properties block, if the metaindex has one.
-pub(crate) fn find_properties(metaindex: &[u8]) -> Result<Option<BlockHandle>, Defect> {
-    let mut cursor = BlockCursor::new(Block::parse(metaindex)?);
-    while cursor.next()? {
-        if cursor.key() == PROPERTIES_NAME {
-            let handle = BlockHandle::decode(cursor.value()).map(|(handle, _)| handle);
-            return handle.map(Some).ok_or_else(|| bad_handle(&cursor));
-        }
-    }
-    Ok(None)
 }
 
 #[cold]

@@ -21,6 +21,7 @@ pub struct OpenOptions {
     pub(crate) order: Option<Order>,
     /// Opens a table of any order for walking.
     pub(crate) stored_order: bool,
+    pub(crate) check_order: bool,
     pub(crate) policies: Vec<Arc<dyn FilterPolicy>>,
     pub(crate) filters: bool,
     pub(crate) cache: Option<BlockCache>,
@@ -39,6 +40,7 @@ impl OpenOptions {
         OpenOptions {
             order: None,
             stored_order: false,
+            check_order: false,
             policies: Vec::new(),
             filters: true,
             cache: Some(BlockCache::shared()),
@@ -53,7 +55,7 @@ impl OpenOptions {
     /// [knows of them](Comparator::filter_key), as [`InternalKeyComparator`](crate::db::InternalKeyComparator) does.
     ///
     /// A comparator in another order than the table's is an error as soon as it shows: when the index keys do not ascend,
-    /// or the keys of a data block that is read for the first time.
+    /// or the keys of a data block that is read for the first time. [`check_order`](OpenOptions::check_order) makes sure of it.
     pub fn comparator(mut self, comparator: impl Comparator) -> OpenOptions {
         self.order = Some(Order::of(comparator));
         self.stored_order = false;
@@ -68,6 +70,23 @@ impl OpenOptions {
     pub fn stored_order(mut self) -> OpenOptions {
         self.order = None;
         self.stored_order = true;
+        self
+    }
+
+    /// Whether opening reads the whole file to check that its keys are in the order that the table is opened in. Afterwards,
+    /// every lookup is right, or an error, whoever wrote the table and in whatever order. `false` by default.
+    ///
+    /// Without, the same holds for files of up to 64 KiB, and for tables whose [properties](crate::Table::properties) can be
+    /// trusted. In others, each data block is checked when it is first read, before a result rests on it, and in a wrong order
+    /// a key can be missed if it lies in a block that was not read. That takes an index that happens to ascend in that order.
+    ///
+    /// Costs one read of all data blocks, a megabyte at a time, and their decompression; lookups then check no order.
+    /// Opening fails with [`ErrorKind::Comparator`](crate::ErrorKind::Comparator), and names two keys, if they are in another
+    /// order, and with [`ErrorKind::Io`](crate::ErrorKind::Io) if part of the file cannot be read. Damaged blocks are left for
+    /// lookups to find. Filters are not checked; [`verify`](crate::repair::verify) does that. Has no effect together with
+    /// [`stored_order`](OpenOptions::stored_order).
+    pub fn check_order(mut self, yes: bool) -> OpenOptions {
+        self.check_order = yes;
         self
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::{FilterInfo, FilterPolicy};
+use crate::filter::{FilterInfo, FilterPolicy, FoundFilter};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_search::{SearchPart, touch_part};
@@ -62,6 +62,8 @@ pub(super) struct Inner {
     pub(super) index: Index,
     pub(super) hints: Hints,
     pub(super) filter: Option<TableFilter>,
+    /// Those that the metaindex names.
+    pub(super) filters: Vec<FoundFilter>,
     pub(super) properties: Option<Properties>,
     /// The data ends at or before this offset.
     pub(super) data_end: u64,
@@ -220,7 +222,7 @@ impl Table {
         self.inner.file.counters.snapshot()
     }
 
-    /// The filter in use; `None` if the table has none of a policy that is known.
+    /// The filter in use; `None` if the table has none that can be used. [`filters`](Table::filters) tells why.
     pub fn filter(&self) -> Option<FilterInfo> {
         self.inner.filter.as_ref().map(|filter| FilterInfo {
             policy: filter.policy.name().to_owned(),
@@ -228,6 +230,26 @@ impl Table {
             filters: filter.block.filter_count(),
             whole_table: filter.whole_table,
         })
+    }
+
+    /// All filters that the table has, and of each that lookups do not use, why. Empty if the metaindex is damaged, and the table
+    /// was opened [without filters](crate::OpenOptions::no_filter).
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// use leveltable::filter::Unused;
+    ///
+    /// # let mut file = Vec::new();
+    /// # WriteOptions::new().build(&mut file).finish()?;
+    /// let table = OpenOptions::new().no_filter().open_source(file)?;
+    /// for filter in table.filters() {
+    ///     println!("{}: {} bytes", filter.policy, filter.bytes);
+    ///     assert_eq!(filter.unused, Some(Unused::TurnedOff));
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn filters(&self) -> &[FoundFilter] {
+        &self.inner.filters
     }
 
     /// What the table says of itself: its order, number of entries, and so on. `None` if it has no properties block, as a

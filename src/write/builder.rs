@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
 use crate::db::key::{internal_order, user_order};
-use crate::error::{Error, ErrorKind, Result, Section, show_key};
+use crate::error::{Error, ErrorKind, Result, Section};
 use crate::filter::FilterInfo;
 use crate::format::block::BlockBuilder;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockBuilder, FilterBlockReader};
@@ -295,11 +295,6 @@ impl<D: Destination> TableBuilder<D> {
         &self.order
     }
 
-    /// The key added last; empty before the first.
-    pub(crate) fn last_key(&self) -> &[u8] {
-        self.data.last_key()
-    }
-
     /// Takes entries in the order in which they come, from the first on: that of `comparator`, if its name is known.
     pub(crate) fn keep_stored_order(&mut self, comparator: Option<&str>) -> Result<()> {
         if self.summary.entries > 0 {
@@ -358,11 +353,18 @@ impl<D: Destination> TableBuilder<D> {
             Ordering::Equal => "repeats",
             _ => "comes before",
         };
+        let rule = if self.is_database {
+            "user keys ascend, and the versions of each go from the newest to the oldest".into()
+        } else {
+            format!(
+                "keys ascend in the order {:?}",
+                self.order.comparator().name()
+            )
+        };
         let message = format!(
-            "key {} {how} {}, the last one added, in the order {:?}",
-            show_key(key),
-            show_key(last),
-            self.order.comparator().name()
+            "key {} {how} {}, the last one added: {rule}",
+            self.order.describe_key(key),
+            self.order.describe_key(last)
         );
         Error::new(ErrorKind::OutOfOrder, message)
     }
@@ -503,9 +505,9 @@ fn separator(order: &Order, last: &[u8], next: Option<&[u8]>) -> Result<Vec<u8>>
         format!(
             "comparator {:?} made {}, which does not lie between {} and {}",
             comparator.name(),
-            show_key(&key),
-            show_key(last),
-            next.map_or("the end".into(), show_key)
+            order.describe_key(&key),
+            order.describe_key(last),
+            next.map_or("the end".into(), |next| order.describe_key(next))
         ),
     ))
 }

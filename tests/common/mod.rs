@@ -6,8 +6,9 @@
 use std::fs;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use leveltable::{Comparator, Section, Table, WriteOptions};
+use leveltable::{BytewiseComparator, Comparator, Section, Table, WriteOptions};
 
 pub(crate) type Entry = (Vec<u8>, Vec<u8>);
 
@@ -217,6 +218,26 @@ pub(crate) fn seal(file: &mut [u8], range: &Range<usize>) {
     crc.copy_from_slice(&masked.to_le_bytes());
 }
 
+/// Appends a block to `file`, stored raw. Returns where its frame is.
+pub(crate) fn append(file: &mut Vec<u8>, block: &[u8]) -> Range<usize> {
+    let range = file.len()..file.len() + block.len() + 5;
+    file.extend(block);
+    file.resize(range.end, 0);
+    seal(file, &range);
+    range
+}
+
+/// Appends metaindex, index and footer to a file that holds the rest of a table.
+pub(crate) fn append_end(mut file: Vec<u8>, metaindex: &[Entry], index: &[u8]) -> Vec<u8> {
+    let metaindex = append(&mut file, &block(metaindex));
+    let index = append(&mut file, index);
+    let mut footer = [handle_of(&metaindex), handle_of(&index)].concat();
+    footer.resize(40, 0);
+    footer.extend(0xdb47_7524_8b80_fb57_u64.to_le_bytes());
+    file.extend(footer);
+    file
+}
+
 /// An order that is not the bytewise one: descending.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reverse;
@@ -228,6 +249,25 @@ impl Comparator for Reverse {
 
     fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
         b.cmp(a)
+    }
+}
+
+/// The bytewise order, by way of the trait: counts its comparisons, and the bytes that it is given.
+#[derive(Debug, Default)]
+pub(crate) struct Counting {
+    pub(crate) comparisons: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+impl Comparator for Counting {
+    fn name(&self) -> &str {
+        BytewiseComparator.name()
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        self.comparisons.fetch_add(1, Relaxed);
+        self.bytes.fetch_add((a.len() + b.len()) as u64, Relaxed);
+        a.cmp(b)
     }
 }
 

@@ -174,8 +174,7 @@ impl<'a> Survey<'a> {
     pub(super) fn filter(&self, index: &Index) -> Option<TableFilter> {
         let footer = self.file.footer().ok()?;
         let metaindex = self.payload(footer.metaindex)?;
-        let filter = OpenOptions::new().read_filter(self.file, &footer, &metaindex, index);
-        filter.ok()?
+        OpenOptions::new().find_filter(self.file, &footer, &metaindex, index)
     }
 
     /// Finds what footer, metaindex and index lead to. They are believed only as far as checksums confirm them: the

@@ -78,21 +78,12 @@ impl Verifier<'_, '_> {
         section: Section,
         named_by: (Section, u64),
     ) -> Option<Loaded> {
-        let most = self.file.footer_offset();
-        let Some(end) = handle.end().filter(|&end| end <= most) else {
-            self.report.find(
-                Severity::Damage,
-                named_by,
-                format!("a handle to the {section}, which ends at or before the footer at {most}"),
-                format!(
-                    "one to {} bytes and a trailer at {}",
-                    handle.size, handle.offset
-                ),
-            );
-            return None;
-        };
+        let len = self.file.check_handle(handle, section);
+        let len = len
+            .map_err(|defect| self.report.find_defect(named_by, defect))
+            .ok()?;
         let place = (section, handle.offset);
-        let Some(budget) = self.budget.checked_sub(end - handle.offset) else {
+        let Some(budget) = self.budget.checked_sub(len) else {
             self.report.find(
                 Severity::Unchecked,
                 place,
@@ -152,10 +143,8 @@ impl Verifier<'_, '_> {
 
     /// The frame at `handle`, if it lies in the file, its checksum is right, and `budget` allows it.
     pub(super) fn sound_frame(&self, handle: BlockHandle, budget: &mut u64) -> Option<Bytes> {
-        let end = handle
-            .end()
-            .filter(|&end| end <= self.file.footer_offset())?;
-        *budget = budget.checked_sub(end - handle.offset)?;
+        let len = self.file.check_handle(handle, Section::Data).ok()?;
+        *budget = budget.checked_sub(len)?;
         let place = (Section::Data, handle.offset);
         let frame = self.file.read_sound_frame(handle, Section::Data, place);
         frame.ok()

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use super::Verifier;
 use super::blocks::{Loaded, Parsed};
 use super::filters::Filter;
+use super::properties::Stated;
 use super::report::{Severity, Tally, not_ascending};
 use crate::comparator::Order;
 use crate::db::key::{InternalKey, internal_order};
@@ -15,7 +16,7 @@ use crate::error::{Section, show_key};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
-use crate::format::frame;
+use crate::format::frame::{self, TRAILER_LEN};
 
 /// A data block's first and last key.
 struct Ends {
@@ -34,8 +35,8 @@ impl Verifier<'_, '_> {
             self.evidence.add_index_key(cursor.key());
         }
         self.evidence.end_block();
-        if let Some(properties) = &self.properties {
-            if self.looks_at_keys && properties.key_kind == KeyKind::Database {
+        if let Some(stated) = &self.stated {
+            if self.looks_at_keys && stated.key_kind() == KeyKind::Database {
                 self.check_as_database();
             }
             return;
@@ -116,6 +117,8 @@ impl Verifier<'_, '_> {
             let ends = match decoded {
                 Some((handle, _)) if index.trusted => {
                     let loaded = self.load(handle, Section::Data, place);
+                    let bytes = &mut self.counted.data.data_bytes;
+                    *bytes = bytes.saturating_add(handle.size.saturating_add(TRAILER_LEN as u64));
                     loaded.and_then(|loaded| self.check_block(handle.offset, loaded, filters))
                 }
                 // Of an index that is damaged itself, only handles that lead to sound blocks count.
@@ -134,6 +137,8 @@ impl Verifier<'_, '_> {
                 }
             };
             if let Some(ends) = ends {
+                let data = &mut self.counted.data;
+                data.first_key.get_or_insert_with(|| ends.first.clone());
                 let offset = decoded.map_or(0, |(handle, _)| handle.offset);
                 let before = (separator.as_deref(), last_key.as_deref());
                 if index.trusted {
@@ -147,6 +152,9 @@ impl Verifier<'_, '_> {
                 self.progress.reach(end)?;
             }
         }
+        self.counted.is_complete =
+            index.trusted && index.well_formed && self.counted.data.data_blocks == blocks;
+        self.counted.data.last_key = last_key;
         if index.trusted {
             self.misordered.find_tally(place, order);
             self.report.find_tally(Severity::Damage, place, repeated);
@@ -215,10 +223,12 @@ impl Verifier<'_, '_> {
         let (mut order, mut repeated) = (Tally::default(), Tally::default());
         let mut form = Tally::default();
         let mut ends: Option<Ends> = None;
+        let states_versions = self.stated.as_ref().map(Stated::key_kind) == Some(KeyKind::Database);
         let mut cursor = BlockCursor::new(block);
         while let Ok(true) = cursor.next() {
             let key = cursor.key();
             self.report.entries += 1;
+            self.counted.add_entry(key, cursor.value(), states_versions);
             self.evidence.add_entry(key, cursor.value());
             let is_database = self.report.keys == KeyKind::Database;
             if is_database && InternalKey::parse(key).is_none() {
@@ -272,6 +282,7 @@ impl Verifier<'_, '_> {
         if !well_formed {
             return None;
         }
+        self.counted.data.data_blocks += 1;
         self.misordered.find_tally(place, order);
         self.report.find_tally(Severity::Damage, place, repeated);
         self.report.find_tally(Severity::Damage, place, form);

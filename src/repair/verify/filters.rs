@@ -10,7 +10,7 @@ use crate::filter::FilterPolicy;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::BlockHandle;
-use crate::format::properties::{PROPERTIES_NAME, Properties};
+use crate::format::properties::PROPERTIES_NAME;
 
 /// A filter block whose policy is known.
 pub(super) struct Filter {
@@ -36,6 +36,7 @@ impl Verifier<'_, '_> {
         let place = (Section::Metaindex, offset);
         let policies = self.options.known_policies();
         let mut filters: Vec<Filter> = Vec::new();
+        let mut named = Vec::new();
         let mut budget_of_others = self.file.size;
         let mut order = Tally::default();
         let mut previous: Option<Vec<u8>> = None;
@@ -50,7 +51,7 @@ impl Verifier<'_, '_> {
             let is_properties = name == PROPERTIES_NAME;
             match (name.strip_prefix(FILTER_PREFIX), handle) {
                 (None, Some(handle)) if is_properties => {
-                    self.check_properties(handle, place, metaindex.trusted);
+                    self.read_properties(handle, place, metaindex.trusted);
                 }
                 (filter, None) if metaindex.trusted && (is_properties || filter.is_some()) => {
                     self.report.find(
@@ -61,6 +62,7 @@ impl Verifier<'_, '_> {
                     )
                 }
                 (Some(policy), Some(handle)) => {
+                    named.push((policy.to_vec(), handle.size));
                     let known = policies.iter().find(|p| p.name().as_bytes() == policy);
                     // Readers use the first of a name. More of them are out of order, and would all be held in
                     // memory.
@@ -78,30 +80,11 @@ impl Verifier<'_, '_> {
         }
         if metaindex.trusted {
             self.report.find_tally(Severity::Damage, place, order);
-        }
-        filters
-    }
-
-    /// Checks that the block at `handle` can be read as properties.
-    fn check_properties(
-        &mut self,
-        handle: BlockHandle,
-        named_by: (Section, u64),
-        named_surely: bool,
-    ) {
-        // Otherwise the handle may be rubbish, unless it leads to a sound block.
-        if (named_surely || self.try_frame(handle).is_some())
-            && let Some(loaded) = self.load(handle, Section::Properties, named_by)
-            && loaded.trusted
-        {
-            match Properties::decode(&loaded.payload) {
-                Ok(properties) => self.properties = Some(properties),
-                Err(defect) => {
-                    let place = (Section::Properties, handle.offset);
-                    self.report.find_defect(place, defect);
-                }
+            if metaindex.well_formed {
+                self.counted.filters = Some(named);
             }
         }
+        filters
     }
 
     fn load_filter(

@@ -5,6 +5,7 @@
 //! blocks.rs       reads a block by its handle, checks frame and structure
 //! filters.rs      the metaindex, and the filters that it names
 //! data.rs         index and data blocks: the order of the keys, and each key against the filters
+//! properties.rs   what the table says of itself, against what was counted
 //! coverage.rs     what no handle leads to
 //! report.rs       findings and figures
 //! ```
@@ -13,6 +14,7 @@ mod blocks;
 mod coverage;
 mod data;
 mod filters;
+mod properties;
 mod report;
 
 use std::fmt;
@@ -29,7 +31,6 @@ use crate::error::{Result, Section};
 use crate::filter::FilterPolicy;
 use crate::format::block_check::KeyWork;
 use crate::format::footer::Footer;
-use crate::format::properties::Properties;
 use crate::read::file::TableFile;
 use crate::read::options::OpenOptions;
 use crate::read::source::Source;
@@ -37,6 +38,7 @@ use crate::repair::progress::{Callback, Progress, Reporter};
 
 use blocks::Extent;
 use filters::Filter;
+use properties::{Counted, Stated};
 use report::Misordered;
 pub use report::{Finding, Severity, VerifyReport};
 
@@ -116,7 +118,7 @@ impl<'a> VerifyOptions<'a> {
 ///
 /// The whole file is read: the footer, each block's checksum and structure, the order of keys in blocks and across
 /// them, the index key of each data block against its neighbours, each filter that has a known policy against each key,
-/// and whether blocks overlap or leave gaps. If the footer or the index is damaged, `verify` searches for data blocks by
+/// the properties against what was counted, and whether blocks overlap or leave gaps. If the footer or the index is damaged, `verify` searches for data blocks by
 /// their checksums and reports how much of the data is sound. It gives up a search after 4 MiB without a block.
 ///
 /// Unless the options say otherwise, a table is what its properties say. Without properties, a database's table is recognised
@@ -204,7 +206,9 @@ struct Verifier<'a, 'p> {
     order: Order,
     report: VerifyReport,
     /// What the table says of itself.
-    properties: Option<Properties>,
+    stated: Option<Stated>,
+    /// What `stated` is compared with.
+    counted: Counted,
     /// What the keys say about their kind and order.
     evidence: Evidence,
     misordered: Misordered,
@@ -242,7 +246,8 @@ impl<'a, 'p> Verifier<'a, 'p> {
             looks_at_keys: keys.is_none() && guess.is_none() && options.order.is_none(),
             file,
             options,
-            properties: None,
+            stated: None,
+            counted: Counted::default(),
             evidence: Evidence::default(),
             misordered: Misordered::default(),
             extents: Vec::new(),
@@ -264,6 +269,7 @@ impl<'a, 'p> Verifier<'a, 'p> {
         self.settle_order();
         if !self.progress.is_cancelled() {
             self.report_filters(filters);
+            self.compare_properties();
             self.check_coverage(is_complete);
         }
         if !is_complete && !self.progress.is_cancelled() {
@@ -291,10 +297,7 @@ impl<'a, 'p> Verifier<'a, 'p> {
         let Some(index) = index else { return false };
         self.read_index_keys(&index);
         // A database's filter holds user keys, of which an order of stored keys does not know.
-        let stated = self
-            .properties
-            .as_ref()
-            .map(|properties| properties.key_kind);
+        let stated = self.stated.as_ref().map(|stated| stated.key_kind());
         let is_of_user_keys = stated.unwrap_or(self.evidence.kind()) == KeyKind::Database;
         if self.kind_named.is_none() && self.report.keys == KeyKind::Plain && is_of_user_keys {
             filters.clear();
@@ -324,23 +327,18 @@ impl<'a, 'p> Verifier<'a, 'p> {
 
     /// Whether neither the caller nor the table says what kind of keys it holds.
     fn is_guessed(&self) -> bool {
-        self.kind_named.is_none() && self.options.order.is_none() && self.properties.is_none()
+        self.kind_named.is_none() && self.options.order.is_none() && self.stated.is_none()
     }
 
     /// Reports keys out of order, now that all keys were seen.
     fn settle_order(&mut self) {
         let order = user_order(&self.order).unwrap_or(&self.order);
-        let is_stated =
-            |properties: &Properties| properties.comparator == order.comparator().name();
+        let stated = self.stated.as_ref().map(Stated::comparator);
         let is_known = self.options.order.is_some()
-            || match &self.properties {
-                Some(properties) => is_stated(properties),
+            || match stated {
+                Some(name) => name == order.comparator().name(),
                 None => self.evidence.order_is_evident(self.report.keys),
             };
-        let stated = self
-            .properties
-            .as_ref()
-            .map(|properties| &*properties.comparator);
         std::mem::take(&mut self.misordered).settle(is_known, stated, &mut self.report);
     }
 
