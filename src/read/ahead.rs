@@ -59,20 +59,20 @@ impl ReadAhead {
 
     /// Data block `i` of a file that is not in memory.
     pub(super) fn fetch(&mut self, inner: &Inner, i: usize, read: ReadOptions) -> Result<Bytes> {
-        self.turn_to(i);
         let found = inner.index.block(i);
-        if !self.run.blocks.contains(&i) {
-            if let Some(block) = inner.cached(found) {
-                return Ok(block);
-            }
-            self.read_run(inner, i)?;
+        if !self.run.blocks.contains(&i)
+            && let Some(block) = inner.cached(found)
+        {
+            self.turn_to(i);
+            return Ok(block);
         }
+        let frame = self.frame(inner, i)?;
         let is_alone = self.run.blocks.len() == 1;
-        let block = match self.run.frame(&self.bytes, found.handle) {
-            Some(frame) if is_alone => inner.admit(found, &frame, read),
+        let block = if is_alone {
+            inner.admit(found, &frame, read)
+        } else {
             // A copy, so that a value does not keep all of the run in memory.
-            Some(frame) => inner.admit(found, &Bytes::copy_from_slice(&frame), read),
-            None => inner.fetch_copy(found, read),
+            inner.admit(found, &Bytes::copy_from_slice(&frame), read)
         };
         if block.is_err() {
             // What came with a faulty read is not used again.
@@ -82,6 +82,19 @@ impl ReadAhead {
             }
         }
         block
+    }
+
+    /// The frame of data block `i`.
+    pub(super) fn frame(&mut self, inner: &Inner, i: usize) -> Result<Bytes> {
+        self.turn_to(i);
+        if !self.run.blocks.contains(&i) {
+            self.read_run(inner, i)?;
+        }
+        let handle = inner.index.handle(i);
+        match self.run.frame(&self.bytes, handle) {
+            Some(frame) => Ok(frame),
+            None => inner.file.read_frame(handle),
+        }
     }
 
     /// Notes that the walk has come to data block `i`. If it did not come on from the last one, a new walk begins.

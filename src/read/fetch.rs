@@ -11,6 +11,7 @@ use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
+use crate::read::ahead::ReadAhead;
 use crate::read::cache::BlockKey;
 use crate::read::index::BlockRef;
 use crate::read::options::ReadOptions;
@@ -103,7 +104,7 @@ impl Run {
     pub(super) fn frame(&self, bytes: &Bytes, handle: BlockHandle) -> Option<Bytes> {
         let start = usize::try_from(handle.offset.checked_sub(self.offset)?).ok()?;
         let end = start.checked_add(usize::try_from(handle.size).ok()?)?;
-        let end = end.checked_add(frame::TRAILER_LEN)?;
+        let end = end.checked_add(TRAILER_LEN)?;
         (end <= bytes.len()).then(|| bytes.slice(start..end))
     }
 }
@@ -264,7 +265,7 @@ impl Inner {
     fn frame_end(&self, i: usize) -> u64 {
         let BlockHandle { offset, size } = self.index.handle(i);
         // No overflow: the index has handles inside the file only.
-        offset + size + frame::TRAILER_LEN as u64
+        offset + size + TRAILER_LEN as u64
     }
 
     /// The block in `frame`, which is that of data block `i`: checks checksum and form, and, unless a lookup has done so, the order
@@ -295,19 +296,9 @@ impl Inner {
 
     /// Checks the order of keys in all data blocks. Damage is left for lookups to find.
     pub(super) fn check_order(&self) -> Result<()> {
-        let mut run = Run::default();
+        let mut ahead = ReadAhead::default();
         for i in 0..self.index.len() {
-            let handle = self.index.handle(i);
-            let frame = match run.frame(handle) {
-                Some(frame) => frame,
-                None => {
-                    run = self.read_run(i)?;
-                    match run.frame(handle) {
-                        Some(frame) => frame,
-                        None => self.file.read_frame(handle)?,
-                    }
-                }
-            };
+            let frame = ahead.frame(self, i)?;
             if let Err(defect) = self.check_frame(i, &frame, true) {
                 let error = self.locate(i, defect);
                 if error.kind() == ErrorKind::Comparator {
@@ -316,24 +307,6 @@ impl Inner {
             }
         }
         Ok(())
-    }
-
-    /// Reads data block `i`, and as many after it as are read at once.
-    fn read_run(&self, i: usize) -> Result<Run> {
-        /// Large enough that a disk is busy with reading, small beside what a program has.
-        const MOST_BYTES: u64 = 1 << 20;
-        let first = self.index.handle(i);
-        let rest = (i + 1..self.index.len()).map(|i| self.index.handle(i));
-        let ends = rest.map_while(|handle| handle.end()?.checked_sub(first.offset));
-        let len = ends.take_while(|&len| len <= MOST_BYTES).last();
-        let bytes = match len {
-            Some(len) => self.file.read(first.offset, len as usize),
-            None => self.file.read_frame(first),
-        };
-        Ok(Run {
-            offset: first.offset,
-            bytes: bytes?,
-        })
     }
 
     /// Checks the order of the last data block's keys, unless a lookup has done so: that a key is past the last index key shows
@@ -354,25 +327,6 @@ impl Inner {
             table: self.id,
             offset: handle.offset,
         }
-    }
-}
-
-/// A part of the file that was read at once.
-#[derive(Default)]
-struct Run {
-    offset: u64,
-    bytes: Bytes,
-}
-
-impl Run {
-    /// The frame at `handle`, if it lies inside.
-    fn frame(&self, handle: BlockHandle) -> Option<Bytes> {
-        let start = usize::try_from(handle.offset.checked_sub(self.offset)?).ok()?;
-        let len = usize::try_from(handle.size)
-            .ok()?
-            .checked_add(TRAILER_LEN)?;
-        let frame = self.bytes.get(start..start.checked_add(len)?)?;
-        Some(self.bytes.slice_ref(frame))
     }
 }
 
