@@ -21,8 +21,9 @@ pub(super) struct ReadAhead {
     /// The data block that the walk came to last, and the way that it came.
     last: Option<usize>,
     way: Option<Way>,
-    /// Most bytes of the next read, unless a single block takes more.
+    /// Most bytes of the next read, unless a single block takes more; and of a walk's first.
     len: u64,
+    first_len: u64,
     /// The data blocks that the walk may need.
     limits: Range<usize>,
 }
@@ -41,12 +42,22 @@ impl Default for ReadAhead {
             last: None,
             way: None,
             len: 0,
+            first_len: 0,
             limits: 0..usize::MAX,
         }
     }
 }
 
 impl ReadAhead {
+    /// For a walk that is known to go over the whole table: its reads are long from the first on.
+    pub(super) fn over_all() -> ReadAhead {
+        ReadAhead {
+            len: MOST_RUN_LEN,
+            first_len: MOST_RUN_LEN,
+            ..ReadAhead::default()
+        }
+    }
+
     /// Reads no other data blocks ahead than `limits`.
     pub(super) fn limit(&mut self, limits: Range<usize>) {
         self.limits = limits;
@@ -105,7 +116,7 @@ impl ReadAhead {
             _ => None,
         };
         if way.is_none() || self.way.is_some_and(|before| Some(before) != way) {
-            self.len = 0;
+            self.len = self.first_len;
         }
         (self.last, self.way) = (Some(i), way);
     }
@@ -113,9 +124,8 @@ impl ReadAhead {
     /// Reads data block `i`, and on a walk that goes on, the blocks that come next.
     fn read_run(&mut self, inner: &Inner, i: usize) -> Result<()> {
         let run = match self.way {
-            Some(Way::Forward) => inner.run_from(i, self.limits.end, self.len),
             Some(Way::Backward) => inner.run_to(i, self.limits.start, self.len),
-            None => inner.run(i..i + 1),
+            Some(Way::Forward) | None => inner.run_from(i, self.limits.end, self.len),
         };
         self.run = Run::default();
         // If the blocks ahead cannot be read, that is for those who come to them.
@@ -129,7 +139,7 @@ impl ReadAhead {
         };
         self.len = match self.way {
             Some(_) => MOST_RUN_LEN.min(2 * run.len),
-            None => 0,
+            None => self.first_len,
         };
         (self.run, self.bytes) = (run, bytes);
         Ok(())

@@ -296,7 +296,7 @@ impl Inner {
 
     /// Checks the order of keys in all data blocks. Damage is left for lookups to find.
     pub(super) fn check_order(&self) -> Result<()> {
-        let mut ahead = ReadAhead::default();
+        let mut ahead = ReadAhead::over_all();
         for i in 0..self.index.len() {
             let frame = ahead.frame(self, i)?;
             if let Err(defect) = self.check_frame(i, &frame, true) {
