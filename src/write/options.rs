@@ -32,6 +32,7 @@ use crate::format::filter_block::FilterSpan;
 pub struct WriteOptions {
     pub(crate) block_size: usize,
     pub(crate) restart_interval: usize,
+    pub(crate) block_align: bool,
     pub(crate) compression: Compression,
     pub(crate) filter: Option<Arc<dyn FilterPolicy>>,
     pub(crate) span: FilterSpan,
@@ -67,6 +68,7 @@ impl WriteOptions {
         WriteOptions {
             block_size: 4096,
             restart_interval: 16,
+            block_align: false,
             compression: Compression::Snappy,
             filter: Some(Arc::new(BloomFilterPolicy::new(10))),
             span: FilterSpan::Window,
@@ -87,6 +89,12 @@ impl WriteOptions {
     /// keys between them make the file smaller and lookups slower.
     pub fn restart_interval(mut self, keys: usize) -> WriteOptions {
         self.restart_interval = keys;
+        self
+    }
+
+    /// Keeps each data block within as few pages of 4,096 bytes as its length needs. The default is `false`.
+    pub fn block_align(mut self, yes: bool) -> WriteOptions {
+        self.block_align = yes;
         self
     }
 
