@@ -197,8 +197,8 @@ impl<D: Destination> TableBuilder<D> {
         let shared = self.check_order(key)?;
         if !self.data.has_room(key.len(), value.len()) {
             self.flush_full_block(key, value)?;
-        } else if let Some(pages) = self.pages {
-            self.flush_before(pages, key, shared, value)?;
+        } else if self.pages.is_some() {
+            self.flush_before(key, shared, value)?;
         }
         if let Some(handle) = self.pending {
             self.add_index_entry(handle, Some(key))?;
@@ -221,7 +221,7 @@ impl<D: Destination> TableBuilder<D> {
         if self.is_database {
             self.summary.add_version(key);
         }
-        let is_full = match self.pages {
+        let is_full = match &self.pages {
             None => self.data.len() >= self.block_size,
             Some(pages) => pages.end_after(self.file.offset(), self.data.len()),
         };
@@ -403,15 +403,11 @@ impl<D: Destination> TableBuilder<D> {
 
     /// Flushes the block in an aligned table if the entry would not fit its pages.
     #[inline(never)]
-    fn flush_before(
-        &mut self,
-        pages: Pages,
-        key: &[u8],
-        shared: usize,
-        value: &[u8],
-    ) -> Result<()> {
+    fn flush_before(&mut self, key: &[u8], shared: usize, value: &[u8]) -> Result<()> {
+        let (offset, len) = (self.file.offset(), self.data.len());
         let longer = self.data.len_with(key.len(), shared, value.len());
-        if pages.end_before(self.file.offset(), self.data.len(), longer) {
+        let pages = self.pages.as_ref();
+        if pages.is_some_and(|pages| pages.end_before(offset, len, longer)) {
             self.flush_block()?;
         }
         Ok(())
@@ -438,7 +434,7 @@ impl<D: Destination> TableBuilder<D> {
         if self.data.is_empty() {
             return Ok(());
         }
-        let handle = self.data.finish(|block| match self.pages {
+        let handle = self.data.finish(|block| match &mut self.pages {
             None => self.file.seal(block),
             Some(pages) => self.file.seal_within(pages, block),
         })?;

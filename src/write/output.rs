@@ -61,10 +61,10 @@ impl<D: Destination> Output<D> {
     }
 
     /// The same, after the padding that keeps the block from touching more pages than it must.
-    pub(super) fn seal_within(&mut self, pages: Pages, block: &[u8]) -> Result<BlockHandle> {
+    pub(super) fn seal_within(&mut self, pages: &mut Pages, block: &[u8]) -> Result<BlockHandle> {
         let (offset, start) = (self.offset(), self.buffer.len());
         self.append(block)?;
-        let padding = pages.padding(offset, (self.buffer.len() - start) as u64);
+        let padding = pages.place(offset, block.len(), self.buffer.len() - start);
         self.buffer.insert_zeros(start, padding as usize);
         self.end_block(offset + padding)
     }
