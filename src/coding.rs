@@ -17,7 +17,6 @@ pub(crate) fn put_varint(dst: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Number of bytes that [`put_varint`] appends for `value`, 1 to 10.
-#[cfg(test)]
 pub(crate) fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }

@@ -734,6 +734,34 @@ fn leveldb_reads_tables_with_properties() {
     }
 }
 
+/// Padding between the blocks is nothing to it, which it neither reads nor misses; and its filters, each for 2 KiB of file,
+/// have the keys of the blocks where they are after the padding.
+#[test]
+#[ignore = "needs libleveldb-dev; .ci/run installs it"]
+fn leveldb_reads_aligned_tables() {
+    let cases = cases(8, 400, |_| ());
+    let mut peer = Peer::new("aligned");
+    let mut padded = [0; 2];
+    for case in &cases {
+        let options = case.settings.write_options();
+        let options = options.whole_table_filter(case.number % 4 == 3);
+        let table = case.build(&options.block_align(true));
+        let blocks = case.settings.open(table.clone()).unwrap().blocks();
+        let offsets = blocks.map(|block| block.unwrap());
+        let ends: Vec<(u64, u64)> = offsets
+            .map(|block| (block.offset, block.offset + block.stored_bytes))
+            .collect();
+        let has_padding = ends.windows(2).any(|pair| pair[0].1 < pair[1].0);
+        padded[usize::from(case.settings.internal_keys)] += usize::from(has_padding);
+        case.ask_to_read(&mut peer, &table);
+    }
+    assert!(padded[0] > 50 && padded[1] > 20, "{padded:?}");
+    peer.run();
+    for case in &cases {
+        case.check_reading(&peer, case.settings.bits_per_key != 0);
+    }
+}
+
 /// A set of first bytes, as 256 bits; the empty key is always let through. Taken for a Bloom filter
 /// it would reject nearly everything.
 #[derive(Debug)]

@@ -157,6 +157,7 @@ struct Shape {
     order: Order,
     block_size: usize,
     restart_interval: usize,
+    block_align: bool,
     compression: Compression,
     filter: Filter,
     home: Home,
@@ -231,16 +232,26 @@ fn shape(order: Order) -> impl Strategy<Value = Shape> {
     let fields = (
         block_size,
         restart_interval,
+        any::<bool>(),
         select(CODECS),
         filter,
         home,
         prop::bool::weighted(0.9),
     );
     fields.prop_map(
-        move |(block_size, restart_interval, compression, filter, home, verify_checksums)| Shape {
+        move |(
+            block_size,
+            restart_interval,
+            block_align,
+            compression,
+            filter,
+            home,
+            verify_checksums,
+        )| Shape {
             order,
             block_size,
             restart_interval,
+            block_align,
             compression,
             filter,
             home,
@@ -271,6 +282,7 @@ impl Shape {
         let options = WriteOptions::new()
             .block_size(self.block_size)
             .restart_interval(self.restart_interval)
+            .block_align(self.block_align)
             .compression(self.compression);
         let options = match self.order {
             Order::Bytewise => options,

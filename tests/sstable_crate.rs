@@ -79,9 +79,13 @@ fn the_sstable_crate_walks_our_tables() {
     let mut tables = 0;
     for (name, entries) in samples() {
         for compression in [Compression::None, Compression::Snappy] {
-            for (block_size, restart_interval) in [(1, 1), (100, 3), (4096, 16), (1 << 20, 1)] {
+            let sizes = [(1, 1), (100, 3), (4096, 16), (1 << 20, 1)];
+            let aligned = sizes.map(|size| (true, size));
+            let sizes = sizes.map(|size| (false, size)).into_iter().chain(aligned);
+            for (is_aligned, (block_size, restart_interval)) in sizes {
                 let shape = WriteOptions::new()
                     .compression(compression)
+                    .block_align(is_aligned)
                     .block_size(block_size)
                     .restart_interval(restart_interval);
                 let with_bloom = shape.clone().filter_policy(BloomFilterPolicy::new(10));

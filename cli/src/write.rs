@@ -23,6 +23,9 @@ pub(crate) struct TableOptions {
     /// Size of a block before compression
     #[arg(long, value_parser = parse_size, default_value = "4K", value_name = "SIZE", help_heading = "Table")]
     block_size: usize,
+    /// Let no block touch more pages of 4 KiB than it must: a lookup then reads one page of an uncompressed table, not two
+    #[arg(long, help_heading = "Table")]
+    block_align: bool,
     /// Number of keys between restarts, at which a key is stored whole
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
         help_heading = "Table")]
@@ -69,6 +72,7 @@ impl TableOptions {
     pub(crate) fn write(&self, order: KeyOrder, is_other: bool) -> Result<WriteOptions, Failure> {
         let options = WriteOptions::new()
             .block_size(self.block_size)
+            .block_align(self.block_align)
             .restart_interval(self.restart_interval as usize)
             .compression(compression(self.codec, self.level)?)
             .properties(!self.no_properties);

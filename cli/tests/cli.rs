@@ -534,6 +534,34 @@ fn build_writes_the_bytes_that_leveldb_wrote() {
     assert!(built > 20, "{built}");
 }
 
+/// No block touches two pages, and no command takes the padding for damage.
+#[test]
+fn build_aligns_blocks() {
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (table, rescued) = (path("aligned.ldb"), path("rescued.ldb"));
+    let line = |i| format!("{i:08}\tvalue {i} {}\n", "v".repeat(60));
+    let lines: String = (0..2000).map(line).collect();
+    let mut build = tool();
+    build.args(["build", &table, "--codec=none", "--block-align"]);
+    let built = build.write_stdin(lines.clone()).output().unwrap();
+    assert_eq!(stdout(built), b"");
+
+    let info = stdout(run(["info", &table, "--json", "--blocks"]));
+    let info: Value = serde_json::from_slice(&info).unwrap();
+    let blocks = info["blocks"].as_array().unwrap();
+    assert!(blocks.len() > 30);
+    for block in blocks {
+        let number = |field: &str| block[field].as_u64().unwrap();
+        assert!(number("offset") % 4096 + number("stored_bytes") <= 4096);
+    }
+    let verified = String::from_utf8(stdout(run(["verify", &table]))).unwrap();
+    assert!(!verified.contains("warning: "), "{verified}");
+    let salvaged = String::from_utf8(stdout(run(["salvage", &table, &rescued]))).unwrap();
+    assert!(salvaged.contains("nothing lost"), "{salvaged}");
+    assert_eq!(stdout(run(["scan", &rescued])), lines.as_bytes());
+}
+
 // ---- Other orders ---------------------------------------------------------------------------
 
 /// `get` reads everything, `salvage` copies in the stored order, and `info` shows everything but the filter.

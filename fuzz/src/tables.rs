@@ -150,6 +150,7 @@ impl Arbitrary<'_> for Options {
         let options = WriteOptions::leveldb()
             .block_size(block_size)
             .restart_interval(restart_interval)
+            .block_align(u.arbitrary()?)
             .compression(compression)
             .whole_table_filter(u.arbitrary()?);
         let bits = u32::from(u.arbitrary::<u8>()? % 50);

@@ -16,7 +16,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::Defect;
-use crate::coding::{get_varint32, put_fixed32, put_fixed64, put_varint};
+use crate::coding::{get_varint32, put_fixed32, put_fixed64, put_varint, varint_len};
 
 /// Length of the last part of a block, the number of restarts.
 const COUNT_LEN: usize = 4;
@@ -122,6 +122,18 @@ impl BlockBuilder {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.buffer.len() + 4 * self.restarts.len() + COUNT_LEN
+    }
+
+    /// Length of the block in bytes if an entry of these lengths were added, and the block then finished.
+    pub(crate) fn len_with(&self, key_len: usize, shared: usize, value_len: usize) -> usize {
+        let (shared, restart) = match self.until_restart {
+            0 if self.is_empty() => (0, 0),
+            0 => (0, 4),
+            _ => (shared, 0),
+        };
+        let unshared = key_len - shared;
+        let lens = [shared, unshared, value_len].map(|len| varint_len(len as u64));
+        self.len() + restart + lens.iter().sum::<usize>() + unshared + value_len
     }
 
     /// Appends the restarts and passes the whole block to `take`, then starts the next block.

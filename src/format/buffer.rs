@@ -44,4 +44,17 @@ impl Buffer {
         self.room(bytes.len()).copy_from_slice(bytes);
         self.take_up(bytes.len());
     }
+
+    /// Inserts `count` zeros before the byte at `at`, or at the end.
+    pub(crate) fn insert_zeros(&mut self, at: usize, count: usize) {
+        let end = self.len;
+        self.room(count);
+        self.memory.copy_within(at..end, at + count);
+        self.memory
+            .iter_mut()
+            .skip(at)
+            .take(count)
+            .for_each(|byte| *byte = 0);
+        self.take_up(count);
+    }
 }

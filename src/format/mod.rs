@@ -54,6 +54,7 @@ pub(crate) mod codec;
 pub(crate) mod filter_block;
 pub(crate) mod footer;
 pub(crate) mod frame;
+pub(crate) mod page;
 pub(crate) mod properties;
 pub(crate) mod touch;
 

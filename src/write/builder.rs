@@ -15,7 +15,9 @@ use crate::filter::FilterInfo;
 use crate::format::block::BlockBuilder;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockBuilder, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
+use crate::format::frame::TRAILER_LEN;
 use crate::format::properties::{MOST_USER_BYTES, PROPERTIES_NAME, user_key};
+use crate::write::align::{Pages, WaitingKeys};
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;
 use crate::write::output::Output;
@@ -56,6 +58,8 @@ pub struct TableBuilder<D: Destination> {
     is_database: bool,
     block_size: usize,
     restart_interval: usize,
+    /// Decides where blocks end and begin in an aligned table.
+    pages: Option<Pages>,
     summary: Summary,
     /// The application's properties; `None` if the table gets no properties block.
     properties: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -65,6 +69,8 @@ pub struct TableBuilder<D: Destination> {
 struct NamedFilter {
     policy: String,
     block: FilterBlockBuilder,
+    /// In an aligned table, the keys of the block under way.
+    waiting: WaitingKeys,
 }
 
 /// Shows the progress only: blocks are too much to print.
@@ -110,6 +116,7 @@ impl WriteOptions {
             NamedFilter {
                 policy: policy.name().to_owned(),
                 block,
+                waiting: WaitingKeys::default(),
             }
         });
         TableBuilder {
@@ -122,6 +129,7 @@ impl WriteOptions {
             order: self.order.clone(),
             block_size: self.block_size,
             restart_interval: self.restart_interval,
+            pages: self.block_align.then(|| Pages::new(self.block_size)),
             summary: Summary::default(),
             properties: self.properties.then(BTreeMap::new),
         }
@@ -189,12 +197,19 @@ impl<D: Destination> TableBuilder<D> {
         let shared = self.check_order(key)?;
         if !self.data.has_room(key.len(), value.len()) {
             self.flush_full_block(key, value)?;
+        } else if self.pages.is_some() {
+            self.flush_before(key, shared, value)?;
         }
         if let Some(handle) = self.pending {
             self.add_index_entry(handle, Some(key))?;
         }
         if let Some(filter) = &mut self.filter {
-            filter.block.add_key(self.order.filter_key(key));
+            let key = self.order.filter_key(key);
+            if self.pages.is_some() {
+                filter.waiting.push(key);
+            } else {
+                filter.block.add_key(key);
+            }
         }
         self.data.add(key, shared, value);
         if self.summary.entries == 0 {
@@ -206,7 +221,11 @@ impl<D: Destination> TableBuilder<D> {
         if self.is_database {
             self.summary.add_version(key);
         }
-        if self.data.len() >= self.block_size {
+        let is_full = match &self.pages {
+            None => self.data.len() >= self.block_size,
+            Some(pages) => pages.end_after(self.file.offset(), self.data.len()),
+        };
+        if is_full {
             self.flush_block()?;
         }
         Ok(())
@@ -384,6 +403,18 @@ impl<D: Destination> TableBuilder<D> {
         self.flush_block()
     }
 
+    /// Flushes the block in an aligned table if the entry would not fit its pages.
+    #[inline(never)]
+    fn flush_before(&mut self, key: &[u8], shared: usize, value: &[u8]) -> Result<()> {
+        let (offset, len) = (self.file.offset(), self.data.len());
+        let longer = self.data.len_with(key.len(), shared, value.len());
+        let pages = self.pages.as_ref();
+        if pages.is_some_and(|pages| pages.end_before(offset, len, longer)) {
+            self.flush_block()?;
+        }
+        Ok(())
+    }
+
     /// Adds the index entry of the data block at `handle`, before the key `next` or the end.
     #[inline(never)]
     fn add_index_entry(&mut self, handle: BlockHandle, next: Option<&[u8]>) -> Result<()> {
@@ -405,12 +436,20 @@ impl<D: Destination> TableBuilder<D> {
         if self.data.is_empty() {
             return Ok(());
         }
-        let handle = self.data.finish(|block| self.file.seal(block))?;
+        let handle = self.data.finish(|block| match &mut self.pages {
+            None => self.file.seal(block),
+            Some(pages) => self.file.seal_within(pages, block),
+        })?;
         self.pending = Some(handle);
         self.summary.data_blocks += 1;
-        self.summary.data_bytes = self.file.offset();
-        if let Some(filter) = &mut self.filter {
-            filter.block.start_block(self.file.offset());
+        self.summary.data_bytes += handle.size + TRAILER_LEN as u64;
+        match &mut self.filter {
+            Some(filter) if self.pages.is_some() => {
+                filter.block.start_block(handle.offset);
+                filter.waiting.drain(|key| filter.block.add_key(key));
+            }
+            Some(filter) => filter.block.start_block(self.file.offset()),
+            None => {}
         }
         Ok(())
     }
@@ -456,7 +495,7 @@ impl<D: Destination> TableBuilder<D> {
 
     /// Writes the filter block; returns its entry of the metaindex.
     fn write_filter(&mut self, filter: NamedFilter) -> Result<(Vec<u8>, BlockHandle)> {
-        let NamedFilter { policy, block } = filter;
+        let NamedFilter { policy, block, .. } = filter;
         let name = [FILTER_PREFIX, policy.as_bytes()].concat();
         let Some(contents) = block.finish().map(Bytes::from) else {
             return Err(Error::new(

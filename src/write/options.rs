@@ -32,6 +32,7 @@ use crate::format::filter_block::FilterSpan;
 pub struct WriteOptions {
     pub(crate) block_size: usize,
     pub(crate) restart_interval: usize,
+    pub(crate) block_align: bool,
     pub(crate) compression: Compression,
     pub(crate) filter: Option<Arc<dyn FilterPolicy>>,
     pub(crate) span: FilterSpan,
@@ -67,6 +68,7 @@ impl WriteOptions {
         WriteOptions {
             block_size: 4096,
             restart_interval: 16,
+            block_align: false,
             compression: Compression::Snappy,
             filter: Some(Arc::new(BloomFilterPolicy::new(10))),
             span: FilterSpan::Window,
@@ -77,7 +79,8 @@ impl WriteOptions {
     }
 
     /// Ends a data block when its uncompressed size reaches `bytes`: what one lookup reads, and what the cache keeps. At
-    /// least 1, which gives each entry a block of its own.
+    /// least 1, which gives each entry a block of its own. With [`block_align`](WriteOptions::block_align), a block may be
+    /// somewhat smaller or larger.
     pub fn block_size(mut self, bytes: usize) -> WriteOptions {
         self.block_size = bytes;
         self
@@ -87,6 +90,45 @@ impl WriteOptions {
     /// keys between them make the file smaller and lookups slower.
     pub fn restart_interval(mut self, keys: usize) -> WriteOptions {
         self.restart_interval = keys;
+        self
+    }
+
+    /// With `true`, no data block touches more pages of 4,096 bytes than its length needs. The default is `false`.
+    ///
+    /// A disk and the page cache read whole pages, and a block of 4 KiB usually lies in two. In an aligned table a lookup
+    /// reads one: half the bytes from disk, and half the page cache. It is for tables that are larger than memory and
+    /// looked up by key. A scan gains nothing. Every reader of LevelDB's tables reads them.
+    ///
+    /// - Blocks end where pages do. A block of up to 4 KiB ends before the entry that would cross into the next page, and
+    ///   takes the rest of a page that is too small for another block. A larger one likewise fills its last page.
+    /// - A block that would still touch one page more than it must, such as one of a large entry, begins at the next page,
+    ///   after zeros. With 100-byte values they are 1.8 % of the file, half an entry a page. Entries of more than half a
+    ///   page can make the file nearly twice as large: not even two of them share a page.
+    /// - Compressed blocks end by the length that they are expected to have, from how much the last blocks shrank. A page
+    ///   then holds one or more whole blocks, each of about the [`block_size`](WriteOptions::block_size) before
+    ///   compression, give or take a third. A wrong guess costs zeros. With Snappy, blocks of 4 KiB and 100-byte values
+    ///   of which half repeats, a lookup reads 1.0 pages instead of 1.56, and the file grows by 1.1 %; with text,
+    ///   1.09 instead of 1.81, for 3.5 %.
+    ///
+    /// Filter, index and the other parts after the data are not aligned: opening reads them at once.
+    ///
+    /// ```
+    /// use leveltable::{Compression, OpenOptions, WriteOptions};
+    ///
+    /// let options = WriteOptions::new().compression(Compression::None).block_align(true);
+    /// let mut builder = options.build(Vec::new());
+    /// for i in 0..1000 {
+    ///     builder.add(format!("{i:08}"), [7; 100])?;
+    /// }
+    /// let (file, _) = builder.finish_into_writer()?;
+    /// for block in OpenOptions::new().open_source(file)?.blocks() {
+    ///     let block = block?;
+    ///     assert!(block.offset % 4096 == 0 && block.stored_bytes <= 4096);
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn block_align(mut self, yes: bool) -> WriteOptions {
+        self.block_align = yes;
         self
     }
 

@@ -5,6 +5,7 @@ use crate::format::buffer::Buffer;
 use crate::format::codec::{Compression, Compressor};
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
+use crate::write::align::Pages;
 use crate::write::new_file::Destination;
 
 /// Bytes to gather before a write: few large writes instead of one for each block.
@@ -55,12 +56,26 @@ impl<D: Destination> Output<D> {
     /// Appends `block`, compressed if that pays.
     pub(super) fn seal(&mut self, block: &[u8]) -> Result<BlockHandle> {
         let offset = self.offset();
+        self.append(block)?;
+        self.end_block(offset)
+    }
+
+    /// The same, after the padding that keeps the block from touching more pages than it must.
+    pub(super) fn seal_within(&mut self, pages: &mut Pages, block: &[u8]) -> Result<BlockHandle> {
+        let (offset, start) = (self.offset(), self.buffer.len());
+        self.append(block)?;
+        let padding = pages.place(offset, block.len(), self.buffer.len() - start);
+        self.buffer.insert_zeros(start, padding as usize);
+        self.end_block(offset + padding)
+    }
+
+    fn append(&mut self, block: &[u8]) -> Result<()> {
+        let offset = self.offset();
         frame::seal(block, &mut self.compressor, &mut self.buffer).map_err(|e| {
             let codec = self.compression.name();
             let doing = format!("compressing the block for offset {offset} with {codec}");
             self.stop(Error::io(doing, e))
-        })?;
-        self.end_block(offset)
+        })
     }
 
     /// Appends `block` as it is.

@@ -139,6 +139,7 @@ impl Database {
                     .write_options()
                     .filter_policy(RibbonFilterPolicy::new(10.0)),
             };
+            let options = options.block_align(number % 2 == 0);
             // The older name, too, which LevelDB wrote until 1.14 and still reads.
             let suffix = if number % 5 == 0 { "sst" } else { "ldb" };
             let path = directory.join(format!("{number:06}.{suffix}"));

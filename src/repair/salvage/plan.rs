@@ -16,6 +16,7 @@ use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
+use crate::format::page;
 use crate::format::properties::Properties;
 use crate::read::index::Index;
 
@@ -405,11 +406,23 @@ impl Survey<'_> {
         let gaps = gaps(covered.into_iter(), self.file.size).into_iter();
         let mut regions: Vec<Region<'_>> = gaps
             .filter(|gap| gap.start < data_end)
+            .filter_map(|gap| self.after_padding(gap))
             .map(Region::Gap)
             .chain(self.map.frames.values().map(Region::Found))
             .collect();
         regions.sort_by_key(Region::start);
         regions
+    }
+
+    /// `gap` without the padding at its front, which an aligned table has there. `None` if nothing is left.
+    fn after_padding(&self, gap: Range<u64>) -> Option<Range<u64>> {
+        let padding = page::to_boundary(gap.start);
+        let is_padding = padding <= gap.end - gap.start && {
+            let bytes = self.file.read(gap.start, padding as usize);
+            bytes.is_ok_and(|bytes| page::is_padding(gap.start, &bytes))
+        };
+        let start = gap.start + if is_padding { padding } else { 0 };
+        (start < gap.end).then_some(start..gap.end)
     }
 }
 

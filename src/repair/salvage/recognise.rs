@@ -9,6 +9,7 @@ use crate::comparator::Order;
 use crate::error::Section;
 use crate::format::filter_block::FILTER_PREFIX;
 use crate::format::footer::BlockHandle;
+use crate::format::page;
 use crate::format::properties::PROPERTIES_NAME;
 use crate::read::index::Index;
 use crate::read::options::OpenOptions;
@@ -229,12 +230,16 @@ pub(super) fn belongs(index: &Index, found: &Found, order: &Order) -> Option<usi
     (after_previous && index.handle(i).size == found.handle().size).then_some(i)
 }
 
-/// Whether the blocks of `index` follow each other without gaps from the front of a file.
+/// Whether the blocks of `index` follow each other from the front of a file, without gaps or with the padding of an aligned
+/// table.
 fn fills_the_front(index: &Index) -> bool {
     let handles = (0..index.len()).map(|i| index.handle(i));
     handles
         .scan(Some(0), |end, handle| {
-            let follows = *end == Some(handle.offset);
+            let follows = end.is_some_and(|end: u64| {
+                let padded = end.checked_add(page::to_boundary(end));
+                end == handle.offset || padded == Some(handle.offset)
+            });
             *end = handle.end();
             Some(follows)
         })

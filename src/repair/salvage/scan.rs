@@ -1,7 +1,7 @@
 //! Finds blocks in a file without an index.
 //!
-//! Nothing in the file marks where a block begins or how long it is. But blocks follow each other without gaps, so the
-//! next block begins where one ends, and a block's end can be found from its beginning: a raw block is walked entry by
+//! Nothing in the file marks where a block begins or how long it is. But blocks follow each other without gaps, or after
+//! the padding of an aligned table, so the next block begins where one ends, and a block's end can be found from its beginning: a raw block is walked entry by
 //! entry to its restarts, a Snappy block element by element to the length that it declares, and the checksum confirms
 //! the end. That costs a read of the file.
 //!
@@ -18,6 +18,7 @@ use crate::coding::{fixed32_at, get_varint32};
 use crate::comparator::Order;
 use crate::format::block_check::KeyWork;
 use crate::format::frame::TRAILER_LEN;
+use crate::format::page;
 use crate::read::file::TableFile;
 
 /// Sizes of the windows in which frames are searched by their checksums: the first, and the largest.
@@ -94,6 +95,7 @@ impl<'a> Scanner<'a> {
         let mut at = range.start;
         while let Some(found) = self
             .walk(at, range.end)
+            .or_else(|| self.walk_after_padding(at, range.end))
             .or_else(|| self.search(&mut search, at, range.end, &mut reached))
         {
             at = found.range.end;
@@ -134,6 +136,14 @@ impl<'a> Scanner<'a> {
             return Some(found);
         }
         self.walk_raw(at, end)
+    }
+
+    /// The same, if padding comes first, as in an aligned table.
+    fn walk_after_padding(&mut self, at: u64, end: u64) -> Option<Found> {
+        let len = page::to_boundary(at);
+        let padding = self.page.at(at, len as usize);
+        let is_padding = len > 0 && page::is_padding(at, padding);
+        is_padding.then(|| self.walk(at + len, end))?
     }
 
     fn step(&mut self) {

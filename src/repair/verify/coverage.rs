@@ -7,6 +7,7 @@ use super::blocks::Extent;
 use super::report::Severity;
 use crate::comparator::Order;
 use crate::error::Section;
+use crate::format::page;
 use crate::repair::salvage::{self, Patience, Scanner};
 
 impl Verifier<'_, '_> {
@@ -51,6 +52,9 @@ impl Verifier<'_, '_> {
                     ),
                 ),
                 Ordering::Equal => {}
+                Ordering::Greater if self.is_padding(&before, &extent) => {
+                    self.report.checked_bytes += extent.offset - before.end;
+                }
                 Ordering::Greater if is_complete => {
                     self.search_gap(before.end, extent, &mut scanner);
                 }
@@ -63,6 +67,17 @@ impl Verifier<'_, '_> {
                 before = extent;
             }
         }
+    }
+
+    /// Whether two data blocks have nothing between them but the padding of an aligned table.
+    fn is_padding(&self, before: &Extent, next: &Extent) -> bool {
+        let len = next.offset - before.end;
+        len == page::to_boundary(before.end)
+            && [before, next].map(|extent| extent.section) == [Section::Data; 2]
+            && self
+                .file
+                .read(before.end, len as usize)
+                .is_ok_and(|bytes| page::is_padding(before.end, &bytes))
     }
 
     /// Searches the bytes from `start` up to `next`, to which no handle leads, for entries.

@@ -15,7 +15,8 @@ const MOST_FINDINGS: usize = 1000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Unusual, and tolerated by readers: padding between blocks, a data block without a filter, bytes after a handle.
+    /// Unusual, and tolerated by readers: bytes between blocks that are not the padding of
+    /// [`block_align`](crate::WriteOptions::block_align), a data block without a filter, bytes after a handle.
     Warning,
     /// Could not be checked: this build lacks the codec, the source failed, the handle that leads there is damaged, or the
     /// order of the keys is not known.
@@ -84,7 +85,7 @@ impl fmt::Display for Finding {
 pub struct VerifyReport {
     /// Size of the file.
     pub file_bytes: u64,
-    /// Bytes of the blocks that were read and checked, and of the footer.
+    /// Bytes of the blocks that were read and checked, of the footer, and of the padding in an aligned table.
     pub checked_bytes: u64,
     /// Data blocks that were sound enough to be walked.
     pub data_blocks: u64,

@@ -1,0 +1,299 @@
+//! Where blocks end and begin in an aligned table: see [`WriteOptions::block_align`].
+
+#[cfg(doc)]
+use crate::WriteOptions;
+use crate::format::frame::TRAILER_LEN;
+use crate::format::page::{PAGE_LEN, pages_touched, to_boundary};
+
+/// Ends blocks so that they fill pages, and places them so that they touch no page more than they must.
+///
+/// Nobody knows while a block grows where it will begin (in the rest of the page that the block before left, or after
+/// padding), and what will be left of it when it is compressed. Both are guessed to decide where it ends, and known when it
+/// is [placed](Pages::place): a wrong guess costs padding, never a page.
+#[derive(Debug)]
+pub(super) struct Pages {
+    /// Least length of a block that is not compressed.
+    block_size: u64,
+    shrinkage: Shrinkage,
+}
+
+impl Pages {
+    pub(super) fn new(block_size: usize) -> Pages {
+        Pages {
+            block_size: block_size as u64,
+            shrinkage: Shrinkage::default(),
+        }
+    }
+
+    /// Whether a block of `len` bytes must end before the entry with which it would have `longer`. It comes after `offset`.
+    pub(super) fn end_before(&self, offset: u64, len: usize, longer: usize) -> bool {
+        let [len, longer] = [len, longer].map(|len| self.shrinkage.expect(framed(len)));
+        longer > self.room(offset, len)
+    }
+
+    /// Whether a block of `len` bytes ends here: if it is as large as it should be, and what it leaves of its last page is
+    /// enough for another.
+    pub(super) fn end_after(&self, offset: u64, len: usize) -> bool {
+        let expected = self.shrinkage.expect(framed(len));
+        let left = self.room(offset, expected).checked_sub(expected);
+        len as u64 >= self.block_size && left.is_none_or(|left| left >= self.least())
+    }
+
+    /// The stored length up to which a block that has `len` bytes may grow, if it comes after `offset`.
+    fn room(&self, offset: u64, len: u64) -> u64 {
+        let pages = self.stored_size().div_ceil(PAGE_LEN);
+        let whole = pages.saturating_mul(PAGE_LEN);
+        let begun = offset % PAGE_LEN;
+        let in_rest = whole - begun;
+        if PAGE_LEN - begun >= self.least() && len <= in_rest {
+            in_rest
+        } else {
+            whole // after padding
+        }
+    }
+
+    /// The least part of a page to begin a block in: a small block takes as much of the index as a large one.
+    fn least(&self) -> u64 {
+        self.stored_size().min(PAGE_LEN) / 2
+    }
+
+    fn stored_size(&self) -> u64 {
+        self.shrinkage.of_mean(self.block_size).max(1)
+    }
+
+    /// Returns how much padding there must be between `offset` and a block of `len` bytes whose frame takes `stored`.
+    pub(super) fn place(&mut self, offset: u64, len: usize, stored: usize) -> u64 {
+        let stored = stored as u64;
+        self.shrinkage.learn(framed(len), stored);
+        if pages_touched(offset, stored) > pages_touched(0, stored) {
+            to_boundary(offset)
+        } else {
+            0
+        }
+    }
+}
+
+/// The length of a frame that is not compressed.
+fn framed(len: usize) -> u64 {
+    len as u64 + TRAILER_LEN as u64
+}
+
+/// How much of a block is left when it is compressed: a running mean over some eight blocks, and the mean deviation from it.
+#[derive(Debug)]
+struct Shrinkage {
+    /// Stored bytes per 65,536.
+    mean: u64,
+    deviation: u64,
+    is_first: bool,
+}
+
+impl Default for Shrinkage {
+    fn default() -> Shrinkage {
+        Shrinkage {
+            mean: Shrinkage::ONE,
+            deviation: 0,
+            is_first: true,
+        }
+    }
+}
+
+impl Shrinkage {
+    const ONE: u64 = 1 << 16;
+
+    /// The length that `len` bytes will seldom exceed when they are stored.
+    fn expect(&self, len: u64) -> u64 {
+        len.saturating_mul(self.mean + self.deviation)
+            .div_ceil(Shrinkage::ONE)
+    }
+
+    fn of_mean(&self, len: u64) -> u64 {
+        len.saturating_mul(self.mean) / Shrinkage::ONE
+    }
+
+    fn learn(&mut self, len: u64, stored: u64) {
+        let ratio = stored.saturating_mul(Shrinkage::ONE) / len.max(1);
+        if self.is_first {
+            (self.mean, self.is_first) = (ratio, false);
+        }
+        let deviation = ratio.abs_diff(self.mean);
+        self.mean = (7 * self.mean + ratio) / 8;
+        self.deviation = (7 * self.deviation + deviation) / 8;
+    }
+}
+
+/// Keys of the block under way. The filter gets them when it is known where the block begins, since that decides which
+/// filter they belong to.
+#[derive(Debug, Default)]
+pub(super) struct WaitingKeys {
+    bytes: Vec<u8>,
+    /// The length of each.
+    lens: Vec<usize>,
+}
+
+impl WaitingKeys {
+    pub(super) fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.lens.push(key.len());
+    }
+
+    /// Passes all keys to `take`, in order, and forgets them.
+    pub(super) fn drain(&mut self, mut take: impl FnMut(&[u8])) {
+        let mut rest = &*self.bytes;
+        for len in self.lens.drain(..) {
+            let (key, after) = rest.split_at(len);
+            take(key);
+            rest = after;
+        }
+        self.bytes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the blocks of entries of these lengths lie, offset and length, and which entries are in each. Each entry has
+    /// its length in a block, which has no restarts here.
+    fn lay_out(block_size: usize, entries: &[usize]) -> Vec<(u64, usize, usize)> {
+        let mut pages = Pages::new(block_size);
+        let mut blocks = Vec::new();
+        let (mut offset, mut len, mut count) = (0, 0, 0);
+        let mut flush = |pages: &mut Pages, offset: &mut u64, len: &mut usize, count: &mut _| {
+            let at = *offset + pages.place(*offset, *len, *len + TRAILER_LEN);
+            blocks.push((at, *len + TRAILER_LEN, *count));
+            (*offset, *len, *count) = (at + framed(*len), 0, 0);
+        };
+        for entry in entries {
+            if len > 0 && pages.end_before(offset, len, len + entry) {
+                flush(&mut pages, &mut offset, &mut len, &mut count);
+            }
+            len += entry;
+            count += 1;
+            if pages.end_after(offset, len) {
+                flush(&mut pages, &mut offset, &mut len, &mut count);
+            }
+        }
+        if len > 0 {
+            flush(&mut pages, &mut offset, &mut len, &mut count);
+        }
+        blocks
+    }
+
+    fn entries(len: usize, count: usize) -> Vec<usize> {
+        vec![len; count]
+    }
+
+    #[test]
+    fn a_block_of_a_page_ends_before_the_entry_that_crosses() {
+        let blocks = lay_out(4096, &entries(100, 90));
+        assert_eq!(blocks, [(0, 4005, 40), (4096, 4005, 40), (8192, 1005, 10)]);
+        // To the byte.
+        let blocks = lay_out(4096, &[2000, 2091, 50]);
+        assert_eq!(blocks, [(0, 4096, 2), (4096, 55, 1)]);
+        let blocks = lay_out(4096, &[2000, 2092, 50]);
+        assert_eq!(blocks, [(0, 2005, 1), (4096, 2147, 2)]);
+    }
+
+    #[test]
+    fn small_blocks_share_a_page() {
+        let blocks = lay_out(1000, &entries(100, 50));
+        assert_eq!(
+            blocks,
+            [
+                (0, 1005, 10),
+                (1005, 1005, 10),
+                (2010, 1005, 10),
+                (3015, 1005, 10),
+                (4096, 1005, 10),
+            ]
+        );
+        // The rest of a page is no block of its own if it is small.
+        let blocks = lay_out(1800, &entries(100, 50));
+        assert_eq!(blocks, [(0, 1805, 18), (1805, 2205, 22), (4096, 1005, 10)]);
+        let blocks = lay_out(3000, &entries(100, 50));
+        assert_eq!(blocks, [(0, 4005, 40), (4096, 1005, 10)]);
+        // An entry a block.
+        let blocks = lay_out(1, &entries(2000, 3));
+        assert_eq!(blocks, [(0, 2005, 1), (2005, 2005, 1), (4096, 2005, 1)]);
+    }
+
+    #[test]
+    fn large_blocks_fill_their_pages() {
+        let blocks = lay_out(16 << 10, &entries(100, 200));
+        assert_eq!(blocks, [(0, 16_305, 163), (16_384, 3705, 37)]);
+        // Others go on in the page that the one before has begun.
+        let blocks = lay_out(5000, &entries(100, 180));
+        assert_eq!(
+            blocks,
+            [
+                (0, 5005, 50),
+                (5005, 5005, 50),
+                (10_010, 6305, 63),
+                (16_384, 1705, 17),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_entry_larger_than_a_page_takes_no_page_more_than_it_must() {
+        // The second fits the pages that the first begins; the third does not.
+        let blocks = lay_out(4096, &[5000, 5000, 8000, 10]);
+        assert_eq!(
+            blocks,
+            [
+                (0, 5005, 1),
+                (5005, 5005, 1),
+                (12_288, 8005, 1),
+                (20_293, 15, 1)
+            ]
+        );
+        let blocks = lay_out(4096, &[7000, 2000, 10]);
+        assert_eq!(blocks, [(0, 7005, 1), (8192, 2015, 2)]);
+    }
+
+    #[test]
+    fn blocks_end_by_the_length_that_they_are_expected_to_have() {
+        let mut pages = Pages::new(4096);
+        assert!(pages.end_before(0, 4000, 4100));
+        // They shrink to a half: two fill a page.
+        for _ in 0..50 {
+            pages.place(0, 3995, 2000);
+        }
+        assert!(!pages.end_before(0, 4000, 4100));
+        assert!(!pages.end_after(0, 4000));
+        assert!(!pages.end_after(0, 4095));
+        assert!(pages.end_after(0, 4096));
+        assert!(!pages.end_after(2050, 4000));
+        assert!(pages.end_before(2050, 4000, 4100));
+        // They sometimes do not: room is left for that.
+        for i in 0..50 {
+            pages.place(0, 3995, 2000 + 100 * (i % 2));
+        }
+        assert!(pages.end_before(2050, 3800, 3900));
+    }
+
+    #[test]
+    fn the_largest_and_the_smallest_sizes_are_allowed() {
+        let mut pages = Pages::new(usize::MAX);
+        assert!(!pages.end_before(4095, 1 << 31, u32::MAX as usize));
+        assert!(!pages.end_after(1, u32::MAX as usize));
+        let mut one = Pages::new(1);
+        for pages in [&mut pages, &mut one] {
+            pages.place(0, u32::MAX as usize, 9);
+            assert!(!pages.end_before(4095, 4, 8));
+        }
+        assert!(one.end_after(0, 4));
+    }
+
+    #[test]
+    fn waiting_keys_come_out_as_they_went_in() {
+        let keys: [&[u8]; 4] = [b"", b"apple", b"", b"pear"];
+        let mut waiting = WaitingKeys::default();
+        for _ in 0..2 {
+            keys.iter().for_each(|key| waiting.push(key));
+            let mut drained = Vec::new();
+            waiting.drain(|key| drained.push(key.to_vec()));
+            assert_eq!(drained, keys);
+        }
+    }
+}
