@@ -102,6 +102,10 @@ impl Tuple {
 fn metadata(is_global: bool, rest: &mut &[u8], fields: &mut Vec<Field>) -> Option<()> {
     let kind = byte(rest)?;
     fields.push(Field::Number(kind.into()));
+    if is_global && kind == 50 {
+        // What transactions have yet to undo or to clean up: in bytewise order.
+        fields.push(Field::Text(std::mem::take(rest).to_vec()));
+    }
     let (numbers, texts, has_type) = match (is_global, kind) {
         (true, 100) => (1, 0, false),
         (true, 201) => (0, 2, false),
@@ -212,6 +216,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .into();
     keys.extend(["apple", "banana", "cherry"].map(text_key));
     keys.push(vec![0, 0, 0, 0, 1]); // metadata: the largest number of a database
+    keys.push(vec![0, 0, 0, 0, 50, 2, 7, 0, 0x7f, 0, 0, 0, 0, 0, 0, 0]); // what transaction 7 has to undo
     keys.sort_by(|a, b| IndexedDb.compare(a, b));
 
     // As LevelDB writes it, which does not say in the table which order it is in.

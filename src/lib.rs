@@ -75,7 +75,8 @@
 //! - A lookup in a damaged table returns an error or the right answer. Checksums are verified by default; those of index and
 //!   filter always.
 //! - The order of keys is checked when a block is first read, and in files of up to 64 KiB when they are opened. A comparator
-//!   in another order than the table's is an error.
+//!   in another order than the table's is an error. [`OpenOptions::check_order`] checks the whole of a larger file, too, so that no
+//!   key is missed in a table that was written in an order that nobody knows.
 //! - No file makes this crate panic, or use more memory than the file's size explains.
 //! - A table at a path is there completely and synced, or not at all.
 //! - No `unsafe` code.

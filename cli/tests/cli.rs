@@ -476,6 +476,15 @@ fn info_says_why_a_filter_is_not_used() {
         };
         let shown = String::from_utf8(stdout(info.unwrap())).unwrap();
         assert!(shown.contains(words), "{} {keys}: {shown}", path.display());
+        if words.contains("not used") {
+            // Which one it is, follows.
+            let (_, after) = shown.split_once(words).unwrap();
+            let line = after.lines().nth(1).unwrap();
+            assert!(
+                line.contains("eveldb.BuiltinBloomFilter2, ") && line.ends_with(" bytes"),
+                "{line}"
+            );
+        }
     }
 }
 

@@ -70,7 +70,7 @@ pub struct FilterInfo {
 pub struct FoundFilter {
     /// Name of the policy, as in the metaindex. Bytes that are not UTF-8 are replaced.
     pub policy: String,
-    /// Bytes of the filter block.
+    /// Bytes of the filter block, as its handle says.
     pub bytes: u64,
     /// Why lookups do not use it; `None` if they do.
     pub unused: Option<Unused>,

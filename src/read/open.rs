@@ -107,7 +107,7 @@ impl OpenOptions {
         let (section, handle) = (Section::Metaindex, footer.metaindex);
         let read = || {
             let block = file.read_block(handle, section, named_by)?;
-            let decoded = Metaindex::decode(&block, &self.known_policies());
+            let decoded = Metaindex::decode(&block, self.known_policies());
             decoded.map_err(|defect| file.locate(defect, section, handle.offset))
         };
         match read() {
@@ -213,7 +213,7 @@ impl OpenOptions {
         &self,
         file: &TableFile,
         footer: &Footer,
-        metaindex: Metaindex,
+        mut metaindex: Metaindex,
         index: &Index,
     ) -> Result<Option<TableFilter>> {
         let metaindex_place = (Section::Metaindex, footer.metaindex.offset);
@@ -223,7 +223,7 @@ impl OpenOptions {
         let Some((i, handle)) = found else {
             return Ok(None);
         };
-        let policy = self.known_policies().swap_remove(i);
+        let policy = metaindex.policies.swap_remove(i);
         let contents = file.read_block(handle, Section::Filter, metaindex_place)?;
         let bytes = contents.len() as u64;
         let block = FilterBlockReader::new(contents)
@@ -246,7 +246,7 @@ impl OpenOptions {
         metaindex: &[u8],
         index: &Index,
     ) -> Option<TableFilter> {
-        let metaindex = Metaindex::decode(metaindex, &self.known_policies()).ok()?;
+        let metaindex = Metaindex::decode(metaindex, self.known_policies()).ok()?;
         self.read_filter(file, footer, metaindex, index).ok()?
     }
 
@@ -276,8 +276,10 @@ impl OpenOptions {
 
 /// What the metaindex names.
 struct Metaindex {
+    /// Those that are known, the best first.
+    policies: Vec<Arc<dyn FilterPolicy>>,
     properties: Option<BlockHandle>,
-    /// Which policy to use, of those that were given, and its filter's handle: the first that there is a filter of.
+    /// Which of `policies` to use, and its filter's handle: the first that there is a filter of.
     filter: Result<Option<(usize, BlockHandle)>, Defect>,
     /// All filters. Those that could be used are not yet said to be unused.
     filters: Vec<FoundFilter>,
@@ -286,10 +288,11 @@ struct Metaindex {
 impl Metaindex {
     /// An error if it cannot be told whether there are properties. One that concerns the filter alone is left to those who want
     /// it.
-    fn decode(block: &[u8], policies: &[Arc<dyn FilterPolicy>]) -> Result<Metaindex, Defect> {
+    fn decode(block: &[u8], policies: Vec<Arc<dyn FilterPolicy>>) -> Result<Metaindex, Defect> {
         /// More are not listed. A table has one, seldom two.
         const MOST_FILTERS: usize = 64;
         let mut found = Metaindex {
+            policies,
             properties: None,
             filter: Ok(None),
             filters: Vec::new(),
@@ -314,7 +317,10 @@ impl Metaindex {
             let Some(name) = name.strip_prefix(FILTER_PREFIX) else {
                 continue;
             };
-            let known = policies.iter().position(|p| p.name().as_bytes() == name);
+            let known = found
+                .policies
+                .iter()
+                .position(|p| p.name().as_bytes() == name);
             let best = match (known, &found.filter) {
                 (Some(i), Ok(best)) => best.is_none_or(|(best, _)| i < best).then_some(i),
                 _ => None,
