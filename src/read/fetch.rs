@@ -10,7 +10,7 @@ use crate::error::{ErrorKind, Result};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::footer::BlockHandle;
-use crate::format::frame;
+use crate::format::frame::{self, TRAILER_LEN};
 use crate::read::cache::BlockKey;
 use crate::read::index::BlockRef;
 use crate::read::options::ReadOptions;
@@ -106,6 +106,11 @@ impl Inner {
 
     /// A data block from the source: checked, and kept in the cache, unless it can be used where it lies in memory.
     fn admit_block(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
+        // A block that was seen before is likely to be in the page cache still.
+        if !self.hints.of(found.block).is_ordered() {
+            let BlockHandle { offset, size } = found.handle;
+            self.file.announce(offset, size + TRAILER_LEN as u64);
+        }
         let frame = self.file.read_frame(found.handle)?;
         let block = self
             .check_frame(found.block, &frame, read.verify_checksums)

@@ -48,7 +48,9 @@ impl TableFile {
     /// Reads the end of the file, which holds all that opening needs of a small table, and keeps it until
     /// [`forget_tail`](TableFile::forget_tail).
     pub(crate) fn read_tail(&mut self) {
-        self.keep_from(self.size - self.size.min(TAIL_LEN));
+        let len = self.size.min(TAIL_LEN);
+        self.announce(self.size - len, len);
+        self.keep_from(self.size - len);
     }
 
     /// Reads properties, metaindex and index at once, if they lie together before the end that was read. If they do not, each
@@ -90,6 +92,20 @@ impl TableFile {
     /// Whether the file lies in memory, where reading is no I/O.
     pub(crate) fn is_memory(&self) -> bool {
         self.memory().is_some()
+    }
+
+    /// Asks the system to read `len` bytes at `offset` of a mapped file, without waiting for them.
+    pub(crate) fn announce(&self, offset: u64, len: u64) {
+        if let Some(map) = &self.source.map {
+            map.announce(offset, len);
+        }
+    }
+
+    /// Tells the system that from now on a mapped file is read here and there: reading ahead of that would be wasted.
+    pub(crate) fn expect_random_access(&self) {
+        if let Some(map) = &self.source.map {
+            map.expect_random_access();
+        }
     }
 
     /// The bytes of the file, if they are in memory.
@@ -213,6 +229,7 @@ impl TableFile {
             );
             return Err(self.locate(defect, named_by.0, named_by.1));
         }
+        self.announce(handle.offset, handle.size + TRAILER_LEN as u64);
         let frame = self.read_frame(handle)?;
         match frame::verify(&frame) {
             Ok(()) => Ok(frame),

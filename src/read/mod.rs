@@ -7,6 +7,7 @@ pub(crate) mod file;
 mod get_many;
 mod hints;
 pub(crate) mod index;
+mod map;
 mod open;
 pub(crate) mod options;
 pub(crate) mod range;

@@ -1,0 +1,110 @@
+//! A file that is mapped into memory, and what the system is told about it. The only module that may use `unsafe`.
+//!
+//! Without the feature `mmap` there are no maps: the type has no values then.
+
+#[cfg(feature = "mmap")]
+pub(super) use mapped::Map;
+#[cfg(not(feature = "mmap"))]
+pub(super) use unmapped::Map;
+
+#[cfg(feature = "mmap")]
+#[expect(
+    unsafe_code,
+    reason = "only the caller can promise that a mapped file stays unchanged"
+)]
+mod mapped {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    #[cfg(unix)]
+    use memmap2::Advice;
+    use memmap2::Mmap;
+
+    use crate::error::{Error, Result};
+    use crate::read::source::{Source, open_regular};
+
+    /// A file's map, shared by all [`Bytes`] that were made of it.
+    #[derive(Clone)]
+    pub(in crate::read) struct Map(Arc<Mmap>);
+
+    impl AsRef<[u8]> for Map {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    impl Source {
+        /// Maps the file at `path` into memory. Lookups of what is in the page cache then make no system call and no copy.
+        ///
+        /// Needs the feature `mmap`.
+        ///
+        /// # Safety
+        ///
+        /// Nobody, in this process or another, may change or truncate the file as long as the source, a table that was opened
+        /// on it, or a value from such a table lives: they lend the file's memory as `&[u8]`. A file that is *replaced*, as by
+        /// [`WriteOptions::create`](crate::WriteOptions::create), is not changed: the map keeps the old one.
+        ///
+        /// Access to a page that a truncated file no longer has raises SIGBUS, which ends the process, and so does a disk that
+        /// fails to read a page.
+        ///
+        /// # Errors
+        ///
+        /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be opened or mapped, or is not a regular file.
+        pub unsafe fn map(path: impl AsRef<Path>) -> Result<Source> {
+            let path = path.as_ref();
+            let map = || {
+                let (file, _) = open_regular(path)?;
+                // SAFETY: the caller promises that the file stays as it is.
+                unsafe { Mmap::map(&file) }
+            };
+            let map = map().map_err(|e| Error::io("mapping the table", e).at_path(path))?;
+            let map = Map(Arc::new(map));
+            Ok(Source::mapped(Bytes::from_owner(map.clone()), map, path))
+        }
+    }
+
+    impl Map {
+        /// Asks the system to read the `len` bytes at `offset`, without waiting for them.
+        #[cfg(unix)]
+        pub(in crate::read) fn announce(&self, offset: u64, len: u64) {
+            let end = offset.saturating_add(len).min(self.0.len() as u64);
+            if offset < end {
+                // Both are at most the map's length. If the system refuses, the bytes are read when they are touched.
+                let (offset, len) = (offset as usize, (end - offset) as usize);
+                let _ = self.0.advise_range(Advice::WillNeed, offset, len);
+            }
+        }
+
+        /// Tells the system not to read more than what is touched or announced.
+        #[cfg(unix)]
+        pub(in crate::read) fn expect_random_access(&self) {
+            // If the system refuses, it reads more than it must.
+            let _ = self.0.advise(Advice::Random);
+        }
+
+        #[cfg(not(unix))]
+        pub(in crate::read) fn announce(&self, _offset: u64, _len: u64) {}
+
+        #[cfg(not(unix))]
+        pub(in crate::read) fn expect_random_access(&self) {}
+    }
+}
+
+#[cfg(not(feature = "mmap"))]
+mod unmapped {
+    use std::convert::Infallible;
+
+    #[derive(Clone)]
+    pub(in crate::read) struct Map(Infallible);
+
+    impl Map {
+        pub(in crate::read) fn announce(&self, _offset: u64, _len: u64) {
+            match self.0 {}
+        }
+
+        pub(in crate::read) fn expect_random_access(&self) {
+            match self.0 {}
+        }
+    }
+}
