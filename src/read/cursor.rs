@@ -10,6 +10,7 @@ use crate::format::block_search::SearchPart;
 use crate::format::touch::{LINE, touch};
 use crate::read::index::BlockRef;
 use crate::read::table::Table;
+use crate::read::walk_ahead::WalkAhead;
 
 /// A position in a table, on an entry or between entries, that moves in both directions.
 ///
@@ -45,6 +46,8 @@ pub struct Cursor {
     /// Where in memory the block begins, on a walk through blocks of a file in memory. The memory ahead is touched before
     /// the walk gets there.
     walked: Option<usize>,
+    /// What was announced of a mapped file ahead of the walk.
+    ahead: WalkAhead,
     /// Where the cursor stands while `entries` is on no entry.
     off: Off,
 }
@@ -68,6 +71,7 @@ impl Table {
             entries: BlockCursor::new(Block::empty()),
             block: None,
             walked: None,
+            ahead: WalkAhead::default(),
             off: Off::BeforeFirst,
         }
     }
@@ -246,6 +250,7 @@ impl Cursor {
         let part = self
             .walked
             .map_or(SearchPart::WHOLE, |_| SearchPart::TOUCHED);
+        self.table.announce_walk(self.block, block, &mut self.ahead);
         self.load(self.table.index().block(block), part)?;
         self.walked = self.table.place_in_memory(block);
         Ok(())

@@ -15,7 +15,8 @@ use crate::read::cache::BlockKey;
 use crate::read::index::BlockRef;
 use crate::read::options::ReadOptions;
 use crate::read::stats::Counter;
-use crate::read::table::Inner;
+use crate::read::table::{Inner, Table};
+use crate::read::walk_ahead::WalkAhead;
 
 /// A data block where it lies: in the memory of the whole file, or in bytes of its own.
 #[derive(Clone)]
@@ -104,13 +105,18 @@ impl Inner {
         self.admit_block(found, read)
     }
 
-    /// A data block from the source: checked, and kept in the cache, unless it can be used where it lies in memory.
-    fn admit_block(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
-        // A block that was seen before is likely to be in the page cache still.
+    /// Asks the system to read a data block of a mapped file as a whole, and not page by page as it is touched. A block that was
+    /// seen before is likely to be in memory still, and asking takes longer than to find it there.
+    pub(super) fn announce_block(&self, found: BlockRef) {
         if !self.hints.of(found.block).is_ordered() {
             let BlockHandle { offset, size } = found.handle;
             self.file.announce(offset, size + TRAILER_LEN as u64);
         }
+    }
+
+    /// A data block from the source: checked, and kept in the cache, unless it can be used where it lies in memory.
+    fn admit_block(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
+        self.announce_block(found);
         let frame = self.file.read_frame(found.handle)?;
         let block = self
             .check_frame(found.block, &frame, read.verify_checksums)
@@ -191,6 +197,21 @@ impl Inner {
         BlockKey {
             table: self.id,
             offset: handle.offset,
+        }
+    }
+}
+
+impl Table {
+    /// Announces what a walk through a mapped file comes to after data block `to`, at which it arrives from block `from`.
+    pub(super) fn announce_walk(&self, from: Option<usize>, to: usize, ahead: &mut WalkAhead) {
+        if let Some(map) = &self.inner.file.source.map {
+            let BlockHandle { offset, size } = self.inner.index.handle(to);
+            let frame = offset..offset + size + TRAILER_LEN as u64;
+            let is_backward = from.is_some_and(|from| from > to);
+            let is_known = self.inner.hints.of(to).is_ordered();
+            if let Some(bytes) = ahead.arrive(frame, is_backward, is_known) {
+                map.announce_walk(bytes);
+            }
         }
     }
 }

@@ -13,8 +13,10 @@ pub(super) use unmapped::Map;
     reason = "only the caller can promise that a mapped file stays unchanged"
 )]
 mod mapped {
+    use std::ops::Range;
     use std::path::Path;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     use bytes::Bytes;
     #[cfg(unix)]
@@ -26,11 +28,17 @@ mod mapped {
 
     /// A file's map, shared by all [`Bytes`] that were made of it.
     #[derive(Clone)]
-    pub(in crate::read) struct Map(Arc<Mmap>);
+    pub(in crate::read) struct Map(Arc<Shared>);
+
+    struct Shared {
+        map: Mmap,
+        /// Start and end of what was last announced ahead of a walk. Its blocks need not be announced again.
+        walked: [AtomicU64; 2],
+    }
 
     impl AsRef<[u8]> for Map {
         fn as_ref(&self) -> &[u8] {
-            &self.0
+            &self.0.map
         }
     }
 
@@ -59,32 +67,57 @@ mod mapped {
                 unsafe { Mmap::map(&file) }
             };
             let map = map().map_err(|e| Error::io("mapping the table", e).at_path(path))?;
-            let map = Map(Arc::new(map));
+            let walked = Default::default();
+            let map = Map(Arc::new(Shared { map, walked }));
             Ok(Source::mapped(Bytes::from_owner(map.clone()), map, path))
         }
     }
 
     impl Map {
         /// Asks the system to read the `len` bytes at `offset`, without waiting for them.
-        #[cfg(unix)]
         pub(in crate::read) fn announce(&self, offset: u64, len: u64) {
-            let end = offset.saturating_add(len).min(self.0.len() as u64);
-            if offset < end {
-                // Both are at most the map's length. If the system refuses, the bytes are read when they are touched.
-                let (offset, len) = (offset as usize, (end - offset) as usize);
-                let _ = self.0.advise_range(Advice::WillNeed, offset, len);
+            // Two walks at once may leave the start of one and the end of the other. Then pages are announced twice, or read when
+            // they are touched.
+            let [start, end] = self.0.walked.each_ref().map(|place| place.load(Relaxed));
+            let end_of_block = offset.saturating_add(len);
+            if offset < start || end_of_block > end {
+                self.advise(offset..end_of_block);
             }
         }
+
+        /// The same for what a walk comes to.
+        pub(in crate::read) fn announce_walk(&self, bytes: Range<u64>) {
+            let [start, end] = self.0.walked.each_ref().map(|place| place.load(Relaxed));
+            // What adjoins the announcement before is added to it.
+            let [walked_start, walked_end] = &self.0.walked;
+            if bytes.start != end {
+                walked_start.store(bytes.start, Relaxed);
+            }
+            if bytes.end != start {
+                walked_end.store(bytes.end, Relaxed);
+            }
+            self.advise(bytes);
+        }
+
+        #[cfg(unix)]
+        fn advise(&self, bytes: Range<u64>) {
+            let end = bytes.end.min(self.0.map.len() as u64);
+            if bytes.start < end {
+                // Both are at most the map's length. If the system refuses, the bytes are read when they are touched.
+                let (offset, len) = (bytes.start as usize, (end - bytes.start) as usize);
+                let _ = self.0.map.advise_range(Advice::WillNeed, offset, len);
+            }
+        }
+
+        #[cfg(not(unix))]
+        fn advise(&self, _bytes: Range<u64>) {}
 
         /// Tells the system not to read more than what is touched or announced.
         #[cfg(unix)]
         pub(in crate::read) fn expect_random_access(&self) {
             // If the system refuses, it reads more than it must.
-            let _ = self.0.advise(Advice::Random);
+            let _ = self.0.map.advise(Advice::Random);
         }
-
-        #[cfg(not(unix))]
-        pub(in crate::read) fn announce(&self, _offset: u64, _len: u64) {}
 
         #[cfg(not(unix))]
         pub(in crate::read) fn expect_random_access(&self) {}
@@ -94,12 +127,17 @@ mod mapped {
 #[cfg(not(feature = "mmap"))]
 mod unmapped {
     use std::convert::Infallible;
+    use std::ops::Range;
 
     #[derive(Clone)]
     pub(in crate::read) struct Map(Infallible);
 
     impl Map {
         pub(in crate::read) fn announce(&self, _offset: u64, _len: u64) {
+            match self.0 {}
+        }
+
+        pub(in crate::read) fn announce_walk(&self, _bytes: Range<u64>) {
             match self.0 {}
         }
 

@@ -14,3 +14,4 @@ pub(crate) mod range;
 pub(crate) mod source;
 pub(crate) mod stats;
 pub(crate) mod table;
+mod walk_ahead;
