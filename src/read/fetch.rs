@@ -1,6 +1,5 @@
 //! Data blocks: where they are found, checked when they come in, and kept.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::{Buf, Bytes};
@@ -12,25 +11,34 @@ use crate::format::block::Block;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::read::cache::BlockKey;
+use crate::read::file::TableFile;
 use crate::read::index::BlockRef;
 use crate::read::options::ReadOptions;
 use crate::read::stats::Counter;
 use crate::read::table::{Inner, Table};
 use crate::read::walk_ahead::WalkAhead;
 
-/// A data block where it lies: in the memory of the whole file, or in bytes of its own.
+/// A data block where it lies.
 #[derive(Clone)]
 pub(super) struct Fetched<'a> {
-    bytes: Cow<'a, Bytes>,
-    /// Inside `bytes`.
+    place: Place<'a>,
+    /// Inside the bytes.
     range: Range<usize>,
+}
+
+#[derive(Clone)]
+enum Place<'a> {
+    /// Among the bytes of the whole file in memory.
+    InFile(&'a Bytes, &'a TableFile),
+    /// In bytes of its own.
+    Apart(Bytes),
 }
 
 impl Fetched<'_> {
     fn whole(block: Bytes) -> Fetched<'static> {
         Fetched {
             range: 0..block.len(),
-            bytes: Cow::Owned(block),
+            place: Place::Apart(block),
         }
     }
 
@@ -40,7 +48,11 @@ impl Fetched<'_> {
         reason = "the range lies inside, see `in_place` and `whole`"
     )]
     pub(super) fn payload(&self) -> &[u8] {
-        &self.bytes[self.range.clone()]
+        let bytes = match &self.place {
+            Place::InFile(bytes, _) => *bytes,
+            Place::Apart(bytes) => bytes,
+        };
+        &bytes[self.range.clone()]
     }
 
     /// The bytes at `range` of the payload, which lies inside it.
@@ -56,14 +68,18 @@ impl Fetched<'_> {
     /// The same, as bytes that keep the block in memory.
     pub(super) fn bytes_at(&self, range: Range<usize>) -> Bytes {
         let start = self.range.start;
-        self.bytes.slice(start + range.start..start + range.end)
+        let bytes = match &self.place {
+            Place::InFile(bytes, file) => file.own(bytes),
+            Place::Apart(bytes) => bytes,
+        };
+        bytes.slice(start + range.start..start + range.end)
     }
 
     #[inline]
     pub(super) fn into_bytes(self, range: Range<usize>) -> Bytes {
-        match self.bytes {
-            Cow::Borrowed(_) => self.bytes_at(range),
-            Cow::Owned(mut bytes) => {
+        match self.place {
+            Place::InFile(..) => self.bytes_at(range),
+            Place::Apart(mut bytes) => {
                 // Cut to size rather than sliced: the reference count stays as it is.
                 let start = self.range.start;
                 bytes.truncate(start + range.end);
@@ -89,7 +105,7 @@ impl Inner {
             .is_in_place(read.verify_checksums)
             && let Some(file) = self.file.memory()
         {
-            return Ok(in_place(file, found.handle));
+            return Ok(in_place(file, &self.file, found.handle));
         }
         self.fetch_copy(found, read).map(Fetched::whole)
     }
@@ -218,11 +234,11 @@ impl Table {
 
 /// The data block at `handle`, which is stored raw, where it lies in memory.
 #[inline]
-fn in_place(file: &Bytes, handle: BlockHandle) -> Fetched<'_> {
+fn in_place<'a>(bytes: &'a Bytes, file: &'a TableFile, handle: BlockHandle) -> Fetched<'a> {
     // Both fit: the block was read from there before.
     let start = handle.offset as usize;
     Fetched {
-        bytes: Cow::Borrowed(file),
+        place: Place::InFile(bytes, file),
         range: start..start + handle.size as usize,
     }
 }

@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
+use crate::read::owners::Owners;
 use crate::read::source::{ReadAt, Source, SourceBytes};
 use crate::read::stats::{Counter, Counters};
 use crate::repair::identify;
@@ -25,20 +26,22 @@ pub(crate) struct TableFile {
     pub(crate) source: Source,
     pub(crate) size: u64,
     pub(crate) counters: Counters,
+    owners: Owners,
     /// The file's last bytes, while it is being opened.
     tail: Bytes,
 }
 
 impl TableFile {
     pub(crate) fn new(source: Source) -> Result<TableFile> {
-        let size = match &source.bytes {
-            SourceBytes::Memory(bytes) => Ok(bytes.len() as u64),
-            SourceBytes::Io(source) => source.size(),
+        let (size, owners) = match &source.bytes {
+            SourceBytes::Memory(bytes) => (Ok(bytes.len() as u64), Owners::new()),
+            SourceBytes::Io(source) => (source.size(), Owners::none()),
         };
         let mut file = TableFile {
             source,
             size: 0,
             counters: Counters::default(),
+            owners,
             tail: Bytes::new(),
         };
         file.size = size.map_err(|e| file.name_in(Error::io("asking for the table's size", e)))?;
@@ -115,6 +118,11 @@ impl TableFile {
             SourceBytes::Memory(bytes) => Some(bytes),
             SourceBytes::Io(_) => None,
         }
+    }
+
+    /// The same bytes of the file in memory, with a reference count that the calling thread shares with few others.
+    pub(super) fn own<'a>(&'a self, bytes: &'a Bytes) -> &'a Bytes {
+        self.owners.of_this_thread(bytes)
     }
 
     /// `error`, with the path of the file if it is known.
@@ -255,7 +263,7 @@ impl TableFile {
     /// The `len` bytes at `offset`, which lie inside the file.
     pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
         let read = match &self.source.bytes {
-            SourceBytes::Memory(bytes) => bytes.read_at(offset, len),
+            SourceBytes::Memory(bytes) => self.own(bytes).read_at(offset, len),
             SourceBytes::Io(source) => match self.read_from_tail(offset, len) {
                 Some(bytes) => Ok(bytes),
                 None => {

@@ -10,6 +10,7 @@ pub(crate) mod index;
 mod map;
 mod open;
 pub(crate) mod options;
+mod owners;
 pub(crate) mod range;
 pub(crate) mod source;
 pub(crate) mod stats;
