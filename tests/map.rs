@@ -181,3 +181,136 @@ fn what_does_not_fit_memory_is_an_error() {
         ErrorKind::Io
     );
 }
+
+/// Cold files, on Linux, which counts what a thread brings in from a disk and how often it waits for that.
+#[cfg(target_os = "linux")]
+mod cold {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    /// The bytes that this thread had read from a disk, and its page faults that had to wait for a disk.
+    fn counts() -> Option<(u64, u64)> {
+        let io = fs::read_to_string("/proc/thread-self/io").ok()?;
+        let read = io
+            .lines()
+            .find_map(|line| line.strip_prefix("read_bytes: "))?;
+        let stat = fs::read_to_string("/proc/thread-self/stat").ok()?;
+        // Field 12; the first two, of which the name may hold spaces, end with a bracket.
+        let major_faults = stat.rsplit(')').next()?.split_whitespace().nth(9)?;
+        Some((read.parse().ok()?, major_faults.parse().ok()?))
+    }
+
+    /// What `work` adds to these counts.
+    fn count(work: impl FnOnce()) -> (u64, u64) {
+        let before = counts().unwrap();
+        work();
+        let after = counts().unwrap();
+        (after.0 - before.0, after.1 - before.1)
+    }
+
+    /// Drops the file from the page cache. Returns `false` if that cannot be done or cannot be seen here.
+    fn drop_pages(path: &Path) -> bool {
+        let file = File::open(path).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let is_counted = counts().is_some()
+            && count(|| {
+                file.read_at(&mut [0], 0).unwrap();
+            })
+            .0 > 0;
+        if !is_counted {
+            eprintln!("skipped: this system or filesystem does not count reads from a disk");
+        }
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        is_counted
+    }
+
+    /// The permissions and advice of the map of `path` in this process.
+    fn flags_of_map(path: &Path) -> String {
+        let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+        let map = maps.split_once(path.to_str().unwrap()).unwrap().1;
+        let flags = map.lines().find(|line| line.starts_with("VmFlags:"));
+        flags.unwrap().to_owned()
+    }
+
+    /// A file of 30 MB, larger than what systems read ahead, of which little is touched.
+    #[test]
+    fn what_is_needed_is_read_and_all_of_it_at_once() {
+        const BLOCK: u64 = 4 << 10;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("table");
+        let entries: Vec<Entry> = (0..250_000u32)
+            .map(|n| (n.to_be_bytes().to_vec(), vec![n as u8; 110]))
+            .collect();
+        write(&options(Compression::None), &entries, &path);
+        if !drop_pages(&path) {
+            return;
+        }
+
+        let mut opened = None;
+        let (bytes, waits) = count(|| {
+            let source = map(&path).unwrap();
+            opened = Some(OpenOptions::new().open_source(source).unwrap());
+        });
+        let table = opened.unwrap();
+        // What follows the data, with a page on each side, and no less than the end of the file.
+        let first_of_rest = table.layout().unwrap().named[1].offset;
+        assert!(bytes >= 64 << 10, "{bytes}");
+        assert!(
+            bytes <= table.file_bytes() - first_of_rest + (8 << 10),
+            "{bytes}"
+        );
+        assert_eq!(waits, 0, "pages that were not announced");
+        // For pages that the system drops later: "random read".
+        let flags = flags_of_map(&path);
+        assert!(flags.split(' ').any(|flag| flag == "rr"), "{flags}");
+
+        // A block lies in two pages, seldom in three, and its neighbour may have brought in one of them.
+        let pages_of = |blocks: u64| (blocks - blocks / 10) * BLOCK..=blocks * BLOCK * 5 / 2;
+        let mut random = Random(9);
+        let mut key = || &entries[random.below(entries.len() / 2)].0;
+        let (bytes, waits) = count(|| {
+            for _ in 0..100 {
+                assert!(table.get(key()).unwrap().is_some());
+            }
+        });
+        assert!(pages_of(100).contains(&bytes), "{bytes}");
+        assert_eq!(waits, 0, "pages that were not announced");
+        let (bytes, waits) = count(|| {
+            let keys: Vec<_> = (0..100).map(|_| key()).collect();
+            let found = table.get_many(&keys).unwrap();
+            assert!(found.iter().all(Option::is_some));
+        });
+        assert!(pages_of(100).contains(&bytes), "{bytes}");
+        assert_eq!(waits, 0, "pages that were not announced");
+
+        // Walks through the other half, over a few blocks and over many. They read ahead, but not far.
+        let mut cursor = table.cursor();
+        let mut at = 130_000;
+        for (blocks, least, most) in [(2, 2, 6), (8, 12, 24), (1000, 1030, 1150)] {
+            for backward in [false, true] {
+                let len = 36 * blocks; // entries
+                let (bytes, waits) = count(|| {
+                    let start = if backward { at + len } else { at };
+                    assert!(cursor.seek(&entries[start].0).unwrap());
+                    for _ in 0..len {
+                        assert!(
+                            if backward {
+                                cursor.prev()
+                            } else {
+                                cursor.next()
+                            }
+                            .unwrap()
+                        );
+                    }
+                });
+                let pages = least * BLOCK..=most * BLOCK;
+                assert!(pages.contains(&bytes), "{blocks} {backward} {bytes}");
+                assert_eq!(waits, 0, "pages that were not announced");
+                at += len + 36 * 150;
+            }
+        }
+    }
+}
