@@ -43,18 +43,35 @@ mod mapped {
     }
 
     impl Source {
-        /// Maps the file at `path` into memory. Lookups of what is in the page cache then make no system call and no copy.
+        /// Maps the file at `path` into memory: the fastest lookups in a table that is not compressed, and memory that processes
+        /// share. Needs the feature `mmap`.
         ///
-        /// Needs the feature `mmap`.
+        /// An uncompressed block is used where it lies, without a copy and without the cache, and is checked at its first use. A
+        /// compressed block is decompressed at each use, unless it is in the [`BlockCache`](crate::BlockCache), as with
+        /// [`Source::open`]. With Snappy and the default cache of 8 MiB, a lookup takes about 0.8 times as long as with
+        /// [`Table::open`](crate::Table::open), since no read call is made. With a cache that holds all blocks, a map gains nothing.
+        ///
+        /// A block that is not in memory is read as a whole when it is first used, and nothing else with it. A walk reads ahead of
+        /// itself, up to 384 KiB. If the system drops a block's pages later, it reads them one by one as they are touched again,
+        /// except for walks. On Windows, the system alone decides how much is read.
+        ///
+        /// ```no_run
+        /// use leveltable::{OpenOptions, Source};
+        ///
+        /// // SAFETY: this program replaces its tables, and never changes one.
+        /// let source = unsafe { Source::map("table.ldb")? };
+        /// let table = OpenOptions::new().open_source(source)?;
+        /// # Ok::<(), leveltable::Error>(())
+        /// ```
         ///
         /// # Safety
         ///
-        /// Nobody, in this process or another, may change or truncate the file as long as the source, a table that was opened
-        /// on it, or a value from such a table lives: they lend the file's memory as `&[u8]`. A file that is *replaced*, as by
+        /// Nobody, in this process or another, may change or truncate the file while the source, a table that was opened on it,
+        /// or a value from such a table lives: they lend the file's memory as `&[u8]`. A file that is *replaced*, as by
         /// [`WriteOptions::create`](crate::WriteOptions::create), is not changed: the map keeps the old one.
         ///
-        /// Access to a page that a truncated file no longer has raises SIGBUS, which ends the process, and so does a disk that
-        /// fails to read a page.
+        /// If the file is truncated, access to a page that it no longer has raises SIGBUS, which ends the process. So does a disk
+        /// that fails to read a page.
         ///
         /// # Errors
         ///
