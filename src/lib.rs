@@ -57,8 +57,8 @@
 //! # Serving reads
 //!
 //! - [`Table::open`] uses positional reads: a lookup that is not in the cache reads one block, and a failing disk is an error.
-//! - [`Source::load`] reads the whole file into memory. A memory map becomes a source with `bytes::Bytes::from_owner`. Uncompressed
-//!   blocks are then used in place, without a copy or a cache. Compressed ones are decompressed into the cache.
+//! - [`Source::load`] reads the whole file into memory. `Source::map`, of the feature `mmap`, maps it. Uncompressed blocks are then
+//!   used in place, without a copy or a cache. Compressed ones are decompressed into the cache.
 //! - Any number of threads may use a [`Table`] at once, and clones are cheap. Cursors and ranges own what they need and can be
 //!   sent to another thread. No lock is held while a block is read or decompressed.
 //! - An open table holds its index block, 23 bytes for each data block, and its filter. Blocks are kept in a [`BlockCache`] of
@@ -79,7 +79,8 @@
 //!   key is missed in a table that was written in an order that nobody knows.
 //! - No file makes this crate panic, or use more memory than the file's size explains.
 //! - A table at a path is there completely and synced, or not at all.
-//! - No `unsafe` code.
+//! - No `unsafe` code, except for the one call that maps a file, with the feature `mmap`: what it is trusted with is in the
+//!   documentation of `Source::map`.
 //!
 //! # Limits
 //!
@@ -90,7 +91,8 @@
 //!
 //! The minimum supported Rust version is 1.88.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
+#![cfg_attr(feature = "mmap", deny(unsafe_code))] // allowed in `read/map.rs`
 #![cfg_attr(
     not(test),
     deny(

@@ -1,4 +1,5 @@
-//! Times the pieces of a table: hashes, the checksum, searching and scanning a block, filters, building.
+//! Times the pieces of a table: hashes, the checksum, searching and scanning a block, filters, building,
+//! two threads at once.
 //!
 //! Uses the public interface only. A piece that is not public is measured with a table in which little else
 //! happens: a lookup in a table of one block is mostly the search in that block. These benchmarks show the
@@ -8,6 +9,8 @@
 //! names contain NAME.
 
 use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -255,6 +258,41 @@ fn index(c: &mut Criterion) {
     }
 }
 
+type LookUp<'a> = &'a (dyn Fn(&Key) + Sync);
+
+/// Lookups in a small table in memory, by one thread and by two. The figures are for one lookup of each thread: if threads do not
+/// contend, both are the same. On a busy machine two threads seldom run at the same time, and then do not show it.
+fn threads(c: &mut Criterion) {
+    let table = open(build(&raw(), 1000));
+    let keys = shuffled((0..1000).map(|n| 2 * n));
+    let get = |key: &Key| drop(black_box(table.get(key).unwrap()));
+    let get_with = |key: &Key| {
+        table.get_with(key, <[u8]>::len).unwrap();
+    };
+    let mut group = c.benchmark_group("threads");
+    for (name, look_up) in [("get", &get as LookUp<'_>), ("get_with", &get_with)] {
+        for threads in [1, 2] {
+            group.bench_function(format!("{name}, {threads}"), |b| {
+                b.iter_custom(|lookups| {
+                    let barrier = Barrier::new(threads);
+                    let time = || {
+                        barrier.wait();
+                        let start = Instant::now();
+                        let keys = keys.iter().cycle();
+                        keys.take(lookups as usize).for_each(look_up);
+                        start.elapsed()
+                    };
+                    std::thread::scope(|scope| {
+                        let running: Vec<_> = (0..threads).map(|_| scope.spawn(time)).collect();
+                        let times = running.into_iter().map(|thread| thread.join().unwrap());
+                        times.sum::<Duration>() / threads as u32
+                    })
+                });
+            });
+        }
+    }
+}
+
 criterion_group!(
     pieces,
     hash,
@@ -263,6 +301,7 @@ criterion_group!(
     block_search,
     decode,
     encode,
-    index
+    index,
+    threads
 );
 criterion_main!(pieces);

@@ -1,6 +1,7 @@
 //! Reading ahead of a walk: the longer it goes on, the more blocks come with one read.
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -9,7 +10,7 @@ use crate::read::fetch::{MOST_RUN_LEN, Run};
 use crate::read::options::ReadOptions;
 use crate::read::table::Inner;
 
-/// What a walk has read and not reached yet, and how much it reads next.
+/// What a walk has read and not reached yet, or announced in a mapped file, and how much it reads next.
 ///
 /// The first two blocks come alone, so that a short walk reads nothing that it does not need. From then on, each read takes
 /// twice as many bytes as the one before: a walk over 1,000 blocks of 4 KiB makes 23 reads.
@@ -24,6 +25,8 @@ pub(super) struct ReadAhead {
     /// Most bytes of the next read, unless a single block takes more; and of a walk's first.
     len: u64,
     first_len: u64,
+    /// When the last run was announced; `None` for a walk's first.
+    since: Option<Instant>,
     /// The data blocks that the walk may need.
     limits: Range<usize>,
 }
@@ -43,6 +46,7 @@ impl Default for ReadAhead {
             way: None,
             len: 0,
             first_len: 0,
+            since: None,
             limits: 0..usize::MAX,
         }
     }
@@ -117,16 +121,67 @@ impl ReadAhead {
         };
         if way.is_none() || self.way.is_some_and(|before| Some(before) != way) {
             self.len = self.first_len;
+            self.since = None;
         }
         (self.last, self.way) = (Some(i), way);
     }
 
-    /// Reads data block `i`, and on a walk that goes on, the blocks that come next.
-    fn read_run(&mut self, inner: &Inner, i: usize) -> Result<()> {
-        let run = match self.way {
+    /// Has the system read what comes next on a walk through a mapped file that has come to data block `i`.
+    ///
+    /// When the walk arrives in the second half of what was announced, the next run is due, so that the system reads while
+    /// entries are used.
+    pub(super) fn announce(&mut self, inner: &Inner, i: usize) {
+        self.turn_to(i);
+        let Range { start, end } = self.run.blocks;
+        let next = match self.way {
+            _ if !self.run.blocks.contains(&i) => Some(i),
+            Some(Way::Forward) if i - start >= (end - start) / 2 => Some(end),
+            Some(Way::Backward) if end - i > (end - start) / 2 => start.checked_sub(1),
+            _ => None,
+        };
+        let Some(next) = next
+            .filter(|next| *next == i || self.limits.contains(next) && *next < inner.index.len())
+        else {
+            return;
+        };
+        let is_slow = self.is_slow();
+        let run = self.next_run(inner, next);
+        if is_slow || !inner.is_known(next) {
+            inner.file.announce(run.offset, run.len);
+        }
+        // From where the walk is to the end of what was announced.
+        self.run = inner.run(i.min(run.blocks.start)..run.blocks.end.max(i + 1));
+        self.grow();
+    }
+
+    /// Whether the walk waits for a disk: it has taken longer for the last run than it does in memory, and less than with a wait at
+    /// each page. Blocks that were seen before are announced to such a walk only, since asking for what is in memory takes time.
+    fn is_slow(&mut self) -> bool {
+        const MOST_NANOS_A_BYTE: u64 = 2;
+        let now = Instant::now();
+        let took = self.since.replace(now).map(|since| now - since);
+        took.is_some_and(|took| took > Duration::from_nanos(MOST_NANOS_A_BYTE * self.run.len))
+    }
+
+    /// The blocks from data block `i` on, as many as are due.
+    fn next_run(&self, inner: &Inner, i: usize) -> Run {
+        match self.way {
             Some(Way::Backward) => inner.run_to(i, self.limits.start, self.len),
             Some(Way::Forward) | None => inner.run_from(i, self.limits.end, self.len),
+        }
+    }
+
+    /// Sets the length of the next run, after the walk has gone on.
+    fn grow(&mut self) {
+        self.len = match self.way {
+            Some(_) => MOST_RUN_LEN.min(2 * self.run.len),
+            None => self.first_len,
         };
+    }
+
+    /// Reads data block `i`, and on a walk that goes on, the blocks that come next.
+    fn read_run(&mut self, inner: &Inner, i: usize) -> Result<()> {
+        let run = self.next_run(inner, i);
         self.run = Run::default();
         // If the blocks ahead cannot be read, that is for those who come to them.
         let (run, bytes) = match inner.read_run(&run) {
@@ -137,11 +192,8 @@ impl ReadAhead {
             }
             bytes => (run, bytes?),
         };
-        self.len = match self.way {
-            Some(_) => MOST_RUN_LEN.min(2 * run.len),
-            None => self.first_len,
-        };
         (self.run, self.bytes) = (run, bytes);
+        self.grow();
         Ok(())
     }
 }

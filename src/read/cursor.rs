@@ -51,7 +51,7 @@ pub struct Cursor {
     /// Where in memory the block begins, on a walk through blocks of a file in memory. The memory ahead is touched before
     /// the walk gets there.
     walked: Option<usize>,
-    /// What the walk has read ahead, in a file that is not in memory.
+    /// What the walk has read ahead, or announced in a mapped file.
     ahead: ReadAhead,
     /// Where the cursor stands while `entries` is on no entry.
     off: Off,

@@ -1,6 +1,5 @@
 //! Data blocks: where they are found, checked when they come in, and kept.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::{Buf, Bytes};
@@ -13,24 +12,33 @@ use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::read::ahead::ReadAhead;
 use crate::read::cache::BlockKey;
+use crate::read::file::TableFile;
 use crate::read::index::BlockRef;
 use crate::read::options::ReadOptions;
 use crate::read::stats::Counter;
 use crate::read::table::Inner;
 
-/// A data block where it lies: in the memory of the whole file, or in bytes of its own.
+/// A data block where it lies.
 #[derive(Clone)]
 pub(super) struct Fetched<'a> {
-    bytes: Cow<'a, Bytes>,
-    /// Inside `bytes`.
+    place: Place<'a>,
+    /// Inside the bytes.
     range: Range<usize>,
+}
+
+#[derive(Clone)]
+enum Place<'a> {
+    /// Among the bytes of the whole file in memory.
+    InFile(&'a Bytes, &'a TableFile),
+    /// In bytes of its own.
+    Apart(Bytes),
 }
 
 impl Fetched<'_> {
     fn whole(block: Bytes) -> Fetched<'static> {
         Fetched {
             range: 0..block.len(),
-            bytes: Cow::Owned(block),
+            place: Place::Apart(block),
         }
     }
 
@@ -40,7 +48,11 @@ impl Fetched<'_> {
         reason = "the range lies inside, see `in_place` and `whole`"
     )]
     pub(super) fn payload(&self) -> &[u8] {
-        &self.bytes[self.range.clone()]
+        let bytes = match &self.place {
+            Place::InFile(bytes, _) => *bytes,
+            Place::Apart(bytes) => bytes,
+        };
+        &bytes[self.range.clone()]
     }
 
     /// The bytes at `range` of the payload, which lies inside it.
@@ -56,14 +68,18 @@ impl Fetched<'_> {
     /// The same, as bytes that keep the block in memory.
     pub(super) fn bytes_at(&self, range: Range<usize>) -> Bytes {
         let start = self.range.start;
-        self.bytes.slice(start + range.start..start + range.end)
+        let bytes = match &self.place {
+            Place::InFile(bytes, file) => file.own(bytes),
+            Place::Apart(bytes) => bytes,
+        };
+        bytes.slice(start + range.start..start + range.end)
     }
 
     #[inline]
     pub(super) fn into_bytes(self, range: Range<usize>) -> Bytes {
-        match self.bytes {
-            Cow::Borrowed(_) => self.bytes_at(range),
-            Cow::Owned(mut bytes) => {
+        match self.place {
+            Place::InFile(..) => self.bytes_at(range),
+            Place::Apart(mut bytes) => {
                 // Cut to size rather than sliced: the reference count stays as it is.
                 let start = self.range.start;
                 bytes.truncate(start + range.end);
@@ -113,23 +129,57 @@ impl Inner {
     /// A data block, from memory, the cache or the source: checked when it comes in.
     #[inline(always)]
     pub(super) fn fetch_block(&self, found: BlockRef, read: ReadOptions) -> Result<Fetched<'_>> {
-        if self
-            .hints
-            .of(found.block)
-            .is_in_place(read.verify_checksums)
+        match self.fetch_in_place(found, read) {
+            Some(block) => Ok(block),
+            None => self.fetch_announced(found, read).map(Fetched::whole),
+        }
+    }
+
+    /// The same for a block that was announced before, if the file is mapped.
+    pub(super) fn fetch_after(&self, found: BlockRef, read: ReadOptions) -> Result<Fetched<'_>> {
+        match self.fetch_in_place(found, read) {
+            Some(block) => Ok(block),
+            None => self.fetch_copy(found, read).map(Fetched::whole),
+        }
+    }
+
+    /// A data block that is used where it lies in memory.
+    #[inline(always)]
+    fn fetch_in_place(&self, found: BlockRef, read: ReadOptions) -> Option<Fetched<'_>> {
+        let hint = self.hints.of(found.block);
+        if hint.is_in_place(read.verify_checksums)
             && let Some(file) = self.file.memory()
         {
-            return Ok(in_place(file, found.handle));
+            return Some(in_place(file, &self.file, found.handle));
         }
-        self.fetch_copy(found, read).map(Fetched::whole)
+        None
     }
 
     #[inline(never)]
+    fn fetch_announced(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
+        self.announce_block(found);
+        self.fetch_copy(found, read)
+    }
+
     pub(super) fn fetch_copy(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
         match self.cached(found) {
             Some(block) => Ok(block),
             None => self.admit(found, &self.file.read_frame(found.handle)?, read),
         }
+    }
+
+    /// Asks the system to read a data block of a mapped file as a whole, and not page by page as it is touched. A block that was
+    /// seen before is likely to be in memory still, and asking takes longer than to find it there.
+    pub(super) fn announce_block(&self, found: BlockRef) {
+        if self.file.is_mapped() && !self.is_known(found.block) {
+            let run = self.run(found.block..found.block + 1);
+            self.file.announce(run.offset, run.len);
+        }
+    }
+
+    /// Whether data block `i` was seen before.
+    pub(super) fn is_known(&self, i: usize) -> bool {
+        self.hints.of(i).is_ordered()
     }
 
     /// A data block from the cache.
@@ -332,11 +382,11 @@ impl Inner {
 
 /// The data block at `handle`, which is stored raw, where it lies in memory.
 #[inline]
-fn in_place(file: &Bytes, handle: BlockHandle) -> Fetched<'_> {
+fn in_place<'a>(bytes: &'a Bytes, file: &'a TableFile, handle: BlockHandle) -> Fetched<'a> {
     // Both fit: the block was read from there before.
     let start = handle.offset as usize;
     Fetched {
-        bytes: Cow::Borrowed(file),
+        place: Place::InFile(bytes, file),
         range: start..start + handle.size as usize,
     }
 }

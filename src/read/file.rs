@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
+use crate::read::owners::Owners;
 use crate::read::source::{ReadAt, Source, SourceBytes};
 use crate::read::stats::{Counter, Counters};
 use crate::repair::identify;
@@ -25,20 +26,22 @@ pub(crate) struct TableFile {
     pub(crate) source: Source,
     pub(crate) size: u64,
     pub(crate) counters: Counters,
+    owners: Owners,
     /// The file's last bytes, while it is being opened.
     tail: Bytes,
 }
 
 impl TableFile {
     pub(crate) fn new(source: Source) -> Result<TableFile> {
-        let size = match &source.bytes {
-            SourceBytes::Memory(bytes) => Ok(bytes.len() as u64),
-            SourceBytes::Io(source) => source.size(),
+        let (size, owners) = match &source.bytes {
+            SourceBytes::Memory(bytes) => (Ok(bytes.len() as u64), Owners::new()),
+            SourceBytes::Io(source) => (source.size(), Owners::none()),
         };
         let mut file = TableFile {
             source,
             size: 0,
             counters: Counters::default(),
+            owners,
             tail: Bytes::new(),
         };
         file.size = size.map_err(|e| file.name_in(Error::io("asking for the table's size", e)))?;
@@ -48,7 +51,9 @@ impl TableFile {
     /// Reads the end of the file, which holds all that opening needs of a small table, and keeps it until
     /// [`forget_tail`](TableFile::forget_tail).
     pub(crate) fn read_tail(&mut self) {
-        self.keep_from(self.size - self.size.min(TAIL_LEN));
+        let len = self.size.min(TAIL_LEN);
+        self.announce(self.size - len, len);
+        self.keep_from(self.size - len);
     }
 
     /// Reads properties, metaindex and index at once, if they lie together before the end that was read. If they do not, each
@@ -92,6 +97,25 @@ impl TableFile {
         self.memory().is_some()
     }
 
+    /// Whether the file lies in memory as a map, where to touch it may be I/O.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.source.map.is_some()
+    }
+
+    /// Asks the system to read `len` bytes at `offset` of a mapped file, without waiting for them.
+    pub(crate) fn announce(&self, offset: u64, len: u64) {
+        if let Some(map) = &self.source.map {
+            map.announce(offset, len);
+        }
+    }
+
+    /// Tells the system that from now on a mapped file is read here and there: reading ahead of that would be wasted.
+    pub(crate) fn expect_random_access(&self) {
+        if let Some(map) = &self.source.map {
+            map.expect_random_access();
+        }
+    }
+
     /// The bytes of the file, if they are in memory.
     #[inline]
     pub(crate) fn memory(&self) -> Option<&Bytes> {
@@ -99,6 +123,11 @@ impl TableFile {
             SourceBytes::Memory(bytes) => Some(bytes),
             SourceBytes::Io(_) => None,
         }
+    }
+
+    /// The same bytes of the file in memory, with a reference count that the calling thread shares with few others.
+    pub(super) fn own<'a>(&'a self, bytes: &'a Bytes) -> &'a Bytes {
+        self.owners.of_this_thread(bytes)
     }
 
     /// `error`, with the path of the file if it is known.
@@ -198,8 +227,10 @@ impl TableFile {
         section: Section,
         named_by: (Section, u64),
     ) -> Result<Bytes> {
-        self.check_handle(handle, section)
+        let len = self
+            .check_handle(handle, section)
             .map_err(|defect| self.locate(defect, named_by.0, named_by.1))?;
+        self.announce(handle.offset, len);
         let frame = self.read_frame(handle)?;
         match frame::verify(&frame) {
             Ok(()) => Ok(frame),
@@ -273,7 +304,7 @@ impl TableFile {
     /// The `len` bytes at `offset`, which lie inside the file.
     pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
         let read = match &self.source.bytes {
-            SourceBytes::Memory(bytes) => bytes.read_at(offset, len),
+            SourceBytes::Memory(bytes) => self.own(bytes).read_at(offset, len),
             SourceBytes::Io(source) => match self.read_from_tail(offset, len) {
                 Some(bytes) => Ok(bytes),
                 None => {

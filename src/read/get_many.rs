@@ -122,7 +122,7 @@ impl Table {
     }
 
     /// Looks for the keys in blocks of a file in memory. What a search looks at is touched for several keys before it is read
-    /// for the first.
+    /// for the first, and blocks of a mapped file are announced for many.
     fn search_memory(
         &self,
         wanted: &[Wanted<'_>],
@@ -130,19 +130,25 @@ impl Table {
         results: &mut [Result<Option<Bytes>>],
     ) {
         let fetch = |wanted: &Wanted<'_>| {
-            let block = self.inner.fetch_block(wanted.found, self.read)?;
+            let block = self.inner.fetch_after(wanted.found, self.read)?;
             let part = self.part(wanted);
             touch_part(block.payload(), part);
             Ok((block, part))
         };
-        for batch in wanted.chunks(OVERLAPPED) {
-            let fetched: Vec<Result<(Fetched<'_>, SearchPart)>> = batch.iter().map(fetch).collect();
-            for (wanted, fetched) in batch.iter().zip(fetched) {
-                let value = fetched.and_then(|(block, part)| {
-                    let value = self.find(wanted, block.payload(), order, part)?;
-                    Ok(value.map(|value| block.into_bytes(value)))
-                });
-                put(results, wanted.at, value);
+        for announced in wanted.chunks(MOST_BLOCKS) {
+            for wanted in announced {
+                self.inner.announce_block(wanted.found);
+            }
+            for batch in announced.chunks(OVERLAPPED) {
+                let fetched: Vec<Result<(Fetched<'_>, SearchPart)>> =
+                    batch.iter().map(fetch).collect();
+                for (wanted, fetched) in batch.iter().zip(fetched) {
+                    let value = fetched.and_then(|(block, part)| {
+                        let value = self.find(wanted, block.payload(), order, part)?;
+                        Ok(value.map(|value| block.into_bytes(value)))
+                    });
+                    put(results, wanted.at, value);
+                }
             }
         }
     }

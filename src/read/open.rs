@@ -95,6 +95,7 @@ impl OpenOptions {
             inner.refuse_filter_of_user_keys(unclear, filter)?;
         }
         inner.file.forget_tail();
+        inner.file.expect_random_access();
         Ok(Table {
             inner: Arc::new(inner),
             read: self.read,

@@ -1,7 +1,7 @@
 //! Where a table's bytes come from.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
+use crate::read::map::Map;
 use crate::read::positional;
 
 /// Bytes that can be read at any position, by any number of threads at once.
@@ -90,8 +91,9 @@ impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
 /// Uncompressed blocks in memory are used in place, without a copy and without the block cache. Everything else is read block by
 /// block, through the cache.
 ///
-/// A memory map becomes a source with `Bytes::from_owner`. If a mapped file is truncated, access to it raises SIGBUS, which no
-/// library can turn into an error.
+/// With the feature `mmap`, `Source::map` maps a file into memory. If a mapped file is truncated, access to it raises SIGBUS, which
+/// no library can turn into an error. A map made elsewhere becomes a source with `Bytes::from_owner`, but the system then reads
+/// ahead of lookups as it likes.
 ///
 /// ```no_run
 /// use leveltable::{OpenOptions, Source};
@@ -105,6 +107,8 @@ pub struct Source {
     pub(super) bytes: SourceBytes,
     /// Where the file was opened, for messages.
     pub(super) path: Option<Arc<Path>>,
+    /// Of a mapped file, whose bytes are in `bytes`: to tell the system which it will need.
+    pub(super) map: Option<Map>,
 }
 
 #[derive(Clone)]
@@ -130,19 +134,34 @@ impl Source {
         })
     }
 
-    /// Reads the whole file at `path` into memory. Lookups then need no I/O.
+    /// Reads the whole file at `path` into memory, as large as it is now. Lookups then need no I/O. The file may change afterwards.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be read.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be read, is not a regular file, or is larger than the memory that
+    /// the system grants.
     pub fn load(path: impl AsRef<Path>) -> Result<Source> {
         let path = path.as_ref();
-        let bytes =
-            std::fs::read(path).map_err(|e| Error::io("loading the table", e).at_path(path))?;
+        let load = || {
+            let (file, size) = open_regular(path)?;
+            let size = usize::try_from(size).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            file.read_at(0, size)
+        };
+        let bytes = load().map_err(|e| Error::io("loading the table", e).at_path(path))?;
         Ok(Source {
             path: Some(path.into()),
             ..Source::from(bytes)
         })
+    }
+
+    /// The file at `path`, of which `map` is the map and `bytes` are the bytes.
+    #[cfg(feature = "mmap")]
+    pub(super) fn mapped(bytes: Bytes, map: Map, path: &Path) -> Source {
+        Source {
+            bytes: SourceBytes::Memory(bytes),
+            path: Some(path.into()),
+            map: Some(map),
+        }
     }
 
     /// Removes and returns the path, for callers that add it to messages themselves.
@@ -154,6 +173,7 @@ impl Source {
         Source {
             bytes: SourceBytes::Memory(bytes),
             path: None,
+            map: None,
         }
     }
 
@@ -161,8 +181,27 @@ impl Source {
         Source {
             bytes: SourceBytes::Io(source),
             path: None,
+            map: None,
         }
     }
+}
+
+/// Opens the file at `path`, and returns its size with it. Refuses all but regular files: what else can be opened may have no size,
+/// no end, or nobody who writes it.
+pub(super) fn open_regular(path: &Path) -> io::Result<(File, u64)> {
+    let size = |metadata: Metadata| {
+        if metadata.is_file() {
+            Ok(metadata.len())
+        } else {
+            let kind = io::ErrorKind::InvalidInput;
+            Err(io::Error::new(kind, "not a regular file"))
+        }
+    };
+    // Asked before, since opening a named pipe waits for a writer, and again, since another file may be there by now.
+    size(std::fs::metadata(path)?)?;
+    let file = File::open(path)?;
+    let size = size(file.metadata()?)?;
+    Ok((file, size))
 }
 
 impl fmt::Debug for Source {

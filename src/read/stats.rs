@@ -41,11 +41,13 @@ pub(crate) enum Counter {
 /// The first [`OWNED`] threads alive have a shard each, and add without a locked instruction, which would delay the
 /// memory reads after it. All other threads share a few shards.
 #[derive(Debug)]
-pub(crate) struct Counters([Shard; OWNED + SHARED]);
+pub(crate) struct Counters([Shard; SEATS]);
 
 /// Number of shards with one thread each, and of shards that any number of threads share.
 const OWNED: usize = 32;
 const SHARED: usize = 8;
+/// Number of shards.
+pub(super) const SEATS: usize = OWNED + SHARED;
 
 #[derive(Debug, Default)]
 #[repr(align(128))] // two lines: processors fetch them in pairs
@@ -105,8 +107,8 @@ impl Counters {
     }
 }
 
-/// The number of a thread's shard, the same in all tables. Given back when the thread ends.
-struct Seat(usize);
+/// The number of a thread's shard, the same in all tables and less than [`SEATS`]. Given back when the thread ends.
+pub(super) struct Seat(usize);
 
 /// A bit for each owned shard that a thread has.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
@@ -114,7 +116,7 @@ const _: () = assert!(OWNED == u32::BITS as usize);
 
 impl Seat {
     #[inline]
-    fn of_this_thread() -> usize {
+    pub(super) fn of_this_thread() -> usize {
         thread_local! {
             static SEAT: Seat = Seat::take();
         }

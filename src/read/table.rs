@@ -319,10 +319,15 @@ impl Table {
         part: SearchPart,
         ahead: &mut ReadAhead,
     ) -> Result<Block<Bytes>> {
-        if self.inner.file.is_memory() {
-            return self.block(found, part);
+        if !self.inner.file.is_memory() {
+            return self.parse(found, ahead.fetch(&self.inner, found.block, self.read)?);
         }
-        self.parse(found, ahead.fetch(&self.inner, found.block, self.read)?)
+        if self.inner.file.is_mapped() {
+            ahead.announce(&self.inner, found.block);
+        }
+        let payload = self.inner.fetch_after(found, self.read)?.into_payload();
+        touch_part(&payload, part);
+        self.parse(found, payload)
     }
 
     fn parse(&self, found: BlockRef, payload: Bytes) -> Result<Block<Bytes>> {

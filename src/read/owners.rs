@@ -1,0 +1,70 @@
+//! A file in memory, with a reference count for each thread.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+
+use crate::read::stats::{SEATS, Seat};
+
+/// Handles to a file in memory, one for each thread, that count their slices separately.
+///
+/// All slices of one [`Bytes`] share a count. Two threads whose lookups return slices would pass its cache line to and fro, which
+/// takes longer than a lookup in a small table.
+#[derive(Debug)]
+pub(super) struct Owners(Box<[OnceLock<Bytes>]>);
+
+/// Keeps counts in cache lines of their own; processors fetch lines in pairs.
+#[repr(align(128))]
+struct Owner(Bytes);
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Owners {
+    /// For a file in memory.
+    pub(super) fn new() -> Owners {
+        Owners((0..SEATS).map(|_| OnceLock::new()).collect())
+    }
+
+    /// For a file that is not in memory.
+    pub(super) fn none() -> Owners {
+        Owners(Box::default())
+    }
+
+    /// The bytes of `file`, with the calling thread's count. Always the same `file`.
+    #[inline]
+    pub(super) fn of_this_thread<'a>(&'a self, file: &'a Bytes) -> &'a Bytes {
+        match self.0.get(Seat::of_this_thread()) {
+            Some(owner) => owner.get_or_init(|| Bytes::from_owner(Owner(file.clone()))),
+            None => file,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_have_handles_of_their_own_to_the_same_bytes() {
+        let file = Bytes::from(b"a file".to_vec());
+        let owners = Owners::new();
+        let own = |_| {
+            let own = owners.of_this_thread(&file);
+            assert_eq!(own.as_ptr_range(), file.as_ptr_range());
+            std::ptr::from_ref(own) as usize
+        };
+        let mine = own(());
+        assert_eq!(own(()), mine);
+        let other = std::thread::scope(|scope| scope.spawn(|| own(())).join().unwrap());
+        assert_ne!(other, mine);
+        assert!(std::ptr::eq(Owners::none().of_this_thread(&file), &file));
+        // A slice outlives all of them.
+        let slice = owners.of_this_thread(&file).slice(2..);
+        drop((owners, file));
+        assert_eq!(slice, "file");
+    }
+}
