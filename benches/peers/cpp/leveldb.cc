@@ -289,14 +289,15 @@ void RunCold(const Command& command) {
     return cold.Report(answers);
   }
   const Keys probes(command.Path(command.probes));
-  for (size_t first = 0; first < probes.size(); first += kBatch) {
-    const size_t last = std::min(first + kBatch, probes.size());
+  const size_t len = work == "get-few" ? kFew : kBatch;
+  for (size_t first = 0; first < probes.size(); first += len) {
+    const size_t last = std::min(first + len, probes.size());
     DropPages(path);
     std::unique_ptr<FileTable> table;
     const auto open = [&] { table.reset(new FileTable(command)); };
     if (work == "open") {
       cold.Time(1, open);
-    } else if (work == "get") {
+    } else if (work == "get" || work == "get-few") {
       open();
       cold.Time(last - first, [&] { GetRange(table->get(), probes, first, last, &answers); });
     } else {

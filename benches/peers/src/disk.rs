@@ -68,7 +68,7 @@ pub fn is_counted(directory: &Path) -> Result<bool> {
 pub fn run(directory: &Path, work: &str, table: &str) -> Result<Measured> {
     let blocks = workload::read_blocks(directory, table)?;
     let path = directory.join(table).with_extension("ldb");
-    let read: fn(&File, &[Block], &mut Vec<u8>) -> Result<()> = match work {
+    let read: fn(&File, &[Block], &mut [u8]) -> Result<()> = match work {
         "cold-get" => one_after_another,
         "cold-get-many" => in_flight,
         _ => bail!("unknown work {work}"),
@@ -87,14 +87,14 @@ pub fn run(directory: &Path, work: &str, table: &str) -> Result<Measured> {
 /// Offset and length of a block in a file, checksum included.
 pub type Block = (u64, usize);
 
-fn one_after_another(file: &File, blocks: &[Block], buffer: &mut Vec<u8>) -> Result<()> {
+fn one_after_another(file: &File, blocks: &[Block], buffer: &mut [u8]) -> Result<()> {
     for &(offset, len) in blocks {
         file.read_exact_at(&mut buffer[..len], offset)?;
     }
     Ok(())
 }
 
-fn in_flight(file: &File, blocks: &[Block], buffer: &mut Vec<u8>) -> Result<()> {
+fn in_flight(file: &File, blocks: &[Block], buffer: &mut [u8]) -> Result<()> {
     let announce = |&(offset, len): &Block| {
         let len = std::num::NonZeroU64::new(len as u64);
         fadvise(file, offset, len, Advice::WillNeed)
@@ -113,8 +113,16 @@ fn in_flight(file: &File, blocks: &[Block], buffer: &mut Vec<u8>) -> Result<()> 
     Ok(())
 }
 
-/// Sums of what passes take while nothing of the file is in the page cache at their start. The clock is the ordinary
-/// one: such a pass waits for the disk.
+/// Returns the nanoseconds that this process, of one thread, has been ready to run but had no processor, or 0 if the
+/// system does not count them.
+fn waited_for_processor() -> f64 {
+    let counts = fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    let waited = counts.split_whitespace().nth(1);
+    waited.and_then(|ns| ns.parse().ok()).unwrap_or(0.0)
+}
+
+/// Sums of what passes take while nothing of the file is in the page cache at their start. A pass waits for the disk, so
+/// the time is what the ordinary clock shows, less the time in which other programs kept the processors busy.
 #[derive(Default)]
 pub struct Cold {
     nanoseconds: f64,
@@ -126,9 +134,11 @@ impl Cold {
     /// Times `work`, which does a number of operations.
     pub fn time<T>(&mut self, operations: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let bytes = bytes_read();
+        let waited = waited_for_processor();
         let start = Instant::now();
         let result = work()?;
         self.nanoseconds += start.elapsed().as_nanos() as f64;
+        self.nanoseconds -= waited_for_processor() - waited;
         self.bytes += (bytes_read() - bytes) as f64;
         self.operations += operations as f64;
         Ok(result)

@@ -185,6 +185,16 @@ impl Opening {
         }
     }
 
+    /// Returns the peer's word for a work. Where the system reads ahead of a map, a pass of few lookups is enough: more
+    /// would bring in the whole file. Absent keys read little but the index and the filter.
+    pub fn word(&self, work: &Work) -> &'static str {
+        let reads_ahead = self.name == "leveldb" || self.peer == Lmdb;
+        match work.work {
+            "cold-get" if reads_ahead && work.name == "present" => "cold-get-few",
+            word => word,
+        }
+    }
+
     /// Returns whether this crate can write the table.
     pub fn can_be_written(&self) -> bool {
         self.table != "aligned" || workload::HAS_ALIGNED

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use crate::disk::{self, Cold};
-use crate::workload::{self, Answers, BATCH, Key, Measured};
+use crate::workload::{self, Answers, BATCH, FEW, Key, Measured};
 
 /// An open table, map or database.
 pub trait Store {
@@ -95,7 +95,8 @@ fn cold<S: Store>(
         return Ok(cold.measured(answers));
     }
     let keys = workload::read_keys(directory, probes)?;
-    for pass in keys.chunks(BATCH) {
+    let len = if work == "get-few" { FEW } else { BATCH };
+    for pass in keys.chunks(len) {
         disk::drop_pages(path)?;
         if work == "open" {
             cold.time(1, &open)?;
@@ -103,7 +104,7 @@ fn cold<S: Store>(
         }
         let store = open()?;
         cold.time(pass.len(), || match work {
-            "get" => pass.iter().try_for_each(|key| store.get(key, &mut answers)),
+            "get" | "get-few" => pass.iter().try_for_each(|key| store.get(key, &mut answers)),
             "get-many" => store.get_many(pass, &mut answers),
             _ => bail!("unknown work cold-{work}"),
         })?;

@@ -41,6 +41,9 @@ pub const VALUE_LEN: usize = 100;
 pub const SEEK_STEPS: usize = 10;
 /// Number of keys in a call of `get_many`, or of RocksDB's `MultiGet`.
 pub const BATCH: usize = 256;
+/// Number of lookups in a cold pass where the system reads ahead, some systems 8 MiB for each lookup. A pass must bring in
+/// a small part of the file only.
+pub const FEW: usize = 16;
 pub const THREADS: usize = 2;
 pub const CACHE_BYTES: u64 = 2 << 30;
 /// The opening with the most speed: mapped where the peer can, with a cache of `CACHE_BYTES`.
