@@ -153,9 +153,10 @@ fn run_worker(
         "disk" => disk::run(directory, work, table),
         "sstable" => sstable_peer::run(directory, work, table, probes),
         #[cfg(feature = "databases")]
-        _ => databases::run(peer, directory, work, probes),
-        #[cfg(not(feature = "databases"))]
-        _ => anyhow::bail!("{peer} is not in this build: add --features databases to Cargo's options"),
+        "lsm-tree" | "redb" | "lmdb" => databases::run(peer, directory, work, probes),
+        _ => anyhow::bail!(
+            "{peer} is not in this build: add --features databases to Cargo's options"
+        ),
     }
 }
 
@@ -297,7 +298,7 @@ impl Arguments {
                     };
                     let measured = opening.peer.run(
                         directory,
-                        work.work,
+                        opening.word(work),
                         opening.table,
                         probes,
                         opening.how,

@@ -181,6 +181,8 @@ impl Opening {
         match self.peer {
             Leveltable => true,
             Disk => work.name == "present" || batch,
+            // An environment cannot be opened twice in a process, which timing a warm opening needs.
+            Lmdb => !batch && work.work != "open",
             _ => !batch,
         }
     }
