@@ -15,6 +15,9 @@ use crate::workload;
 /// Number of blocks of the scan.
 const BLOCKS: usize = 1000;
 
+/// A scan up to a key.
+type Scan = fn(&Table, &[u8]) -> Result<()>;
+
 /// Returns a table of the requests of some openings and scans of the workload's table.
 pub fn table(directory: &Path) -> Result<String> {
     let mut text = header("work, through `ReadAt`", ["requests", "bytes"]);
@@ -36,7 +39,7 @@ pub fn table(directory: &Path) -> Result<String> {
     let last = blocks.last().context("an empty table")?;
     let (_, last_key) = last.key_range.as_ref().context("an empty block")?;
     let blocks = blocks.len();
-    let scans: [(_, fn(&Table, &[u8]) -> Result<()>); 3] = [
+    let scans: [(_, Scan); 3] = [
         ("scan forward, `range(..=last)`", |table, last| {
             walk(table.range(..=last))
         }),
