@@ -8,6 +8,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -183,9 +184,13 @@ class Cold {
     const double bytes = DiskBytes();
     const double waited = WaitedForProcessor();
     const double start = WallTime();
+    const double ran_before = ProcessorTime();
     work();
-    nanoseconds_ += WallTime() - start;
-    nanoseconds_ -= WaitedForProcessor() - waited;
+    const double ran = ProcessorTime() - ran_before;
+    const double elapsed = WallTime() - start;
+    // Some of the waiting may have been before `start` or after the end.
+    const double idle = std::max(elapsed - ran, 0.0);
+    nanoseconds_ += elapsed - std::min(WaitedForProcessor() - waited, idle);
     bytes_ += DiskBytes() - bytes;
     operations_ += static_cast<double>(operations);
   }

@@ -135,10 +135,14 @@ impl Cold {
     pub fn time<T>(&mut self, operations: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let bytes = bytes_read();
         let waited = waited_for_processor();
-        let start = Instant::now();
+        let start = (Instant::now(), workload::processor_time());
         let result = work()?;
-        self.nanoseconds += start.elapsed().as_nanos() as f64;
-        self.nanoseconds -= waited_for_processor() - waited;
+        let ran = workload::processor_time() - start.1;
+        let elapsed = start.0.elapsed();
+        // Some of the waiting may have been before `start` or after the end.
+        let idle = elapsed.saturating_sub(ran).as_nanos() as f64;
+        let waited = (waited_for_processor() - waited).min(idle);
+        self.nanoseconds += elapsed.as_nanos() as f64 - waited;
         self.bytes += (bytes_read() - bytes) as f64;
         self.operations += operations as f64;
         Ok(result)

@@ -138,7 +138,10 @@ impl Figures {
 
     /// README.md, "Speed": the default opening in the page cache.
     pub fn warm_summary(&self, entries: usize) -> String {
-        let title = format!("the file in the page cache ({entries} entries)");
+        let title = format!(
+            "the file in the page cache ({} entries)",
+            thousands(entries)
+        );
         let rows = [
             ("present key", "open", "leveldb", "present"),
             (
@@ -164,7 +167,7 @@ impl Figures {
 
     /// README.md, "Speed": mapped on both sides, with the default filter.
     pub fn mapped_summary(&self, entries: usize) -> String {
-        let title = format!("mapped, in the page cache ({entries} entries)");
+        let title = format!("mapped, in the page cache ({} entries)", thousands(entries));
         let rows = [
             ("present key", "mapped", "leveldb", "present"),
             (
@@ -208,7 +211,7 @@ impl Figures {
 
     /// README.md, "Speed": nothing in the page cache.
     pub fn cold_summary(&self, entries: usize) -> String {
-        let title = format!("nothing in the page cache ({entries} entries)");
+        let title = format!("nothing in the page cache ({} entries)", thousands(entries));
         let columns = [
             ("`Table::open(path)`", "open"),
             ("mapped", "mapped"),
@@ -315,15 +318,18 @@ fn time(nanoseconds: f64) -> String {
     }
 }
 
+/// Shows 1234567 as `1,234,567`.
+fn thousands(n: usize) -> String {
+    if n < 1000 {
+        return n.to_string();
+    }
+    format!("{},{:03}", thousands(n / 1000), n % 1000)
+}
+
 /// Shows bytes.
 fn size(bytes: f64) -> String {
     match bytes {
-        b if b < 999.5 => format!("{b:.0} B"),
-        b if b < 999_950.0 => format!(
-            "{},{:03.0} B",
-            (b.round() / 1000.0).floor(),
-            b.round() % 1000.0
-        ),
+        b if b < 999_950.0 => format!("{} B", thousands(b.round() as usize)),
         b => format!("{:.1} MB", b / 1e6),
     }
 }

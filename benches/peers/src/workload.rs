@@ -287,7 +287,7 @@ pub struct Measured {
 
 /// Returns the processor time of the calling thread. The work never waits, so on an idle machine this equals the
 /// elapsed time, and on a busy machine it excludes other programs.
-fn processor_time() -> Duration {
+pub fn processor_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
