@@ -2,15 +2,25 @@
 
 use std::error::Error;
 use std::io::Write;
+use std::time::Duration;
 
 use crate::format::thousands;
-use crate::measure::Cold;
 
 /// `benches/peers` measures C++ LevelDB, which this example does without.
 const PERFORMANCE: &str = include_str!("../../docs/performance.md");
 
 /// The start of the heading of the section whose table is quoted. The date follows.
 const SECTION: &str = "## As users open a table, cold, ";
+
+/// Lookups as `Table::open(path)` makes them, starting with none of the table in the page cache.
+pub(crate) struct Cold {
+    pub(crate) lookups: usize,
+    /// Reads of the file for each lookup.
+    pub(crate) reads: f64,
+    /// Bytes that the system read from disk for each lookup. `None` where the system does not count them.
+    pub(crate) disk_bytes: Option<f64>,
+    pub(crate) time: Duration,
+}
 
 /// Prints lookups of present and of absent keys, and LevelDB's.
 pub(crate) fn compare(

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use leveltable::{OpenOptions, Table};
 
-use crate::measure::{self, Cold, Filter, Measured};
+use crate::cold::Cold;
+use crate::measure::{self, Filter, Measured};
 use crate::workload::Workload;
 
 /// How long to look up keys while the table is not in the page cache. Without a filter most of these lookups

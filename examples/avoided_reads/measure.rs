@@ -93,16 +93,6 @@ pub(crate) struct Measured {
     pub(crate) time_per_lookup: Duration,
 }
 
-/// Lookups as `Table::open(path)` makes them, starting with none of the table in the page cache.
-pub(crate) struct Cold {
-    pub(crate) lookups: usize,
-    /// Reads of the file for each lookup.
-    pub(crate) reads: f64,
-    /// Bytes that the system read from disk for each lookup. `None` where the system does not count them.
-    pub(crate) disk_bytes: Option<f64>,
-    pub(crate) time: Duration,
-}
-
 impl Measured {
     /// Returns the share of lookups of absent keys that read a block.
     pub(crate) fn rate(&self) -> f64 {
