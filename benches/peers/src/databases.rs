@@ -1,13 +1,16 @@
-//! Runs the workload with databases that a user might take instead of a table: `lsm-tree`, `redb` and LMDB (`heed`), each
+//! Runs the workload with databases that a user might take instead of a table: `lsm-tree`, `redb`, LMDB (`heed`) and `fst`, each
 //! with its defaults.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use fst::{IntoStreamer as _, Streamer as _};
 use heed::types::Bytes;
 use heed::{CommitOrAbort, EnvOpenOptions, RoTxn, WithoutTls};
 use lsm_tree::{AbstractTree as _, AnyTree, SeqNo};
+use memmap2::Mmap;
 use redb::{
     ReadOnlyDatabase, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _, TableDefinition,
 };
@@ -24,6 +27,7 @@ pub fn run(peer: &str, directory: &Path, work: &str, probes: &str) -> Result<Mea
         match peer {
             "lsm-tree" => write_lsm_tree(&path, entries)?,
             "redb" => write_redb(&path, entries)?,
+            "fst" => write_fst(&path, entries)?,
             _ => write_lmdb(&path, entries)?,
         }
         return Ok(Measured {
@@ -35,6 +39,7 @@ pub fn run(peer: &str, directory: &Path, work: &str, probes: &str) -> Result<Mea
     match peer {
         "lsm-tree" => store::run(directory, &path, work, probes, || LsmTree::open(&path)),
         "redb" => store::run(directory, &path, work, probes, || Redb::open(&path)),
+        "fst" => store::run(directory, &path, work, probes, || Fst::open(&path)),
         "lmdb" => store::run(directory, &path, work, probes, || Lmdb::open(&path)),
         _ => bail!("unknown peer {peer}"),
     }
@@ -297,6 +302,83 @@ impl Store for Lmdb {
             );
             let entries = self.entries.range(&self.transaction, &from)?;
             walk(entries, SEEK_STEPS, &mut answers, Lmdb::add)?;
+        }
+        Ok(answers)
+    }
+}
+
+/// The map has the number of each key's entry. Values are in another file, end to end.
+struct Fst {
+    map: fst::Map<Mmap>,
+    values: Mmap,
+}
+
+fn write_fst<'a>(path: &Path, entries: impl Iterator<Item = (&'a Key, &'a [u8])>) -> Result<()> {
+    fs::create_dir_all(path)?;
+    let mut map = fst::MapBuilder::new(BufWriter::new(File::create(path.join("map"))?))?;
+    let mut values = BufWriter::new(File::create(path.join("values"))?);
+    for ((key, value), number) in entries.zip(0..) {
+        map.insert(key, number)?;
+        values.write_all(value)?;
+    }
+    map.into_inner()?.into_inner()?;
+    values.into_inner()?;
+    Ok(())
+}
+
+impl Fst {
+    fn open(path: &Path) -> Result<Fst> {
+        let map = |name| -> Result<Mmap> {
+            let file = File::open(path.join(name))?;
+            // SAFETY: the file is in this benchmark's own directory, and nothing changes it.
+            Ok(unsafe { Mmap::map(&file)? })
+        };
+        Ok(Fst {
+            map: fst::Map::new(map("map")?)?,
+            values: map("values")?,
+        })
+    }
+
+    fn value(&self, number: u64) -> Result<&[u8]> {
+        let start = number as usize * VALUE_LEN;
+        let value = self.values.get(start..start + VALUE_LEN);
+        value.context("the file of values is short")
+    }
+
+    fn walk(&self, from: &[u8], limit: usize, answers: &mut Answers) -> Result<()> {
+        let mut entries = self.map.range().ge(from).into_stream();
+        for _ in 0..limit {
+            let Some((key, number)) = entries.next() else {
+                break;
+            };
+            answers.entry(key, self.value(number)?);
+        }
+        Ok(())
+    }
+}
+
+impl Store for Fst {
+    fn get(&self, key: &Key, answers: &mut Answers) -> Result<()> {
+        if let Some(number) = self.map.get(key) {
+            answers.value(self.value(number)?);
+        }
+        Ok(())
+    }
+
+    fn forward(&self, limit: usize) -> Result<Answers> {
+        let mut answers = Answers::default();
+        self.walk(&[], limit, &mut answers)?;
+        Ok(answers)
+    }
+
+    fn backward(&self) -> Result<Answers> {
+        bail!("no such call")
+    }
+
+    fn seek(&self, starts: &[Key]) -> Result<Answers> {
+        let mut answers = Answers::default();
+        for start in starts {
+            self.walk(start, SEEK_STEPS, &mut answers)?;
         }
         Ok(answers)
     }

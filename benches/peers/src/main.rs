@@ -153,7 +153,7 @@ fn run_worker(
         "disk" => disk::run(directory, work, table),
         "sstable" => sstable_peer::run(directory, work, table, probes),
         #[cfg(feature = "databases")]
-        "lsm-tree" | "redb" | "lmdb" => databases::run(peer, directory, work, probes),
+        "lsm-tree" | "redb" | "lmdb" | "fst" => databases::run(peer, directory, work, probes),
         _ => anyhow::bail!(
             "{peer} is not in this build: add --features databases to Cargo's options"
         ),
@@ -333,7 +333,7 @@ impl Arguments {
 
     /// Has the databases in Rust make theirs of the workload.
     fn prepare_databases(&self, directory: &Path) -> Result<()> {
-        for peer in [Peer::LsmTree, Peer::Redb, Peer::Lmdb] {
+        for peer in [Peer::LsmTree, Peer::Redb, Peer::Lmdb, Peer::Fst] {
             if self.peers.contains(&peer) {
                 peer.run(directory, "prepare", "raw", "present", "default")?;
             }

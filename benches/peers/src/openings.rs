@@ -30,7 +30,7 @@ const fn opening(
     }
 }
 
-use Peer::{Disk, Leveldb, Leveltable, Lmdb, LsmTree, Redb};
+use Peer::{Disk, Fst, Leveldb, Leveltable, Lmdb, LsmTree, Redb};
 
 /// The openings that are measured with the file in the page cache.
 pub const WARM: &[Opening] = &[
@@ -101,6 +101,13 @@ pub const WARM: &[Opening] = &[
     opening("lsm-tree", "`lsm-tree` 3.1", LsmTree, "default", "lsm-tree"),
     opening("redb", "`redb` 4.5", Redb, "default", "redb"),
     opening("lmdb", "LMDB (`heed` 0.23)", Lmdb, "default", "lmdb"),
+    opening(
+        "fst",
+        "`fst` 0.4, values in a flat file, both mapped",
+        Fst,
+        "default",
+        "fst",
+    ),
 ];
 
 /// The openings that are measured with none of the file in the page cache.
@@ -172,6 +179,13 @@ pub const COLD: &[Opening] = &[
     opening("lsm-tree", "`lsm-tree` 3.1", LsmTree, "default", "lsm-tree"),
     opening("redb", "`redb` 4.5", Redb, "default", "redb"),
     opening("lmdb", "LMDB (`heed` 0.23)", Lmdb, "default", "lmdb"),
+    opening(
+        "fst",
+        "`fst` 0.4, values in a flat file, both mapped",
+        Fst,
+        "default",
+        "fst",
+    ),
 ];
 
 impl Opening {
@@ -183,6 +197,8 @@ impl Opening {
             Disk => work.name == "present" || batch,
             // An environment cannot be opened twice in a process, which timing a warm opening needs.
             Lmdb => !batch && work.work != "open",
+            // Its streams have one direction.
+            Fst => !batch && work.name != "backward",
             _ => !batch,
         }
     }
@@ -190,7 +206,7 @@ impl Opening {
     /// Returns the peer's word for a work. Where the system reads ahead of a map, a pass of few lookups is enough: more
     /// would bring in the whole file. Absent keys read little but the index and the filter.
     pub fn word(&self, work: &Work) -> &'static str {
-        let reads_ahead = self.name == "leveldb" || self.peer == Lmdb;
+        let reads_ahead = self.name == "leveldb" || matches!(self.peer, Lmdb | Fst);
         match work.work {
             "cold-get" if reads_ahead && work.name == "present" => "cold-get-few",
             word => word,

@@ -21,6 +21,7 @@ pub enum Peer {
     LsmTree,
     Redb,
     Lmdb,
+    Fst,
 }
 
 impl Peer {
@@ -28,7 +29,7 @@ impl Peer {
     pub fn others() -> Vec<Peer> {
         let mut others = vec![Peer::Leveldb, Peer::Rocksdb, Peer::Sstable];
         if cfg!(feature = "databases") {
-            others.extend([Peer::LsmTree, Peer::Redb, Peer::Lmdb]);
+            others.extend([Peer::LsmTree, Peer::Redb, Peer::Lmdb, Peer::Fst]);
         }
         others
     }
@@ -43,6 +44,7 @@ impl Peer {
             Peer::LsmTree => "`lsm-tree`",
             Peer::Redb => "`redb`",
             Peer::Lmdb => "LMDB",
+            Peer::Fst => "`fst`",
         }
     }
 
@@ -72,6 +74,7 @@ impl Peer {
             Peer::LsmTree => rust("lsm-tree"),
             Peer::Redb => rust("redb"),
             Peer::Lmdb => rust("lmdb"),
+            Peer::Fst => rust("fst"),
             Peer::Leveldb => cpp(option_env!("PEER_leveldb")),
             Peer::Rocksdb => cpp(option_env!("PEER_rocksdb")),
         }
