@@ -2,11 +2,13 @@
 
 use std::error::Error;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use leveltable::{OpenOptions, Table};
 
+use crate::cold::Cold;
 use crate::measure::{self, Filter, Measured};
 use crate::workload::Workload;
 
@@ -14,19 +16,83 @@ use crate::workload::Workload;
 /// wait for the disk.
 const COLD_TIME: Duration = Duration::from_millis(100);
 
+/// Number of cold lookups of present keys, each of which waits for the disk, and of absent keys.
+const COLD_PRESENT: usize = 500;
+const COLD_ABSENT: usize = 20_000;
+
 /// Measures `filter` on a table in `dir`, which is removed afterwards.
 pub(crate) fn measure(
     dir: &Path,
     workload: &Workload,
     filter: Filter,
 ) -> Result<Measured, Box<dyn Error>> {
+    let (measured, path) = write_and_measure(dir, workload, filter)?;
+    std::fs::remove_file(path)?;
+    Ok(measured)
+}
+
+/// Measures `filter` as [`measure`] does. Then measures cold lookups of present and of absent keys, with the table opened
+/// as `Table::open` does.
+pub(crate) fn measure_cold(
+    dir: &Path,
+    workload: &Workload,
+    filter: Filter,
+) -> Result<(Measured, [Cold; 2]), Box<dyn Error>> {
+    let (measured, path) = write_and_measure(dir, workload, filter)?;
+    // Spread over the table, so that each is in another block, in random order.
+    let entries = &workload.entries;
+    let step = entries.len().div_ceil(COLD_PRESENT);
+    let mut present: Vec<&[u8]> = entries
+        .iter()
+        .step_by(step)
+        .map(|(key, _)| &key[..])
+        .collect();
+    Rng::with_seed(0).shuffle(&mut present);
+    let absent: Vec<&[u8]> = workload
+        .absent
+        .iter()
+        .take(COLD_ABSENT)
+        .map(Vec::as_slice)
+        .collect();
+    let cold = [
+        default_opening(&path, &present)?,
+        default_opening(&path, &absent)?,
+    ];
+    std::fs::remove_file(path)?;
+    Ok((measured, cold))
+}
+
+fn default_opening(path: &Path, keys: &[&[u8]]) -> Result<Cold, Box<dyn Error>> {
+    let table = Table::open(path)?;
+    let disk = ColdReads::new(&File::open(path)?);
+    let reads = table.stats().source_reads;
+    let start = Instant::now();
+    for key in keys {
+        table.get(key)?;
+    }
+    let time = start.elapsed();
+    let lookups = keys.len().max(1);
+    Ok(Cold {
+        lookups: keys.len(),
+        reads: (table.stats().source_reads - reads) as f64 / lookups as f64,
+        disk_bytes: disk
+            .and_then(|disk| disk.bytes())
+            .map(|bytes| bytes as f64 / lookups as f64),
+        time: time / lookups as u32,
+    })
+}
+
+fn write_and_measure(
+    dir: &Path,
+    workload: &Workload,
+    filter: Filter,
+) -> Result<(Measured, PathBuf), Box<dyn Error>> {
     let path = dir.join("table.ldb");
     let summary = measure::write(filter.options().create(&path)?, workload)?;
     measure::find_every_present_key(&Table::open(&path)?, workload)?;
     let mut measured = measure::miss_every_absent_key(File::open(&path)?, &summary, workload)?;
     measured.disk_bytes_per_lookup = cold_lookups(&path, workload)?;
-    std::fs::remove_file(&path)?;
-    Ok(measured)
+    Ok((measured, path))
 }
 
 /// Returns the bytes read from disk for each lookup of an absent key, starting with none of the table in the

@@ -8,7 +8,10 @@
 #include <leveldb/table.h>
 #include <leveldb/table_builder.h>
 
+#include <algorithm>
 #include <memory>
+#include <sstream>
+#include <vector>
 
 #include "workload.h"
 
@@ -33,16 +36,21 @@ void Check(const leveldb::Status& status) {
   if (!status.ok()) throw std::runtime_error(status.ToString());
 }
 
-// LevelDB's defaults, but for a filter, a cache that holds the whole table, and `compression`.
+// The cache that leveldb::DB makes if its user gives it none.
+constexpr size_t kDefaultCacheBytes = size_t{8} << 20;
+
+// LevelDB's defaults, except for a filter, `compression`, and in the tuned opening a cache that holds the
+// whole table.
 class Settings {
  public:
-  explicit Settings(const std::string& table)
+  explicit Settings(const Command& command)
       : filter_(leveldb::NewBloomFilterPolicy(kBloomBits)),
-        cache_(leveldb::NewLRUCache(kCacheBytes)) {
+        cache_(leveldb::NewLRUCache(command.opening == "tuned" ? kCacheBytes
+                                                               : kDefaultCacheBytes)) {
     options.filter_policy = filter_.get();
     options.block_cache = cache_.get();
     options.compression =
-        table == "snappy" ? leveldb::kSnappyCompression : leveldb::kNoCompression;
+        command.table == "snappy" ? leveldb::kSnappyCompression : leveldb::kNoCompression;
   }
 
   leveldb::Options options;
@@ -52,19 +60,22 @@ class Settings {
   const std::unique_ptr<leveldb::Cache> cache_;
 };
 
-// A table through LevelDB's own file, which maps it into memory.
-class MappedTable {
+std::unique_ptr<leveldb::RandomAccessFile> OpenFile(const std::string& path) {
+  leveldb::RandomAccessFile* file = nullptr;
+  Check(leveldb::Env::Default()->NewRandomAccessFile(path, &file));
+  return std::unique_ptr<leveldb::RandomAccessFile>(file);
+}
+
+// A table through LevelDB's own file, which maps it into memory if `Env` has maps left.
+class FileTable {
  public:
-  explicit MappedTable(const Command& command) : settings_(command.table) {
+  explicit FileTable(const Command& command) : settings_(command) {
     const std::string path = command.Path(command.table + ".ldb");
-    leveldb::Env* env = leveldb::Env::Default();
-    leveldb::RandomAccessFile* file = nullptr;
-    Check(env->NewRandomAccessFile(path, &file));
-    file_.reset(file);
+    file_ = OpenFile(path);
     uint64_t size = 0;
-    Check(env->GetFileSize(path, &size));
+    Check(leveldb::Env::Default()->GetFileSize(path, &size));
     leveldb::Table* table = nullptr;
-    Check(leveldb::Table::Open(settings_.options, file, size, &table));
+    Check(leveldb::Table::Open(settings_.options, file_.get(), size, &table));
     table_.reset(table);
   }
 
@@ -75,6 +86,32 @@ class MappedTable {
   std::unique_ptr<leveldb::RandomAccessFile> file_;
   std::unique_ptr<leveldb::Table> table_;
 };
+
+// Makes `Env` use pread for all further files. It maps the first thousand only; its setting for that is
+// for LevelDB's own tests, and not in the library.
+class NoMaps {
+ public:
+  explicit NoMaps(const Command& command) {
+    const std::string path = command.Path("values");
+    while (files_.size() < kMost) files_.push_back(OpenFile(path));
+  }
+
+ private:
+  static constexpr size_t kMost = 1000;
+  std::vector<std::unique_ptr<leveldb::RandomAccessFile>> files_;
+};
+
+// Fails if LevelDB reads files in another way than the opening says.
+void CheckMapping(const Command& command) {
+  const FileTable table(command);
+  std::ifstream file("/proc/self/maps");
+  std::stringstream maps;
+  maps << file.rdbuf();
+  const bool mapped = maps.str().find("/" + command.table + ".ldb") != std::string::npos;
+  if (mapped == (command.opening == "pread")) {
+    throw std::runtime_error(mapped ? "LevelDB maps the file" : "LevelDB does not map the file");
+  }
+}
 
 // Bytes in memory, as a file to read.
 class MemorySource : public leveldb::RandomAccessFile {
@@ -118,15 +155,32 @@ struct Lookup {
   }
 };
 
-Answers Get(leveldb::Table* table, const Keys& probes, size_t first) {
-  Answers answers;
+void GetRange(leveldb::Table* table, const Keys& probes, size_t first, size_t last,
+              Answers* answers) {
   const leveldb::ReadOptions options;
-  for (size_t n = 0, i = first; n < probes.size(); n++, i++) {
-    if (i == probes.size()) i = 0;
-    Lookup lookup{probes[i], &answers};
+  for (size_t i = first; i < last; i++) {
+    Lookup lookup{probes[i], answers};
     Check(leveldb::TableCache::Get(table, options, leveldb::Slice(probes[i], kKeyLen), &lookup,
                                    &Lookup::Found));
   }
+}
+
+// All probes, from number `first` on and around.
+Answers Get(leveldb::Table* table, const Keys& probes, size_t first) {
+  Answers answers;
+  GetRange(table, probes, first, probes.size(), &answers);
+  GetRange(table, probes, 0, first, &answers);
+  return answers;
+}
+
+Answers ScanFirst(leveldb::Table* table, size_t limit) {
+  const std::unique_ptr<leveldb::Iterator> it(table->NewIterator(leveldb::ReadOptions()));
+  Answers answers;
+  it->SeekToFirst();
+  for (size_t i = 0; i < limit && it->Valid(); i++, it->Next()) {
+    answers.Entry(it->key().data(), it->value().data());
+  }
+  Check(it->status());
   return answers;
 }
 
@@ -161,7 +215,7 @@ Answers Build(const Settings& settings, leveldb::WritableFile* file, const Keys&
 void BuildInMemory(const Command& command, std::string* bytes) {
   const Keys keys(command.Path("keys"));
   const Values values(command.Path("values"));
-  const Settings settings(command.table);
+  const Settings settings(command);
   TimeSecondPass(keys.size(), [&] {
     bytes->clear();  // the memory stays
     MemoryFile file(bytes);
@@ -172,7 +226,7 @@ void BuildInMemory(const Command& command, std::string* bytes) {
 void BuildFile(const Command& command) {
   const Keys keys(command.Path("keys"));
   const Values values(command.Path("values"));
-  const Settings settings(command.table);
+  const Settings settings(command);
   const std::string path = command.Path("built-by-leveldb");
   leveldb::Env* env = leveldb::Env::Default();
   TimeSecondPass(keys.size(), [&] {
@@ -187,7 +241,7 @@ void BuildFile(const Command& command) {
 // Paranoid, so that LevelDB checks index, metaindex and filter, as leveltable does.
 void Open(const Command& command) {
   const std::string bytes = ReadFile(command.Path(command.table + ".ldb"));
-  Settings settings(command.table);
+  Settings settings(command);
   settings.options.paranoid_checks = true;
   MemorySource source(bytes);
   using Opened = std::unique_ptr<leveldb::Table>;
@@ -209,16 +263,66 @@ void Prepare(const Command& command) {
   }
 }
 
+// As a user opens a table. The counterpart of src/store.rs.
+void OpenAsUsersDo(const Command& command) {
+  using Opened = std::unique_ptr<FileTable>;
+  const auto open = [&](Opened* opened) { opened->reset(new FileTable(command)); };
+  if (command.work == "open") return TimeOpen<Opened>(open);
+  const Keys probes(command.Path(command.probes));
+  MeasureMemory<Opened>([&](Opened* opened) {
+    open(opened);
+    Get(opened->get()->get(), probes, 0);
+  });
+}
+
+// Each pass starts with none of the file in the page cache, opens it, and reads each block at most once.
+void RunCold(const Command& command) {
+  const std::string path = command.Path(command.table + ".ldb");
+  const std::string work = command.work.substr(std::strlen("cold-"));
+  Cold cold;
+  Answers answers;
+  if (work == "forward") {
+    const size_t limit = std::stoul(command.probes);
+    DropPages(path);
+    const FileTable table(command);
+    cold.Time(limit, [&] { answers = ScanFirst(table.get(), limit); });
+    return cold.Report(answers);
+  }
+  const Keys probes(command.Path(command.probes));
+  const size_t len = work == "get-few" ? kFew : kBatch;
+  for (size_t first = 0; first < probes.size(); first += len) {
+    const size_t last = std::min(first + len, probes.size());
+    DropPages(path);
+    std::unique_ptr<FileTable> table;
+    const auto open = [&] { table.reset(new FileTable(command)); };
+    if (work == "open") {
+      cold.Time(1, open);
+    } else if (work == "get" || work == "get-few") {
+      open();
+      cold.Time(last - first, [&] { GetRange(table->get(), probes, first, last, &answers); });
+    } else {
+      throw std::runtime_error("unknown work " + command.work);
+    }
+  }
+  cold.Report(answers);
+}
+
 void Run(const Command& command) {
   const std::string& work = command.work;
   if (work == "prepare") return Prepare(command);
+  std::unique_ptr<NoMaps> no_maps;
+  if (command.opening == "pread") no_maps.reset(new NoMaps(command));
+  if (command.opening != "tuned") CheckMapping(command);
+  if (work.rfind("cold-", 0) == 0) return RunCold(command);
+  if (work == "held") return OpenAsUsersDo(command);
+  if (work == "open" && command.opening != "tuned") return OpenAsUsersDo(command);
   if (work == "open" || work == "memory") return Open(command);
   if (work == "build-file") return BuildFile(command);
   if (work == "build-memory") {
     std::string bytes;
     return BuildInMemory(command, &bytes);
   }
-  const MappedTable table(command);
+  const FileTable table(command);
   const Keys probes(command.Path(command.probes));
   if (work == "get" || work == "get-many") {
     TimeSecondPass(probes.size(), [&] { return Get(table.get(), probes, 0); });

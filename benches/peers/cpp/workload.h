@@ -4,8 +4,11 @@
 #ifndef LEVELTABLE_BENCHES_PEERS_WORKLOAD_H_
 #define LEVELTABLE_BENCHES_PEERS_WORKLOAD_H_
 
+#include <fcntl.h>
 #include <malloc.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -22,6 +25,7 @@ constexpr size_t kKeyLen = 16;
 constexpr size_t kValueLen = 100;
 constexpr size_t kSeekSteps = 10;
 constexpr size_t kBatch = 256;
+constexpr size_t kFew = 16;
 constexpr int kThreads = 2;
 constexpr int kBloomBits = 10;
 constexpr size_t kCacheBytes = size_t{2} << 30;
@@ -128,9 +132,10 @@ inline double WallTime() {
   return std::chrono::duration<double, std::nano>(now).count();
 }
 
-inline void Report(double measured, const Answers& answers) {
-  std::printf("%.3f %016llx %llu\n", measured, static_cast<unsigned long long>(answers.checksum),
-              static_cast<unsigned long long>(answers.count));
+inline void Report(double measured, const Answers& answers, double disk_bytes = 0) {
+  std::printf("%.3f %016llx %llu %.3f\n", measured,
+              static_cast<unsigned long long>(answers.checksum),
+              static_cast<unsigned long long>(answers.count), disk_bytes);
 }
 
 // One pass to warm up, then one that is timed, in nanoseconds for each of `operations`.
@@ -141,6 +146,64 @@ void TimeSecondPass(size_t operations, Pass pass) {
   const Answers answers = pass();
   Report((ProcessorTime() - start) / static_cast<double>(operations), answers);
 }
+
+// Drops a file that was synced from the page cache.
+inline void DropPages(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY);
+  const bool dropped = file >= 0 && posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) == 0;
+  if (file >= 0) close(file);
+  if (!dropped) throw std::runtime_error("cannot drop the pages of " + path);
+}
+
+// Bytes that this process has read from disk so far, or 0 if the system does not count them.
+inline double DiskBytes() {
+  std::ifstream io("/proc/self/io");
+  std::string name;
+  double bytes;
+  while (io >> name >> bytes) {
+    if (name == "read_bytes:") return bytes;
+  }
+  return 0;
+}
+
+// Nanoseconds that this process, of one thread, has been ready to run but had no processor, or 0 if the
+// system does not count them.
+inline double WaitedForProcessor() {
+  std::ifstream counts("/proc/self/schedstat");
+  double ran, waited;
+  return counts >> ran >> waited ? waited : 0;
+}
+
+// Sums of what passes take while nothing of the file is in the page cache at their start. A pass waits
+// for the disk, so the time is what the ordinary clock shows, less the time in which other programs kept
+// the processors busy.
+class Cold {
+ public:
+  template <typename Work>
+  void Time(size_t operations, Work work) {
+    const double bytes = DiskBytes();
+    const double waited = WaitedForProcessor();
+    const double start = WallTime();
+    const double ran_before = ProcessorTime();
+    work();
+    const double ran = ProcessorTime() - ran_before;
+    const double elapsed = WallTime() - start;
+    // Some of the waiting may have been before `start` or after the end.
+    const double idle = std::max(elapsed - ran, 0.0);
+    nanoseconds_ += elapsed - std::min(WaitedForProcessor() - waited, idle);
+    bytes_ += DiskBytes() - bytes;
+    operations_ += static_cast<double>(operations);
+  }
+
+  void Report(const Answers& answers) const {
+    peers::Report(nanoseconds_ / operations_, answers, bytes_ / operations_);
+  }
+
+ private:
+  double nanoseconds_ = 0;
+  double bytes_ = 0;
+  double operations_ = 0;
+};
 
 // How much more two threads get done than one in the same time. `pass(first)` goes over all probes,
 // from number `first` on and around.
@@ -192,9 +255,9 @@ void MeasureMemory(Open open) {
   Report(heap_bytes() - before, Answers());
 }
 
-// The command line: DIRECTORY WORK TABLE PROBES.
+// The command line: DIRECTORY WORK TABLE PROBES [OPENING].
 struct Command {
-  const std::string directory, work, table, probes;
+  const std::string directory, work, table, probes, opening;
 
   std::string Path(const std::string& name) const { return directory + "/" + name; }
 };
@@ -202,8 +265,10 @@ struct Command {
 template <typename Run>
 int Main(int argc, char** argv, Run run) {
   try {
-    if (argc != 5) throw std::runtime_error("usage: peer DIRECTORY WORK TABLE PROBES");
-    run(Command{argv[1], argv[2], argv[3], argv[4]});
+    if (argc != 5 && argc != 6) {
+      throw std::runtime_error("usage: peer DIRECTORY WORK TABLE PROBES [OPENING]");
+    }
+    run(Command{argv[1], argv[2], argv[3], argv[4], argc == 6 ? argv[5] : "tuned"});
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s: %s\n", argv[0], e.what());

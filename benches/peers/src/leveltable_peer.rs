@@ -5,18 +5,29 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use leveltable::{BlockCache, OpenOptions, Table};
+use leveltable::{BlockCache, OpenOptions, Source, Table};
 use memmap2::Mmap;
 
-use crate::workload::{self, Answers, BATCH, CACHE_BYTES, Key, Measured, SEEK_STEPS};
+use crate::store::{self, Store};
+use crate::workload::{self, Answers, BATCH, CACHE_BYTES, Key, Measured, SEEK_STEPS, TUNED};
 
-pub fn run(directory: &Path, work: &str, table: &str, probes: &str) -> Result<Measured> {
+pub fn run(
+    directory: &Path,
+    work: &str,
+    table: &str,
+    probes: &str,
+    opening: &str,
+) -> Result<Measured> {
+    let path = directory.join(table).with_extension("ldb");
+    if opening != TUNED {
+        return store::run(directory, &path, work, probes, || open(&path, opening));
+    }
     match work {
         "build-memory" => return build_in_memory(directory, table),
         "build-file" => return build_file(directory, table),
         _ => {}
     }
-    let file = map(&directory.join(table).with_extension("ldb"))?;
+    let file = map(&path)?;
     let options = OpenOptions::new().cache(BlockCache::new(CACHE_BYTES));
     if work == "open" {
         return workload::time_open(|| Ok(options.open_source(file.clone())?));
@@ -45,11 +56,61 @@ pub fn run(directory: &Path, work: &str, table: &str, probes: &str) -> Result<Me
     }
 }
 
-fn map(path: &Path) -> Result<Bytes> {
+/// Opens a table as users do.
+fn open(path: &Path, opening: &str) -> Result<Table> {
+    Ok(match opening {
+        "default" => Table::open(path)?,
+        "no-cache" => OpenOptions::new().no_cache().open(path)?,
+        "256-mib" => OpenOptions::new()
+            .cache(BlockCache::new(256 << 20))
+            .open(path)?,
+        "mapped" => OpenOptions::new().open_source(map(path)?)?,
+        _ => bail!("unknown opening {opening}"),
+    })
+}
+
+/// The one place where a file is mapped.
+fn map(path: &Path) -> Result<Source> {
     let file = File::open(path)?;
     // SAFETY: the file is in this benchmark's own directory, and nothing changes it.
     let map = unsafe { Mmap::map(&file)? };
-    Ok(Bytes::from_owner(map))
+    Ok(Bytes::from_owner(map).into())
+}
+
+impl Store for Table {
+    fn get(&self, key: &Key, answers: &mut Answers) -> Result<()> {
+        if let Some(value) = Table::get(self, key)? {
+            answers.value(&value);
+        }
+        Ok(())
+    }
+
+    fn get_many(&self, batch: &[Key], answers: &mut Answers) -> Result<()> {
+        for value in Table::get_many(self, batch)?.iter().flatten() {
+            answers.value(value);
+        }
+        Ok(())
+    }
+
+    fn forward(&self, limit: usize) -> Result<Answers> {
+        let mut answers = Answers::default();
+        let mut cursor = self.cursor();
+        for _ in 0..limit {
+            if !cursor.next()? {
+                break;
+            }
+            answers.entry(cursor.key(), cursor.value());
+        }
+        Ok(answers)
+    }
+
+    fn backward(&self) -> Result<Answers> {
+        scan_backward(self)
+    }
+
+    fn seek(&self, starts: &[Key]) -> Result<Answers> {
+        seek(self, starts)
+    }
 }
 
 /// Returns all probes, starting with number `first` and wrapping around.

@@ -1,21 +1,32 @@
-//! Times the same work done by leveltable, C++ LevelDB, RocksDB and the `sstable` crate, and prints a table.
+//! Times the same work done by leveltable and by other libraries, and prints tables.
 //!
 //! README.md describes the work and the options.
 
+#[cfg(feature = "databases")]
+mod databases;
+mod disk;
+mod figures;
 mod leveltable_peer;
+mod openings;
+mod peer;
+mod requests;
 mod rows;
 mod sstable_peer;
+mod store;
+mod tuned;
 mod workload;
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 
-use rows::{ROWS, Row, Size, Unit};
-use workload::{Answers, KeyShape, Measured};
+use figures::Figures;
+use openings::{COLD, COLD_WORK, Opening, WARM, WARM_WORK, Work};
+use peer::Peer;
+use rows::{ROWS, Row, Size};
+use workload::{KeyShape, Measured, TUNED};
 
 /// Times leveltable and other libraries that read and write the same tables.
 #[derive(Debug, Parser)]
@@ -32,12 +43,24 @@ struct Arguments {
     /// The shape of the keys.
     #[arg(long, value_enum, default_value_t = KeyShape::Decimal)]
     keys: KeyShape,
+    /// Number of entries in the table of the cold part.
+    #[arg(long, default_value_t = 5_000_000)]
+    cold_entries: usize,
+    /// Number of cold passes of 256 keys in a process.
+    #[arg(long, default_value_t = 8)]
+    cold_passes: usize,
     /// The peers to compare with.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Peer::OTHERS)]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Peer::others())]
     peers: Vec<Peer>,
+    /// Run only these parts.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
+    parts: Vec<Part>,
     /// Run only these rows.
     #[arg(long, value_delimiter = ',', value_parser = row_names())]
     only: Vec<String>,
+    /// Run the rows of the parts `warm` and `cold` for these openings only.
+    #[arg(long, value_delimiter = ',', value_parser = opening_names())]
+    openings: Vec<String>,
     /// Directory for the workload, which is kept [default: a temporary directory].
     #[arg(long)]
     directory: Option<PathBuf>,
@@ -47,123 +70,294 @@ struct Arguments {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Peer {
-    #[value(skip)]
-    Leveltable,
-    Leveldb,
-    Rocksdb,
-    Sstable,
+enum Part {
+    /// As users open a table, the file in the page cache.
+    Warm,
+    /// As users open a table, nothing in the page cache.
+    Cold,
+    /// Number of read requests.
+    Requests,
+    /// Each library opened for the most speed; building and opening.
+    Tuned,
 }
 
-impl Peer {
-    const OTHERS: [Peer; 3] = [Peer::Leveldb, Peer::Rocksdb, Peer::Sstable];
-
-    fn name(self) -> &'static str {
-        match self {
-            Peer::Leveltable => "leveltable",
-            Peer::Leveldb => "C++ LevelDB",
-            Peer::Rocksdb => "RocksDB",
-            Peer::Sstable => "`sstable`",
-        }
-    }
-
-    /// Returns the program that does this peer's work. For Rust peers it is this program with another argument.
-    fn program(self) -> Result<Command> {
-        let cpp = |built: Option<&str>| match built {
-            Some(program) => Ok(Command::new(program)),
-            None => bail!(
-                "the {} peer was not built: install its library, or name others with --peers",
-                self.name()
-            ),
-        };
-        let rust = |worker| -> Result<Command> {
-            let mut program = Command::new(std::env::current_exe()?);
-            program.arg(worker);
-            Ok(program)
-        };
-        match self {
-            Peer::Leveltable => rust("leveltable-worker"),
-            Peer::Sstable => rust("sstable-worker"),
-            Peer::Leveldb => cpp(option_env!("PEER_leveldb")),
-            Peer::Rocksdb => cpp(option_env!("PEER_rocksdb")),
-        }
-    }
-
-    /// Does one piece of work in a new process and returns the result that it printed.
-    fn run(self, directory: &Path, work: &str, table: &str, probes: &str) -> Result<Measured> {
-        let mut program = self.program()?;
-        program.arg(directory).args([work, table, probes]);
-        let output = program.output()?;
-        let printed = String::from_utf8_lossy(&output.stdout);
-        ensure!(
-            output.status.success(),
-            "{} failed at {work} of {table}: {}{printed}",
-            self.name(),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        parse(&printed).with_context(|| format!("{} printed {printed:?}", self.name()))
-    }
-}
-
-/// Parses the line that a worker prints: figure, checksum in hexadecimal, count.
-fn parse(line: &str) -> Option<Measured> {
-    let mut words = line.split_whitespace();
-    Some(Measured {
-        figure: words.next()?.parse().ok()?,
-        answers: Answers {
-            checksum: u64::from_str_radix(words.next()?, 16).ok()?,
-            count: words.next()?.parse().ok()?,
-        },
-    })
+impl Part {
+    const ALL: [Part; 4] = [Part::Warm, Part::Cold, Part::Requests, Part::Tuned];
 }
 
 fn row_names() -> clap::builder::PossibleValuesParser {
-    ROWS.iter().map(|row| row.name).collect::<Vec<_>>().into()
+    let warm = WARM_WORK.iter().map(|work| format!("warm-{}", work.name));
+    let cold = COLD_WORK.iter().map(|work| format!("cold-{}", work.name));
+    let tuned = ROWS.iter().map(|row| row.name.to_owned());
+    warm.chain(cold)
+        .chain([REQUESTS.to_owned()])
+        .chain(tuned)
+        .collect::<Vec<_>>()
+        .into()
 }
+
+fn opening_names() -> clap::builder::PossibleValuesParser {
+    let mut names: Vec<_> = WARM
+        .iter()
+        .chain(COLD)
+        .map(|opening| opening.name)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into()
+}
+
+/// The name of the part `requests` for `--only`.
+const REQUESTS: &str = "requests";
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
-        ["leveltable-worker", directory, work, table, probes] => {
-            report(leveltable_peer::run(
+        ["worker", peer, directory, work, table, probes] => {
+            peer::report(run_worker(
+                peer,
                 directory.as_ref(),
                 work,
                 table,
                 probes,
+                TUNED,
             )?);
         }
-        ["sstable-worker", directory, work, table, probes] => {
-            report(sstable_peer::run(directory.as_ref(), work, table, probes)?);
+        ["worker", peer, directory, work, table, probes, opening] => {
+            peer::report(run_worker(
+                peer,
+                directory.as_ref(),
+                work,
+                table,
+                probes,
+                opening,
+            )?);
         }
         _ => compare(Arguments::parse())?,
     }
     Ok(())
 }
 
-fn report(Measured { figure, answers }: Measured) {
-    println!("{figure:.3} {:x} {}", answers.checksum, answers.count);
+/// Does the work of a peer in Rust, in a process of its own.
+fn run_worker(
+    peer: &str,
+    directory: &Path,
+    work: &str,
+    table: &str,
+    probes: &str,
+    opening: &str,
+) -> Result<Measured> {
+    match peer {
+        "leveltable" => leveltable_peer::run(directory, work, table, probes, opening),
+        "disk" => disk::run(directory, work, table),
+        "sstable" => sstable_peer::run(directory, work, table, probes),
+        #[cfg(feature = "databases")]
+        "lsm-tree" | "redb" | "lmdb" | "fst" => databases::run(peer, directory, work, probes),
+        _ => anyhow::bail!(
+            "{peer} is not in this build: add --features databases to Cargo's options"
+        ),
+    }
 }
 
 fn compare(mut arguments: Arguments) -> Result<()> {
     if arguments.quick {
         arguments.entries = 20_000;
         arguments.probes = 20_000;
+        arguments.cold_entries = 40_000;
+        arguments.cold_passes = 2;
         arguments.rounds = 1;
     }
-    let selected: Vec<&Row> = ROWS
+    let arguments = arguments;
+    let tuned: Vec<&Row> = ROWS
         .iter()
-        .filter(|row| arguments.only.is_empty() || arguments.only.iter().any(|n| n == row.name))
+        .filter(|row| arguments.has(Part::Tuned, row.name))
         .collect();
-    let workloads = Workloads::prepare(&arguments, &selected)?;
-    let mut table = Table::new(&arguments)?;
-    for row in selected {
-        eprintln!("{}", row.name);
-        let directory = workloads.directory(row.size);
-        table.add(row, &measure(row, &directory, &arguments)?)?;
+    let warm = arguments.works(Part::Warm, WARM_WORK);
+    let cold = arguments.works(Part::Cold, COLD_WORK);
+    let requests = arguments.has(Part::Requests, REQUESTS);
+
+    let workloads = Workloads::new(arguments.directory.as_deref())?;
+    workloads.prepare_all(&arguments, &tuned, !warm.is_empty() || requests)?;
+    println!("{}\n", arguments.describe()?);
+    let main = workloads.directory(Size::Main);
+    let warm_figures = arguments.measure("warm", &main, WARM, &warm)?;
+    let mut cold_figures = Figures::default();
+    if !cold.is_empty() {
+        let directory = workloads.root.join("Cold");
+        arguments.prepare_cold(&directory)?;
+        cold_figures = arguments.measure("cold", &directory, COLD, &cold)?;
+        cold_figures.disk_is_counted = disk::is_counted(&directory)?;
+        if !cold_figures.disk_is_counted {
+            println!(
+                "The system does not count what is read from the disk of {}, or keeps its files in memory: the figures \
+                 called cold are not. Use --directory to choose another disk.\n",
+                directory.display()
+            );
+        }
     }
-    print!("{}", table.text);
+    if !warm.is_empty() {
+        section(
+            "README.md, \"Speed\": as `Table::open(path)` opens a table",
+            &warm_figures.warm_summary(arguments.entries),
+        );
+    }
+    if !cold.is_empty() {
+        section(
+            "README.md, \"Speed\": the same, cold",
+            &cold_figures.cold_summary(arguments.cold_entries),
+        );
+    }
+    if !warm.is_empty() {
+        section(
+            "README.md, \"Speed\": mapped on both sides",
+            &warm_figures.mapped_summary(arguments.entries),
+        );
+        section(
+            "docs/performance.md: as users open a table, warm",
+            &warm_figures.warm_matrix(),
+        );
+    }
+    if !cold.is_empty() {
+        section(
+            "docs/performance.md: as users open a table, cold",
+            &cold_figures.cold_matrix(),
+        );
+    }
+    if !(warm.is_empty() && cold.is_empty()) {
+        section("Goals", &figures::goals(&warm_figures, &cold_figures));
+    }
+    if requests {
+        section("docs/performance.md: requests", &requests::table(&main)?);
+    }
+    if !tuned.is_empty() {
+        let peers: Vec<Peer> = arguments
+            .peers
+            .iter()
+            .copied()
+            .filter(|peer| peer.is_tuned())
+            .collect();
+        let directory = |row: &Row| workloads.directory(row.size);
+        let table = tuned::table(&tuned, &peers, arguments.rounds, directory)?;
+        section(
+            "docs/performance.md: each library opened for the most speed",
+            &table,
+        );
+    }
     Ok(())
+}
+
+fn section(title: &str, table: &str) {
+    println!("## {title}\n\n{table}");
+}
+
+impl Arguments {
+    /// Returns whether a row is to be run.
+    fn has(&self, part: Part, row: &str) -> bool {
+        self.parts.contains(&part)
+            && (self.only.is_empty() || self.only.iter().any(|name| name == row))
+    }
+
+    fn works(&self, part: Part, works: &'static [Work]) -> Vec<&'static Work> {
+        let prefix = if part == Part::Warm { "warm" } else { "cold" };
+        works
+            .iter()
+            .filter(|work| self.has(part, &format!("{prefix}-{}", work.name)))
+            .collect()
+    }
+
+    /// Returns the openings that were asked for and are possible.
+    fn openings(&self, openings: &'static [Opening]) -> impl Iterator<Item = &'static Opening> {
+        openings.iter().filter(|opening| {
+            let ours = matches!(opening.peer, Peer::Leveltable | Peer::Disk);
+            (ours || self.peers.contains(&opening.peer))
+                && (self.openings.is_empty()
+                    || self.openings.iter().any(|name| name == opening.name))
+                && opening.can_be_written()
+        })
+    }
+
+    /// Runs all openings in turn, once in each round, so that a noisy minute affects all of them.
+    fn measure(
+        &self,
+        part: &str,
+        directory: &Path,
+        openings: &'static [Opening],
+        works: &[&'static Work],
+    ) -> Result<Figures> {
+        let mut figures = Figures::default();
+        for work in works {
+            eprintln!("{part}-{}", work.name);
+            let mut answers = None;
+            for _ in 0..self.rounds {
+                for opening in self.openings(openings).filter(|opening| opening.does(work)) {
+                    let scanned = self.scanned().to_string();
+                    let probes = match work.probes {
+                        "scanned" => &scanned,
+                        probes => probes,
+                    };
+                    let measured = opening.peer.run(
+                        directory,
+                        opening.word(work),
+                        opening.table,
+                        probes,
+                        opening.how,
+                    )?;
+                    // The disk itself knows of no entries.
+                    let expected = *answers.get_or_insert(measured.answers);
+                    ensure!(
+                        measured.answers == expected || opening.peer == Peer::Disk,
+                        "{part}-{}: {} answered {:?}, others {expected:?}",
+                        work.name,
+                        opening.name,
+                        measured.answers,
+                    );
+                    figures.add(opening, work, measured);
+                }
+            }
+        }
+        Ok(figures)
+    }
+
+    /// Number of entries in a cold scan.
+    fn scanned(&self) -> usize {
+        self.cold_entries / 5
+    }
+
+    fn prepare_cold(&self, directory: &Path) -> Result<()> {
+        eprintln!("preparing {} entries on disk", self.cold_entries);
+        workload::write_cold(directory, self.cold_entries, self.cold_passes, self.keys)?;
+        self.prepare_databases(directory)?;
+        disk::sync(directory)
+    }
+
+    /// Has the databases in Rust make theirs of the workload.
+    fn prepare_databases(&self, directory: &Path) -> Result<()> {
+        for peer in [Peer::LsmTree, Peer::Redb, Peer::Lmdb, Peer::Fst] {
+            if self.peers.contains(&peer) {
+                peer.run(directory, "prepare", "raw", "present", "default")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Describes the run.
+    fn describe(&self) -> Result<String> {
+        let keys = self.keys.to_possible_value();
+        Ok(format!(
+            "{}, {}; {} entries, {} keys, {} lookups; cold: {} entries, {} passes of {} lookups; medians of {} rounds, and in \
+             brackets the range of the rounds.",
+            date()?,
+            processor(),
+            self.entries,
+            keys.as_ref().map_or("", |keys| keys.get_name()),
+            self.probes,
+            self.cold_entries,
+            self.cold_passes,
+            workload::BATCH,
+            self.rounds,
+        ))
+    }
 }
 
 /// The workloads of all sizes.
@@ -174,155 +368,49 @@ struct Workloads {
 }
 
 impl Workloads {
-    fn prepare(arguments: &Arguments, rows: &[&Row]) -> Result<Workloads> {
-        let workloads = match &arguments.directory {
-            Some(directory) => Workloads {
-                root: directory.clone(),
+    fn new(directory: Option<&Path>) -> Result<Workloads> {
+        if let Some(directory) = directory {
+            return Ok(Workloads {
+                root: directory.to_owned(),
                 _temporary: None,
-            },
-            None => {
-                let temporary = tempfile::TempDir::with_prefix("leveltable-peers-")?;
-                Workloads {
-                    root: temporary.path().to_owned(),
-                    _temporary: Some(temporary),
-                }
-            }
-        };
+            });
+        }
+        let temporary = tempfile::TempDir::with_prefix("leveltable-peers-")?;
+        Ok(Workloads {
+            root: temporary.path().to_owned(),
+            _temporary: Some(temporary),
+        })
+    }
+
+    /// Writes the workloads that are read from the page cache: those of the rows, and the main one also for the openings.
+    fn prepare_all(&self, arguments: &Arguments, rows: &[&Row], openings: bool) -> Result<()> {
         for (size, share) in [(Size::Main, 1), (Size::Tenth, 10), (Size::Fiftieth, 50)] {
-            if !rows.iter().any(|row| row.size == size) {
+            let tuned = rows.iter().any(|row| row.size == size);
+            let openings = openings && size == Size::Main;
+            if !tuned && !openings {
                 continue;
             }
             let entries = arguments.entries / share;
             eprintln!("preparing {entries} entries");
-            let directory = workloads.directory(size);
+            let directory = self.directory(size);
             workload::write(&directory, entries, arguments.probes, arguments.keys)?;
             if arguments.peers.contains(&Peer::Leveldb) {
-                Peer::Leveldb.run(&directory, "prepare", "raw", "present")?;
+                Peer::Leveldb.run(&directory, "prepare", "raw", "present", TUNED)?;
             }
-            if arguments.peers.contains(&Peer::Rocksdb) {
+            if tuned && arguments.peers.contains(&Peer::Rocksdb) {
                 for table in ["raw", "snappy"] {
-                    Peer::Rocksdb.run(&directory, "prepare", table, "present")?;
+                    Peer::Rocksdb.run(&directory, "prepare", table, "present", TUNED)?;
                 }
             }
+            if openings {
+                arguments.prepare_databases(&directory)?;
+            }
         }
-        Ok(workloads)
+        Ok(())
     }
 
     fn directory(&self, size: Size) -> PathBuf {
         self.root.join(format!("{size:?}"))
-    }
-}
-
-/// The medians of a row.
-struct Results {
-    ours: Measured,
-    /// In the order of `--peers`.
-    theirs: Vec<Measured>,
-}
-
-/// Runs all peers in turn, once in each round, so that a noisy minute affects all of them.
-fn measure(row: &Row, directory: &Path, arguments: &Arguments) -> Result<Results> {
-    let theirs = arguments.peers.iter().map(|&peer| (peer, row.theirs));
-    let all: Vec<_> = [(Peer::Leveltable, row.ours)]
-        .into_iter()
-        .chain(theirs)
-        .collect();
-    let mut rounds: Vec<Vec<Measured>> = vec![Vec::new(); all.len()];
-    for _ in 0..arguments.rounds {
-        for (results, &(peer, (work, table))) in rounds.iter_mut().zip(&all) {
-            results.push(peer.run(directory, work, table, row.probes)?);
-        }
-    }
-    let mut medians = rounds.iter_mut().map(|results| {
-        results.sort_by(|a, b| a.figure.total_cmp(&b.figure));
-        results[results.len() / 2]
-    });
-    let ours = medians.next().context("no rounds")?;
-    let theirs: Vec<Measured> = medians.collect();
-    for (&peer, measured) in arguments.peers.iter().zip(&theirs) {
-        // The sstable crate is known to lose keys. Another peer with other results did other work.
-        ensure!(
-            measured.answers == ours.answers || peer == Peer::Sstable,
-            "{}: {} answered {:?}, leveltable {:?}",
-            row.name,
-            peer.name(),
-            measured.answers,
-            ours.answers
-        );
-    }
-    Ok(Results { ours, theirs })
-}
-
-/// Prints the table as Markdown.
-struct Table {
-    text: String,
-    /// The column of C++ LevelDB, the reference of the ratios.
-    leveldb: Option<usize>,
-}
-
-impl Table {
-    fn new(arguments: &Arguments) -> Result<Table> {
-        let keys = arguments.keys.to_possible_value();
-        let mut text = format!(
-            "{}, {}; {} entries, {} keys, {} lookups; medians of {}.\n\n",
-            date()?,
-            processor(),
-            arguments.entries,
-            keys.as_ref().map_or("", |keys| keys.get_name()),
-            arguments.probes,
-            arguments.rounds,
-        );
-        text.push_str("| work | leveltable | ratio to C++ LevelDB | to reach |");
-        for peer in &arguments.peers {
-            write!(text, " {} |", peer.name())?;
-        }
-        text.push_str("\n|---|---:|---:|---:|");
-        text.push_str(&"---:|".repeat(arguments.peers.len()));
-        text.push('\n');
-        let leveldb = arguments
-            .peers
-            .iter()
-            .position(|&peer| peer == Peer::Leveldb);
-        Ok(Table { text, leveldb })
-    }
-
-    fn add(&mut self, row: &Row, Results { ours, theirs }: &Results) -> Result<()> {
-        let leveldb = self.leveldb.and_then(|column| theirs.get(column));
-        let ratio = match row.unit {
-            Unit::TimesOneThread => Some(ours.figure),
-            _ => leveldb.map(|leveldb| leveldb.figure / ours.figure),
-        };
-        let show = |figure: Option<f64>| figure.map_or("-".into(), |f| format!("{f:.2}"));
-        write!(
-            self.text,
-            "| {} | {} | {} | {} |",
-            row.what,
-            row.unit.show(ours.figure),
-            show(ratio),
-            show(row.target),
-        )?;
-        for measured in theirs {
-            write!(self.text, " {}", row.unit.show(measured.figure))?;
-            if measured.answers != ours.answers {
-                let (found, of) = (measured.answers.count, ours.answers.count);
-                write!(self.text, " (wrong: {found} of {of} found)")?;
-            }
-            self.text.push_str(" |");
-        }
-        self.text.push('\n');
-        Ok(())
-    }
-}
-
-impl Unit {
-    fn show(self, figure: f64) -> String {
-        match self {
-            Unit::Nanoseconds if figure < 100.0 => format!("{figure:.1} ns"),
-            Unit::Nanoseconds => format!("{figure:.0} ns"),
-            Unit::Microseconds => format!("{:.1} µs", figure / 1e3),
-            Unit::Kilobytes => format!("{:.1} kB", figure / 1e3),
-            Unit::TimesOneThread => format!("{figure:.2} times"),
-        }
     }
 }
 

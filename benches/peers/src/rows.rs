@@ -245,6 +245,14 @@ pub const ROWS: &[Row] = &[
         ..LOOKUP
     },
     Row {
+        name: "threads-default",
+        what: "two threads, present, `get_with`, `WriteOptions::new()`",
+        unit: Unit::TimesOneThread,
+        ours: ("threads-get-with", "default"),
+        theirs: ("threads", "raw"),
+        ..LOOKUP
+    },
+    Row {
         name: "threads-bytes",
         what: "two threads, present, `get`",
         unit: Unit::TimesOneThread,

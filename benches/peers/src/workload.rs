@@ -13,23 +13,44 @@
 //! | `raw.ldb`, `snappy.ldb` | tables with `WriteOptions::leveldb()` |
 //! | `whole.ldb` | the same, uncompressed, with one filter for the whole table |
 //! | `default.ldb` | `WriteOptions::new()`, uncompressed: this crate's own filter |
+//! | `new.ldb` | `WriteOptions::new()`: Snappy and this crate's own filter |
+//!
+//! The cold workload is a directory of its own, with `values`, `raw.ldb` and `default.ldb` as above, and
+//!
+//! | file | content |
+//! |---|---|
+//! | `present` | passes of 256 keys of the table; no two keys of a pass are in the same block or page |
+//! | `absent` | the absent keys that follow them |
+//! | `aligned.ldb` | as `default.ldb`, with blocks that do not cross pages |
+//! | `default.blocks`, `aligned.blocks` | offset and length of the block of each of these keys, little-endian words |
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::BufWriter;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use leveltable::{Compression, WriteOptions};
+use leveltable::{Compression, Table, WriteOptions};
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::disk::Block;
 
 pub const KEY_LEN: usize = 16;
 pub const VALUE_LEN: usize = 100;
 pub const SEEK_STEPS: usize = 10;
 /// Number of keys in a call of `get_many`, or of RocksDB's `MultiGet`.
 pub const BATCH: usize = 256;
+/// Number of lookups in a cold pass where the system reads ahead, some systems 8 MiB for each lookup. A pass must bring in
+/// a small part of the file only.
+pub const FEW: usize = 16;
 pub const THREADS: usize = 2;
 pub const CACHE_BYTES: u64 = 2 << 30;
+/// The opening with the most speed: mapped where the peer can, with a cache of `CACHE_BYTES`.
+pub const TUNED: &str = "tuned";
+
+/// Entries between two keys of a cold pass: at least three blocks or pages of any peer.
+const APART: usize = 128;
 
 /// A prime, so that neighbouring entries have different values.
 const VALUES: usize = 10_007;
@@ -66,7 +87,7 @@ pub fn write(directory: &Path, entries: usize, probes: usize, shape: KeyShape) -
         .flat_map(|_| half_compressible(&mut rng))
         .collect();
     fs::write(directory.join("values"), &values)?;
-    for name in ["raw", "snappy", "whole", "default"] {
+    for name in ["raw", "snappy", "whole", "default", "new"] {
         let mut file = Vec::new();
         build(&write_options(name), &mut file, &keys, &values)?;
         fs::write(directory.join(name).with_extension("ldb"), file)?;
@@ -74,9 +95,89 @@ pub fn write(directory: &Path, entries: usize, probes: usize, shape: KeyShape) -
     Ok(())
 }
 
+/// Writes the cold workload of `entries` entries to `directory`, and keys for `passes` passes.
+pub fn write_cold(directory: &Path, entries: usize, passes: usize, shape: KeyShape) -> Result<()> {
+    let mut rng = fastrand::Rng::with_seed(entries as u64);
+    let (keys, others) = match shape {
+        KeyShape::Decimal => decimal_keys(entries),
+        KeyShape::Random => random_keys(entries, &mut rng),
+    };
+    let mut apart: Vec<usize> = (0..entries).step_by(APART).collect();
+    ensure!(
+        apart.len() >= BATCH,
+        "{entries} entries are too few: a cold pass needs {}",
+        BATCH * APART
+    );
+    let mut probes = Vec::new();
+    for _ in 0..passes {
+        rng.shuffle(&mut apart);
+        probes.extend_from_slice(&apart[..BATCH]);
+    }
+    let drawn = |from: &[Key]| -> Vec<u8> { probes.iter().flat_map(|&i| from[i]).collect() };
+    fs::create_dir_all(directory)?;
+    fs::write(directory.join("keys"), keys.as_flattened())?;
+    fs::write(directory.join("present"), drawn(&keys))?;
+    fs::write(directory.join("absent"), drawn(&others))?;
+    let values: Vec<u8> = (0..VALUES)
+        .flat_map(|_| half_compressible(&mut rng))
+        .collect();
+    fs::write(directory.join("values"), &values)?;
+    for name in ["raw", "default"]
+        .into_iter()
+        .chain(HAS_ALIGNED.then_some("aligned"))
+    {
+        let path = directory.join(name).with_extension("ldb");
+        let mut file = BufWriter::new(File::create(&path)?);
+        build(&write_options(name), &mut file, &keys, &values)?;
+        file.into_inner()?.sync_all()?;
+        if name != "raw" {
+            write_blocks(directory, name, &probes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes where the blocks of the entries with these numbers are.
+fn write_blocks(directory: &Path, name: &str, probes: &[usize]) -> Result<()> {
+    let path = directory.join(name);
+    let table = Table::open(path.with_extension("ldb"))?;
+    let mut ends = Vec::new(); // the number of entries up to the end of each block
+    let mut blocks = Vec::new();
+    let mut entries = 0;
+    for block in table.blocks() {
+        let block = block?;
+        entries += block.entries as usize;
+        ends.push(entries);
+        blocks.push([block.offset, block.stored_bytes].map(u64::to_le_bytes));
+    }
+    let of_probes: Vec<_> = probes
+        .iter()
+        .map(|probe| blocks[ends.partition_point(|end| end <= probe)])
+        .collect();
+    let words = of_probes.as_flattened().as_flattened();
+    Ok(fs::write(path.with_extension("blocks"), words)?)
+}
+
+/// Reads what `write_blocks` wrote.
+pub fn read_blocks(directory: &Path, table: &str) -> Result<Vec<Block>> {
+    let bytes = read(directory, &format!("{table}.blocks"))?;
+    let (words, _) = bytes.as_chunks::<8>();
+    let (blocks, _) = words.as_chunks::<2>();
+    let block = |block: &[[u8; 8]; 2]| {
+        let [offset, len] = block.map(u64::from_le_bytes);
+        (offset, len as usize)
+    };
+    Ok(blocks.iter().map(block).collect())
+}
+
+/// Returns whether `WriteOptions` can write the table `aligned`.
+pub const HAS_ALIGNED: bool = false;
+
 pub fn write_options(table: &str) -> WriteOptions {
     let raw = Compression::None;
     match table {
+        "aligned" => WriteOptions::new().compression(raw), // here: `.block_align(true)`, and HAS_ALIGNED
+        "new" => WriteOptions::new(),
         "snappy" => WriteOptions::leveldb(),
         "whole" => WriteOptions::leveldb()
             .compression(raw)
@@ -179,12 +280,14 @@ fn first_word(bytes: &[u8]) -> u64 {
 #[derive(Debug, Clone, Copy)]
 pub struct Measured {
     pub figure: f64,
+    /// Bytes read from disk for each operation, in cold rows.
+    pub disk_bytes: f64,
     pub answers: Answers,
 }
 
 /// Returns the processor time of the calling thread. The work never waits, so on an idle machine this equals the
 /// elapsed time, and on a busy machine it excludes other programs.
-fn processor_time() -> Duration {
+pub fn processor_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
@@ -199,6 +302,7 @@ pub fn time_second_pass(
     let answers = pass()?;
     let took = processor_time() - start;
     Ok(Measured {
+        disk_bytes: 0.0,
         figure: took.as_nanos() as f64 / operations as f64,
         answers,
     })
@@ -230,6 +334,7 @@ pub fn time_threads(
     })?;
     let together = start.elapsed();
     Ok(Measured {
+        disk_bytes: 0.0,
         figure: alone.as_secs_f64() * THREADS as f64 / together.as_secs_f64(),
         answers,
     })
@@ -251,6 +356,7 @@ pub fn time_open<T>(mut open: impl FnMut() -> Result<T>) -> Result<Measured> {
         batches += 1;
     }
     Ok(Measured {
+        disk_bytes: 0.0,
         figure: total.as_nanos() as f64 / (batches * BATCH) as f64,
         answers: Answers::default(),
     })
@@ -263,6 +369,7 @@ pub fn measure_memory<T>(open: impl FnOnce() -> Result<T>) -> Result<Measured> {
     let figure = heap_bytes() as f64 - before as f64;
     drop(opened);
     Ok(Measured {
+        disk_bytes: 0.0,
         figure,
         answers: Answers::default(),
     })

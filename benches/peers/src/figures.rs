@@ -1,0 +1,335 @@
+//! The figures of the openings, and the tables that are printed from them.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use crate::openings::{
+    COLD, COLD_WORK, GOALS, Goal, HELD, Measure, Opening, WARM, WARM_WORK, Work,
+};
+use crate::workload::Measured;
+
+/// The figures of one part, warm or cold: those of all rounds, in the order of the rounds.
+#[derive(Default)]
+pub struct Figures {
+    /// By the names of opening and work.
+    cells: HashMap<(&'static str, &'static str), Vec<Measured>>,
+    /// Whether the system counts what is read from the disk.
+    pub disk_is_counted: bool,
+}
+
+/// The median of the rounds, and the least and greatest.
+#[derive(Clone, Copy)]
+pub struct Spread {
+    pub median: f64,
+    pub least: f64,
+    pub greatest: f64,
+}
+
+impl Spread {
+    /// Returns `None` if there are no figures.
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut figures: Vec<f64> = figures.into_iter().collect();
+        figures.sort_by(f64::total_cmp);
+        Some(Spread {
+            median: *figures.get(figures.len() / 2)?,
+            least: *figures.first()?,
+            greatest: *figures.last()?,
+        })
+    }
+
+    /// Shows a ratio, which has no range if there was one round only.
+    fn show(self) -> String {
+        let digits = if self.median >= 50.0 { 0 } else { 2 };
+        let median = format!("{:.digits$}", self.median);
+        if self.least == self.greatest {
+            return median;
+        }
+        format!(
+            "{median} ({:.digits$} to {:.digits$})",
+            self.least, self.greatest
+        )
+    }
+}
+
+impl Figures {
+    pub fn add(&mut self, opening: &Opening, work: &Work, measured: Measured) {
+        let cell = self.cells.entry((opening.name, work.name)).or_default();
+        cell.push(measured);
+    }
+
+    fn rounds(&self, opening: &'static str, work: &'static str) -> &[Measured] {
+        self.cells.get(&(opening, work)).map_or(&[], Vec::as_slice)
+    }
+
+    fn median(&self, opening: &'static str, work: &'static str) -> Option<f64> {
+        let rounds = self.rounds(opening, work).iter();
+        Spread::of(rounds.map(|measured| measured.figure)).map(|spread| spread.median)
+    }
+
+    fn disk_bytes(&self, opening: &'static str, work: &'static str) -> Option<f64> {
+        let rounds = self.rounds(opening, work).iter();
+        let bytes = Spread::of(rounds.map(|measured| measured.disk_bytes));
+        bytes
+            .filter(|_| self.disk_is_counted)
+            .map(|spread| spread.median)
+    }
+
+    /// The first opening's time divided by that of the second, round by round, since one noisy minute affects both.
+    fn ratio(
+        &self,
+        of: (&'static str, &'static str),
+        to: (&'static str, &'static str),
+    ) -> Option<Spread> {
+        let (of, to) = (self.rounds(of.0, of.1), self.rounds(to.0, to.1));
+        Spread::of(of.iter().zip(to).map(|(of, to)| of.figure / to.figure))
+    }
+
+    /// A table with a row for each opening and a column for each work.
+    fn matrix(
+        &self,
+        openings: &[Opening],
+        works: &[Work],
+        cell: impl Fn(&'static str, &'static str) -> String,
+    ) -> String {
+        let measured =
+            |opening: &Opening, work: &Work| self.cells.contains_key(&(opening.name, work.name));
+        let works: Vec<&Work> = works
+            .iter()
+            .filter(|work| openings.iter().any(|opening| measured(opening, work)))
+            .collect();
+        let mut text = header(
+            "how the table is opened",
+            works.iter().map(|work| work.what),
+        );
+        for opening in openings {
+            if works.iter().any(|work| measured(opening, work)) {
+                let cells = works.iter().map(|work| cell(opening.name, work.name));
+                row(&mut text, opening.what, cells);
+            }
+        }
+        text
+    }
+
+    /// docs/performance.md: as users open a table, warm.
+    pub fn warm_matrix(&self) -> String {
+        self.matrix(WARM, WARM_WORK, |opening, work| {
+            self.median(opening, work)
+                .map_or("-".into(), |figure| match work {
+                    HELD => format!("{:.1} MB", figure / 1e6),
+                    _ => time(figure),
+                })
+        })
+    }
+
+    /// docs/performance.md: as users open a table, cold.
+    pub fn cold_matrix(&self) -> String {
+        self.matrix(COLD, COLD_WORK, |opening, work| {
+            self.cold_cell(opening, work)
+        })
+    }
+
+    fn cold_cell(&self, opening: &'static str, work: &'static str) -> String {
+        match (self.median(opening, work), self.disk_bytes(opening, work)) {
+            (None, _) => "-".into(),
+            (Some(figure), None) => time(figure),
+            (Some(figure), Some(bytes)) => format!("{}, {}", time(figure), size(bytes)),
+        }
+    }
+
+    /// README.md, "Speed": the default opening in the page cache.
+    pub fn warm_summary(&self, entries: usize) -> String {
+        let title = format!(
+            "the file in the page cache ({} entries)",
+            thousands(entries)
+        );
+        let rows = [
+            ("present key", "open", "leveldb", "present"),
+            (
+                "present key, LevelDB's filter on both sides",
+                "open-leveldb",
+                "leveldb",
+                "present",
+            ),
+            (
+                "present key, Snappy",
+                "open-snappy",
+                "leveldb-snappy",
+                "present",
+            ),
+            ("absent key", "open", "leveldb", "absent"),
+            ("scan forward, an entry", "open", "leveldb", "forward"),
+            ("scan backward, an entry", "open", "leveldb", "backward"),
+            ("seek, then 10 entries", "open", "leveldb", "seek"),
+            ("open", "open", "leveldb", "open"),
+        ];
+        self.summary(&title, "`Table::open(path)`", &rows)
+    }
+
+    /// README.md, "Speed": mapped on both sides, with the default filter.
+    pub fn mapped_summary(&self, entries: usize) -> String {
+        let title = format!("mapped, in the page cache ({} entries)", thousands(entries));
+        let rows = [
+            ("present key", "mapped", "leveldb", "present"),
+            (
+                "present key, LevelDB's filter on both sides",
+                "mapped-leveldb",
+                "leveldb",
+                "present",
+            ),
+            ("absent key", "mapped", "leveldb", "absent"),
+            (
+                "absent key, LevelDB's filter on both sides",
+                "mapped-leveldb",
+                "leveldb",
+                "absent",
+            ),
+            ("scan forward, an entry", "mapped", "leveldb", "forward"),
+            ("scan backward, an entry", "mapped", "leveldb", "backward"),
+            ("seek, then 10 entries", "mapped", "leveldb", "seek"),
+        ];
+        self.summary(&title, "mapped", &rows)
+    }
+
+    fn summary(
+        &self,
+        title: &str,
+        ours: &str,
+        rows: &[(&str, &'static str, &'static str, &'static str)],
+    ) -> String {
+        let mut text = header(title, [ours, "C++ LevelDB", "times as fast"]);
+        for &(what, ours, theirs, work) in rows {
+            let figures = (self.median(ours, work), self.median(theirs, work));
+            if let (Some(our_time), Some(their_time)) = figures {
+                let ratio = self
+                    .ratio((theirs, work), (ours, work))
+                    .map_or("-".into(), Spread::show);
+                row(&mut text, what, [time(our_time), time(their_time), ratio]);
+            }
+        }
+        text
+    }
+
+    /// README.md, "Speed": nothing in the page cache.
+    pub fn cold_summary(&self, entries: usize) -> String {
+        let title = format!("nothing in the page cache ({} entries)", thousands(entries));
+        let columns = [
+            ("`Table::open(path)`", "open"),
+            ("mapped", "mapped"),
+            ("C++ LevelDB", "leveldb"),
+            ("LevelDB made to use positional reads", "leveldb-pread"),
+            ("the same blocks by `pread`", "disk"),
+        ];
+        let rows = [
+            ("present key", "present"),
+            ("256 present keys at once, a key", "batch"),
+            ("absent key", "absent"),
+            ("scan forward, an entry", "forward"),
+            ("open", "open"),
+        ];
+        let mut text = header(&title, columns.map(|(title, _)| title));
+        for (what, work) in rows {
+            if !self.rounds("open", work).is_empty() {
+                row(
+                    &mut text,
+                    what,
+                    columns.map(|(_, opening)| self.cold_cell(opening, work)),
+                );
+            }
+        }
+        text
+    }
+}
+
+/// The goals that were measured, and which of them are met.
+pub fn goals(warm: &Figures, cold: &Figures) -> String {
+    let mut text = header("goal", ["measured", "must reach", "aim", ""]);
+    for goal in GOALS {
+        let figures = if goal.cold { cold } else { warm };
+        let Some(measured) = goal.measured(figures) else {
+            continue;
+        };
+        let relation = if goal.measure == Measure::TimesAsFast {
+            ">="
+        } else {
+            "<="
+        };
+        let verdict = match (
+            goal.reaches(measured.median, goal.must),
+            goal.reaches(measured.median, goal.aim),
+        ) {
+            (_, true) => "aim reached",
+            (true, _) => "reached",
+            _ => "**not reached**",
+        };
+        let cells = [
+            measured.show(),
+            format!("{relation} {}", goal.must),
+            format!("{relation} {}", goal.aim),
+            verdict.into(),
+        ];
+        row(&mut text, goal.what, cells);
+    }
+    text
+}
+
+impl Goal {
+    fn measured(&self, figures: &Figures) -> Option<Spread> {
+        let ours = (self.ours, self.work);
+        let theirs = (self.theirs, self.their_work.unwrap_or(self.work));
+        match self.measure {
+            Measure::TimesAsFast => figures.ratio(theirs, ours),
+            Measure::TimesTheTime => figures.ratio(ours, theirs),
+            Measure::DiskBytes => Spread::of(figures.disk_bytes(ours.0, ours.1)),
+        }
+    }
+
+    fn reaches(&self, measured: f64, goal: f64) -> bool {
+        match self.measure {
+            Measure::TimesAsFast => measured >= goal,
+            Measure::TimesTheTime | Measure::DiskBytes => measured <= goal,
+        }
+    }
+}
+
+pub fn header(title: &str, columns: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let mut text = format!("| {title} |");
+    let mut line = String::from("|---|");
+    for column in columns {
+        text = text + " " + column.as_ref() + " |";
+        line += "---:|";
+    }
+    text + "\n" + &line + "\n"
+}
+
+pub fn row(text: &mut String, title: &str, cells: impl IntoIterator<Item = String>) {
+    let cells: Vec<String> = cells.into_iter().collect();
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "| {title} | {} |", cells.join(" | "));
+}
+
+/// Shows nanoseconds.
+fn time(nanoseconds: f64) -> String {
+    match nanoseconds {
+        n if n < 99.95 => format!("{n:.1} ns"),
+        n if n < 999.5 => format!("{n:.0} ns"),
+        n if n < 9995.0 => format!("{:.2} µs", n / 1e3),
+        n if n < 999_950.0 => format!("{:.1} µs", n / 1e3),
+        n => format!("{:.1} ms", n / 1e6),
+    }
+}
+
+/// Shows 1234567 as `1,234,567`.
+fn thousands(n: usize) -> String {
+    if n < 1000 {
+        return n.to_string();
+    }
+    format!("{},{:03}", thousands(n / 1000), n % 1000)
+}
+
+/// Shows bytes.
+fn size(bytes: f64) -> String {
+    match bytes {
+        b if b < 999_950.0 => format!("{} B", thousands(b.round() as usize)),
+        b => format!("{:.1} MB", b / 1e6),
+    }
+}

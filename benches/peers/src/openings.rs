@@ -1,0 +1,431 @@
+//! The ways that users open a table, warm and cold, and the work that is measured on each.
+
+use crate::peer::Peer;
+use crate::workload;
+
+/// A way to open a table.
+pub struct Opening {
+    /// The name for `--openings`.
+    pub name: &'static str,
+    pub what: &'static str,
+    pub peer: Peer,
+    /// The peer's word for it.
+    pub how: &'static str,
+    pub table: &'static str,
+}
+
+const fn opening(
+    name: &'static str,
+    what: &'static str,
+    peer: Peer,
+    how: &'static str,
+    table: &'static str,
+) -> Opening {
+    Opening {
+        name,
+        what,
+        peer,
+        how,
+        table,
+    }
+}
+
+use Peer::{Disk, Fst, Leveldb, Leveltable, Lmdb, LsmTree, Redb};
+
+/// The openings that are measured with the file in the page cache.
+pub const WARM: &[Opening] = &[
+    opening(
+        "open",
+        "`Table::open(path)`",
+        Leveltable,
+        "default",
+        "default",
+    ),
+    opening(
+        "open-leveldb",
+        "the same, LevelDB's filter",
+        Leveltable,
+        "default",
+        "raw",
+    ),
+    opening(
+        "open-snappy",
+        "the same, Snappy",
+        Leveltable,
+        "default",
+        "new",
+    ),
+    opening(
+        "no-cache",
+        "the same without a cache",
+        Leveltable,
+        "no-cache",
+        "default",
+    ),
+    opening(
+        "256-mib",
+        "the same, a cache of 256 MiB",
+        Leveltable,
+        "256-mib",
+        "default",
+    ),
+    opening("mapped", "mapped", Leveltable, "mapped", "default"),
+    opening(
+        "mapped-leveldb",
+        "mapped, LevelDB's filter",
+        Leveltable,
+        "mapped",
+        "raw",
+    ),
+    opening(
+        "leveldb",
+        "C++ LevelDB, its default (mapped)",
+        Leveldb,
+        "default",
+        "raw",
+    ),
+    opening(
+        "leveldb-pread",
+        "C++ LevelDB, positional reads",
+        Leveldb,
+        "pread",
+        "raw",
+    ),
+    opening(
+        "leveldb-snappy",
+        "C++ LevelDB, its default, Snappy",
+        Leveldb,
+        "default",
+        "snappy",
+    ),
+    opening("lsm-tree", "`lsm-tree` 3.1", LsmTree, "default", "lsm-tree"),
+    opening("redb", "`redb` 4.5", Redb, "default", "redb"),
+    opening("lmdb", "LMDB (`heed` 0.23)", Lmdb, "default", "lmdb"),
+    opening(
+        "fst",
+        "`fst` 0.4, values in a flat file, both mapped",
+        Fst,
+        "default",
+        "fst",
+    ),
+];
+
+/// The openings that are measured with none of the file in the page cache.
+pub const COLD: &[Opening] = &[
+    opening(
+        "open",
+        "`Table::open(path)`",
+        Leveltable,
+        "default",
+        "default",
+    ),
+    opening(
+        "open-leveldb",
+        "the same, LevelDB's filter",
+        Leveltable,
+        "default",
+        "raw",
+    ),
+    opening(
+        "open-aligned",
+        "the same, aligned blocks",
+        Leveltable,
+        "default",
+        "aligned",
+    ),
+    opening("mapped", "mapped", Leveltable, "mapped", "default"),
+    opening(
+        "mapped-leveldb",
+        "mapped, LevelDB's filter",
+        Leveltable,
+        "mapped",
+        "raw",
+    ),
+    opening(
+        "mapped-aligned",
+        "mapped, aligned blocks",
+        Leveltable,
+        "mapped",
+        "aligned",
+    ),
+    opening(
+        "leveldb",
+        "C++ LevelDB, its default (mapped)",
+        Leveldb,
+        "default",
+        "raw",
+    ),
+    opening(
+        "leveldb-pread",
+        "C++ LevelDB, positional reads",
+        Leveldb,
+        "pread",
+        "raw",
+    ),
+    opening(
+        "disk",
+        "the disk itself: the same blocks by `pread`",
+        Disk,
+        "default",
+        "default",
+    ),
+    opening(
+        "disk-aligned",
+        "the same, aligned blocks",
+        Disk,
+        "default",
+        "aligned",
+    ),
+    opening("lsm-tree", "`lsm-tree` 3.1", LsmTree, "default", "lsm-tree"),
+    opening("redb", "`redb` 4.5", Redb, "default", "redb"),
+    opening("lmdb", "LMDB (`heed` 0.23)", Lmdb, "default", "lmdb"),
+    opening(
+        "fst",
+        "`fst` 0.4, values in a flat file, both mapped",
+        Fst,
+        "default",
+        "fst",
+    ),
+];
+
+impl Opening {
+    /// Returns whether this opening can do that work.
+    pub fn does(&self, work: &Work) -> bool {
+        let batch = work.work.ends_with("get-many");
+        match self.peer {
+            Leveltable => true,
+            Disk => work.name == "present" || batch,
+            // An environment cannot be opened twice in a process, which timing a warm opening needs.
+            Lmdb => !batch && work.work != "open",
+            // Its streams have one direction.
+            Fst => !batch && work.name != "backward",
+            _ => !batch,
+        }
+    }
+
+    /// Returns the peer's word for a work. Where the system reads ahead of a map, a pass of few lookups is enough: more
+    /// would bring in the whole file. Absent keys read little but the index and the filter.
+    pub fn word(&self, work: &Work) -> &'static str {
+        let reads_ahead = self.name == "leveldb" || matches!(self.peer, Lmdb | Fst);
+        match work.work {
+            "cold-get" if reads_ahead && work.name == "present" => "cold-get-few",
+            word => word,
+        }
+    }
+
+    /// Returns whether this crate can write the table.
+    pub fn can_be_written(&self) -> bool {
+        self.table != "aligned" || workload::HAS_ALIGNED
+    }
+}
+
+/// A piece of work: a column of a table.
+pub struct Work {
+    /// The name for `--only`, after `warm-` or `cold-`.
+    pub name: &'static str,
+    pub what: &'static str,
+    /// The peers' word for it.
+    pub work: &'static str,
+    pub probes: &'static str,
+}
+
+const fn work(
+    name: &'static str,
+    what: &'static str,
+    work: &'static str,
+    probes: &'static str,
+) -> Work {
+    Work {
+        name,
+        what,
+        work,
+        probes,
+    }
+}
+
+pub const HELD: &str = "held";
+
+pub const WARM_WORK: &[Work] = &[
+    work("open", "open", "open", "present"),
+    work(HELD, "held", "held", "present"),
+    work("present", "get, present", "get", "present"),
+    work("absent", "get, absent", "get", "absent"),
+    work("batch", "batch", "get-many", "present"),
+    work("forward", "scan, an entry", "forward", "keys"),
+    work("backward", "scan backward", "backward", "keys"),
+    work("seek", "seek and 10 entries", "seek", "starts"),
+];
+
+pub const COLD_WORK: &[Work] = &[
+    work("open", "open", "cold-open", "present"),
+    work("present", "get, present", "cold-get", "present"),
+    work("absent", "get, absent", "cold-get", "absent"),
+    work("batch", "batch, a key", "cold-get-many", "present"),
+    work("forward", "scan, an entry", "cold-forward", "scanned"),
+];
+
+/// A goal for the ratio of two openings' times, or for a figure of one.
+pub struct Goal {
+    pub what: &'static str,
+    pub cold: bool,
+    pub ours: &'static str,
+    pub theirs: &'static str,
+    pub work: &'static str,
+    /// The other opening's work, if it is another one.
+    pub their_work: Option<&'static str>,
+    pub measure: Measure,
+    pub must: f64,
+    pub aim: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// How many times as fast as the other opening; more is better.
+    TimesAsFast,
+    /// The time divided by that of the other opening; less is better.
+    TimesTheTime,
+    /// Bytes from disk of an operation; less is better.
+    DiskBytes,
+}
+
+const FAST: Goal = Goal {
+    what: "",
+    cold: false,
+    ours: "open",
+    theirs: "leveldb",
+    work: "present",
+    their_work: None,
+    measure: Measure::TimesAsFast,
+    must: 1.0,
+    aim: 1.2,
+};
+
+const NEAR: Goal = Goal {
+    cold: true,
+    theirs: "disk",
+    measure: Measure::TimesTheTime,
+    ..FAST
+};
+
+const BATCH: Goal = Goal {
+    work: "batch",
+    their_work: Some("present"),
+    ..NEAR
+};
+
+pub const GOALS: &[Goal] = &[
+    Goal {
+        what: "warm, `Table::open(path)`: get present, to C++ LevelDB",
+        ..FAST
+    },
+    Goal {
+        what: "the same, LevelDB's filter on both sides",
+        ours: "open-leveldb",
+        ..FAST
+    },
+    Goal {
+        what: "warm, `Table::open(path)`: scan, to C++ LevelDB",
+        work: "forward",
+        must: 1.5,
+        aim: 2.0,
+        ..FAST
+    },
+    Goal {
+        what: "warm, `Table::open(path)`, Snappy: get present, to C++ LevelDB with Snappy",
+        ours: "open-snappy",
+        theirs: "leveldb-snappy",
+        must: 1.35,
+        aim: 1.35,
+        ..FAST
+    },
+    Goal {
+        what: "warm, `Table::open(path)`: get present, time to that without a cache",
+        theirs: "no-cache",
+        measure: Measure::TimesTheTime,
+        must: 1.05,
+        aim: 1.0,
+        ..FAST
+    },
+    Goal {
+        what: "warm, mapped: get present, to C++ LevelDB",
+        ours: "mapped",
+        must: 3.0,
+        aim: 4.0,
+        ..FAST
+    },
+    Goal {
+        what: "warm, mapped: get absent, default filter, to C++ LevelDB",
+        ours: "mapped",
+        work: "absent",
+        must: 15.0,
+        aim: 20.0,
+        ..FAST
+    },
+    Goal {
+        what: "warm, mapped: scan, to C++ LevelDB",
+        ours: "mapped",
+        work: "forward",
+        must: 3.5,
+        aim: 4.0,
+        ..FAST
+    },
+    Goal {
+        what: "cold, `Table::open(path)`: get present, time to that of `pread`s of the same bytes",
+        must: 1.1,
+        aim: 1.05,
+        ..NEAR
+    },
+    Goal {
+        what: "cold, mapped: get present, time to that of `pread`s of the same bytes",
+        ours: "mapped",
+        must: 1.25,
+        aim: 1.1,
+        ..NEAR
+    },
+    Goal {
+        what: "cold, `get_many` of 256: time to that of one `pread` after another",
+        must: 0.5,
+        aim: 0.4,
+        ..BATCH
+    },
+    Goal {
+        what: "cold, `get_many` of 256: time to that of 64 reads in flight",
+        their_work: Some("batch"),
+        must: 1.4,
+        aim: 1.2,
+        ..BATCH
+    },
+    Goal {
+        what: "the same, aligned: to one `pread` after another",
+        ours: "open-aligned",
+        theirs: "disk-aligned",
+        must: 0.5,
+        aim: 0.4,
+        ..BATCH
+    },
+    Goal {
+        what: "the same, aligned: to 64 reads in flight",
+        ours: "open-aligned",
+        theirs: "disk-aligned",
+        their_work: Some("batch"),
+        must: 1.4,
+        aim: 1.2,
+        ..BATCH
+    },
+    Goal {
+        what: "cold, `Table::open(path)`: get absent, default filter, to C++ LevelDB",
+        cold: true,
+        work: "absent",
+        must: 250.0,
+        aim: 400.0,
+        ..FAST
+    },
+    Goal {
+        what: "cold: bytes from disk of a present key, aligned",
+        ours: "open-aligned",
+        measure: Measure::DiskBytes,
+        must: 4200.0,
+        aim: 4096.0,
+        ..NEAR
+    },
+];

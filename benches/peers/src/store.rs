@@ -1,0 +1,113 @@
+//! The work on a table as its users open it, for the peers in Rust: warm and cold.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use crate::disk::{self, Cold};
+use crate::workload::{self, Answers, BATCH, FEW, Key, Measured};
+
+/// An open table, map or database.
+pub trait Store {
+    /// Looks up a key, and adds its value if it is there.
+    fn get(&self, key: &Key, answers: &mut Answers) -> Result<()>;
+
+    /// Looks up several keys at once.
+    fn get_many(&self, _batch: &[Key], _answers: &mut Answers) -> Result<()> {
+        bail!("no such call")
+    }
+
+    /// Walks over the first `limit` entries.
+    fn forward(&self, limit: usize) -> Result<Answers>;
+
+    /// Walks over all entries, from the last to the first.
+    fn backward(&self) -> Result<Answers>;
+
+    /// Walks over a few entries from each of `starts` on.
+    fn seek(&self, starts: &[Key]) -> Result<Answers>;
+}
+
+/// Does one piece of work on what `open` opens at `path`.
+pub fn run<S: Store>(
+    directory: &Path,
+    path: &Path,
+    work: &str,
+    probes: &str,
+    open: impl Fn() -> Result<S>,
+) -> Result<Measured> {
+    if let Some(work) = work.strip_prefix("cold-") {
+        return cold(directory, path, work, probes, open);
+    }
+    let keys = workload::read_keys(directory, probes)?;
+    let n = keys.len();
+    match work {
+        "open" => return workload::time_open(open),
+        "held" => {
+            return workload::measure_memory(|| {
+                let store = open()?;
+                get(&store, &keys)?;
+                Ok(store)
+            });
+        }
+        _ => {}
+    }
+    let store = open()?;
+    match work {
+        "get" => workload::time_second_pass(n, || get(&store, &keys)),
+        "get-many" => workload::time_second_pass(n, || {
+            let mut answers = Answers::default();
+            for batch in keys.chunks(BATCH) {
+                store.get_many(batch, &mut answers)?;
+            }
+            Ok(answers)
+        }),
+        // Here the keys are those of the table.
+        "forward" => workload::time_second_pass(n, || store.forward(n)),
+        "backward" => workload::time_second_pass(n, || store.backward()),
+        "seek" => workload::time_second_pass(n, || store.seek(&keys)),
+        _ => bail!("unknown work {work}"),
+    }
+}
+
+fn get(store: &impl Store, keys: &[Key]) -> Result<Answers> {
+    let mut answers = Answers::default();
+    for key in keys {
+        store.get(key, &mut answers)?;
+    }
+    Ok(answers)
+}
+
+/// Each pass starts with none of the file in the page cache, opens it, and reads each block at most once.
+fn cold<S: Store>(
+    directory: &Path,
+    path: &Path,
+    work: &str,
+    probes: &str,
+    open: impl Fn() -> Result<S>,
+) -> Result<Measured> {
+    let mut cold = Cold::default();
+    let mut answers = Answers::default();
+    if work == "forward" {
+        let limit = probes.parse()?;
+        disk::drop_pages(path)?;
+        let store = open()?;
+        let answers = cold.time(limit, || store.forward(limit))?;
+        return Ok(cold.measured(answers));
+    }
+    let keys = workload::read_keys(directory, probes)?;
+    let len = if work == "get-few" { FEW } else { BATCH };
+    for pass in keys.chunks(len) {
+        disk::drop_pages(path)?;
+        if work == "open" {
+            cold.time(1, &open)?;
+            continue;
+        }
+        let store = open()?;
+        cold.time(pass.len(), || match work {
+            "get" | "get-few" => pass.iter().try_for_each(|key| store.get(key, &mut answers)),
+            "get-many" => store.get_many(pass, &mut answers),
+            _ => bail!("unknown work cold-{work}"),
+        })?;
+    }
+    Ok(cold.measured(answers))
+}
