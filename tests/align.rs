@@ -130,7 +130,7 @@ impl Shape {
     }
 
     fn flushes_after(&self, i: usize) -> bool {
-        self.flush_every > 0 && i % self.flush_every == 0
+        self.flush_every > 0 && i.is_multiple_of(self.flush_every)
     }
 }
 
