@@ -477,7 +477,7 @@ fn info_says_why_a_filter_is_not_used() {
         let shown = String::from_utf8(stdout(info.unwrap())).unwrap();
         assert!(shown.contains(words), "{} {keys}: {shown}", path.display());
         if words.contains("not used") {
-            // Which one it is, follows.
+            // The next line names it.
             let (_, after) = shown.split_once(words).unwrap();
             let line = after.lines().nth(1).unwrap();
             assert!(
