@@ -4,9 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use bytes::Bytes;
 use leveltable::{BlockCache, OpenOptions, Source, Table};
-use memmap2::Mmap;
 
 use crate::store::{self, Store};
 use crate::workload::{self, Answers, BATCH, CACHE_BYTES, Key, Measured, SEEK_STEPS, TUNED};
@@ -71,10 +69,8 @@ fn open(path: &Path, opening: &str) -> Result<Table> {
 
 /// The one place where a file is mapped.
 fn map(path: &Path) -> Result<Source> {
-    let file = File::open(path)?;
     // SAFETY: the file is in this benchmark's own directory, and nothing changes it.
-    let map = unsafe { Mmap::map(&file)? };
-    Ok(Bytes::from_owner(map).into())
+    Ok(unsafe { Source::map(path)? })
 }
 
 impl Store for Table {

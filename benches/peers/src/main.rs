@@ -273,7 +273,6 @@ impl Arguments {
             (ours || self.peers.contains(&opening.peer))
                 && (self.openings.is_empty()
                     || self.openings.iter().any(|name| name == opening.name))
-                && opening.can_be_written()
         })
     }
 

@@ -1,7 +1,6 @@
 //! The ways that users open a table, warm and cold, and the work that is measured on each.
 
 use crate::peer::Peer;
-use crate::workload;
 
 /// A way to open a table.
 pub struct Opening {
@@ -211,11 +210,6 @@ impl Opening {
             "cold-get" if reads_ahead && work.name == "present" => "cold-get-few",
             word => word,
         }
-    }
-
-    /// Returns whether this crate can write the table.
-    pub fn can_be_written(&self) -> bool {
-        self.table != "aligned" || workload::HAS_ALIGNED
     }
 }
 

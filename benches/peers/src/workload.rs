@@ -122,10 +122,7 @@ pub fn write_cold(directory: &Path, entries: usize, passes: usize, shape: KeySha
         .flat_map(|_| half_compressible(&mut rng))
         .collect();
     fs::write(directory.join("values"), &values)?;
-    for name in ["raw", "default"]
-        .into_iter()
-        .chain(HAS_ALIGNED.then_some("aligned"))
-    {
+    for name in ["raw", "default", "aligned"] {
         let path = directory.join(name).with_extension("ldb");
         let mut file = BufWriter::new(File::create(&path)?);
         build(&write_options(name), &mut file, &keys, &values)?;
@@ -170,13 +167,10 @@ pub fn read_blocks(directory: &Path, table: &str) -> Result<Vec<Block>> {
     Ok(blocks.iter().map(block).collect())
 }
 
-/// Returns whether `WriteOptions` can write the table `aligned`.
-pub const HAS_ALIGNED: bool = false;
-
 pub fn write_options(table: &str) -> WriteOptions {
     let raw = Compression::None;
     match table {
-        "aligned" => WriteOptions::new().compression(raw), // here: `.block_align(true)`, and HAS_ALIGNED
+        "aligned" => WriteOptions::new().compression(raw).block_align(true),
         "new" => WriteOptions::new(),
         "snappy" => WriteOptions::leveldb(),
         "whole" => WriteOptions::leveldb()
