@@ -946,3 +946,17 @@ fn the_list_of_filters_is_short() {
         table.filter().map(|f| f.policy).as_ref()
     );
 }
+
+/// A pipe that nobody writes to: opening it waited for ever.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let error = Table::open(&pipe).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    let words = error.to_string();
+    assert!(words.contains("not a regular file"), "{words}");
+}

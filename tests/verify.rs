@@ -982,7 +982,11 @@ fn the_path_is_in_errors_and_not_in_findings() {
     }
     #[cfg(unix)]
     {
-        let directory = Source::open(dir.path()).unwrap();
+        let error = Source::open(dir.path()).unwrap_err();
+        assert_eq!(error.kind(), leveltable::ErrorKind::Io);
+        assert_eq!(error.path(), Some(dir.path()));
+        // Opened by the caller, it is a source whose reads fail.
+        let directory = Source::from(fs::File::open(dir.path()).unwrap());
         let report = repair::verify(directory, VerifyOptions::new()).unwrap();
         assert!(
             !report.is_sound() && !report.to_string().contains("tmp"),

@@ -124,10 +124,11 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be opened.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be opened, or is not a regular file.
     pub fn open(path: impl AsRef<Path>) -> Result<Source> {
         let path = path.as_ref();
-        let file = File::open(path).map_err(|e| Error::io("opening the table", e).at_path(path))?;
+        let (file, _) =
+            open_regular(path).map_err(|e| Error::io("opening the table", e).at_path(path))?;
         Ok(Source {
             path: Some(path.into()),
             ..Source::from(file)
