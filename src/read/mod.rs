@@ -1,15 +1,19 @@
 //! The read path. `open`: footer, index, metaindex, filters. `get`: filter, index, `fetch_block`, find.
 
+mod bounded;
 pub(crate) mod cache;
 pub(crate) mod cursor;
+pub(crate) mod ends;
 mod fetch;
 pub(crate) mod file;
 mod get_many;
 mod hints;
 pub(crate) mod index;
+pub(crate) mod merge;
 mod open;
 pub(crate) mod options;
 pub(crate) mod range;
+mod ranking;
 pub(crate) mod source;
 pub(crate) mod stats;
 pub(crate) mod table;
