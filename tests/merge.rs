@@ -986,3 +986,32 @@ fn a_key_that_is_not_as_the_properties_say_is_an_error() {
         assert!(!cursor.is_valid());
     }
 }
+
+#[test]
+fn entries_are_counted_without_a_walk() {
+    let tables = consecutive(&small_blocks());
+    assert_eq!(tables[0].table.entries(), Some(1000));
+    assert_eq!(tables[0].reads(), 0);
+    let kind = Kind {
+        reverse: false,
+        properties: false,
+    };
+    assert_eq!(kind.table(&[]).entries(), None);
+    let changes = [9, 4].map(|sequence| Change {
+        user_key: b"k".into(),
+        sequence,
+        value: None,
+        input: 0,
+    });
+    let database = db_table(
+        Kind {
+            properties: true,
+            ..kind
+        },
+        &changes,
+    );
+    assert_eq!(database.entries(), Some(2));
+    let properties = database.properties().unwrap();
+    assert_eq!(properties.sequences, Some(4..=9));
+    assert_eq!(properties.deletions, 2);
+}
