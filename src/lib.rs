@@ -30,6 +30,7 @@
 //! | write a table | [`TableBuilder`]; [`WriteOptions`] for block size, codec, filter and order |
 //! | look keys up | [`Table`]: [`get`](Table::get), [`get_with`](Table::get_with), [`get_many`](Table::get_many), [`may_contain`](Table::may_contain) |
 //! | read in order | [`Table::range`], [`Table::prefix`], [`Cursor`]: both ways |
+//! | read several tables as one | [`Table::merge`], [`DbTable::merge`], module [`merge`] |
 //! | choose how a table is opened | [`OpenOptions`], [`BlockCache`], [`ReadOptions`] |
 //! | read from memory, from a map, or from anywhere else | [`Source`], [`ReadAt`] |
 //! | tables of a LevelDB database, with sequence numbers and deletions | [`DbTable`], [`DbTableBuilder`], module [`db`] |
@@ -112,6 +113,11 @@ mod format;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 pub mod inspect;
+pub mod merge {
+    //! Walking several tables as one: what [`Table::merge`](crate::Table::merge) returns.
+
+    pub use crate::read::merge::{MergeCursor, MergeRange};
+}
 mod read;
 pub mod repair;
 mod write;

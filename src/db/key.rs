@@ -30,6 +30,17 @@ pub enum ValueType {
     Value = 1,
 }
 
+impl ValueType {
+    /// The type in a tag of a key that [parses](InternalKey::parse).
+    #[inline]
+    pub(crate) fn of_tag(tag: u64) -> ValueType {
+        match tag & 0xff {
+            0 => ValueType::Deletion,
+            _ => ValueType::Value,
+        }
+    }
+}
+
 /// A parsed internal key: a change of a user key.
 ///
 /// ```
@@ -89,6 +100,19 @@ impl<'a> InternalKey<'a> {
         }
         .encode(&mut target);
         target
+    }
+
+    /// The last of all keys that `user_key` could be stored under.
+    pub(crate) fn oldest(user_key: &'a [u8]) -> Vec<u8> {
+        let mut stored = Vec::with_capacity(user_key.len() + TAG_LEN);
+        let (sequence, value_type) = (0, ValueType::Deletion);
+        InternalKey {
+            user_key,
+            sequence,
+            value_type,
+        }
+        .encode(&mut stored);
+        stored
     }
 }
 

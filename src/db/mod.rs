@@ -1,12 +1,15 @@
 //! Tables of a LevelDB database: internal keys over the plain tables of `read` and `write`.
 
 pub(crate) mod builder;
+pub(crate) mod cursor;
 pub(crate) mod key;
+mod lookup;
 pub(crate) mod range;
 pub(crate) mod recognise;
 pub(crate) mod table;
 
 pub use builder::DbTableBuilder;
+pub use cursor::DbCursor;
 pub use key::{InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType};
 pub use range::DbRange;
 pub use recognise::KeyKind;

@@ -1,50 +1,194 @@
-//! The entries of a database's table, from both ends.
+//! The entries of a database's tables, from both ends.
 
-use bytes::Bytes;
+use crate::comparator::Order;
+use crate::db::cursor::DbCursor;
+use crate::db::table::{DbEntry, DbTable};
+use crate::error::{Error, ErrorKind, Result};
+use crate::read::ends::Ends;
+use crate::read::merge::MergeCursor;
+use crate::read::range::no_prefixes;
 
-use crate::db::table::{DbEntry, parse, version};
-use crate::error::Result;
-use crate::read::range::Range;
-
-/// Entries of a database's table, from both ends; made by [`DbTable::range`](crate::DbTable::range).
+/// Entries of a database's tables, from both ends; made by [`DbTable::range`], [`DbTable::prefix`], or of a [`DbCursor`].
 ///
-/// Ends after its first error.
+/// Shows all entries, or what a snapshot sees, like a [`DbCursor`]. Ends after its first error. Each user key is a copy,
+/// where a cursor lends it; values are slices of their blocks. From the first entry that is taken from the back on, it has
+/// two cursors.
+///
+/// ```
+/// use leveltable::{OpenOptions, WriteOptions};
+///
+/// let mut file = Vec::new();
+/// let mut builder = WriteOptions::new().build_db(&mut file);
+/// builder.put("apple", 9, "green")?;
+/// builder.put("apple", 4, "red")?;
+/// builder.delete("banana", 7)?;
+/// builder.finish()?;
+/// let table = OpenOptions::new().open_db_source(file)?;
+/// assert_eq!(table.range("a"..).count(), 3);
+/// assert_eq!(table.range("a"..).at(8).count(), 1);
+/// assert_eq!(table.range("a"..).at(8).with_deletions().count(), 2);
+/// # Ok::<(), leveltable::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct DbRange(pub(super) Option<Range>);
+pub struct DbRange {
+    ends: Ends<DbCursor>,
+    /// In this order, keys of one prefix need not lie together, and such keys were asked for.
+    no_prefixes: Option<Order>,
+}
 
 impl DbRange {
+    /// All entries of `cursor`, which stands before the first.
+    pub(super) fn new(cursor: DbCursor) -> DbRange {
+        DbRange {
+            ends: Ends::new(cursor),
+            no_prefixes: None,
+        }
+    }
+
+    /// A range whose only item is an error: keys of one prefix need not lie together in `order`.
+    pub(super) fn of_no_prefixes(cursor: DbCursor, order: Order) -> DbRange {
+        DbRange {
+            no_prefixes: Some(order),
+            ..DbRange::new(cursor)
+        }
+    }
+
+    /// Shows what a snapshot of `sequence` sees, from the first and the last entry on; see [`DbCursor::at`].
+    pub fn at(self, sequence: u64) -> DbRange {
+        DbRange {
+            ends: Ends::new(self.ends.front.at(sequence)),
+            ..self
+        }
+    }
+
+    /// Shows deletions in a [snapshot](DbRange::at), too, from the first and the last entry on; see
+    /// [`DbCursor::with_deletions`].
+    pub fn with_deletions(self) -> DbRange {
+        DbRange {
+            ends: Ends::new(self.ends.front.with_deletions()),
+            ..self
+        }
+    }
+
+    /// The cursor over stored keys inside, as an input of a merge.
+    fn into_stored(self) -> Result<MergeCursor> {
+        if let Some(order) = &self.no_prefixes {
+            return Err(no_prefixes(order));
+        }
+        let is_fresh = self.ends.is_fresh();
+        let stored = self.ends.front.into_stored().filter(|_| is_fresh);
+        stored.ok_or_else(|| {
+            Error::new(
+                ErrorKind::InvalidState,
+                "an input of a merge is a range of all entries, none of them taken: call `at` on the merge",
+            )
+        })
+    }
+
     fn take(
         &mut self,
-        take: impl FnOnce(&mut Range) -> Option<Result<(Bytes, Bytes)>>,
+        take: impl FnOnce(&mut Ends<DbCursor>) -> Option<Result<DbEntry>>,
     ) -> Option<Result<DbEntry>> {
-        let range = self.0.as_mut()?;
-        let entry = take(range)?.and_then(|(stored, value)| {
-            let key = parse(&stored).map_err(|defect| range.locate(defect))?;
-            Ok(DbEntry {
-                user_key: stored.slice(..key.user_key.len()),
-                sequence: key.sequence,
-                version: version(key.value_type, || value),
-            })
-        });
-        if entry.is_err() {
-            self.0 = None;
+        match self.no_prefixes.take() {
+            Some(order) => {
+                self.ends.finish();
+                Some(Err(no_prefixes(&order)))
+            }
+            None => take(&mut self.ends),
         }
-        Some(entry)
+    }
+}
+
+impl DbTable {
+    /// Returns a cursor over the entries of several tables of one database, or of [ranges](DbTable::range) of them, before
+    /// the first entry.
+    ///
+    /// The order in which the tables are given matters only if two of them have the same user key with the same sequence
+    /// number: these entries come in that order, and a snapshot sees the first.
+    ///
+    /// As in a [merge of plain tables](crate::Table::merge), tables are not read that their properties or filters rule out.
+    ///
+    /// ```
+    /// # use leveltable::{DbTable, OpenOptions, WriteOptions};
+    /// # fn table(changes: &[(&str, u64, Option<&str>)]) -> leveltable::Result<DbTable> {
+    /// #     let mut file = Vec::new();
+    /// #     let mut builder = WriteOptions::new().build_db(&mut file);
+    /// #     for &(key, sequence, value) in changes {
+    /// #         match value {
+    /// #             Some(value) => builder.put(key, sequence, value)?,
+    /// #             None => builder.delete(key, sequence)?,
+    /// #         }
+    /// #     }
+    /// #     builder.finish()?;
+    /// #     OpenOptions::new().open_db_source(file)
+    /// # }
+    /// let new = table(&[("apple", 9, None), ("cherry", 8, Some("dark"))])?;
+    /// let old = table(&[("apple", 4, Some("red")), ("banana", 3, Some("yellow"))])?;
+    /// let mut cursor = DbTable::merge([&new, &old])?.at(9);
+    /// assert!(cursor.seek("apple")?);
+    /// assert_eq!(cursor.user_key(), b"banana", "the apple was deleted");
+    /// let as_of_5 = DbTable::merge([new.range("a".."b"), old.range("a".."b")])?.at(5);
+    /// for entry in as_of_5 {
+    ///     let entry = entry?; // the red apple
+    ///     println!("{} at {}", entry.user_key.escape_ascii(), entry.sequence);
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Comparator`] if the names of the orders of the tables' user keys differ, or an order is not known.
+    /// [`ErrorKind::InvalidState`] for a range that shows a snapshot, or of which an entry was taken.
+    pub fn merge<R: Into<DbRange>>(inputs: impl IntoIterator<Item = R>) -> Result<DbCursor> {
+        let mut order = None;
+        let mut stored = Vec::new();
+        for input in inputs {
+            let range = input.into();
+            order.get_or_insert_with(|| range.ends.front.order().clone());
+            stored.push(range.into_stored()?);
+        }
+        let merged = MergeCursor::of_merges(stored)?;
+        Ok(DbCursor::new(merged, order.unwrap_or(Order::Bytewise)))
+    }
+}
+
+/// All of the table.
+impl From<&DbTable> for DbRange {
+    fn from(table: &DbTable) -> DbRange {
+        table.iter()
+    }
+}
+
+/// All of the table.
+impl From<DbTable> for DbRange {
+    fn from(table: DbTable) -> DbRange {
+        table.iter()
+    }
+}
+
+/// The entries from the first on, whatever the cursor's position.
+impl IntoIterator for DbCursor {
+    type Item = Result<DbEntry>;
+    type IntoIter = DbRange;
+
+    fn into_iter(self) -> DbRange {
+        DbRange::new(self.rewound())
     }
 }
 
 impl Iterator for DbRange {
     type Item = Result<DbEntry>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.take(Range::next)
+        self.take(Ends::next)
     }
 }
 
 impl DoubleEndedIterator for DbRange {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.take(Range::next_back)
+        self.take(Ends::next_back)
     }
 }
 

@@ -6,19 +6,20 @@ use std::path::Path;
 use bytes::Bytes;
 
 use crate::comparator::Order;
+use crate::db::cursor::DbCursor;
 #[cfg(doc)]
 use crate::db::key::InternalKeyComparator;
-use crate::db::key::{self, InternalKey, MAX_SEQUENCE, ValueType, internal_order};
+use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order};
 use crate::db::range::DbRange;
 use crate::db::recognise::may_be_internal;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
-use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::SearchPart;
-use crate::read::index::BlockRef;
+use crate::format::properties::Properties;
+use crate::read::merge::MergeCursor;
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::range::KeyRange;
+use crate::read::range::{KeyRange, prefix_bounds};
 use crate::read::source::Source;
+use crate::read::stats::Stats;
 use crate::read::table::Table;
 
 /// What a database's table says of a user key at some sequence number.
@@ -63,9 +64,9 @@ pub struct DbEntry {
 /// ```
 #[derive(Debug, Clone)]
 pub struct DbTable {
-    table: Table,
+    pub(super) table: Table,
     /// Of user keys.
-    order: Order,
+    pub(super) order: Order,
 }
 
 impl OpenOptions {
@@ -122,83 +123,6 @@ impl DbTable {
         OpenOptions::new().open_db(path)
     }
 
-    /// Returns the newest version of `user_key`; `None` if the table holds none.
-    ///
-    /// # Errors
-    ///
-    /// Those of reading a data block; see [`Table::get`].
-    pub fn get(&self, user_key: impl AsRef<[u8]>) -> Result<Option<Version>> {
-        self.find_at(user_key.as_ref(), MAX_SEQUENCE)
-    }
-
-    /// Returns the newest version of `user_key` that is no newer than `sequence`: what a snapshot of that number sees.
-    /// `None` if the table holds none.
-    ///
-    /// Reads at most one data block, and none if the filter knows that the key is absent. Reads a second
-    /// one if an index key has this user key and the filter cannot exclude a block.
-    ///
-    /// # Errors
-    ///
-    /// Those of reading a data block; see [`Table::get`].
-    pub fn get_at(&self, user_key: impl AsRef<[u8]>, sequence: u64) -> Result<Option<Version>> {
-        self.find_at(user_key.as_ref(), sequence)
-    }
-
-    fn find_at(&self, user_key: &[u8], sequence: u64) -> Result<Option<Version>> {
-        let target = InternalKey::seek_target(user_key, sequence);
-        let Some(first) = self.table.seek_block(&target)? else {
-            return Ok(None);
-        };
-        let blocks = self.blocks_of(first, user_key);
-        let mut passes = false;
-        for found in blocks.clone() {
-            if !self.table.block_filter_rejects(found, &target)? {
-                passes = true;
-                break;
-            }
-        }
-        // If one passes, all are searched: a filter that is wrong may hide a key, but not its newest versions alone.
-        for found in blocks.filter(|_| passes) {
-            if let Some(version) = self.find(found, &target)? {
-                return Ok(version);
-            }
-        }
-        Ok(None)
-    }
-
-    /// The data blocks that may hold versions of `user_key`, from `first` on. It is one, unless its index key has the same
-    /// user key: LevelDB cuts between two user keys where it shortens, but nothing says who made a table.
-    fn blocks_of(
-        &self,
-        first: BlockRef,
-        user_key: &[u8],
-    ) -> impl Iterator<Item = BlockRef> + Clone {
-        let index = self.table.index();
-        let goes_on = move |i: &usize| {
-            let separator = key::user_key(index.key(i - 1));
-            self.order.compare(separator, user_key).is_eq()
-        };
-        let more = (first.block + 1..index.len()).take_while(goes_on);
-        std::iter::once(first).chain(more.map(move |i| index.block(i)))
-    }
-
-    /// Searches a data block for `target`. Returns `None` if it is past all of the block's keys, `Some(None)` if it leads to another
-    /// user key.
-    fn find(&self, found: BlockRef, target: &[u8]) -> Result<Option<Option<Version>>> {
-        let mut cursor = BlockCursor::new(self.table.block(found, SearchPart::WHOLE)?);
-        let locate = |defect| self.table.locate(found.block, defect);
-        if !cursor.seek(target, self.table.order()?).map_err(locate)? {
-            return Ok(None);
-        }
-        let entry = parse(cursor.key()).map_err(locate)?;
-        let value = || cursor.block().data().slice(cursor.value_range());
-        let is_same = self
-            .order
-            .compare(entry.user_key, key::user_key(target))
-            .is_eq();
-        Ok(Some(is_same.then(|| version(entry.value_type, value))))
-    }
-
     /// Returns the same table, read with `options`: a cheap clone; see [`Table::with`].
     pub fn with(&self, options: ReadOptions) -> DbTable {
         DbTable {
@@ -207,38 +131,102 @@ impl DbTable {
         }
     }
 
-    /// All entries: user keys in order, the versions of each newest first; from either end.
-    pub fn iter(&self) -> DbRange {
-        self.range(..)
+    /// Returns a cursor over all entries, before the first; [`at`](DbCursor::at) a sequence number, over what a snapshot sees.
+    pub fn cursor(&self) -> DbCursor {
+        self.cursor_within(..)
     }
 
-    /// All versions of the user keys within `bounds`, from either end.
-    pub fn range(&self, bounds: impl KeyRange) -> DbRange {
+    fn cursor_within(&self, bounds: impl KeyRange) -> DbCursor {
         let (lower, upper) = bounds.into_bounds();
         // The newest and oldest keys that a user key could be stored under.
-        let newest = |key: &Vec<u8>| InternalKey::seek_target(key, MAX_SEQUENCE);
-        let oldest = |key: &Vec<u8>| {
-            let mut stored = Vec::new();
-            let value_type = ValueType::Deletion;
-            InternalKey {
-                user_key: key,
-                sequence: 0,
-                value_type,
-            }
-            .encode(&mut stored);
-            stored
-        };
-        let lower = match &lower {
+        let newest = |key: Vec<u8>| InternalKey::seek_target(&key, MAX_SEQUENCE);
+        let oldest = |key: Vec<u8>| InternalKey::oldest(&key);
+        let lower = match lower {
             Bound::Included(key) => Bound::Included(newest(key)),
             Bound::Excluded(key) => Bound::Excluded(oldest(key)),
             Bound::Unbounded => Bound::Unbounded,
         };
-        let upper = match &upper {
+        let upper = match upper {
             Bound::Included(key) => Bound::Included(oldest(key)),
             Bound::Excluded(key) => Bound::Excluded(newest(key)),
             Bound::Unbounded => Bound::Unbounded,
         };
-        DbRange(Some(self.table.range((lower, upper))))
+        let stored = MergeCursor::of_one(&self.table, lower, upper);
+        DbCursor::new(stored, self.order.clone())
+    }
+
+    /// All entries: user keys in order, the versions of each newest first, deletions included; from either end.
+    /// [`at`](DbRange::at) a sequence number, what a snapshot sees.
+    pub fn iter(&self) -> DbRange {
+        self.range(..)
+    }
+
+    /// All entries of the user keys within `bounds`, from either end; [`at`](DbRange::at) a sequence number, what a snapshot
+    /// sees.
+    pub fn range(&self, bounds: impl KeyRange) -> DbRange {
+        DbRange::new(self.cursor_within(bounds))
+    }
+
+    /// All entries of the user keys that begin with `prefix`, like [`range`](DbTable::range).
+    ///
+    /// Only in bytewise order do such user keys always lie together. In any other order the only item is an error of
+    /// [`ErrorKind::Comparator`]: use a range there.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
+        match &self.order {
+            Order::Bytewise => self.range(prefix_bounds(prefix.as_ref())),
+            Order::Custom(_) => DbRange::of_no_prefixes(self.cursor(), self.order.clone()),
+        }
+    }
+
+    /// The first entry, or `None` in an empty table. [`first_at`](DbTable::first_at) has what a snapshot sees.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block; see [`Table::get`].
+    pub fn first(&self) -> Result<Option<DbEntry>> {
+        self.iter().next().transpose()
+    }
+
+    /// The first user key that a snapshot of `sequence` sees, with its value: deleted ones are passed over.
+    ///
+    /// # Errors
+    ///
+    /// As [`first`](DbTable::first).
+    pub fn first_at(&self, sequence: u64) -> Result<Option<DbEntry>> {
+        self.iter().at(sequence).next().transpose()
+    }
+
+    /// The last entry, or `None` in an empty table: the oldest version of the last user key.
+    ///
+    /// # Errors
+    ///
+    /// As [`first`](DbTable::first).
+    pub fn last(&self) -> Result<Option<DbEntry>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// The last user key that a snapshot of `sequence` sees, with its value: deleted ones are passed over.
+    ///
+    /// # Errors
+    ///
+    /// As [`first`](DbTable::first).
+    pub fn last_at(&self, sequence: u64) -> Result<Option<DbEntry>> {
+        self.iter().at(sequence).next_back().transpose()
+    }
+
+    /// Number of entries, all versions and deletions counted; see [`Table::entries`].
+    pub fn entries(&self) -> Option<u64> {
+        self.table.entries()
+    }
+
+    /// What the table says of itself, such as its smallest and largest sequence number; see [`Table::properties`].
+    pub fn properties(&self) -> Option<&Properties> {
+        self.table.properties()
+    }
+
+    /// Counters of the table's work so far; see [`Table::stats`].
+    pub fn stats(&self) -> Stats {
+        self.table.stats()
     }
 
     /// The table as it is stored: internal keys in [`InternalKeyComparator`] order. For statistics, and
@@ -258,12 +246,8 @@ impl IntoIterator for &DbTable {
     }
 }
 
-pub(super) fn parse(stored: &[u8]) -> Result<InternalKey<'_>, Defect> {
-    InternalKey::parse(stored).ok_or_else(|| not_internal(stored))
-}
-
 #[cold]
-fn not_internal(stored: &[u8]) -> Defect {
+pub(super) fn not_internal(stored: &[u8]) -> Defect {
     let found = match stored.last_chunk::<8>() {
         Some([value_type, ..]) => format!("{} with type {value_type}", show_key(stored)),
         None => format!("{} of {} bytes", show_key(stored), stored.len()),

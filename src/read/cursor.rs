@@ -359,7 +359,7 @@ impl Cursor {
 }
 
 #[cold]
-fn lost() -> Error {
+pub(super) fn lost() -> Error {
     Error::new(
         ErrorKind::InvalidState,
         "the cursor lost its position when a move failed: seek before the next step",

@@ -362,7 +362,7 @@ fn shared_by_all_but_last(block: &Block<Bytes>) -> Bytes {
 
 /// The eight bytes of `key` from byte `start` on as a number that orders as they do; zeros past its end.
 #[inline]
-fn prefix_at(key: &[u8], start: usize) -> u64 {
+pub(super) fn prefix_at(key: &[u8], start: usize) -> u64 {
     let rest = key.get(start..).unwrap_or(&[]);
     if let Some(bytes) = rest.first_chunk() {
         return u64::from_be_bytes(*bytes);

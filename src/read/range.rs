@@ -7,7 +7,6 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::Defect;
 use crate::read::cursor::Cursor;
 use crate::read::table::Table;
 
@@ -43,18 +42,8 @@ impl Table {
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a [`range`](Table::range) there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        let prefix = prefix.as_ref();
-        // The first key past them: the prefix without its 0xff tail, its last byte incremented.
-        let mut past = prefix.to_vec();
-        while past.pop_if(|last| *last == 0xff).is_some() {}
-        let upper = match past.last_mut() {
-            Some(last) => {
-                *last += 1;
-                Bound::Excluded(past)
-            }
-            None => Bound::Unbounded,
-        };
-        let mut range = Range::new(self.cursor(), Bound::Included(prefix.to_vec()), upper);
+        let (lower, upper) = prefix_bounds(prefix.as_ref());
+        let mut range = Range::new(self.cursor(), lower, upper);
         if let Ok(Order::Custom(_)) = self.order() {
             range.state = State::NoPrefixes;
         }
@@ -77,6 +66,20 @@ impl Table {
     /// Those of reading a data block; see [`get`](Table::get).
     pub fn last(&self) -> Result<Option<(Bytes, Bytes)>> {
         self.iter().next_back().transpose()
+    }
+}
+
+/// All of the table.
+impl From<&Table> for Range {
+    fn from(table: &Table) -> Range {
+        table.iter()
+    }
+}
+
+/// All of the table.
+impl From<Table> for Range {
+    fn from(table: Table) -> Range {
+        table.iter()
     }
 }
 
@@ -126,9 +129,20 @@ impl Range {
         }
     }
 
-    /// The error of a defect in the entry last taken.
-    pub(crate) fn locate(&self, defect: Defect) -> Error {
-        self.cursor.locate(defect)
+    /// The cursor, and the bounds of what is left; an error if this is a range of keys of one prefix that need not lie
+    /// together.
+    pub(super) fn into_parts(mut self) -> Result<(Cursor, Bounds)> {
+        match self.state {
+            State::Fresh => {}
+            State::Front => self.lower = Bound::Excluded(self.cursor.key().to_vec()),
+            State::Back => self.upper = Bound::Excluded(self.cursor.key().to_vec()),
+            State::Done => {
+                self.lower = Bound::Excluded(Vec::new());
+                self.upper = Bound::Excluded(Vec::new());
+            }
+            State::NoPrefixes => return Err(self.no_prefixes()),
+        }
+        Ok((self.cursor, (self.lower, self.upper)))
     }
 
     fn step_front(&mut self) -> Result<bool> {
@@ -227,11 +241,17 @@ impl Range {
             Ok(order) => order,
             Err(error) => return error,
         };
-        let name = order.comparator().name();
-        let message =
-            format!("keys of one prefix need not lie together in the order {name:?}: use a range");
-        Error::new(ErrorKind::Comparator, message)
+        no_prefixes(order)
     }
+}
+
+/// The error of asking for the keys of a prefix in an order in which they need not lie together.
+#[cold]
+pub(crate) fn no_prefixes(order: &Order) -> Error {
+    let name = order.comparator().name();
+    let message =
+        format!("keys of one prefix need not lie together in the order {name:?}: use a range");
+    Error::new(ErrorKind::Comparator, message)
 }
 
 impl Iterator for Range {
@@ -270,6 +290,21 @@ fn owned(key: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// The bounds, in bytewise order, of the keys that begin with `prefix`.
+pub(crate) fn prefix_bounds(prefix: &[u8]) -> Bounds {
+    // The first key past them: the prefix without its 0xff tail, its last byte incremented.
+    let mut past = prefix.to_vec();
+    while past.pop_if(|last| *last == 0xff).is_some() {}
+    let upper = match past.last_mut() {
+        Some(last) => {
+            *last += 1;
+            Bound::Excluded(past)
+        }
+        None => Bound::Unbounded,
+    };
+    (Bound::Included(prefix.to_vec()), upper)
+}
 
 impl sealed::KeyRange for RangeFull {
     fn into_bounds(self) -> Bounds {

@@ -258,6 +258,12 @@ impl Table {
         self.inner.properties.as_ref()
     }
 
+    /// Number of entries, without a walk: what the table's [properties](Table::properties) say. `None` if it has none, as a
+    /// table of another writer.
+    pub fn entries(&self) -> Option<u64> {
+        self.properties().map(|properties| properties.entries)
+    }
+
     /// Number of data blocks.
     pub fn data_blocks(&self) -> usize {
         self.inner.index.len()

@@ -1,0 +1,344 @@
+//! Merges of several tables, some of them damaged: each move gives what a sorted list of all entries gives, or an error.
+
+#![no_main]
+
+use std::ops::Bound;
+
+use arbitrary::Arbitrary;
+use leveltable::{
+    BytewiseComparator, DbTable, ErrorKind, OpenOptions, Result, Table, WriteOptions,
+    db::{DbCursor, ValueType},
+    merge::MergeCursor,
+};
+use leveltable_fuzz::naive::{Compare, Entry};
+use leveltable_fuzz::tables::{self, DbEntry, Entries, KeyOrder, Options};
+use libfuzzer_sys::fuzz_target;
+
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+#[derive(Debug, Arbitrary)]
+struct Input {
+    is_database: bool,
+    is_reverse: bool,
+    tables: Vec<One>,
+    /// Whether only the first of equal keys is shown, or of a database what this snapshot sees, deletions included if so.
+    view: Option<(u8, bool)>,
+    moves: Vec<Move>,
+}
+
+#[derive(Debug, Arbitrary)]
+struct One {
+    options: Options,
+    properties: bool,
+    /// Whether the bytewise order is given as one of another type, which has its name.
+    by_trait: bool,
+    entries: Entries,
+    lower: Limit,
+    upper: Limit,
+    /// A byte of the file to change, and by what.
+    damage: Option<(u16, u8)>,
+}
+
+/// A key for bounds and seeks: of one of the entries, or any.
+#[derive(Debug, Arbitrary)]
+enum Key {
+    OfEntry(u16),
+    After(u16),
+    Any(Vec<u8>),
+}
+
+#[derive(Debug, Arbitrary)]
+enum Limit {
+    None,
+    Included(Key),
+    Excluded(Key),
+}
+
+#[derive(Debug, Arbitrary)]
+enum Move {
+    First,
+    Last,
+    Next(u8),
+    Prev(u8),
+    Seek(Key),
+    SeekAt(Key, u8),
+}
+
+impl Key {
+    fn resolve(&self, keys: &[Vec<u8>]) -> Vec<u8> {
+        let pick = |i: &u16| {
+            let i = usize::from(*i).checked_rem(keys.len());
+            i.map_or_else(Vec::new, |i| keys[i].clone())
+        };
+        match self {
+            Key::OfEntry(i) => pick(i),
+            Key::After(i) => [pick(i), vec![0]].concat(),
+            Key::Any(key) => key.clone(),
+        }
+    }
+}
+
+impl Limit {
+    fn resolve(&self, keys: &[Vec<u8>]) -> Bound<Vec<u8>> {
+        match self {
+            Limit::None => Bound::Unbounded,
+            Limit::Included(key) => Bound::Included(key.resolve(keys)),
+            Limit::Excluded(key) => Bound::Excluded(key.resolve(keys)),
+        }
+    }
+}
+
+fn contains((lower, upper): &Bounds, key: &[u8], compare: Compare) -> bool {
+    let above = match lower {
+        Bound::Included(limit) => compare(key, limit).is_ge(),
+        Bound::Excluded(limit) => compare(key, limit).is_gt(),
+        Bound::Unbounded => true,
+    };
+    let below = match upper {
+        Bound::Included(limit) => compare(key, limit).is_le(),
+        Bound::Excluded(limit) => compare(key, limit).is_lt(),
+        Bound::Unbounded => true,
+    };
+    above && below
+}
+
+/// An entry of the model: user key, sequence (0 in a plain table), value or deletion, input.
+type Item = (Vec<u8>, u64, Option<Vec<u8>>, usize);
+
+/// Both kinds of cursor.
+enum Cursor {
+    Plain(MergeCursor),
+    Database(DbCursor),
+}
+
+impl Cursor {
+    fn step(&mut self, step: &Step) -> Result<bool> {
+        match (self, step) {
+            (Cursor::Plain(cursor), Step::First) => cursor.seek_to_first(),
+            (Cursor::Plain(cursor), Step::Last) => cursor.seek_to_last(),
+            (Cursor::Plain(cursor), Step::Next) => cursor.next(),
+            (Cursor::Plain(cursor), Step::Prev) => cursor.prev(),
+            (Cursor::Plain(cursor), Step::Seek(key, _)) => cursor.seek(key),
+            (Cursor::Database(cursor), Step::First) => cursor.seek_to_first(),
+            (Cursor::Database(cursor), Step::Last) => cursor.seek_to_last(),
+            (Cursor::Database(cursor), Step::Next) => cursor.next(),
+            (Cursor::Database(cursor), Step::Prev) => cursor.prev(),
+            (Cursor::Database(cursor), Step::Seek(key, None)) => cursor.seek(key),
+            (Cursor::Database(cursor), Step::Seek(key, Some(at))) => cursor.seek_at(key, *at),
+        }
+    }
+
+    fn check(&self, item: Option<&Item>) {
+        let empty = (Vec::new(), 0, None, 0);
+        let (key, sequence, value, input) = item.unwrap_or(&empty);
+        let bytes = value.as_deref().unwrap_or(b"");
+        match self {
+            Cursor::Plain(cursor) => {
+                assert_eq!(cursor.is_valid(), item.is_some());
+                assert_eq!((cursor.key(), cursor.value()), (&key[..], bytes));
+                assert_eq!(cursor.input(), *input);
+            }
+            Cursor::Database(cursor) => {
+                assert_eq!(cursor.is_valid(), item.is_some());
+                assert_eq!((cursor.user_key(), cursor.value()), (&key[..], bytes));
+                assert_eq!(cursor.sequence(), *sequence);
+                let is_value = cursor.value_type() == ValueType::Value;
+                assert_eq!(is_value, value.is_some());
+            }
+        }
+    }
+}
+
+enum Step {
+    First,
+    Last,
+    Next,
+    Prev,
+    Seek(Vec<u8>, Option<u64>),
+}
+
+fuzz_target!(|input: Input| {
+    let order = match input.is_reverse {
+        true => KeyOrder::Reverse,
+        false => KeyOrder::Bytewise,
+    };
+    let compare = order.compare();
+    let mut items: Vec<Item> = Vec::new();
+    let mut keys = Vec::new();
+    let (mut plain, mut databases) = (Vec::new(), Vec::new());
+    let mut is_damaged = false;
+    for one in input.tables.iter().take(9) {
+        let write = order.write(reset(&one.options, one.properties));
+        let (mut file, entries) = one.build(&write, order, input.is_database);
+        keys.extend(entries.iter().map(|(key, ..)| key.clone()));
+        keys.truncate(5000);
+        if let Some((at, by)) = one.damage {
+            let at = usize::from(at) % file.len();
+            file[at] ^= by;
+            is_damaged |= by != 0;
+        }
+        let open = OpenOptions::new().no_cache();
+        let open = match (order, one.by_trait) {
+            (KeyOrder::Reverse, _) => open.comparator(order),
+            (_, true) => open.comparator(KeyOrder::ByTrait),
+            (_, false) => open.comparator(BytewiseComparator),
+        };
+        // Of a damaged file, nearly all but the data is read when it is opened.
+        match input.is_database {
+            true => databases.extend(
+                open.open_db_source(file)
+                    .ok()
+                    .map(|table| (table, entries, one)),
+            ),
+            false => plain.extend(
+                open.open_source(file)
+                    .ok()
+                    .map(|table| (table, entries, one)),
+            ),
+        }
+    }
+    let mut cursor = match input.is_database {
+        true => {
+            let ranges = databases
+                .into_iter()
+                .enumerate()
+                .map(|(i, (table, entries, one))| {
+                    let bounds = (one.lower.resolve(&keys), one.upper.resolve(&keys));
+                    items.extend(within(entries, &bounds, compare, i));
+                    table.range(bounds)
+                });
+            let ranges: Vec<_> = ranges.collect();
+            let cursor = DbTable::merge(ranges).unwrap();
+            Cursor::Database(match input.view {
+                Some((at, true)) => cursor.at(at.into()).with_deletions(),
+                Some((at, false)) => cursor.at(at.into()),
+                None => cursor,
+            })
+        }
+        false => {
+            let ranges = plain
+                .into_iter()
+                .enumerate()
+                .map(|(i, (table, entries, one))| {
+                    let bounds = (one.lower.resolve(&keys), one.upper.resolve(&keys));
+                    items.extend(within(entries, &bounds, compare, i));
+                    table.range(bounds)
+                });
+            let ranges: Vec<_> = ranges.collect();
+            let cursor = Table::merge(ranges).unwrap();
+            Cursor::Plain(match input.view {
+                Some(_) => cursor.first_wins(),
+                None => cursor,
+            })
+        }
+    };
+    items.sort_by(|a, b| {
+        let by_version = b.1.cmp(&a.1).then(b.2.is_some().cmp(&a.2.is_some()));
+        compare(&a.0, &b.0).then(by_version).then(a.3.cmp(&b.3))
+    });
+    let items = match (input.is_database, input.view) {
+        (true, Some((at, deletions))) => seen(items, at.into(), deletions),
+        (false, Some(_)) => seen(items, 0, true),
+        (_, None) => items,
+    };
+    // 0 is before the first entry; nowhere after an error.
+    let mut at = Some(0);
+    for step in input
+        .moves
+        .iter()
+        .flat_map(|step| steps(step, &keys))
+        .take(2000)
+    {
+        let expected = match (&step, at) {
+            (Step::First, _) => Some(1),
+            (Step::Last, _) => Some(items.len()),
+            (Step::Next, at) => at.map(|at| (at + 1).min(items.len() + 1)),
+            (Step::Prev, at) => at.map(|at: usize| at.saturating_sub(1)),
+            (Step::Seek(key, sequence), _) => {
+                let sequence = sequence.filter(|_| input.is_database);
+                let is_before = |item: &Item| {
+                    let by_key = compare(&item.0, key);
+                    by_key.is_lt() || by_key.is_eq() && sequence.is_some_and(|s| item.1 > s)
+                };
+                Some(1 + items.iter().filter(|item| is_before(item)).count())
+            }
+        };
+        match (cursor.step(&step), expected) {
+            (Ok(moved), Some(expected)) => {
+                let item = expected.checked_sub(1).and_then(|i| items.get(i));
+                assert_eq!(moved, item.is_some());
+                cursor.check(item);
+                at = Some(expected);
+            }
+            (Ok(_), None) => panic!("a step without a position"),
+            (Err(error), None) => assert_eq!(error.kind(), ErrorKind::InvalidState),
+            (Err(error), Some(_)) => {
+                assert!(is_damaged, "{error}");
+                assert!(
+                    matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Unsupported),
+                    "{error:?}"
+                );
+                cursor.check(None);
+                at = None;
+            }
+        }
+    }
+});
+
+impl One {
+    /// The file, and its entries.
+    fn build(
+        &self,
+        write: &WriteOptions,
+        order: KeyOrder,
+        is_database: bool,
+    ) -> (Vec<u8>, Vec<DbEntry>) {
+        let entries = self.entries.clone();
+        if is_database {
+            let entries = entries.into_versions(order);
+            (tables::build_db(write, &entries), entries)
+        } else {
+            let entries = entries.in_order(order);
+            let file = tables::build(write, &entries);
+            let item = |(key, value): Entry| (key, 0, Some(value));
+            (file, entries.into_iter().map(item).collect())
+        }
+    }
+}
+
+fn reset(options: &Options, properties: bool) -> WriteOptions {
+    options
+        .write
+        .clone()
+        .comparator(BytewiseComparator)
+        .properties(properties)
+}
+
+fn within(entries: Vec<DbEntry>, bounds: &Bounds, compare: Compare, input: usize) -> Vec<Item> {
+    let entries = entries
+        .into_iter()
+        .filter(|(key, ..)| contains(bounds, key, compare));
+    entries
+        .map(|(key, sequence, value)| (key, sequence, value, input))
+        .collect()
+}
+
+/// What a snapshot sees of sorted entries: of each key the first that is old enough.
+fn seen(items: Vec<Item>, at: u64, deletions: bool) -> Vec<Item> {
+    let mut seen: Vec<Item> = items.into_iter().filter(|item| item.1 <= at).collect();
+    seen.dedup_by(|b, a| a.0 == b.0);
+    seen.retain(|item| deletions || item.2.is_some());
+    seen
+}
+
+fn steps(step: &Move, keys: &[Vec<u8>]) -> Vec<Step> {
+    let times = |n: &u8| usize::from(n % 16) + 1;
+    match step {
+        Move::First => vec![Step::First],
+        Move::Last => vec![Step::Last],
+        Move::Next(n) => (0..times(n)).map(|_| Step::Next).collect(),
+        Move::Prev(n) => (0..times(n)).map(|_| Step::Prev).collect(),
+        Move::Seek(key) => vec![Step::Seek(key.resolve(keys), None)],
+        Move::SeekAt(key, at) => vec![Step::Seek(key.resolve(keys), Some((*at).into()))],
+    }
+}

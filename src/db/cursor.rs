@@ -1,0 +1,421 @@
+//! Walking a database's tables in both directions: all versions, or what a snapshot sees.
+
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+
+use crate::comparator::Order;
+#[cfg(doc)]
+use crate::db::DbTable;
+use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, tag, user_key};
+use crate::db::table::{DbEntry, not_internal, version};
+use crate::error::{Error, Result};
+use crate::read::ends::Lend;
+use crate::read::merge::MergeCursor;
+
+/// A position in one or several tables of a database, on an entry or between entries, that moves in both directions; made
+/// by [`DbTable::cursor`] and [`DbTable::merge`].
+///
+/// Shows all entries: user keys in order, the versions of each newest first, deletions included. [`at`](DbCursor::at) makes
+/// it show what a snapshot sees: of each user key the newest version at or below a sequence number, and no user key whose
+/// newest version is a deletion. [`with_deletions`](DbCursor::with_deletions) shows these, too.
+///
+/// Moves like a [`Cursor`](crate::Cursor): a new one stands before the first entry, each move returns whether it ended on an
+/// entry, and the entry is lent until the next move. After a failed move it has no position until a seek succeeds.
+///
+/// ```
+/// use leveltable::{OpenOptions, WriteOptions, db::ValueType};
+///
+/// let mut file = Vec::new();
+/// let mut builder = WriteOptions::new().build_db(&mut file);
+/// builder.put("apple", 9, "green")?;
+/// builder.put("apple", 4, "red")?;
+/// builder.delete("banana", 7)?;
+/// builder.finish()?;
+/// let table = OpenOptions::new().open_db_source(file)?;
+///
+/// let mut cursor = table.cursor();
+/// assert!(cursor.seek("b")?);
+/// assert_eq!((cursor.user_key(), cursor.sequence()), (&b"banana"[..], 7));
+/// assert_eq!(cursor.value_type(), ValueType::Deletion);
+///
+/// let mut cursor = table.cursor().at(8);
+/// assert!(cursor.next()?);
+/// assert_eq!(cursor.value(), b"red");
+/// assert!(!cursor.next()?, "the banana was deleted");
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct DbCursor {
+    /// Shows stored keys. In a snapshot, on the way forward, it stands on the current entry; on the way back on the last
+    /// entry before those of the current user key.
+    stored: MergeCursor,
+    /// Of user keys.
+    order: Order,
+    /// `None` where all entries are shown.
+    snapshot: Option<Snapshot>,
+    /// The current entry on the way back through a snapshot, if `on_kept`: the stored cursor has left it.
+    kept: (Vec<u8>, Bytes),
+    on_kept: bool,
+    /// The user key whose entries are passed over.
+    passed: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Snapshot {
+    sequence: u64,
+    deletions: bool,
+}
+
+impl Snapshot {
+    fn shows(self, value_type: ValueType) -> bool {
+        value_type == ValueType::Value || self.deletions
+    }
+}
+
+impl DbCursor {
+    /// A cursor over the entries of `stored`, whose user keys are in `order`, before the first.
+    pub(super) fn new(stored: MergeCursor, order: Order) -> DbCursor {
+        DbCursor {
+            stored,
+            order,
+            snapshot: None,
+            kept: (Vec::new(), Bytes::new()),
+            on_kept: false,
+            passed: Vec::new(),
+        }
+    }
+
+    /// Shows what a snapshot of `sequence` sees: of each user key the newest version at or below it, unless that is a
+    /// deletion. [`MAX_SEQUENCE`] sees the newest of all.
+    ///
+    /// The cursor returned stands before the first entry. A move costs a step for every version that it passes over.
+    pub fn at(self, sequence: u64) -> DbCursor {
+        self.showing(Some(Snapshot {
+            sequence,
+            deletions: false,
+        }))
+    }
+
+    /// Shows deletions in a [snapshot](DbCursor::at), too. (A cursor over all entries shows them anyway.)
+    ///
+    /// The cursor returned stands before the first entry.
+    pub fn with_deletions(self) -> DbCursor {
+        let snapshot = self.snapshot.map(|snapshot| Snapshot {
+            deletions: true,
+            ..snapshot
+        });
+        self.showing(snapshot)
+    }
+
+    fn showing(mut self, snapshot: Option<Snapshot>) -> DbCursor {
+        self.snapshot = snapshot;
+        self.rewound()
+    }
+
+    /// The same cursor before its first entry.
+    pub(super) fn rewound(mut self) -> DbCursor {
+        self.stored.rewind();
+        self.on_kept = false;
+        self
+    }
+
+    /// The order of user keys.
+    pub(super) fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// The cursor over stored keys inside; `None` if this one shows a snapshot.
+    pub(super) fn into_stored(self) -> Option<MergeCursor> {
+        self.snapshot.is_none().then_some(self.stored)
+    }
+
+    /// The current key as it is stored; empty if the cursor is on no entry.
+    #[inline]
+    fn stored_key(&self) -> &[u8] {
+        if self.on_kept {
+            &self.kept.0
+        } else {
+            self.stored.key()
+        }
+    }
+
+    /// Whether the cursor stands on an entry.
+    #[inline]
+    pub fn is_valid(&self) -> bool {
+        self.on_kept || self.stored.is_valid()
+    }
+
+    /// The current user key; empty unless the cursor [is on an entry](DbCursor::is_valid).
+    #[inline]
+    pub fn user_key(&self) -> &[u8] {
+        user_key(self.stored_key())
+    }
+
+    /// The current entry's sequence number; 0 unless the cursor [is on an entry](DbCursor::is_valid).
+    #[inline]
+    pub fn sequence(&self) -> u64 {
+        tag(self.stored_key()).unwrap_or(0) >> 8
+    }
+
+    /// Whether the current entry is a value or a deletion; a deletion unless the cursor [is on an entry](DbCursor::is_valid).
+    #[inline]
+    pub fn value_type(&self) -> ValueType {
+        ValueType::of_tag(tag(self.stored_key()).unwrap_or(0))
+    }
+
+    /// The current value; empty for a deletion, and unless the cursor [is on an entry](DbCursor::is_valid).
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        if self.on_kept {
+            &self.kept.1
+        } else {
+            self.stored.value()
+        }
+    }
+
+    /// The current value as a slice of its block, which it keeps in memory; empty like [`value`](DbCursor::value).
+    pub fn value_bytes(&self) -> Bytes {
+        if self.on_kept {
+            self.kept.1.clone()
+        } else {
+            self.stored.value_bytes()
+        }
+    }
+
+    /// Moves to the first entry whose user key is at or after `user_key`: the newest that is shown. Returns `false`, and
+    /// stands after the last entry, if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block (see [`Table::get`](crate::Table::get)), and
+    /// [`ErrorKind::Corruption`](crate::ErrorKind::Corruption) for a stored key that is no internal key, as for all moves.
+    pub fn seek(&mut self, user_key: impl AsRef<[u8]>) -> Result<bool> {
+        self.seek_stored(user_key.as_ref(), MAX_SEQUENCE)
+    }
+
+    /// Moves to the first entry that comes at or after `user_key` at `sequence`: a version of that user key no newer than
+    /// that, or else the next user key. Returns `false`, and stands after the last entry, if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`seek`](DbCursor::seek).
+    pub fn seek_at(&mut self, user_key: impl AsRef<[u8]>, sequence: u64) -> Result<bool> {
+        let user_key = user_key.as_ref();
+        if self.snapshot.is_none() {
+            return self.seek_stored(user_key, sequence);
+        }
+        // A snapshot shows one version: if that is newer, none.
+        let found = self.seek(user_key)?;
+        let is_newer = found
+            && self.sequence() > sequence
+            && self.order.compare(self.user_key(), user_key).is_eq();
+        if is_newer { self.next() } else { Ok(found) }
+    }
+
+    fn seek_stored(&mut self, user_key: &[u8], sequence: u64) -> Result<bool> {
+        let sequence = match self.snapshot {
+            Some(snapshot) => snapshot.sequence.min(sequence),
+            None => sequence,
+        };
+        self.on_kept = false;
+        let target = InternalKey::seek_target(user_key, sequence);
+        let found = self.stored.seek(target)?;
+        self.arrive_forward(found)
+    }
+
+    /// Moves to the first entry; returns `false` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`seek`](DbCursor::seek).
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.on_kept = false;
+        let found = self.stored.seek_to_first()?;
+        self.arrive_forward(found)
+    }
+
+    /// Moves to the last entry; returns `false` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`seek`](DbCursor::seek).
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.on_kept = false;
+        let found = self.stored.seek_to_last()?;
+        self.arrive_backward(found)
+    }
+
+    /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
+    ///
+    /// # Errors
+    ///
+    /// As [`seek`](DbCursor::seek), and [`ErrorKind::InvalidState`](crate::ErrorKind::InvalidState) after a failed move.
+    #[inline]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor lends its entries, an Iterator cannot"
+    )]
+    pub fn next(&mut self) -> Result<bool> {
+        if self.snapshot.is_some() {
+            return self.next_in_snapshot();
+        }
+        let moved = self.stored.next()?;
+        self.check_entry(moved)
+    }
+
+    /// Moves to the previous entry: from after the last entry to the last. Returns `false` before the first.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](DbCursor::next).
+    #[inline]
+    pub fn prev(&mut self) -> Result<bool> {
+        if self.snapshot.is_some() {
+            return self.prev_in_snapshot();
+        }
+        let moved = self.stored.prev()?;
+        self.check_entry(moved)
+    }
+
+    fn next_in_snapshot(&mut self) -> Result<bool> {
+        let is_passing = self.is_valid();
+        if is_passing {
+            let mut passed = std::mem::take(&mut self.passed);
+            passed.clear();
+            passed.extend_from_slice(self.user_key());
+            self.passed = passed;
+        }
+        self.on_kept = false;
+        let moved = self.stored.next()?;
+        self.find_forward(moved, is_passing)
+    }
+
+    fn prev_in_snapshot(&mut self) -> Result<bool> {
+        let found = if self.on_kept {
+            self.on_kept = false;
+            self.stored.is_valid()
+        } else {
+            // Entries of the current user key that come before it are newer than the snapshot.
+            self.stored.prev()?
+        };
+        self.arrive_backward(found)
+    }
+
+    /// Ends a move that went forward to a place from which on any user key may be shown.
+    fn arrive_forward(&mut self, found: bool) -> Result<bool> {
+        if self.snapshot.is_some() {
+            self.find_forward(found, false)
+        } else {
+            self.check_entry(found)
+        }
+    }
+
+    /// Moves on to the first entry that the snapshot shows, from the current one on if it was `found`. Passes over the user
+    /// key `passed` if `is_passing`.
+    fn find_forward(&mut self, mut found: bool, mut is_passing: bool) -> Result<bool> {
+        while self.check_entry(found)? {
+            let Some(snapshot) = self.snapshot else {
+                return Ok(true);
+            };
+            let user_key = user_key(self.stored.key());
+            let is_passed = is_passing && self.order.compare(user_key, &self.passed).is_eq();
+            if !is_passed && self.sequence() <= snapshot.sequence {
+                if snapshot.shows(self.value_type()) {
+                    return Ok(true);
+                }
+                is_passing = true;
+                self.passed.clear();
+                self.passed.extend_from_slice(user_key);
+            }
+            found = self.stored.next()?;
+        }
+        Ok(false)
+    }
+
+    /// Ends a move that went backward. In a snapshot, keeps the newest version of the last user key of which one is shown.
+    fn arrive_backward(&mut self, mut found: bool) -> Result<bool> {
+        let Some(snapshot) = self.snapshot else {
+            return self.check_entry(found);
+        };
+        let mut is_kept = false;
+        while self.check_entry(found)? {
+            let stored = self.stored.key();
+            let is_other = || {
+                let (user_key, kept) = (user_key(stored), user_key(&self.kept.0));
+                self.order.compare(user_key, kept).is_ne()
+            };
+            if is_kept && is_other() {
+                break;
+            }
+            if self.sequence() <= snapshot.sequence {
+                is_kept = snapshot.shows(self.value_type());
+                if is_kept {
+                    let (key, value) = &mut self.kept;
+                    key.clear();
+                    key.extend_from_slice(stored);
+                    *value = self.stored.value_bytes();
+                }
+            }
+            found = self.stored.prev()?;
+        }
+        self.on_kept = is_kept;
+        Ok(is_kept)
+    }
+
+    /// Passes on whether the stored cursor was moved to an entry. It has no position after one that is no database's.
+    #[inline]
+    fn check_entry(&mut self, moved: bool) -> Result<bool> {
+        match self.stored.key().last_chunk::<8>() {
+            Some([0 | 1, ..]) => Ok(true),
+            _ if !moved => Ok(false),
+            _ => Err(self.fail()),
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self) -> Error {
+        let defect = not_internal(self.stored.key());
+        self.stored.fail(defect)
+    }
+}
+
+impl Lend for DbCursor {
+    type Entry = DbEntry;
+
+    fn is_on_entry(&self) -> bool {
+        self.is_valid()
+    }
+
+    fn move_to_last(&mut self) -> Result<bool> {
+        self.seek_to_last()
+    }
+
+    #[inline]
+    fn step(&mut self) -> Result<bool> {
+        self.next()
+    }
+
+    #[inline]
+    fn step_back(&mut self) -> Result<bool> {
+        self.prev()
+    }
+
+    #[inline]
+    fn entry(&self) -> DbEntry {
+        DbEntry {
+            user_key: Bytes::copy_from_slice(self.user_key()),
+            sequence: self.sequence(),
+            version: version(self.value_type(), || self.value_bytes()),
+        }
+    }
+
+    fn compare(&self, other: &DbCursor) -> Result<Ordering> {
+        if self.snapshot.is_some() {
+            // Of each user key there is one entry.
+            return Ok(self.order.compare(self.user_key(), other.user_key()));
+        }
+        self.stored.compare(&other.stored)
+    }
+}

@@ -1,0 +1,1017 @@
+//! Merging tables: against a naive model, in reads, and on bad inputs.
+
+mod common;
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use bytes::Bytes;
+use common::{Entry, Layout, Reverse};
+use leveltable::{
+    BloomFilterPolicy, BytewiseComparator, Compression, DbTable, ErrorKind, OpenOptions, ReadAt,
+    Source, Table, WriteOptions,
+    db::{DbCursor, DbEntry, InternalKeyComparator, MAX_SEQUENCE, ValueType, Version},
+    inspect::CountingReadAt,
+    merge::MergeCursor,
+};
+use proptest::prelude::*;
+
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// A way to write and read tables.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    reverse: bool,
+    /// With properties, as this crate writes them, or without, as LevelDB does.
+    properties: bool,
+}
+
+impl Kind {
+    fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
+        if self.reverse { b.cmp(a) } else { a.cmp(b) }
+    }
+
+    fn write(self) -> WriteOptions {
+        let options = match self.properties {
+            true => WriteOptions::new(),
+            false => WriteOptions::leveldb(),
+        };
+        let options = options.block_size(64).restart_interval(3);
+        match self.reverse {
+            true => options.comparator(Reverse),
+            false => options,
+        }
+    }
+
+    fn open(self) -> OpenOptions {
+        match self.reverse {
+            true => OpenOptions::new().comparator(Reverse),
+            false => OpenOptions::new(),
+        }
+    }
+
+    fn table(self, entries: &[Entry]) -> Table {
+        let mut entries = entries.to_vec();
+        entries.sort_by(|(a, _), (b, _)| self.compare(a, b));
+        entries.dedup_by(|(a, _), (b, _)| a == b);
+        let file = common::build(&self.write(), &entries);
+        self.open().open_source(file).unwrap()
+    }
+
+    fn contains(self, (lower, upper): &Bounds, key: &[u8]) -> bool {
+        let above = match lower {
+            Bound::Included(limit) => self.compare(key, limit).is_ge(),
+            Bound::Excluded(limit) => self.compare(key, limit).is_gt(),
+            Bound::Unbounded => true,
+        };
+        above
+            && match upper {
+                Bound::Included(limit) => self.compare(key, limit).is_le(),
+                Bound::Excluded(limit) => self.compare(key, limit).is_lt(),
+                Bound::Unbounded => true,
+            }
+    }
+}
+
+/// What is done to a cursor.
+#[derive(Debug, Clone)]
+enum Move {
+    First,
+    Last,
+    Next(usize),
+    Prev(usize),
+    Seek(Vec<u8>),
+    SeekAt(Vec<u8>, u64),
+}
+
+/// A list, and a place in it: 0 is before the first item.
+struct Model<T> {
+    items: Vec<T>,
+    at: usize,
+}
+
+impl<T> Model<T> {
+    fn new(items: Vec<T>) -> Model<T> {
+        Model { items, at: 0 }
+    }
+
+    fn current(&self) -> Option<&T> {
+        self.items.get(self.at.checked_sub(1)?)
+    }
+
+    fn step(&mut self, forward: bool) {
+        self.at = match forward {
+            true => (self.at + 1).min(self.items.len() + 1),
+            false => self.at.saturating_sub(1),
+        };
+    }
+
+    fn seek(&mut self, is_before: impl FnMut(&T) -> bool) {
+        self.at = 1 + self.items.iter().map(is_before).take_while(|b| *b).count();
+    }
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop::sample::select(vec![0u8, b'a', b'b', 0xff]);
+    let head = prop::sample::select(vec![
+        &b""[..],
+        b"",
+        b"a common beginning",
+        b"common to many",
+    ]);
+    (head, prop::collection::vec(byte, 0..4)).prop_map(|(head, tail)| [head, &tail].concat())
+}
+
+fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
+    prop_oneof![
+        3 => Just(Bound::Unbounded),
+        1 => key().prop_map(Bound::Included),
+        1 => key().prop_map(Bound::Excluded),
+    ]
+}
+
+fn bounds() -> impl Strategy<Value = Bounds> {
+    prop_oneof![
+        4 => (bound(), bound()),
+        1 => key().prop_map(|key| (Bound::Included(key.clone()), Bound::Included(key))),
+    ]
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let step = prop_oneof![
+        1 => Just(Move::First),
+        1 => Just(Move::Last),
+        6 => (1..6usize).prop_map(Move::Next),
+        6 => (1..6usize).prop_map(Move::Prev),
+        3 => key().prop_map(Move::Seek),
+        2 => (key(), 0..12u64).prop_map(|(key, sequence)| Move::SeekAt(key, sequence)),
+    ];
+    prop::collection::vec(step, 0..40)
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    (any::<bool>(), any::<bool>()).prop_map(|(reverse, properties)| Kind {
+        reverse,
+        properties,
+    })
+}
+
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    prop::collection::vec((key(), prop::collection::vec(any::<u8>(), 0..6)), 0..30)
+}
+
+type Merged = (Vec<u8>, Vec<u8>, usize);
+
+fn check_plain(mut cursor: MergeCursor, items: Vec<Merged>, kind: Kind, moves: &[Move]) {
+    let mut model = Model::new(items);
+    let check = |cursor: &MergeCursor, model: &Model<Merged>, moved: bool| {
+        assert_eq!(moved, model.current().is_some());
+        assert_eq!(cursor.is_valid(), moved);
+        let (key, value, input) = model.current().cloned().unwrap_or_default();
+        assert_eq!(
+            (cursor.key(), cursor.value(), cursor.input()),
+            (&key[..], &value[..], input)
+        );
+        assert_eq!(cursor.value_bytes(), value);
+    };
+    for step in moves {
+        match step {
+            Move::First => {
+                model.at = 1;
+                let moved = cursor.seek_to_first().unwrap();
+                check(&cursor, &model, moved);
+            }
+            Move::Last => {
+                model.at = model.items.len();
+                let moved = cursor.seek_to_last().unwrap();
+                check(&cursor, &model, moved);
+            }
+            Move::Seek(key) | Move::SeekAt(key, _) => {
+                model.seek(|(other, ..)| kind.compare(other, key).is_lt());
+                let moved = cursor.seek(key).unwrap();
+                check(&cursor, &model, moved);
+            }
+            Move::Next(times) | Move::Prev(times) => {
+                let forward = matches!(step, Move::Next(_));
+                for _ in 0..*times {
+                    model.step(forward);
+                    let moved = match forward {
+                        true => cursor.next(),
+                        false => cursor.prev(),
+                    };
+                    check(&cursor, &model, moved.unwrap());
+                }
+            }
+        }
+    }
+}
+
+/// Takes from both ends: `true` from the front.
+fn check_ends<T, I, E>(mut taken: I, items: &[E], ends: &[bool])
+where
+    I: DoubleEndedIterator<Item = leveltable::Result<T>>,
+    E: PartialEq<T> + std::fmt::Debug,
+    T: std::fmt::Debug,
+{
+    let mut left = items.iter();
+    // Past the end, too.
+    for &front in ends.iter().cycle().take(items.len() + 3) {
+        let (taken, expected) = match front {
+            true => (taken.next(), left.next()),
+            false => (taken.next_back(), left.next_back()),
+        };
+        match (taken.map(Result::unwrap), expected) {
+            (Some(taken), Some(expected)) => assert_eq!(*expected, taken),
+            (None, None) => {}
+            (taken, expected) => panic!("{taken:?} for {expected:?}"),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Pair(Vec<u8>, Vec<u8>);
+
+impl PartialEq<(Bytes, Bytes)> for Pair {
+    fn eq(&self, (key, value): &(Bytes, Bytes)) -> bool {
+        self.0 == *key && self.1 == *value
+    }
+}
+
+/// A change of a user key in one of several tables: user key, sequence, whether it is a value, value, table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Change {
+    user_key: Vec<u8>,
+    sequence: u64,
+    value: Option<Vec<u8>>,
+    input: usize,
+}
+
+impl PartialEq<DbEntry> for Change {
+    fn eq(&self, entry: &DbEntry) -> bool {
+        let version = match &self.value {
+            Some(value) => Version::Value(value.clone().into()),
+            None => Version::Deleted,
+        };
+        self.user_key == entry.user_key
+            && self.sequence == entry.sequence
+            && version == entry.version
+    }
+}
+
+fn changes() -> impl Strategy<Value = Vec<(Vec<u8>, u64, Option<Vec<u8>>)>> {
+    let value = prop::collection::vec(any::<u8>(), 0..6);
+    let value = prop_oneof![2 => value.prop_map(Some), 1 => Just(None)];
+    prop::collection::vec((key(), 0..12u64, value), 0..40)
+}
+
+/// The changes as a table holds them: one of each user key, sequence and type.
+fn sorted(changes: Vec<Change>, kind: Kind) -> Vec<Change> {
+    let mut changes = changes;
+    changes.sort_by(|a, b| {
+        kind.compare(&a.user_key, &b.user_key)
+            .then(b.sequence.cmp(&a.sequence))
+            .then(b.value.is_some().cmp(&a.value.is_some()))
+            .then(a.input.cmp(&b.input))
+    });
+    changes.dedup_by_key(|c| (c.user_key.clone(), c.sequence, c.value.is_some(), c.input));
+    changes
+}
+
+/// What a snapshot sees of sorted changes, from the definition.
+fn seen(changes: &[Change], sequence: u64, deletions: bool) -> Vec<Change> {
+    let mut newest: BTreeMap<Vec<u8>, &Change> = BTreeMap::new();
+    for change in changes {
+        if change.sequence <= sequence && !newest.contains_key(&change.user_key) {
+            newest.insert(change.user_key.clone(), change);
+        }
+    }
+    let is_seen = |change: &&Change| {
+        newest.get(&change.user_key) == Some(change) && (deletions || change.value.is_some())
+    };
+    changes.iter().filter(is_seen).cloned().collect()
+}
+
+fn db_table(kind: Kind, changes: &[Change]) -> DbTable {
+    let mut file = Vec::new();
+    let mut builder = kind.write().build_db(&mut file);
+    for change in changes {
+        match &change.value {
+            Some(value) => builder.put(&change.user_key, change.sequence, value),
+            None => builder.delete(&change.user_key, change.sequence),
+        }
+        .unwrap();
+    }
+    builder.finish().unwrap();
+    kind.open().open_db_source(file).unwrap()
+}
+
+fn check_db(mut cursor: DbCursor, items: Vec<Change>, kind: Kind, moves: &[Move]) {
+    let mut model = Model::new(items);
+    let check = |cursor: &DbCursor, model: &Model<Change>, moved: bool| {
+        assert_eq!(moved, model.current().is_some());
+        assert_eq!(cursor.is_valid(), moved);
+        match model.current() {
+            Some(change) => {
+                assert_eq!(cursor.user_key(), change.user_key);
+                assert_eq!(cursor.sequence(), change.sequence);
+                let is_value = cursor.value_type() == ValueType::Value;
+                assert_eq!(is_value, change.value.is_some());
+                let value = change.value.as_deref().unwrap_or(b"");
+                assert_eq!(cursor.value(), value);
+                assert_eq!(cursor.value_bytes(), value);
+            }
+            None => {
+                let empty = (&b""[..], 0, ValueType::Deletion, &b""[..]);
+                let shown = (
+                    cursor.user_key(),
+                    cursor.sequence(),
+                    cursor.value_type(),
+                    cursor.value(),
+                );
+                assert_eq!(shown, empty);
+            }
+        }
+    };
+    for step in moves {
+        match step {
+            Move::First => {
+                model.at = 1;
+                let moved = cursor.seek_to_first().unwrap();
+                check(&cursor, &model, moved);
+            }
+            Move::Last => {
+                model.at = model.items.len();
+                let moved = cursor.seek_to_last().unwrap();
+                check(&cursor, &model, moved);
+            }
+            Move::Seek(key) => {
+                model.seek(|c| kind.compare(&c.user_key, key).is_lt());
+                let moved = cursor.seek(key).unwrap();
+                check(&cursor, &model, moved);
+            }
+            Move::SeekAt(key, sequence) => {
+                model.seek(|c| {
+                    let by_key = kind.compare(&c.user_key, key);
+                    by_key.is_lt() || by_key.is_eq() && c.sequence > *sequence
+                });
+                let moved = cursor.seek_at(key, *sequence).unwrap();
+                check(&cursor, &model, moved);
+            }
+            Move::Next(times) | Move::Prev(times) => {
+                let forward = matches!(step, Move::Next(_));
+                for _ in 0..*times {
+                    model.step(forward);
+                    let moved = match forward {
+                        true => cursor.next(),
+                        false => cursor.prev(),
+                    };
+                    check(&cursor, &model, moved.unwrap());
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 400 } else { 4000 }))]
+
+    #[test]
+    fn plain_merges_agree_with_the_model(
+        kind in kind(),
+        inputs in prop::collection::vec((entries(), bounds()), 0..7),
+        first_wins: bool,
+        moves in moves(),
+        ends in prop::collection::vec(any::<bool>(), 1..20),
+    ) {
+        let tables: Vec<_> = inputs
+            .iter()
+            .map(|(entries, bounds)| (kind.table(entries), bounds.clone()))
+            .collect();
+        let mut items: Vec<Merged> = Vec::new();
+        for (input, (table, bounds)) in tables.iter().enumerate() {
+            for entry in table {
+                let (key, value) = entry.unwrap();
+                if kind.contains(bounds, &key) {
+                    items.push((key.to_vec(), value.to_vec(), input));
+                }
+            }
+        }
+        items.sort_by(|a, b| kind.compare(&a.0, &b.0).then(a.2.cmp(&b.2)));
+        if first_wins {
+            items.dedup_by(|b, a| a.0 == b.0);
+        }
+        let ranges = tables.iter().map(|(table, bounds)| table.range(bounds.clone()));
+        let mut cursor = Table::merge(ranges).unwrap();
+        if first_wins {
+            cursor = cursor.first_wins();
+        }
+        let pairs: Vec<_> = items.iter().map(|(k, v, _)| Pair(k.clone(), v.clone())).collect();
+        check_ends(cursor.clone().into_iter(), &pairs, &ends);
+        check_plain(cursor, items, kind, &moves);
+    }
+
+    #[test]
+    fn database_merges_agree_with_the_model(
+        kind in kind(),
+        inputs in prop::collection::vec((changes(), bounds()), 0..6),
+        snapshot in prop::option::of((0..13u64, any::<bool>())),
+        moves in moves(),
+        ends in prop::collection::vec(any::<bool>(), 1..20),
+    ) {
+        let mut all = Vec::new();
+        let mut ranges = Vec::new();
+        for (input, (changes, bounds)) in inputs.into_iter().enumerate() {
+            let changes = changes.into_iter().map(|(user_key, sequence, value)| Change {
+                user_key,
+                sequence,
+                value,
+                input,
+            });
+            let changes = sorted(changes.collect(), kind);
+            ranges.push(db_table(kind, &changes).range(bounds.clone()));
+            all.extend(changes.into_iter().filter(|c| kind.contains(&bounds, &c.user_key)));
+        }
+        let all = sorted(all, kind);
+        let mut cursor = DbTable::merge(ranges).unwrap();
+        let shown = match snapshot {
+            Some((sequence, deletions)) => {
+                cursor = cursor.at(sequence);
+                if deletions {
+                    cursor = cursor.with_deletions();
+                }
+                seen(&all, sequence, deletions)
+            }
+            None => all,
+        };
+        check_ends(cursor.clone().into_iter(), &shown, &ends);
+        check_db(cursor, shown, kind, &moves);
+    }
+
+    /// A table alone: its cursor, its ranges, and each lookup at each sequence number.
+    #[test]
+    fn one_database_table_agrees_with_the_model(
+        kind in kind(),
+        changes in changes(),
+        bounds in bounds(),
+        snapshot in prop::option::of((0..13u64, any::<bool>())),
+        moves in moves(),
+        ends in prop::collection::vec(any::<bool>(), 1..20),
+        more in prop::collection::vec(key(), 0..5),
+    ) {
+        let changes = changes.into_iter().map(|(user_key, sequence, value)| Change {
+            user_key,
+            sequence,
+            value,
+            input: 0,
+        });
+        let all = sorted(changes.collect(), kind);
+        let table = db_table(kind, &all);
+        let mut keys: Vec<_> = all.iter().map(|c| c.user_key.clone()).chain(more).collect();
+        keys.dedup();
+        for sequence in 0..13 {
+            let seen = seen(&all, sequence, true);
+            let find = |key: &Vec<u8>| seen.iter().find(|c| c.user_key == *key);
+            let versions = table.get_many_at(&keys, sequence).unwrap();
+            prop_assert_eq!(versions.len(), keys.len());
+            for (key, version) in keys.iter().zip(versions) {
+                let entry = table.get_entry_at(key, sequence).unwrap();
+                prop_assert_eq!(entry.is_some(), find(key).is_some());
+                if let (Some(entry), Some(change)) = (&entry, find(key)) {
+                    prop_assert_eq!(change, entry);
+                    prop_assert!(table.may_contain(key));
+                }
+                prop_assert_eq!(&version, &entry.as_ref().map(|entry| entry.version.clone()));
+                prop_assert_eq!(&table.get_at(key, sequence).unwrap(), &version);
+                let with = table.get_with_at(key, sequence, |key, value| {
+                    (key.user_key.to_vec(), key.sequence, key.value_type, value.to_vec())
+                });
+                let expected = entry.map(|entry| match entry.version {
+                    Version::Value(value) => {
+                        (entry.user_key.to_vec(), entry.sequence, ValueType::Value, value.to_vec())
+                    }
+                    Version::Deleted => {
+                        (entry.user_key.to_vec(), entry.sequence, ValueType::Deletion, Vec::new())
+                    }
+                });
+                prop_assert_eq!(with.unwrap(), expected);
+                let is_value = matches!(version, Some(Version::Value(_)));
+                prop_assert_eq!(table.contains_key_at(key, sequence).unwrap(), is_value);
+            }
+            let shown: Vec<_> = seen.iter().filter(|c| c.value.is_some()).collect();
+            let first = table.first_at(sequence).unwrap();
+            prop_assert!(shown.first().copied().into_iter().eq(first.iter()), "{:?}", first);
+            let last = table.last_at(sequence).unwrap();
+            prop_assert!(shown.last().copied().into_iter().eq(last.iter()), "{:?}", last);
+        }
+        prop_assert!(all.iter().take(1).eq(table.first().unwrap().iter()));
+        prop_assert!(all.last().into_iter().eq(table.last().unwrap().iter()));
+        if !kind.reverse {
+            for prefix in [&b""[..], b"a", b"common", b"\xff", b"\xff\xff"] {
+                let begins = all.iter().filter(|c| c.user_key.starts_with(prefix));
+                let begins: Vec<_> = begins.cloned().collect();
+                check_ends(table.prefix(prefix), &begins, &ends);
+            }
+        }
+        let within = all.iter().filter(|c| kind.contains(&bounds, &c.user_key));
+        let within: Vec<_> = within.cloned().collect();
+        let (range, shown) = match snapshot {
+            Some((sequence, true)) => (
+                table.range(bounds).at(sequence).with_deletions(),
+                seen(&within, sequence, true),
+            ),
+            Some((sequence, false)) => {
+                (table.range(bounds).at(sequence), seen(&within, sequence, false))
+            }
+            None => (table.range(bounds), within),
+        };
+        check_ends(range, &shown, &ends);
+        let (cursor, shown) = match snapshot {
+            Some((sequence, deletions)) => {
+                let cursor = table.cursor().at(sequence);
+                let cursor = if deletions { cursor.with_deletions() } else { cursor };
+                (cursor, seen(&all, sequence, deletions))
+            }
+            None => (table.cursor(), all),
+        };
+        check_db(cursor, shown, kind, &moves);
+    }
+}
+
+/// A table whose reads are counted, and the number that opening took.
+struct Counted<T> {
+    table: T,
+    disk: Arc<CountingReadAt<Bytes>>,
+    opened: u64,
+}
+
+impl<T> Counted<T> {
+    fn open(file: Vec<u8>, open: impl FnOnce(OpenOptions, Source) -> T) -> Counted<T> {
+        let disk = Arc::new(CountingReadAt::new(Bytes::from(file)));
+        let table = open(OpenOptions::new().no_cache(), disk.clone().into());
+        Counted {
+            table,
+            opened: disk.reads(),
+            disk,
+        }
+    }
+
+    /// Reads since the table was opened.
+    fn reads(&self) -> u64 {
+        self.disk.reads() - self.opened
+    }
+}
+
+fn plain(options: &WriteOptions, keys: std::ops::Range<u32>) -> Counted<Table> {
+    let entries: Vec<Entry> = keys
+        .map(|i| (format!("key{i:06}").into_bytes(), vec![b'v'; 20]))
+        .collect();
+    let file = common::build(options, &entries);
+    Counted::open(file, |open, source| open.open_source(source).unwrap())
+}
+
+/// Tables one after the other, as the levels of an engine have them.
+fn consecutive(options: &WriteOptions) -> [Counted<Table>; 5] {
+    [0, 1, 2, 3, 4].map(|i| plain(options, 1000 * i..1000 * (i + 1)))
+}
+
+/// Whether each table was read.
+fn read<T>(tables: &[Counted<T>]) -> Vec<bool> {
+    tables.iter().map(|table| table.reads() > 0).collect()
+}
+
+fn small_blocks() -> WriteOptions {
+    WriteOptions::new().block_size(300)
+}
+
+#[test]
+fn inputs_outside_of_the_bounds_are_not_read() {
+    let tables = consecutive(&small_blocks());
+    let ranges = tables
+        .iter()
+        .map(|t| t.table.range("key001500".."key002500"));
+    let merged: Vec<_> = Table::merge(ranges).unwrap().into_iter().collect();
+    assert_eq!(merged.len(), 1000);
+    assert_eq!(read(&tables), [false, true, true, false, false]);
+}
+
+#[test]
+fn inputs_are_read_when_the_merge_gets_to_them() {
+    let tables = consecutive(&small_blocks());
+    let mut cursor = Table::merge(tables.iter().map(|t| &t.table)).unwrap();
+    assert_eq!(read(&tables), [false; 5]);
+    assert!(cursor.seek_to_first().unwrap());
+    assert_eq!(tables[0].reads(), 1);
+    assert_eq!(read(&tables), [true, false, false, false, false]);
+    assert!(cursor.seek("key002999").unwrap());
+    assert_eq!(read(&tables), [true, false, true, false, false]);
+    assert!(cursor.next().unwrap());
+    assert_eq!(cursor.key(), b"key003000");
+    assert_eq!(read(&tables), [true, false, true, true, false]);
+    assert!(cursor.prev().unwrap());
+    assert!(cursor.prev().unwrap());
+    assert_eq!(cursor.key(), b"key002998");
+    assert_eq!(read(&tables), [true, false, true, true, false]);
+    assert!(cursor.seek_to_last().unwrap());
+    assert_eq!(cursor.key(), b"key004999");
+    assert_eq!(read(&tables), [true, false, true, true, true]);
+}
+
+#[test]
+fn a_filter_rules_inputs_out_if_the_bounds_are_one_key() {
+    let bloom = BloomFilterPolicy::new(20);
+    for options in [
+        small_blocks(),
+        small_blocks()
+            .filter_policy(bloom)
+            .whole_table_filter(false),
+        small_blocks().filter_policy(bloom).whole_table_filter(true),
+    ] {
+        // Each holds every third key.
+        let tables = [0, 1, 2].map(|first| {
+            let keys = (first..3000).step_by(3);
+            let entries: Vec<Entry> = keys
+                .map(|i: u32| (format!("key{i:06}").into_bytes(), Vec::new()))
+                .collect();
+            let file = common::build(&options, &entries);
+            Counted::open(file, |open, source| open.open_source(source).unwrap())
+        });
+        let key = "key001501"; // the second table's
+        let ranges = tables.iter().map(|t| t.table.range(key..=key));
+        let mut cursor = Table::merge(ranges).unwrap();
+        assert!(cursor.next().unwrap());
+        assert_eq!((cursor.key(), cursor.input()), (key.as_bytes(), 1));
+        assert!(!cursor.next().unwrap());
+        assert_eq!(read(&tables), [false, true, false]);
+    }
+}
+
+#[test]
+fn databases_tables_are_ruled_out_by_user_keys() {
+    let table = |first: u32, step: usize, most: u32| {
+        let mut file = Vec::new();
+        let mut builder = small_blocks().build_db(&mut file);
+        for i in (first..most).step_by(step) {
+            for sequence in [9, 5] {
+                builder
+                    .put(format!("key{i:06}"), sequence, "value")
+                    .unwrap();
+            }
+        }
+        builder.finish().unwrap();
+        Counted::open(file, |open, source| open.open_db_source(source).unwrap())
+    };
+    // Two that interleave, and one of other keys.
+    let tables = [table(0, 2, 1000), table(1, 2, 1000), table(1000, 1, 1500)];
+    let merge = |bounds: (&'static str, &'static str)| {
+        let ranges = tables.iter().map(|t| t.table.range(bounds.0..=bounds.1));
+        DbTable::merge(ranges).unwrap().at(MAX_SEQUENCE)
+    };
+    let key = "key000501";
+    assert_eq!(merge((key, key)).into_iter().count(), 1);
+    assert_eq!(read(&tables), [false, true, false]);
+    assert_eq!(merge(("key000400", "key000419")).into_iter().count(), 20);
+    assert_eq!(read(&tables), [true, true, false]);
+    assert!(tables[1].table.may_contain(key));
+    assert!(!tables[0].table.may_contain(key));
+    assert!(!tables[0].table.may_contain("z"), "past the end");
+}
+
+#[test]
+fn database_lookups_of_many_keys_read_each_block_once() {
+    let mut file = Vec::new();
+    let mut builder = small_blocks().build_db(&mut file);
+    let keys: Vec<_> = (0..200).map(|i| format!("key{i:06}")).collect();
+    for key in &keys {
+        builder.put(key, 5, key).unwrap();
+    }
+    builder.finish().unwrap();
+    let counted = Counted::open(file, |open, source| open.open_db_source(source).unwrap());
+    let mut wanted: Vec<_> = keys.iter().rev().chain(&keys).cloned().collect();
+    wanted.push("absent".into());
+    let found = counted.table.get_many(&wanted).unwrap();
+    for (key, version) in wanted.iter().zip(found).take(400) {
+        assert_eq!(version, Some(Version::Value(key.clone().into())));
+    }
+    let blocks = counted.table.as_table().data_blocks() as u64;
+    assert!(blocks > 10);
+    assert_eq!(counted.reads(), blocks);
+}
+
+#[test]
+fn inputs_of_different_orders_are_refused() {
+    let bytewise = Kind {
+        reverse: false,
+        properties: true,
+    }
+    .table(&[]);
+    let reverse = Kind {
+        reverse: true,
+        properties: true,
+    }
+    .table(&[]);
+    let error = Table::merge([&bytewise, &reverse]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Comparator);
+    let message = error.to_string();
+    assert!(
+        message.contains("test.Reverse") && message.contains("BytewiseComparator"),
+        "{message}"
+    );
+    assert!(message.contains("number 1"), "{message}");
+
+    let kinds = [false, true].map(|reverse| Kind {
+        reverse,
+        properties: true,
+    });
+    let databases = kinds.map(|kind| db_table(kind, &[]));
+    let error = DbTable::merge(&databases).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Comparator);
+    // Of stored keys, all tables have an order of the same name: that of user keys counts.
+    let stored = databases.each_ref().map(DbTable::as_table);
+    assert_eq!(
+        Table::merge(stored).unwrap_err().kind(),
+        ErrorKind::Comparator
+    );
+    assert!(Table::merge([databases[0].as_table(), &bytewise]).is_err());
+
+    let file = common::build(&WriteOptions::new(), &[]);
+    let unknown = OpenOptions::new().stored_order().open_source(file).unwrap();
+    assert_eq!(
+        Table::merge([&unknown]).unwrap_err().kind(),
+        ErrorKind::Comparator
+    );
+    // Prefixes make no range in another order.
+    assert_eq!(
+        Table::merge([reverse.prefix("a")]).unwrap_err().kind(),
+        ErrorKind::Comparator
+    );
+    let prefix = databases[1].prefix("a");
+    assert_eq!(
+        DbTable::merge([prefix.clone()]).unwrap_err().kind(),
+        ErrorKind::Comparator
+    );
+    let items: Vec<_> = prefix.collect();
+    assert_eq!(items.len(), 1);
+    assert_eq!(items[0].as_ref().unwrap_err().kind(), ErrorKind::Comparator);
+}
+
+#[test]
+fn ranges_merge_what_is_left_of_them_and_snapshots_are_refused() {
+    let kind = Kind {
+        reverse: false,
+        properties: true,
+    };
+    let entries = ["a", "b", "c", "d"].map(|key| (key.as_bytes().to_vec(), Vec::new()));
+    let table = kind.table(&entries);
+    let mut front = table.iter();
+    front.next();
+    let mut back = table.iter();
+    back.next_back();
+    let mut done = table.range("x"..);
+    assert!(done.next().is_none());
+    let keys = |merged: MergeCursor| -> Vec<_> {
+        let keys = merged.into_iter().map(|entry| entry.unwrap().0);
+        keys.map(|key| String::from_utf8(key.to_vec()).unwrap())
+            .collect()
+    };
+    assert_eq!(keys(Table::merge([front]).unwrap()), ["b", "c", "d"]);
+    assert_eq!(keys(Table::merge([back]).unwrap()), ["a", "b", "c"]);
+    assert_eq!(keys(Table::merge([done]).unwrap()), [""; 0]);
+
+    let change = Change {
+        user_key: b"k".into(),
+        sequence: 3,
+        value: None,
+        input: 0,
+    };
+    let database = db_table(kind, &[change]);
+    let mut taken = database.iter();
+    taken.next();
+    for input in [taken, database.iter().at(3)] {
+        let error = DbTable::merge([input]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidState);
+    }
+}
+
+/// Every data block of one of three inputs is damaged in turn: a walk shows the right entries up to an error, and the cursor
+/// has no position then until a seek succeeds.
+#[test]
+fn damage_of_an_input_is_an_error_and_no_entry_is_skipped() {
+    let options = small_blocks().compression(Compression::None);
+    let files: Vec<Vec<u8>> = (0..3u32)
+        .map(|first| {
+            let entries: Vec<Entry> = (first..120)
+                .step_by(3)
+                .map(|i| (format!("key{i:06}").into_bytes(), vec![b'v'; 30]))
+                .collect();
+            common::build(&options, &entries)
+        })
+        .collect();
+    let open = |file: &Vec<u8>| {
+        OpenOptions::new()
+            .no_cache()
+            .open_source(file.clone())
+            .unwrap()
+    };
+    let expected: Vec<_> = (0..120)
+        .map(|i| format!("key{i:06}").into_bytes())
+        .collect();
+    let layout = Layout::of(&files[1]);
+    assert!(layout.data.len() > 3);
+    for block in &layout.data {
+        let mut damaged = files[1].clone();
+        damaged[block.start + 5] ^= 1;
+        // Opening checks small files whole: the damage comes later.
+        let flaky = Arc::new(Switch {
+            sound: files[1].clone().into(),
+            damaged: damaged.into(),
+            is_damaged: AtomicBool::new(false),
+        });
+        let source: Source = flaky.clone().into();
+        let middle = OpenOptions::new().no_cache().open_source(source).unwrap();
+        flaky.is_damaged.store(true, Relaxed);
+        let mut cursor = Table::merge([&open(&files[0]), &middle, &open(&files[2])]).unwrap();
+        for forward in [true, false] {
+            let mut shown = Vec::new();
+            let mut moved = if forward {
+                cursor.seek_to_first()
+            } else {
+                cursor.seek_to_last()
+            };
+            while let Ok(true) = moved {
+                shown.push(cursor.key().to_vec());
+                moved = if forward {
+                    cursor.next()
+                } else {
+                    cursor.prev()
+                };
+            }
+            let error = moved.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corruption);
+            assert_eq!(error.corruption().unwrap().offset(), block.start as u64);
+            assert!(!cursor.is_valid());
+            assert_eq!((cursor.key(), cursor.value()), (&b""[..], &b""[..]));
+            assert_eq!(cursor.next().unwrap_err().kind(), ErrorKind::InvalidState);
+            assert_eq!(cursor.prev().unwrap_err().kind(), ErrorKind::InvalidState);
+            assert!(shown.len() < expected.len());
+            match forward {
+                true => assert_eq!(shown, expected[..shown.len()]),
+                false => assert!(shown.iter().eq(expected.iter().rev().take(shown.len()))),
+            }
+        }
+        flaky.is_damaged.store(false, Relaxed);
+        assert!(cursor.seek("key000050").unwrap());
+        assert_eq!(cursor.key(), b"key000050");
+        let mut taken = cursor.into_iter();
+        assert_eq!(taken.by_ref().filter(Result::is_ok).count(), 120);
+        assert!(taken.next().is_none() && taken.next_back().is_none());
+    }
+}
+
+/// A source that can be damaged while it is open.
+struct Switch {
+    sound: Bytes,
+    damaged: Bytes,
+    is_damaged: AtomicBool,
+}
+
+impl ReadAt for Switch {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.sound.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        match self.is_damaged.load(Relaxed) {
+            true => self.damaged.read_at(offset, len),
+            false => self.sound.read_at(offset, len),
+        }
+    }
+}
+
+/// A database's cursor over keys that are no internal keys, which the index does not show.
+#[test]
+fn a_stored_key_of_another_kind_is_an_error_of_the_move() {
+    let order = InternalKeyComparator::new(BytewiseComparator);
+    let mut file = Vec::new();
+    let options = WriteOptions::leveldb().comparator(order);
+    let mut builder = options.build(&mut file);
+    let stored = |key: &str, sequence: u64, value_type: u64| {
+        [key.as_bytes(), &(sequence << 8 | value_type).to_le_bytes()].concat()
+    };
+    builder.add(stored("a", 7, 1), "1").unwrap();
+    builder.flush().unwrap();
+    builder.add(stored("b", 7, 0x7f), "2").unwrap(); // no type of this database
+    builder.add(stored("b", 6, 1), "3").unwrap();
+    builder.flush().unwrap();
+    builder.add(stored("c", 7, 1), "4").unwrap();
+    builder.finish().unwrap();
+    let table = OpenOptions::new().open_db_source(file).unwrap();
+    for mut cursor in [
+        table.cursor(),
+        table.cursor().at(9),
+        table.cursor().at(2),
+        DbTable::merge([&table, &table]).unwrap(),
+    ] {
+        for forward in [true, false] {
+            let mut moved = if forward {
+                cursor.seek_to_first()
+            } else {
+                cursor.seek_to_last()
+            };
+            while let Ok(true) = moved {
+                // The bad key comes after the first user key's and before others.
+                assert_eq!(cursor.user_key() == b"a", forward);
+                moved = if forward {
+                    cursor.next()
+                } else {
+                    cursor.prev()
+                };
+            }
+            let error = moved.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corruption);
+            assert!(error.to_string().contains("internal key"), "{error}");
+            assert!(!cursor.is_valid());
+            assert_eq!(cursor.next().unwrap_err().kind(), ErrorKind::InvalidState);
+            assert_eq!(cursor.prev().unwrap_err().kind(), ErrorKind::InvalidState);
+            assert!(cursor.seek("c").is_ok());
+        }
+    }
+    assert!(table.iter().any(|entry| entry.is_err()));
+    let mut entries = table.iter();
+    assert!(entries.by_ref().any(|entry| entry.is_err()));
+    assert!(entries.next().is_none(), "ends after its first error");
+}
+
+/// Properties that lie about the first or last key: an error when the merge gets there.
+#[test]
+fn a_key_that_is_not_as_the_properties_say_is_an_error() {
+    for (key, forward) in [(&b"key.first"[..], true), (b"key.last", false)] {
+        let mut entries: Vec<Entry> = Vec::new();
+        for i in 100..200u32 {
+            entries.push((i.to_string().into_bytes(), vec![b'v'; 20]));
+        }
+        let mut file = common::build(&small_blocks().compression(Compression::None), &entries);
+        let block = Layout::of(&file).properties.unwrap();
+        let at = block.start
+            + file[block.clone()]
+                .windows(key.len())
+                .position(|w| w == key)
+                .unwrap()
+            + key.len();
+        // "100" becomes "090", "199" becomes "299".
+        let (from, to) = if forward {
+            (b"100", b"090")
+        } else {
+            (b"199", b"299")
+        };
+        assert_eq!(&file[at..at + 3], from);
+        file[at..at + 3].copy_from_slice(to);
+        common::seal(&mut file, &block);
+        let table = OpenOptions::new().open_source(file).unwrap();
+        let mut cursor = Table::merge([&table, &table]).unwrap();
+        let moved = if forward {
+            cursor.seek_to_first()
+        } else {
+            cursor.seek_to_last()
+        };
+        let error = moved.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+        assert!(
+            error.to_string().contains("as its properties say"),
+            "{error}"
+        );
+        assert!(!cursor.is_valid());
+    }
+}
+
+#[test]
+fn entries_are_counted_without_a_walk() {
+    let tables = consecutive(&small_blocks());
+    assert_eq!(tables[0].table.entries(), Some(1000));
+    assert_eq!(tables[0].reads(), 0);
+    let kind = Kind {
+        reverse: false,
+        properties: false,
+    };
+    assert_eq!(kind.table(&[]).entries(), None);
+    let changes = [9, 4].map(|sequence| Change {
+        user_key: b"k".into(),
+        sequence,
+        value: None,
+        input: 0,
+    });
+    let database = db_table(
+        Kind {
+            properties: true,
+            ..kind
+        },
+        &changes,
+    );
+    assert_eq!(database.entries(), Some(2));
+    let properties = database.properties().unwrap();
+    assert_eq!(properties.sequences, Some(4..=9));
+    assert_eq!(properties.deletions, 2);
+}
