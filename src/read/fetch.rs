@@ -142,9 +142,18 @@ impl Inner {
     /// The data block in `frame`, which came from the source: checked, and kept in the cache, unless it can be used where it lies
     /// in memory.
     pub(super) fn admit(&self, found: BlockRef, frame: &Bytes, read: ReadOptions) -> Result<Bytes> {
-        let block = self
-            .check_frame(found.block, frame, read.verify_checksums)
-            .map_err(|defect| self.locate(found.block, defect))?;
+        self.try_admit(found, frame, read)
+            .map_err(|defect| self.locate(found.block, defect))
+    }
+
+    /// The same, for a caller who reads the block once more if there is a defect: only an error that stays is located.
+    pub(super) fn try_admit(
+        &self,
+        found: BlockRef,
+        frame: &Bytes,
+        read: ReadOptions,
+    ) -> Result<Bytes, Defect> {
+        let block = self.check_frame(found.block, frame, read.verify_checksums)?;
         if self.file.is_memory() && frame::is_raw(frame) {
             self.hints
                 .of(found.block)
@@ -197,7 +206,7 @@ impl Inner {
             None => match frames.next() {
                 Some(Incoming::Alone(frame)) => self.admit(found, &frame?, read),
                 Some(Incoming::InRun(Some(frame))) => self
-                    .admit(found, &frame, read)
+                    .try_admit(found, &frame, read)
                     .or_else(|_| self.fetch_copy(found, read)),
                 Some(Incoming::InRun(None)) | None => self.fetch_copy(found, read),
             },

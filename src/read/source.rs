@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use crate::read::positional;
+use crate::trace;
 
 /// Bytes that can be read at any position, by any number of threads at once.
 ///
@@ -123,7 +124,7 @@ impl Source {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be opened.
     pub fn open(path: impl AsRef<Path>) -> Result<Source> {
         let path = path.as_ref();
-        let file = File::open(path).map_err(|e| Error::io("opening the table", e).at_path(path))?;
+        let file = File::open(path).map_err(|e| failed("opening the table", e, path))?;
         Ok(Source {
             path: Some(path.into()),
             ..Source::from(file)
@@ -137,8 +138,7 @@ impl Source {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be read.
     pub fn load(path: impl AsRef<Path>) -> Result<Source> {
         let path = path.as_ref();
-        let bytes =
-            std::fs::read(path).map_err(|e| Error::io("loading the table", e).at_path(path))?;
+        let bytes = std::fs::read(path).map_err(|e| failed("loading the table", e, path))?;
         Ok(Source {
             path: Some(path.into()),
             ..Source::from(bytes)
@@ -163,6 +163,11 @@ impl Source {
             path: None,
         }
     }
+}
+
+#[cold]
+fn failed(doing: &str, error: io::Error, path: &Path) -> Error {
+    trace::error(Error::io(doing, error).at_path(path), None, None)
 }
 
 impl fmt::Debug for Source {
