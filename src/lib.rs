@@ -69,6 +69,26 @@
 //!   no I/O.
 //! - A path given to [`TableBuilder::create`] is replaced atomically. Open tables go on reading the old file.
 //!
+//! # Events and metrics
+//!
+//! [`Stats::metrics`] and [`BlockCache::metrics`] list counters and gauges for a metrics exporter. With the feature `tracing`, the
+//! crate reports these events to the subscriber of the crate `tracing`, and opens no spans:
+//!
+//! | target | level | message | fields |
+//! |---|---|---|---|
+//! | `leveltable::open` | debug | `opened a table` | `path`, `in_memory`, `bytes`, `blocks`, `filter` (the policy's name) |
+//! | | debug | `did not open a table` | `path`, `error` |
+//! | `leveltable::read` | trace | `reading` | `path`, `offset`, `bytes`: a read from the source |
+//! | | trace | `reading a batch` | `path`, `reads`, `bytes`: reads asked for at once, each of which has an event as above |
+//! | `leveltable::error` | error | `an error` | `path`, `kind`, `section`, `offset`, `error`: damage |
+//! | | warn | `an error` | the same fields, for other errors of a file |
+//! | `leveltable::publish` | debug | `published a table` | `path`, `entries`, `bytes` |
+//! | | debug | `abandoned a table` | `path`: a new file's builder was dropped, and nothing published |
+//!
+//! A field that is not known is absent: `path` of a source that was not opened by its path, `filter` of a table without one. An
+//! error is reported where it is found, and not again by those who return it. Damage that opening leaves for lookups to find,
+//! and damage in a part that options do without, is reported as well. Without the feature, none of this is compiled.
+//!
 //! # Promises
 //!
 //! - This crate reads what C++ LevelDB 1.23 writes, and the other way round. With [`WriteOptions::leveldb`] and without
@@ -120,6 +140,7 @@ pub mod merge {
 }
 mod read;
 pub mod repair;
+mod trace;
 mod write;
 
 pub use comparator::{BytewiseComparator, Comparator};

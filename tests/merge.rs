@@ -692,13 +692,16 @@ fn database_lookups_of_many_keys_read_each_block_once() {
     let counted = Counted::open(file, |open, source| open.open_db_source(source).unwrap());
     let mut wanted: Vec<_> = keys.iter().rev().chain(&keys).cloned().collect();
     wanted.push("absent".into());
+    let before = counted.disk.bytes();
     let found = counted.table.get_many(&wanted).unwrap();
     for (key, version) in wanted.iter().zip(found).take(400) {
         assert_eq!(version, Some(Version::Value(key.clone().into())));
     }
-    let blocks = counted.table.as_table().data_blocks() as u64;
-    assert!(blocks > 10);
-    assert_eq!(counted.reads(), blocks);
+    let properties = counted.table.properties().unwrap();
+    assert!(properties.data_blocks > 10);
+    // They lie side by side.
+    assert_eq!((counted.reads(), counted.disk.batches()), (1, 1));
+    assert_eq!(counted.disk.bytes() - before, properties.data_bytes);
 }
 
 #[test]

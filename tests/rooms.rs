@@ -9,10 +9,11 @@ use std::path::Path;
 /// Three files of upper rooms stand lower than the rest of their room, since `read` asks them: the form of internal keys,
 /// the rule that recognises a database's table, and what a file that is no table might be. They are pure functions
 /// over bytes.
-const ROOMS: [&[&str]; 12] = [
+const ROOMS: [&[&str]; 13] = [
     &["coding", "error"],
     &["comparator"],
     &["filter"],
+    &["trace"],
     &["format"],
     &["db::key", "db::recognise"],
     &["repair::identify"],

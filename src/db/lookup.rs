@@ -132,7 +132,7 @@ impl DbTable {
     /// Returns for many user keys the newest version that is no newer than `sequence`, in the order of `user_keys`; `None`
     /// for each of which the table holds none.
     ///
-    /// A block that holds several of the keys is read once.
+    /// Reads like [`Table::get_many`]: each block once, and many at a time.
     ///
     /// # Errors
     ///
@@ -151,19 +151,24 @@ impl DbTable {
         }
         wanted.sort_unstable_by_key(|(first, at, _)| (first.block, *at));
         let mut versions = vec![None; user_keys.len()];
-        let mut last: Option<(usize, Block<Bytes>)> = None;
-        for (first, at, target) in &wanted {
-            let fetch = |wanted: BlockRef| match &last {
-                Some((block, fetched)) if *block == wanted.block => Ok(fetched.clone()),
-                _ => {
-                    let fetched = self.table.block(wanted, SearchPart::WHOLE)?;
-                    last = Some((wanted.block, fetched.clone()));
-                    Ok(fetched)
+        let of_blocks = || wanted.chunk_by(|(a, ..), (b, ..)| a.block == b.block);
+        let found: Vec<BlockRef> = of_blocks()
+            .filter_map(|keys| Some(keys.first()?.0))
+            .collect();
+        for (keys, block) in of_blocks().zip(self.table.fetch_blocks(&found)) {
+            let block = block?;
+            for (first, at, target) in keys {
+                let fetch = |wanted: BlockRef| {
+                    if wanted.block == first.block {
+                        Ok(block.clone())
+                    } else {
+                        self.table.block(wanted, SearchPart::WHOLE)
+                    }
+                };
+                let found = self.find_from(*first, target, fetch)?;
+                if let (Some(found), Some(slot)) = (found, versions.get_mut(*at)) {
+                    *slot = Some(version_of(&found));
                 }
-            };
-            let found = self.find_from(*first, target, fetch)?;
-            if let (Some(found), Some(slot)) = (found, versions.get_mut(*at)) {
-                *slot = Some(version_of(&found));
             }
         }
         Ok(versions)

@@ -84,19 +84,20 @@ impl ReadAhead {
         let frame = self.frame(inner, i)?;
         let is_alone = self.run.blocks.len() == 1;
         let block = if is_alone {
-            inner.admit(found, &frame, read)
+            inner.try_admit(found, &frame, read)
         } else {
             // A copy, so that a value does not keep all of the run in memory.
-            inner.admit(found, &Bytes::copy_from_slice(&frame), read)
+            inner.try_admit(found, &Bytes::copy_from_slice(&frame), read)
         };
-        if block.is_err() {
+        block.or_else(|defect| {
             // What came with a faulty read is not used again.
             self.run = Run::default();
-            if !is_alone {
-                return inner.fetch_copy(found, read);
+            if is_alone {
+                Err(inner.locate(i, defect))
+            } else {
+                inner.fetch_copy(found, read)
             }
-        }
-        block
+        })
     }
 
     /// The frame of data block `i`.

@@ -37,18 +37,19 @@ enum At {
     UnreadLast,
     /// Before the first entry. The cursor is anywhere.
     Before,
-    /// Before the first entry, and so is the cursor: its next entry is the first.
+    /// Before the first entry. The cursor is on the entry before it.
     JustBefore,
     /// After the last entry. The cursor is anywhere.
     After,
-    /// After the last entry, and so is the cursor: its previous entry is the last.
+    /// After the last entry. The cursor is on the entry after it.
     JustAfter,
 }
 
 impl Input {
     /// Input number `number`: what is left of `range`.
     pub(super) fn new(range: Range, number: usize) -> Result<Input> {
-        let (cursor, (lower, upper)) = range.into_parts()?;
+        let (mut cursor, (lower, upper)) = range.into_parts()?;
+        cursor.read_within(&lower, &upper);
         Ok(Input {
             cursor,
             lower,
@@ -61,8 +62,10 @@ impl Input {
 
     /// An input that is alone.
     pub(super) fn alone(table: &Table, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> Input {
+        let mut cursor = table.cursor();
+        cursor.read_within(&lower, &upper);
         Input {
-            cursor: table.cursor(),
+            cursor,
             lower,
             upper,
             at: At::Before,
@@ -226,14 +229,8 @@ impl Input {
         }
         let moved = match &self.upper {
             Bound::Unbounded => self.cursor.seek_to_last()?,
-            Bound::Excluded(key) => {
-                self.cursor.seek(key)?;
-                self.cursor.prev()?
-            }
-            Bound::Included(key) => {
-                let found = self.cursor.seek(key)?;
-                found && self.compare(self.cursor.key(), key)?.is_eq() || self.cursor.prev()?
-            }
+            Bound::Excluded(key) => self.cursor.seek_back(key, false)?,
+            Bound::Included(key) => self.cursor.seek_back(key, true)?,
         };
         self.arrive_backward(moved)
     }
@@ -330,7 +327,11 @@ impl Input {
     #[inline]
     fn arrive_forward(&mut self, moved: bool) -> Result<bool> {
         let is_within = moved && self.is_below_upper(self.cursor.key())?;
-        self.at = if is_within { At::Entry } else { At::JustAfter };
+        self.at = match moved {
+            _ if is_within => At::Entry,
+            true => At::JustAfter,
+            false => At::After,
+        };
         Ok(is_within)
     }
 
@@ -338,7 +339,11 @@ impl Input {
     #[inline]
     fn arrive_backward(&mut self, moved: bool) -> Result<bool> {
         let is_within = moved && self.is_above_lower(self.cursor.key())?;
-        self.at = if is_within { At::Entry } else { At::JustBefore };
+        self.at = match moved {
+            _ if is_within => At::Entry,
+            true => At::JustBefore,
+            false => At::Before,
+        };
         Ok(is_within)
     }
 

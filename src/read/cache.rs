@@ -142,6 +142,25 @@ impl BlockCache {
         self.blocks.weight()
     }
 
+    /// Returns the name, the value and a help text of each gauge of the cache, for a metrics exporter. Hits and misses are
+    /// counted by table: see [`Stats::metrics`](crate::Stats::metrics).
+    ///
+    /// ```
+    /// let cache = leveltable::BlockCache::shared();
+    /// for (name, value, help) in cache.metrics() {
+    ///     println!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+    /// }
+    /// ```
+    pub fn metrics(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
+        let size = "Bytes that the block cache holds, bookkeeping included.";
+        let capacity = "Most bytes that the block cache holds.";
+        [
+            ("leveltable_cache_size_bytes", self.size(), size),
+            ("leveltable_cache_capacity_bytes", self.capacity(), capacity),
+        ]
+        .into_iter()
+    }
+
     #[inline]
     pub(crate) fn get(&self, key: BlockKey) -> Option<Bytes> {
         self.blocks.get(&key)
@@ -221,6 +240,8 @@ mod tests {
             );
         }
         assert!(cache.size() > cache.capacity() / 2);
+        let gauges: Vec<u64> = cache.metrics().map(|(_, value, _)| value).collect();
+        assert_eq!(gauges, [cache.size(), 1 << 20]);
         assert_eq!(
             cache.get(BlockKey {
                 table: TableId::next(),

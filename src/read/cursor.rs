@@ -243,24 +243,21 @@ impl Cursor {
     }
 
     /// Steps read no blocks from now on that have no keys within these bounds. Seeks may.
-    pub(super) fn read_within(
-        &mut self,
-        lower: &Bound<Vec<u8>>,
-        upper: &Bound<Vec<u8>>,
-    ) -> Result<()> {
-        let block_of = |bound: &Bound<Vec<u8>>| match bound {
-            Bound::Included(key) | Bound::Excluded(key) => {
-                let order = self.table.order()?;
-                Ok(self.table.index().seek(key, order).map(|found| found.block))
+    pub(super) fn read_within(&mut self, lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) {
+        let block_of = |bound: &Bound<Vec<u8>>| match (bound, self.table.order()) {
+            (Bound::Included(key) | Bound::Excluded(key), Ok(order)) => {
+                let found = self.table.index().seek(key, order);
+                found.map(|found| found.block)
             }
-            Bound::Unbounded => Ok(None),
+            // If the order is not known, the first move with a bound is an error.
+            (Bound::Unbounded, _) | (_, Err(_)) => None,
         };
-        if !self.table.file().is_memory() {
-            let start = block_of(lower)?.unwrap_or(0);
-            let end = block_of(upper)?.map_or(usize::MAX, |last| last + 1);
+        let is_memory = self.table.file().is_memory() && !self.table.file().is_mapped();
+        if !is_memory {
+            let start = block_of(lower).unwrap_or(0);
+            let end = block_of(upper).map_or(usize::MAX, |last| last + 1);
             self.ahead.limit(start..end);
         }
-        Ok(())
     }
 
     /// Moves to the first entry of the blocks from `block` on. Some writers leave blocks empty.

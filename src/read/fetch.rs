@@ -1,5 +1,6 @@
 //! Data blocks: where they are found, checked when they come in, and kept.
 
+use std::iter;
 use std::ops::Range;
 
 use bytes::{Buf, Bytes};
@@ -98,6 +99,20 @@ impl Fetched<'_> {
 /// Most bytes of data blocks that are read at once because they follow each other.
 pub(super) const MOST_RUN_LEN: u64 = 256 << 10;
 
+/// Most data blocks that are asked for in one batch, and most bytes of them, unless one takes more.
+pub(super) const MOST_BLOCKS: usize = 512;
+const MOST_BATCH_LEN: u64 = 4 << 20;
+
+/// How many of `blocks` are asked for in one batch; one at least.
+fn batch_len(blocks: &[BlockRef]) -> usize {
+    let mut len = 0;
+    let fits = |(i, found): &(usize, &BlockRef)| {
+        len += found.handle.size;
+        *i == 0 || *i < MOST_BLOCKS && len <= MOST_BATCH_LEN
+    };
+    blocks.iter().enumerate().take_while(fits).count()
+}
+
 /// Data blocks that follow each other in the file, with what may lie between them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Run {
@@ -192,9 +207,18 @@ impl Inner {
     /// The data block in `frame`, which came from the source: checked, and kept in the cache, unless it can be used where it lies
     /// in memory.
     pub(super) fn admit(&self, found: BlockRef, frame: &Bytes, read: ReadOptions) -> Result<Bytes> {
-        let block = self
-            .check_frame(found.block, frame, read.verify_checksums)
-            .map_err(|defect| self.locate(found.block, defect))?;
+        self.try_admit(found, frame, read)
+            .map_err(|defect| self.locate(found.block, defect))
+    }
+
+    /// The same, for a caller who reads the block once more if there is a defect: only an error that stays is located.
+    pub(super) fn try_admit(
+        &self,
+        found: BlockRef,
+        frame: &Bytes,
+        read: ReadOptions,
+    ) -> Result<Bytes, Defect> {
+        let block = self.check_frame(found.block, frame, read.verify_checksums)?;
         if self.file.is_memory() && frame::is_raw(frame) {
             self.hints
                 .of(found.block)
@@ -214,13 +238,29 @@ impl Inner {
         Ok(block)
     }
 
-    /// Data blocks of a file that is not in memory, in ascending order: from the cache or from the source, which is asked for
-    /// all that are missing at once. Each is checked when the iterator comes to it.
-    pub(super) fn fetch_many(
-        &self,
-        found: &[BlockRef],
+    /// Data blocks of a file that is not in memory, in ascending order. They are asked for a batch at a time, so that the memory
+    /// that they take is bounded.
+    pub(super) fn fetch_all<'a>(
+        &'a self,
+        found: &'a [BlockRef],
         read: ReadOptions,
-    ) -> impl Iterator<Item = Result<Bytes>> {
+    ) -> impl Iterator<Item = Result<Bytes>> + 'a {
+        let mut rest = found;
+        let batches = iter::from_fn(move || {
+            let (batch, after) = rest.split_at(batch_len(rest));
+            rest = after;
+            (!batch.is_empty()).then_some(batch)
+        });
+        batches.flat_map(move |batch| self.fetch_batch(batch, read))
+    }
+
+    /// A batch of them, from the cache or from the source, which is asked for all that are missing at once. Each block is checked
+    /// when the iterator comes to it.
+    fn fetch_batch<'a>(
+        &'a self,
+        found: &'a [BlockRef],
+        read: ReadOptions,
+    ) -> impl Iterator<Item = Result<Bytes>> + 'a {
         let cached: Vec<Option<Bytes>> = found.iter().map(|&found| self.cached(found)).collect();
         let is_missing =
             |(found, cached): (&BlockRef, &Option<Bytes>)| cached.is_none().then_some(found.block);
@@ -247,7 +287,7 @@ impl Inner {
             None => match frames.next() {
                 Some(Incoming::Alone(frame)) => self.admit(found, &frame?, read),
                 Some(Incoming::InRun(Some(frame))) => self
-                    .admit(found, &frame, read)
+                    .try_admit(found, &frame, read)
                     .or_else(|_| self.fetch_copy(found, read)),
                 Some(Incoming::InRun(None)) | None => self.fetch_copy(found, read),
             },

@@ -1,6 +1,7 @@
 //! A table's file as it is read: bytes at offsets, blocks at handles, and every error with its place.
 
 use std::io;
+use std::path::Path;
 
 use bytes::Bytes;
 
@@ -12,6 +13,7 @@ use crate::read::owners::Owners;
 use crate::read::source::{ReadAt, Source, SourceBytes};
 use crate::read::stats::{Counter, Counters};
 use crate::repair::identify;
+use crate::trace;
 
 /// Bytes at the end of a file that opening reads at once. An ordinary small table lies in them whole, and of one of up to
 /// 10 MB the index.
@@ -130,10 +132,20 @@ impl TableFile {
         self.owners.of_this_thread(bytes)
     }
 
-    /// `error`, with the path of the file if it is known.
+    /// Where the file was opened, if that is known.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.source.path.as_deref()
+    }
+
+    /// `error`, with the path of the file if it is known, and reported to those who trace.
     #[cold]
     pub(crate) fn name_in(&self, error: Error) -> Error {
-        match &self.source.path {
+        trace::error(self.with_path(error), None, None)
+    }
+
+    #[cold]
+    fn with_path(&self, error: Error) -> Error {
+        match self.path() {
             Some(path) => error.at_path(path),
             None => error,
         }
@@ -142,7 +154,8 @@ impl TableFile {
     /// The error of a defect in the part of this file that begins at `offset`.
     #[cold]
     pub(crate) fn locate(&self, defect: Defect, section: Section, offset: u64) -> Error {
-        self.name_in(defect.locate(section, offset))
+        let error = self.with_path(defect.locate(section, offset));
+        trace::error(error, Some(section), Some(offset))
     }
 
     /// Where the footer begins; 0 in a file that is too short for one.
@@ -289,6 +302,7 @@ impl TableFile {
         let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
         self.counters.add(Counter::SourceReads, parts.len() as u64);
         self.counters.add(Counter::SourceBytes, bytes);
+        trace::read_many(self.path(), parts, bytes);
         let mut results = source.read_many_at(parts).into_iter();
         let mut check = |&(offset, len): &(u64, usize)| {
             let missing = || {
@@ -310,6 +324,7 @@ impl TableFile {
                 None => {
                     self.counters.add(Counter::SourceReads, 1);
                     self.counters.add(Counter::SourceBytes, len as u64);
+                    trace::read(self.path(), offset, len);
                     source.read_at(offset, len)
                 }
             },
@@ -329,7 +344,8 @@ impl TableFile {
             Err(error) => error,
         };
         let reading = format!("reading {len} bytes at offset {offset}");
-        Err(self.name_in(Error::io(reading, error)))
+        let error = self.with_path(Error::io(reading, error));
+        Err(trace::error(error, None, Some(offset)))
     }
 
     fn read_from_tail(&self, offset: u64, len: usize) -> Option<Bytes> {

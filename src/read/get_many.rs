@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::comparator::Order;
 use crate::error::Result;
 use crate::format::block_search::{SearchPart, touch_part};
-use crate::read::fetch::Fetched;
+use crate::read::fetch::{Fetched, MOST_BLOCKS};
 use crate::read::index::BlockRef;
 use crate::read::table::{Inner, Table};
 
@@ -22,11 +22,6 @@ struct Wanted<'k> {
     at: usize,
     key: &'k [u8],
 }
-
-/// Most data blocks of a file that are asked for at a time, and most bytes of them, unless one takes more. Bounds the memory
-/// that they take until they are searched.
-const MOST_BLOCKS: usize = 512;
-const MOST_LEN: u64 = 4 << 20;
 
 impl Table {
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
@@ -153,7 +148,7 @@ impl Table {
         }
     }
 
-    /// Looks for the keys in blocks of a file, a batch of blocks at a time, in the order in which they are stored.
+    /// Looks for the keys in blocks of a file, in the order in which the blocks are stored.
     fn search_file(
         &self,
         mut wanted: Vec<Wanted<'_>>,
@@ -161,31 +156,24 @@ impl Table {
         results: &mut [Result<Option<Bytes>>],
     ) {
         wanted.sort_unstable_by_key(|wanted| (wanted.found.block, wanted.at));
-        let mut rest = &wanted[..];
-        while !rest.is_empty() {
-            let (batch, after) = rest.split_at(batch_len(rest));
-            rest = after;
-            let found: Vec<BlockRef> = batch
-                .chunk_by(same_block)
-                .filter_map(|keys| Some(keys.first()?.found))
-                .collect();
-            let blocks = self.inner.fetch_many(&found, self.read);
-            for (keys, block) in batch.chunk_by(same_block).zip(blocks) {
-                let mut fetched = Some(block);
-                for wanted in keys {
-                    // After an error, which is the first key's, the block is read anew for the next.
-                    let block = fetched.take();
-                    let block =
-                        block.unwrap_or_else(|| self.inner.fetch_copy(wanted.found, self.read));
-                    let value = block.and_then(|block| {
-                        let value = self.find(wanted, &block, order, self.part(wanted))?;
-                        let copy =
-                            value.and_then(|value| block.get(value).map(Bytes::copy_from_slice));
-                        fetched = Some(Ok(block));
-                        Ok(copy)
-                    });
-                    put(results, wanted.at, value);
-                }
+        let of_blocks = || wanted.chunk_by(|a, b| a.found.block == b.found.block);
+        let found: Vec<BlockRef> = of_blocks()
+            .filter_map(|keys| Some(keys.first()?.found))
+            .collect();
+        let blocks = self.inner.fetch_all(&found, self.read);
+        for (keys, block) in of_blocks().zip(blocks) {
+            let mut fetched = Some(block);
+            for wanted in keys {
+                // After an error, which is the first key's, the block is read anew for the next.
+                let block = fetched.take();
+                let block = block.unwrap_or_else(|| self.inner.fetch_copy(wanted.found, self.read));
+                let value = block.and_then(|block| {
+                    let value = self.find(wanted, &block, order, self.part(wanted))?;
+                    let copy = value.and_then(|value| block.get(value).map(Bytes::copy_from_slice));
+                    fetched = Some(Ok(block));
+                    Ok(copy)
+                });
+                put(results, wanted.at, value);
             }
         }
     }
@@ -209,22 +197,6 @@ impl Table {
         self.inner
             .find_value(block, payload, wanted.key, order, part)
     }
-}
-
-fn same_block(a: &Wanted<'_>, b: &Wanted<'_>) -> bool {
-    a.found.block == b.found.block
-}
-
-/// How many of the keys `wanted`, sorted by their blocks, are looked for in the blocks of one batch; one at least.
-fn batch_len(wanted: &[Wanted<'_>]) -> usize {
-    let (mut blocks, mut len) = (0, 0);
-    let fits = |keys: &&[Wanted<'_>]| {
-        blocks += 1;
-        len += keys.first().map_or(0, |wanted| wanted.found.handle.size);
-        blocks == 1 || blocks <= MOST_BLOCKS && len <= MOST_LEN
-    };
-    let keys = wanted.chunk_by(same_block).take_while(fits);
-    keys.map(<[Wanted<'_>]>::len).sum()
 }
 
 /// Sets the result of key number `at`.

@@ -21,8 +21,8 @@ mod mapped {
     use memmap2::Advice;
     use memmap2::Mmap;
 
-    use crate::error::{Error, Result};
-    use crate::read::source::{Source, open_regular};
+    use crate::error::Result;
+    use crate::read::source::{Source, failed, open_regular};
 
     /// A file's map, shared by all [`Bytes`] that were made of it.
     #[derive(Clone)]
@@ -75,7 +75,7 @@ mod mapped {
                 // SAFETY: the caller promises that the file stays as it is.
                 unsafe { Mmap::map(&file) }
             };
-            let map = map().map_err(|e| Error::io("mapping the table", e).at_path(path))?;
+            let map = map().map_err(|e| failed("mapping the table", e, path))?;
             let map = Map(Arc::new(map));
             Ok(Source::mapped(Bytes::from_owner(map.clone()), map, path))
         }

@@ -24,6 +24,7 @@ use crate::read::index::{Index, IndexPlace};
 use crate::read::options::OpenOptions;
 use crate::read::source::Source;
 use crate::read::table::{Inner, Table, TableFilter};
+use crate::trace;
 
 impl OpenOptions {
     /// Opens the table at `path`.
@@ -48,7 +49,22 @@ impl OpenOptions {
     ///
     /// As [`open`](OpenOptions::open).
     pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
-        let mut file = TableFile::new(source.into())?;
+        let opened = self.open_any(source.into());
+        let table = opened.inspect_err(trace::not_opened)?;
+        let Inner { file, index, .. } = &*table.inner;
+        let filter = table.inner.filter.as_ref().map(|filter| &*filter.policy);
+        trace::opened(
+            file.path(),
+            file.is_memory(),
+            file.size,
+            index.len(),
+            filter,
+        );
+        Ok(table)
+    }
+
+    fn open_any(&self, source: Source) -> Result<Table> {
+        let mut file = TableFile::new(source)?;
         file.read_tail();
         let footer = file.footer()?;
         file.read_ahead(&footer);

@@ -153,7 +153,7 @@ impl Range {
         if let State::Front = self.state {
             return Ok(self.cursor.next()? && self.is_below_upper()?);
         }
-        self.cursor.read_within(&self.lower, &self.upper)?;
+        self.cursor.read_within(&self.lower, &self.upper);
         let moved = match &self.lower {
             Bound::Unbounded => self.cursor.seek_to_first()?,
             Bound::Included(key) => self.cursor.seek(key)?,
@@ -178,7 +178,7 @@ impl Range {
         if let State::Back = self.state {
             return Ok(self.cursor.prev()? && self.is_above_lower()?);
         }
-        self.cursor.read_within(&self.lower, &self.upper)?;
+        self.cursor.read_within(&self.lower, &self.upper);
         let moved = match &self.upper {
             Bound::Unbounded => self.cursor.seek_to_last()?,
             Bound::Excluded(key) => self.cursor.seek_back(key, false)?,

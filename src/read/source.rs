@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::read::map::Map;
 use crate::read::positional;
+use crate::trace;
 
 /// Bytes that can be read at any position, by any number of threads at once.
 ///
@@ -127,8 +128,7 @@ impl Source {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be opened, or is not a regular file.
     pub fn open(path: impl AsRef<Path>) -> Result<Source> {
         let path = path.as_ref();
-        let (file, _) =
-            open_regular(path).map_err(|e| Error::io("opening the table", e).at_path(path))?;
+        let (file, _) = open_regular(path).map_err(|e| failed("opening the table", e, path))?;
         Ok(Source {
             path: Some(path.into()),
             ..Source::from(file)
@@ -148,7 +148,7 @@ impl Source {
             let size = usize::try_from(size).map_err(|_| io::ErrorKind::OutOfMemory)?;
             file.read_at(0, size)
         };
-        let bytes = load().map_err(|e| Error::io("loading the table", e).at_path(path))?;
+        let bytes = load().map_err(|e| failed("loading the table", e, path))?;
         Ok(Source {
             path: Some(path.into()),
             ..Source::from(bytes)
@@ -203,6 +203,11 @@ pub(super) fn open_regular(path: &Path) -> io::Result<(File, u64)> {
     let file = File::open(path)?;
     let size = size(file.metadata()?)?;
     Ok((file, size))
+}
+
+#[cold]
+pub(super) fn failed(doing: &str, error: io::Error, path: &Path) -> Error {
+    trace::error(Error::io(doing, error).at_path(path), None, None)
 }
 
 impl fmt::Debug for Source {

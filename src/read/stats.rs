@@ -1,39 +1,126 @@
 //! Counts what a table does: reads, lookups that the filter rejected, cache hits.
 
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
 use std::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// What a table has done so far, by all its clones and threads together. The reads of opening are included.
+/// Makes [`Stats`], [`Counter`] and all that names each counter from one list, so that none can be forgotten.
 ///
-/// A snapshot, returned by [`Table::stats`](crate::Table::stats).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Number of reads from the source. Always 0 for a table in memory.
-    pub source_reads: u64,
-    /// Bytes of those reads.
-    pub source_bytes: u64,
-    /// Lookups that a filter rejected: the key is absent, and no block was fetched.
-    pub filter_rejected: u64,
-    /// Lookups that a filter let pass, including those of present keys.
-    pub filter_passed: u64,
-    /// Blocks that were found in the block cache.
-    pub cache_hits: u64,
-    /// Blocks that were not found in the block cache.
-    pub cache_misses: u64,
+/// A counter's documentation is its help text.
+macro_rules! counters {
+    ($($(#[doc = $help:literal])+ $field:ident: $counter:ident,)+) => {
+        /// What a table has done so far, by all its clones and threads together. The reads of opening are included.
+        ///
+        /// A snapshot, returned by [`Table::stats`](crate::Table::stats). Those of several tables can be added up, and
+        /// [`metrics`](Stats::metrics) lists them for a metrics exporter.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Stats {
+            $($(#[doc = $help])+ pub $field: u64,)+
+        }
+
+        /// What [`Counters`] count, one for each field of [`Stats`].
+        #[derive(Clone, Copy)]
+        pub(crate) enum Counter {
+            $($counter,)+
+        }
+
+        impl Counter {
+            const COUNT: usize = [$(Counter::$counter),+].len();
+        }
+
+        impl Stats {
+            fn from_values([$($field),+]: [u64; Counter::COUNT]) -> Stats {
+                Stats { $($field),+ }
+            }
+
+            /// Name, value and help text of each counter.
+            fn list(self) -> [(&'static str, u64, &'static str); Counter::COUNT] {
+                [$((
+                    concat!("leveltable_", stringify!($field), "_total"),
+                    self.$field,
+                    concat!($($help),+),
+                )),+]
+            }
+        }
+
+        impl Shard {
+            #[inline]
+            fn value(&self, counter: Counter) -> &AtomicU64 {
+                let Shard([$($field),+]) = self;
+                match counter {
+                    $(Counter::$counter => $field,)+
+                }
+            }
+        }
+
+        /// Adds up the work of several tables.
+        impl Add for Stats {
+            type Output = Stats;
+
+            fn add(self, other: Stats) -> Stats {
+                Stats {
+                    $($field: self.$field.saturating_add(other.$field),)+
+                }
+            }
+        }
+    };
 }
 
-/// What [`Counters`] count, one for each field of [`Stats`].
-#[derive(Clone, Copy)]
-pub(crate) enum Counter {
-    SourceReads,
-    SourceBytes,
-    FilterRejected,
-    FilterPassed,
-    CacheHits,
-    CacheMisses,
+counters! {
+    /// Number of reads from the source. Always 0 for a table in memory.
+    source_reads: SourceReads,
+    /// Bytes of those reads.
+    source_bytes: SourceBytes,
+    /// Lookups that a filter rejected: the key is absent, and no block was fetched.
+    filter_rejected: FilterRejected,
+    /// Lookups that a filter let pass, including those of present keys.
+    filter_passed: FilterPassed,
+    /// Blocks that were found in the block cache.
+    cache_hits: CacheHits,
+    /// Blocks that were not found in the block cache.
+    cache_misses: CacheMisses,
+}
+
+impl Stats {
+    /// Returns the name, the value and a help text of each counter, for a metrics exporter.
+    ///
+    /// The names follow Prometheus' conventions: `leveltable_`, the field's name, `_total`. A name and its meaning stay;
+    /// later versions may add counters.
+    ///
+    /// A table that is opened again counts from 0. An exporter whose sums must not fall keeps the last statistics of the
+    /// tables that it drops, and adds them in.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, Stats, WriteOptions};
+    /// # let mut file = Vec::new();
+    /// # WriteOptions::new().build(&mut file).finish()?;
+    /// # let tables = [OpenOptions::new().open_source(file)?];
+    /// let total: Stats = tables.iter().map(|table| table.stats()).sum();
+    /// for (name, value, help) in total.metrics() {
+    ///     println!("# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}");
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn metrics(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
+        let trimmed = |(name, value, help): (_, _, &'static str)| (name, value, help.trim());
+        self.list().into_iter().map(trimmed)
+    }
+}
+
+impl AddAssign for Stats {
+    fn add_assign(&mut self, other: Stats) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for Stats {
+    fn sum<I: Iterator<Item = Stats>>(stats: I) -> Stats {
+        stats.fold(Stats::default(), Add::add)
+    }
 }
 
 /// Counters for which threads do not contend: each thread adds to a shard in cache lines of its own.
@@ -51,7 +138,7 @@ pub(super) const SEATS: usize = OWNED + SHARED;
 
 #[derive(Debug, Default)]
 #[repr(align(128))] // two lines: processors fetch them in pairs
-struct Shard([AtomicU64; 6]);
+struct Shard([AtomicU64; Counter::COUNT]);
 
 impl Default for Counters {
     fn default() -> Counters {
@@ -63,16 +150,8 @@ impl Counters {
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
         let seat = Seat::of_this_thread();
-        if let Some(Shard(values)) = self.0.get(seat) {
-            let [reads, bytes, rejected, passed, hits, misses] = values;
-            let value = match counter {
-                Counter::SourceReads => reads,
-                Counter::SourceBytes => bytes,
-                Counter::FilterRejected => rejected,
-                Counter::FilterPassed => passed,
-                Counter::CacheHits => hits,
-                Counter::CacheMisses => misses,
-            };
+        if let Some(shard) = self.0.get(seat) {
+            let value = shard.value(counter);
             if seat < OWNED {
                 value.store(value.load(Relaxed).wrapping_add(n), Relaxed);
             } else {
@@ -82,28 +161,13 @@ impl Counters {
     }
 
     pub(crate) fn snapshot(&self) -> Stats {
-        let mut sums = [0; 6];
+        let mut sums = [0; Counter::COUNT];
         for Shard(values) in &self.0 {
             for (sum, value) in sums.iter_mut().zip(values) {
                 *sum += value.load(Relaxed);
             }
         }
-        let [
-            source_reads,
-            source_bytes,
-            filter_rejected,
-            filter_passed,
-            cache_hits,
-            cache_misses,
-        ] = sums;
-        Stats {
-            source_reads,
-            source_bytes,
-            filter_rejected,
-            filter_passed,
-            cache_hits,
-            cache_misses,
-        }
+        Stats::from_values(sums)
     }
 }
 
@@ -148,7 +212,67 @@ impl Drop for Seat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use std::sync::Barrier;
+
+    /// Each counter lands in the field and under the name that it has, and is added to its like.
+    #[test]
+    fn counters_keep_their_names() {
+        let counters = Counters::default();
+        counters.add(Counter::SourceReads, 1);
+        counters.add(Counter::SourceBytes, 20);
+        counters.add(Counter::FilterRejected, 300);
+        counters.add(Counter::FilterPassed, 4_000);
+        counters.add(Counter::CacheHits, 50_000);
+        counters.add(Counter::CacheMisses, 600_000);
+        let stats = counters.snapshot();
+        let expected = Stats {
+            source_reads: 1,
+            source_bytes: 20,
+            filter_rejected: 300,
+            filter_passed: 4_000,
+            cache_hits: 50_000,
+            cache_misses: 600_000,
+        };
+        assert_eq!(stats, expected);
+        let named = stats.metrics().map(|(name, value, _)| (name, value));
+        // Names that dashboards rely on. They may grow in number, and never change.
+        let names = [
+            ("leveltable_source_reads_total", 1),
+            ("leveltable_source_bytes_total", 20),
+            ("leveltable_filter_rejected_total", 300),
+            ("leveltable_filter_passed_total", 4_000),
+            ("leveltable_cache_hits_total", 50_000),
+            ("leveltable_cache_misses_total", 600_000),
+        ];
+        assert!(named.eq(names));
+
+        let mut twice = stats;
+        twice += stats;
+        assert_eq!(twice, stats + stats);
+        assert_eq!(twice, [stats, stats].into_iter().sum());
+        let doubled = stats.metrics().map(|(_, value, _)| 2 * value);
+        assert!(twice.metrics().map(|(_, value, _)| value).eq(doubled));
+        let full = Stats {
+            source_bytes: u64::MAX,
+            ..stats
+        };
+        assert_eq!((full + stats).source_bytes, u64::MAX);
+    }
+
+    /// As Prometheus' text format and its naming conventions have it.
+    #[test]
+    fn metrics_fit_the_exposition_format() {
+        let mut seen = BTreeSet::new();
+        let cache = crate::BlockCache::new(1000);
+        for (name, _, help) in Stats::default().metrics().chain(cache.metrics()) {
+            assert!(seen.insert(name), "{name} twice");
+            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
+            assert!(name.ends_with("_total") || name.ends_with("_bytes"));
+            assert!(!help.is_empty() && help.trim() == help, "{help:?}");
+            assert!(!help.contains(['\n', '\\']), "{help:?}");
+        }
+    }
 
     /// More threads than have a shard of their own, at once and one after another.
     #[test]

@@ -318,6 +318,26 @@ impl Table {
         self.parse(found, payload)
     }
 
+    /// Data blocks to keep, in ascending order. Those of a file that is not in memory are asked for many at a time.
+    pub(crate) fn fetch_blocks<'a>(
+        &'a self,
+        found: &'a [BlockRef],
+    ) -> Box<dyn Iterator<Item = Result<Block<Bytes>>> + 'a> {
+        if self.inner.file.is_memory() {
+            return Box::new(
+                found
+                    .iter()
+                    .map(|&found| self.block(found, SearchPart::WHOLE)),
+            );
+        }
+        let payloads = self.inner.fetch_all(found, self.read);
+        // Copies, so that a value keeps its block in memory, and not all that was read with it.
+        let parse = |(&found, payload): (&BlockRef, Result<Bytes>)| {
+            self.parse(found, Bytes::copy_from_slice(&payload?))
+        };
+        Box::new(found.iter().zip(payloads).map(parse))
+    }
+
     /// A data block for a walk to keep, which may be among those that were read ahead.
     pub(super) fn block_ahead(
         &self,

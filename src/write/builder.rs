@@ -478,7 +478,7 @@ impl<D: Destination> TableBuilder<D> {
         let index = self.index.finish(|block| self.file.seal(block))?;
         self.file.append_footer(Footer { metaindex, index });
         self.summary.file_bytes = self.file.offset();
-        Ok((self.file.publish()?, self.summary))
+        Ok((self.file.publish(&self.summary)?, self.summary))
     }
 
     /// Writes the properties block; returns its entry of the metaindex.

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
+use crate::trace;
+use crate::write::summary::Summary;
 
 /// Where a [`TableBuilder`](crate::TableBuilder) writes: any [`io::Write`], or a [`NewFile`].
 ///
@@ -20,14 +22,15 @@ pub(crate) mod sealed {
     use std::path::Path;
 
     use crate::error::Result;
+    use crate::write::summary::Summary;
 
     pub trait Destination {
         /// What is left of the destination when its table is complete.
         type Published;
         /// Writes all of `bytes` after what was written before.
         fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
-        /// Makes the table visible to others, now that it is complete.
-        fn publish(self) -> Result<Self::Published>;
+        /// Makes the table visible to others, now that it is complete: a table of which `summary` tells.
+        fn publish(self, summary: &Summary) -> Result<Self::Published>;
         /// Where the table will be, for messages.
         fn path(&self) -> Option<&Path>;
     }
@@ -54,9 +57,11 @@ impl<W: Write> sealed::Destination for W {
         Ok(())
     }
 
-    fn publish(mut self) -> Result<W> {
+    fn publish(mut self, summary: &Summary) -> Result<W> {
+        let failed = |e| Error::io("flushing the writer of a finished table", e);
         self.flush()
-            .map_err(|e| Error::io("flushing the writer of a finished table", e))?;
+            .map_err(|e| trace::error(failed(e), None, None))?;
+        trace::published(None, summary.entries, summary.file_bytes);
         Ok(self)
     }
 
@@ -74,17 +79,29 @@ impl<W: Write> sealed::Destination for W {
 pub struct NewFile {
     temporary: NamedTempFile,
     /// As the caller named it, for messages.
-    path: PathBuf,
+    path: Unpublished,
     /// The same, made absolute when the file was created: the process may change its directory before it finishes.
     target: PathBuf,
     /// Whether an existing file may be replaced.
     replace: bool,
 }
 
+/// The path of a file, until it is published. Dropping it before that is reported to those who trace.
+#[derive(Debug)]
+struct Unpublished(Option<PathBuf>);
+
+impl Drop for Unpublished {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            trace::abandoned(path);
+        }
+    }
+}
+
 impl NewFile {
     /// Fails now if the file could not be published at `path` later.
     pub(crate) fn create(path: &Path, replace: bool) -> Result<NewFile> {
-        let failed = |e| Error::io("creating a table", e).at_path(path);
+        let failed = |e| trace::error(Error::io("creating a table", e).at_path(path), None, None);
         let target = publishable(path, replace).map_err(failed)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(".leveltable-").suffix(".tmp");
@@ -96,7 +113,7 @@ impl NewFile {
         }
         Ok(NewFile {
             temporary: builder.tempfile_in(directory(&target)).map_err(failed)?,
-            path: path.to_owned(),
+            path: Unpublished(Some(path.to_owned())),
             target,
             replace,
         })
@@ -115,14 +132,15 @@ impl sealed::Destination for NewFile {
     }
 
     /// The file's bytes reach the disk before its name does, and the name before this returns.
-    fn publish(self) -> Result<()> {
+    fn publish(self, summary: &Summary) -> Result<()> {
         let NewFile {
             temporary,
-            path,
+            path: mut unpublished,
             target,
             replace,
         } = self;
-        let failed = |doing, e| Error::io(doing, e).at_path(&path);
+        let path = unpublished.0.take().unwrap_or_default();
+        let failed = |doing, e| trace::error(Error::io(doing, e).at_path(&path), None, None);
         temporary
             .as_file()
             .sync_all()
@@ -137,11 +155,13 @@ impl sealed::Destination for NewFile {
             let doing = "syncing the directory of a finished table, which is there whole but may not \
                          survive a power cut";
             failed(doing, e)
-        })
+        })?;
+        trace::published(Some(&path), summary.entries, summary.file_bytes);
+        Ok(())
     }
 
     fn path(&self) -> Option<&Path> {
-        Some(&self.path)
+        self.path.0.as_deref()
     }
 }
 

@@ -5,8 +5,10 @@ use crate::format::buffer::Buffer;
 use crate::format::codec::{Compression, Compressor};
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
+use crate::trace;
 use crate::write::align::Pages;
 use crate::write::new_file::Destination;
+use crate::write::summary::Summary;
 
 /// Bytes to gather before a write: few large writes instead of one for each block.
 const WRITE_SIZE: usize = 256 << 10;
@@ -117,15 +119,16 @@ impl<D: Destination> Output<D> {
     fn stop(&mut self, error: Error) -> Error {
         let why = "an earlier write failed, so this table cannot be finished: start a new one";
         self.stopped = Some(why.into());
-        match self.destination.path() {
+        let error = match self.destination.path() {
             Some(path) => error.at_path(path),
             None => error,
-        }
+        };
+        trace::error(error, None, None)
     }
 
-    /// Writes what is left and completes the destination.
-    pub(super) fn publish(mut self) -> Result<D::Published> {
+    /// Writes what is left and completes the destination. `summary` is that of the whole table.
+    pub(super) fn publish(mut self, summary: &Summary) -> Result<D::Published> {
         self.write_buffer()?;
-        self.destination.publish()
+        self.destination.publish(summary)
     }
 }

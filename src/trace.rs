@@ -1,0 +1,147 @@
+//! Events for subscribers of the crate `tracing`: the one file that knows whether the feature of that name is on.
+//!
+//! Without it, all functions here are empty, and callers pass only what they have at hand. The crate's documentation lists the
+//! events.
+
+#![cfg_attr(
+    not(feature = "tracing"),
+    allow(unused_variables, reason = "the functions are empty")
+)]
+
+use std::path::Path;
+
+#[cfg(feature = "tracing")]
+use tracing::{Level, enabled, event, field};
+
+use crate::error::{Error, ErrorKind, Section};
+use crate::filter::FilterPolicy;
+
+/// Nothing, in place of the macros of `tracing`.
+#[cfg(not(feature = "tracing"))]
+macro_rules! event {
+    ($($_:tt)*) => {};
+}
+#[cfg(not(feature = "tracing"))]
+macro_rules! enabled {
+    ($($_:tt)*) => {
+        false
+    };
+}
+
+/// A table was opened.
+#[inline]
+pub(crate) fn opened(
+    path: Option<&Path>,
+    in_memory: bool,
+    bytes: u64,
+    blocks: usize,
+    filter: Option<&dyn FilterPolicy>,
+) {
+    event!(
+        target: "leveltable::open",
+        Level::DEBUG,
+        path = path.map(|path| field::display(path.display())),
+        in_memory,
+        bytes,
+        blocks,
+        filter = filter.map(FilterPolicy::name),
+        "opened a table"
+    );
+}
+
+/// A table could not be opened.
+#[inline]
+pub(crate) fn not_opened(error: &Error) {
+    event!(
+        target: "leveltable::open",
+        Level::DEBUG,
+        path = error.path().map(|path| field::display(path.display())),
+        error = field::display(error),
+        "did not open a table"
+    );
+}
+
+/// `len` bytes at `offset` are about to be read from the source.
+#[inline]
+pub(crate) fn read(path: Option<&Path>, offset: u64, len: usize) {
+    event!(
+        target: "leveltable::read",
+        Level::TRACE,
+        path = path.map(|path| field::display(path.display())),
+        offset,
+        bytes = len,
+        "reading"
+    );
+}
+
+/// `parts`, each an offset and a length, are about to be read from the source, in one call.
+#[inline]
+pub(crate) fn read_many(path: Option<&Path>, parts: &[(u64, usize)], bytes: u64) {
+    if enabled!(target: "leveltable::read", Level::TRACE) {
+        event!(
+            target: "leveltable::read",
+            Level::TRACE,
+            path = path.map(|path| field::display(path.display())),
+            reads = parts.len(),
+            bytes,
+            "reading a batch"
+        );
+        for &(offset, len) in parts {
+            read(path, offset, len);
+        }
+    }
+}
+
+/// Reports an error where it gets its place, and returns it. `section` and `offset` are where it lies, if the error itself does
+/// not say.
+#[cold]
+pub(crate) fn error(error: Error, section: Option<Section>, offset: Option<u64>) -> Error {
+    let corruption = error.corruption();
+    let section = section.or(corruption.map(|corruption| corruption.section()));
+    let offset = offset.or(corruption.map(|corruption| corruption.offset()));
+    // An event's level is part of its static description.
+    macro_rules! report {
+        ($level:ident) => {
+            event!(
+                target: "leveltable::error",
+                Level::$level,
+                path = error.path().map(|path| field::display(path.display())),
+                kind = field::debug(error.kind()),
+                section = section.map(field::display),
+                offset,
+                error = field::display(&error),
+                "an error"
+            )
+        };
+    }
+    if error.kind() == ErrorKind::Corruption {
+        report!(ERROR);
+    } else {
+        report!(WARN);
+    }
+    error
+}
+
+/// A table is complete: at `path`, or in the writer that it was built into.
+#[inline]
+pub(crate) fn published(path: Option<&Path>, entries: u64, bytes: u64) {
+    event!(
+        target: "leveltable::publish",
+        Level::DEBUG,
+        path = path.map(|path| field::display(path.display())),
+        entries,
+        bytes,
+        "published a table"
+    );
+}
+
+/// A table was begun at `path`, and dropped before it was complete.
+#[inline]
+pub(crate) fn abandoned(path: &Path) {
+    event!(
+        target: "leveltable::publish",
+        Level::DEBUG,
+        path = field::display(path.display()),
+        "abandoned a table"
+    );
+}
