@@ -74,7 +74,7 @@ impl Subscriber for Recorder {
     fn exit(&self, _: &Id) {}
 }
 
-/// What `work` returns, and the events meanwhile.
+/// Runs `work`. Returns its result, and the events meanwhile.
 fn events_of<R>(work: impl FnOnce() -> R) -> (R, Vec<Event>) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| tracing::subscriber::set_global_default(Recorder).unwrap());

@@ -212,6 +212,7 @@ impl Inner {
     }
 
     /// The same, for a caller who reads the block once more if there is a defect: only an error that stays is located.
+    #[inline(always)] // a call adds 13 instructions to the 5,300 of a lookup that reads its block
     pub(super) fn try_admit(
         &self,
         found: BlockRef,
