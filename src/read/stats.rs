@@ -2,6 +2,7 @@
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
+use std::sync::OnceLock;
 use std::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -126,9 +127,10 @@ impl Sum for Stats {
 /// Counters for which threads do not contend: each thread adds to a shard in cache lines of its own.
 ///
 /// The first [`OWNED`] threads alive have a shard each, and add without a locked instruction, which would delay the
-/// memory reads after it. All other threads share a few shards.
+/// memory reads after it. All other threads share a few shards. A shard is made when its first thread counts: of ten thousand
+/// open tables, most are seldom used.
 #[derive(Debug)]
-pub(crate) struct Counters([Shard; SEATS]);
+pub(crate) struct Counters([OnceLock<Box<Shard>>; SEATS]);
 
 /// Number of shards with one thread each, and of shards that any number of threads share.
 const OWNED: usize = 32;
@@ -142,7 +144,7 @@ struct Shard([AtomicU64; Counter::COUNT]);
 
 impl Default for Counters {
     fn default() -> Counters {
-        Counters(std::array::from_fn(|_| Shard::default()))
+        Counters(std::array::from_fn(|_| OnceLock::new()))
     }
 }
 
@@ -151,7 +153,7 @@ impl Counters {
     pub(crate) fn add(&self, counter: Counter, n: u64) {
         let seat = Seat::of_this_thread();
         if let Some(shard) = self.0.get(seat) {
-            let value = shard.value(counter);
+            let value = shard.get_or_init(Box::default).value(counter);
             if seat < OWNED {
                 value.store(value.load(Relaxed).wrapping_add(n), Relaxed);
             } else {
@@ -162,7 +164,7 @@ impl Counters {
 
     pub(crate) fn snapshot(&self) -> Stats {
         let mut sums = [0; Counter::COUNT];
-        for Shard(values) in &self.0 {
+        for Shard(values) in self.0.iter().filter_map(OnceLock::get).map(Box::as_ref) {
             for (sum, value) in sums.iter_mut().zip(values) {
                 *sum += value.load(Relaxed);
             }
