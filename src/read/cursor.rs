@@ -252,12 +252,9 @@ impl Cursor {
             // If the order is not known, the first move with a bound is an error.
             (Bound::Unbounded, _) | (_, Err(_)) => None,
         };
-        let is_memory = self.table.file().is_memory() && !self.table.file().is_mapped();
-        if !is_memory {
-            let start = block_of(lower).unwrap_or(0);
-            let end = block_of(upper).map_or(usize::MAX, |last| last + 1);
-            self.ahead.limit(start..end);
-        }
+        let start = block_of(lower).unwrap_or(0);
+        let end = block_of(upper).map_or(usize::MAX, |last| last + 1);
+        self.ahead.limit(start..end);
     }
 
     /// Moves to the first entry of the blocks from `block` on. Some writers leave blocks empty.
