@@ -111,8 +111,11 @@ impl Model {
             Bound::Included(key) | Bound::Excluded(key) => self.seek(key),
         };
         let start = start.unwrap_or(self.blocks.len().saturating_sub(1));
+        // No block after the one that may hold the bound has a key within it.
+        let last = key_of(upper).and_then(|key| self.seek(key));
+        let end = last.map_or(self.blocks.len(), |last| last.max(start) + 1);
         let mut walked = Vec::new();
-        for (_, state) in &self.blocks[start..] {
+        for (_, state) in &self.blocks[start..end] {
             let entries = match state {
                 State::Sound(entries) => entries,
                 State::Misordered(_) | State::Damaged => return (walked, End::Error),
@@ -138,8 +141,12 @@ impl Model {
             Bound::Included(key) | Bound::Excluded(key) => self.seek(key),
         };
         let start = start.map_or(self.blocks.len(), |block| block + 1);
+        let first = key_of(lower).and_then(|key| self.seek(key)).unwrap_or(0);
         let mut walked = Vec::new();
-        for (_, state) in self.blocks[..start].iter().rev() {
+        for (_, state) in self.blocks[first.min(start.saturating_sub(1))..start]
+            .iter()
+            .rev()
+        {
             let entries = match state {
                 State::Sound(entries) => entries,
                 State::Misordered(_) | State::Damaged => return (walked, End::Error),
@@ -206,5 +213,12 @@ fn state(
         State::Sound(block.entries)
     } else {
         State::Misordered(block.entries)
+    }
+}
+
+fn key_of(bound: Bound<&[u8]>) -> Option<&[u8]> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
     }
 }

@@ -203,9 +203,6 @@ impl Cursor {
         if self.check(moved)? {
             return Ok(true);
         }
-        if block + 1 >= self.ahead.limits().end {
-            return Ok(self.leave(Off::AfterLast));
-        }
         self.first_from(block + 1)
     }
 
@@ -236,13 +233,11 @@ impl Cursor {
         if self.check(moved)? {
             return Ok(true);
         }
-        if block <= self.ahead.limits().start {
-            return Ok(self.leave(Off::BeforeFirst));
-        }
         self.last_before(block)
     }
 
-    /// Steps read no blocks from now on that have no keys within these bounds. Seeks may.
+    /// From now on reads no blocks before or after those that may have keys within these bounds: it is before the first entry or
+    /// after the last then.
     pub(super) fn read_within(&mut self, lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) {
         let block_of = |bound: &Bound<Vec<u8>>| match (bound, self.table.order()) {
             (Bound::Included(key) | Bound::Excluded(key), Ok(order)) => {
@@ -259,7 +254,7 @@ impl Cursor {
 
     /// Moves to the first entry of the blocks from `block` on. Some writers leave blocks empty.
     fn first_from(&mut self, block: usize) -> Result<bool> {
-        for block in block..self.table.data_blocks() {
+        for block in block..self.table.data_blocks().min(self.ahead.limits().end) {
             self.walk_into(block)?;
             self.entries.move_before_first();
             let moved = self.entries.next();
@@ -272,7 +267,7 @@ impl Cursor {
 
     /// Moves to the last entry of the blocks before `block`.
     fn last_before(&mut self, block: usize) -> Result<bool> {
-        for block in (0..block).rev() {
+        for block in (self.ahead.limits().start..block).rev() {
             self.walk_into(block)?;
             self.entries.move_past_last();
             let moved = self.entries.prev();
