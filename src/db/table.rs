@@ -212,9 +212,13 @@ impl DbTable {
         self.range(..)
     }
 
-    /// All versions of the user keys within `bounds`, from either end.
+    /// All versions of the user keys within `bounds`, from either end. A filter of the prefixes of user keys is asked as by
+    /// [`Table::range`].
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
         let (lower, upper) = bounds.into_bounds();
+        if self.table.prefixes_exclude(&lower, &upper) {
+            return DbRange(None);
+        }
         // The newest and oldest keys that a user key could be stored under.
         let newest = |key: &Vec<u8>| InternalKey::seek_target(key, MAX_SEQUENCE);
         let oldest = |key: &Vec<u8>| {
@@ -239,6 +243,13 @@ impl DbTable {
             Bound::Unbounded => Bound::Unbounded,
         };
         DbRange(Some(self.table.range((lower, upper))))
+    }
+
+    /// Whether the table may hold a user key that begins with `prefix`; see [`Table::may_contain_prefix`].
+    pub fn may_contain_prefix(&self, prefix: impl AsRef<[u8]>) -> bool {
+        let prefix = prefix.as_ref();
+        let first = InternalKey::seek_target(prefix, MAX_SEQUENCE);
+        !matches!(self.order, Order::Bytewise) || self.table.may_contain_prefix_at(prefix, &first)
     }
 
     /// The table as it is stored: internal keys in [`InternalKeyComparator`] order. For statistics, and

@@ -11,6 +11,7 @@ pub(crate) mod index;
 mod open;
 pub(crate) mod options;
 mod positional;
+mod prefixes;
 pub(crate) mod range;
 pub(crate) mod source;
 pub(crate) mod stats;

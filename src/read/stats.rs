@@ -19,6 +19,11 @@ pub struct Stats {
     pub filter_rejected: u64,
     /// Lookups that a filter let pass, including those of present keys.
     pub filter_passed: u64,
+    /// Scans that a filter of prefixes rejected, and questions of
+    /// [`may_contain_prefix`](crate::Table::may_contain_prefix): no key has the prefix, and no block was fetched.
+    pub prefix_rejected: u64,
+    /// Scans that a filter of prefixes let pass. One that it cannot answer, since other prefixes may be in it, is not counted.
+    pub prefix_passed: u64,
     /// Blocks that were found in the block cache.
     pub cache_hits: u64,
     /// Blocks that were not found in the block cache.
@@ -32,6 +37,8 @@ pub(crate) enum Counter {
     SourceBytes,
     FilterRejected,
     FilterPassed,
+    PrefixRejected,
+    PrefixPassed,
     CacheHits,
     CacheMisses,
 }
@@ -49,7 +56,7 @@ const SHARED: usize = 8;
 
 #[derive(Debug, Default)]
 #[repr(align(128))] // two lines: processors fetch them in pairs
-struct Shard([AtomicU64; 6]);
+struct Shard([AtomicU64; 8]);
 
 impl Default for Counters {
     fn default() -> Counters {
@@ -62,12 +69,23 @@ impl Counters {
     pub(crate) fn add(&self, counter: Counter, n: u64) {
         let seat = Seat::of_this_thread();
         if let Some(Shard(values)) = self.0.get(seat) {
-            let [reads, bytes, rejected, passed, hits, misses] = values;
+            let [
+                reads,
+                bytes,
+                rejected,
+                passed,
+                prefix_rejected,
+                prefix_passed,
+                hits,
+                misses,
+            ] = values;
             let value = match counter {
                 Counter::SourceReads => reads,
                 Counter::SourceBytes => bytes,
                 Counter::FilterRejected => rejected,
                 Counter::FilterPassed => passed,
+                Counter::PrefixRejected => prefix_rejected,
+                Counter::PrefixPassed => prefix_passed,
                 Counter::CacheHits => hits,
                 Counter::CacheMisses => misses,
             };
@@ -80,7 +98,7 @@ impl Counters {
     }
 
     pub(crate) fn snapshot(&self) -> Stats {
-        let mut sums = [0; 6];
+        let mut sums = [0; 8];
         for Shard(values) in &self.0 {
             for (sum, value) in sums.iter_mut().zip(values) {
                 *sum += value.load(Relaxed);
@@ -91,6 +109,8 @@ impl Counters {
             source_bytes,
             filter_rejected,
             filter_passed,
+            prefix_rejected,
+            prefix_passed,
             cache_hits,
             cache_misses,
         ] = sums;
@@ -99,6 +119,8 @@ impl Counters {
             source_bytes,
             filter_rejected,
             filter_passed,
+            prefix_rejected,
+            prefix_passed,
             cache_hits,
             cache_misses,
         }
