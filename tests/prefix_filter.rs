@@ -8,7 +8,7 @@ use bytes::Bytes;
 use leveltable::db::Version;
 use leveltable::filter::{DelimitedPrefix, FixedPrefix, PrefixExtractor, Unused};
 use leveltable::inspect::CountingReadAt;
-use leveltable::repair::{VerifyOptions, verify};
+use leveltable::repair::{SalvageOptions, VerifyOptions, salvage, verify};
 use leveltable::{
     Comparator, Compression, DbTable, ErrorKind, OpenOptions, RibbonFilterPolicy, Section, Table,
     WriteOptions,
@@ -648,5 +648,119 @@ fn verify_checks_the_prefix_of_every_key() {
             .to_string()
             .contains("leveltable.FixedPrefix(4) passes each key"),
         "{report}"
+    );
+}
+
+/// Whatever becomes of the parts after the data, all entries are rescued, and nothing else: no block of these parts is taken for
+/// data or called lost.
+#[test]
+fn salvage_knows_what_the_block_is() {
+    let keys = tenants(2);
+    let options = by_slash().compression(Compression::None);
+    for options in [
+        options.clone(),
+        options.clone().no_filter(),
+        options.clone().properties(false),
+        options.no_filter().properties(false),
+    ] {
+        let file = write(&options, &keys);
+        let table = OpenOptions::new().open_source(file.clone()).unwrap();
+        let layout = table.layout().unwrap();
+        let named = layout
+            .named
+            .iter()
+            .map(|part| (part.offset, part.stored_bytes));
+        let [metaindex, index] =
+            [&layout.metaindex, &layout.index].map(|part| (part.offset, part.stored_bytes));
+        let parts = named.chain([metaindex, index, (layout.footer_offset, 48)]);
+        let parts: Vec<(u64, u64)> = parts.collect();
+        for subset in 0..1 << parts.len() {
+            let mut damaged = file.clone();
+            for (i, (offset, bytes)) in parts.iter().enumerate() {
+                if subset >> i & 1 == 1 {
+                    let bytes = &mut damaged[*offset as usize..][..*bytes as usize];
+                    bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
+                }
+            }
+            let mut cut = vec![0xee; 77];
+            cut.extend(&damaged[metaindex.0 as usize - 9..]);
+            let mut rescued = Vec::new();
+            let mut builder = options.build(&mut rescued);
+            let report = salvage(damaged, &mut builder, SalvageOptions::new()).unwrap();
+            assert_eq!(report.entries, keys.len() as u64, "{subset:b}: {report}");
+            // Without an index, a gap may be a lost block.
+            let has_index = subset >> (parts.len() - 2) & 1 == 0;
+            assert!(report.lost.is_empty() || !has_index, "{subset:b}: {report}");
+            builder.finish().unwrap();
+            assert_eq!(rescued, file, "{subset:b}: {report}");
+
+            // The end of the file, whose handles lead nowhere.
+            let mut builder = options.build(Vec::new());
+            let report = salvage(cut, &mut builder, SalvageOptions::new()).unwrap();
+            assert_eq!(report.entries, 0, "{subset:b}: {report}");
+        }
+    }
+}
+
+/// In an order of which nothing is known, a copy has none.
+#[test]
+fn a_copy_in_stored_order_gets_none() {
+    let mut builder = WriteOptions::new().comparator(Descending).build(Vec::new());
+    for key in ["c/1", "b/1", "a/1"] {
+        builder.add(key, "").unwrap();
+    }
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let mut builder = by_slash().build(Vec::new());
+    let options = SalvageOptions::new().stored_order();
+    assert_eq!(salvage(file, &mut builder, options).unwrap().entries, 3);
+    let (copy, summary) = builder.finish_into_writer().unwrap();
+    assert_eq!(summary.prefix_filter, None);
+    let table = OpenOptions::new().stored_order().open_source(copy).unwrap();
+    assert!(
+        table
+            .filters()
+            .iter()
+            .all(|filter| filter.prefixes.is_none())
+    );
+}
+
+#[derive(Debug)]
+struct Descending;
+
+impl Comparator for Descending {
+    fn name(&self) -> &str {
+        "test.Descending"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        b.cmp(a)
+    }
+}
+
+/// Without the option, a file has no byte more, and its metaindex no name.
+#[test]
+fn a_table_without_it_pays_nothing() {
+    let keys = tenants(2);
+    let (with, without) = (
+        write(&by_slash(), &keys),
+        write(&WriteOptions::new(), &keys),
+    );
+    let (_, len) = place(&with);
+    // The block, and its entry: three lengths, a name, a handle.
+    let name = "about.prefixes.leveltable.DelimitedPrefix(2f)".len() - "about.".len();
+    let most = len + 3 + name + 10 + 8;
+    assert!(
+        with.len() - without.len() <= most,
+        "{}",
+        with.len() - without.len()
+    );
+    assert!(!without.windows(8).any(|bytes| bytes == b"prefixes"));
+    let table = OpenOptions::new().open_source(without).unwrap();
+    assert_eq!(table.prefix_filter(), None);
+    assert_eq!(table.prefix("0003/").count(), 0);
+    assert!(table.may_contain_prefix("0003/"));
+    assert_eq!(
+        table.stats().prefix_passed + table.stats().prefix_rejected,
+        0
     );
 }
