@@ -31,7 +31,7 @@ impl OpenOptions {
     /// Opens the table at `path`.
     ///
     /// Reads the last 64 KiB of the file, which is all of a small table. Of a larger one, it then reads metaindex and index
-    /// together, and the filter, unless they lie in the part that was read. If nothing says what the table is and its index
+    /// together, and the filters, unless they lie in the part that was read. If nothing says what the table is and its index
     /// could be a database's, it also reads one data block. With [`check_order`](OpenOptions::check_order), it reads all of the
     /// file.
     ///

@@ -201,11 +201,12 @@ impl WriteOptions {
     ///
     /// Lookups of single keys do not use it. Keys without a prefix, such as those that are too short, are not in the filter, and
     /// scans that may meet them do not ask it. In a database's table, prefixes are those of user keys. Readers use the filter if
-    /// they know an extractor of the same name, which for [`FixedPrefix`](crate::filter::FixedPrefix) and
-    /// [`DelimitedPrefix`](crate::filter::DelimitedPrefix) they do. LevelDB ignores it.
+    /// they know an extractor of the same name; [`FixedPrefix`](crate::filter::FixedPrefix) and
+    /// [`DelimitedPrefix`](crate::filter::DelimitedPrefix) are built in. LevelDB ignores the filter.
     ///
     /// Only for keys, or user keys, in bytewise order: with another [`comparator`](WriteOptions::comparator), the table cannot be
-    /// started. Until the table is finished, the builder keeps 8 bytes for each distinct prefix.
+    /// started. A copy that [`salvage`](crate::repair::salvage) makes in the stored order gets none. Until the table is finished,
+    /// the builder keeps 8 bytes for each distinct prefix.
     ///
     /// An absent prefix passes with a probability of 0.11 %, and with few prefixes up to 0.27 %. The scan then reads one block.
     ///
