@@ -817,5 +817,9 @@ pub fn check_db(table: &DbTable, model: &[Entry], user_keys: &[Vec<u8>]) {
             .collect::<Result<_>>()
             .unwrap();
         assert!(all.iter().eq(same));
+        let mut begins = model
+            .iter()
+            .map(|e| e.user_key.starts_with(&key[..key.len() / 2]));
+        assert!(table.may_contain_prefix(&key[..key.len() / 2]) || !begins.any(|begins| begins));
     }
 }
