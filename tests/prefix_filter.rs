@@ -581,6 +581,51 @@ fn a_databases_table_knows_prefixes_of_user_keys() {
     );
 }
 
+/// A table that fits both kinds: one version of each key, no filter of keys, no properties, no index key that was shortened.
+#[test]
+fn a_filter_that_may_be_of_user_keys_is_not_asked_for_stored_ones() {
+    let options = fixed(3).no_filter().properties(false);
+    let mut builder = options.build_db(Vec::new());
+    builder.put(b"\xff\x01", 5, "value").unwrap();
+    builder.put(b"\xff\xff", 6, "value").unwrap();
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let db = OpenOptions::new().open_db_source(file.clone()).unwrap();
+    assert!(!db.may_contain_prefix(b"\xff\x01\x01"));
+    let report = verify(file.clone(), VerifyOptions::new()).unwrap();
+    assert!(report.is_sound(), "{report}");
+    let plain = OpenOptions::new().open_source(file).unwrap();
+    assert_eq!(plain.prefix(b"\xff\x01\x01").count(), 1);
+    assert_eq!(plain.filters()[0].unused, Some(Unused::UserKeys));
+}
+
+/// The bytes of the prefix filter.
+fn block(file: &[u8], table: &Table) -> Vec<u8> {
+    let layout = table.layout().unwrap();
+    let mut named = layout.named.iter();
+    let block = named.find(|block| block.name.starts_with(b"about.prefixes."));
+    let block = block.unwrap();
+    file[block.offset as usize..][..block.stored_bytes as usize].to_vec()
+}
+
+#[test]
+fn a_databases_filter_is_that_of_its_user_keys() {
+    let keys = ["a", "ab", "abc", "abcd", "bcd"];
+    let mut builder = fixed(3).build_db(Vec::new());
+    for key in keys {
+        builder.put(key, 7, "new").unwrap();
+        builder.put(key, 2, "old").unwrap();
+    }
+    let (db, _) = builder.finish_into_writer().unwrap();
+    let plain = write(&fixed(3), keys);
+    let db_table = OpenOptions::new().open_db_source(db.clone()).unwrap();
+    let table = OpenOptions::new().open_source(plain.clone()).unwrap();
+    assert_eq!(block(&db, db_table.as_table()), block(&plain, &table));
+    // Keys that are too short add nothing.
+    let long = write(&fixed(3), &keys[2..]);
+    let table = OpenOptions::new().open_source(long.clone()).unwrap();
+    assert_eq!(block(&long, &table), block(&db, db_table.as_table()));
+}
+
 /// The offset of the prefix filter, and its bytes.
 fn place(file: &[u8]) -> (usize, usize) {
     let table = OpenOptions::new().open_source(file.to_vec()).unwrap();

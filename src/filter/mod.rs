@@ -109,7 +109,8 @@ pub enum Unused {
     /// The table was opened with [`no_filter`](crate::OpenOptions::no_filter) or in its
     /// [`stored_order`](crate::OpenOptions::stored_order).
     TurnedOff,
-    /// It holds a database's user keys, of which the comparator that was named does not know.
+    /// It holds a database's user keys, of which the comparator that was named does not know; or it holds prefixes, and nothing
+    /// tells whether they are of a plain table's keys or of a database's user keys.
     UserKeys,
     /// Its handle makes no sense. Opening fails then, unless it does without the filter.
     Damaged,

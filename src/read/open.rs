@@ -92,7 +92,9 @@ impl OpenOptions {
                 let Inner { file, index, .. } = &inner;
                 inner.filter = self.read_filter(file, &footer, metaindex, index)?;
             }
-            if is_usable && inner.is_bytewise() {
+            // Of a table that may be a database's for all that is known, the prefixes may be those of user keys.
+            let is_clear = unclear.is_none() || inner.filter.is_some();
+            if is_usable && is_clear && inner.is_bytewise() {
                 inner.prefixes = read_prefixes(&inner.file, &footer, prefixes)?;
             }
             inner.filters = self.explain(filters, &inner, is_usable);
@@ -267,6 +269,7 @@ impl OpenOptions {
             (false, _) => Unused::TurnedOff,
             (_, false) => Unused::UserKeys,
             _ if filter.prefixes.is_some() && !inner.is_bytewise() => Unused::NotBytewise,
+            _ if filter.prefixes.is_some() && inner.prefixes.is_none() => Unused::UserKeys,
             _ => Unused::AnotherIsUsed,
         };
         let mut used = inner.filter.as_ref().map(|used| used.policy.name());
