@@ -323,7 +323,7 @@ fn wasted_reads_of_empty_scans_are_few() {
     assert!(wasted <= 0.0015, "{wasted}");
 }
 
-/// The shape of RocksDB's issue 10144: the upper bound is the successor of the prefix among keys of the same length, and shorter
+/// The shape of RocksDB's pull request 10144: the upper bound is the successor of the prefix among keys of the same length, and shorter
 /// keys lie between the two.
 #[test]
 fn short_keys_before_the_upper_bound_are_found() {
