@@ -323,8 +323,8 @@ fn wasted_reads_of_empty_scans_are_few() {
     assert!(wasted <= 0.0015, "{wasted}");
 }
 
-/// The shape of RocksDB's pull request 10144: the upper bound is the successor of the prefix among keys of the same length, and shorter
-/// keys lie between the two.
+/// The shape of RocksDB's pull request 10144: the upper bound is the successor of the prefix among keys of the same length, and
+/// shorter keys lie between the two.
 #[test]
 fn short_keys_before_the_upper_bound_are_found() {
     let table = |keys: &[&[u8]]| {
@@ -671,6 +671,37 @@ fn damage_is_an_error_at_open_and_can_be_opened_without() {
             (Section::Filter, offset as u64)
         );
     }
+}
+
+/// Whatever bit is flipped, a scan returns an error or all its keys.
+#[test]
+fn damage_anywhere_hides_no_key_from_scans() {
+    let keys = tenants(1).split_off(490);
+    let file = write(&by_slash().block_size(64), &keys);
+    let expected = |prefix: &str| keys.iter().filter(|key| key.starts_with(prefix)).count();
+    let mut opened = 0;
+    for bit in 0..file.len() * 8 {
+        let mut damaged = file.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        for options in [OpenOptions::new(), OpenOptions::new().no_filter()] {
+            let Ok(table) = options.no_cache().open_source(damaged.clone()) else {
+                continue;
+            };
+            opened += 1;
+            for prefix in ["0980/", "0981/", "0998/", "0999/", "098"] {
+                let found: Result<Vec<_>, _> = table.prefix(prefix).collect();
+                if let Ok(found) = found {
+                    assert_eq!(
+                        found.len(),
+                        expected(prefix),
+                        "{prefix} with bit {bit} flipped"
+                    );
+                    assert!(found.is_empty() || table.may_contain_prefix(prefix));
+                }
+            }
+        }
+    }
+    assert!(opened > file.len(), "{opened}");
 }
 
 #[test]
