@@ -35,6 +35,7 @@
 //! | read from memory, from a map, or from anywhere else | [`Source`], [`ReadAt`] |
 //! | tables of a LevelDB database, with sequence numbers and deletions | [`DbTable`], [`DbTableBuilder`], module [`db`] |
 //! | choose a filter, or write one | [`RibbonFilterPolicy`] (the default), [`BloomFilterPolicy`] (LevelDB's), module [`filter`] |
+//! | scan one prefix of many, and read nothing if no key has it | [`WriteOptions::prefix_filter`], [`Table::may_contain_prefix`] |
 //! | keys in another order | [`Comparator`] |
 //! | see what went wrong | [`Error`]; [`Corruption`] says where |
 //! | check a table, or rescue a damaged one | [`repair::verify`], [`repair::salvage`] |
@@ -45,8 +46,9 @@
 //! ```text
 //! data blocks     entries in order, each key without the prefix that it shares with the previous key
 //! filter block    the filters
+//! prefix filter   a filter of the keys' prefixes, if the writer asked for one
 //! properties      what the table says of itself
-//! metaindex       "filter.<policy name>", "about.leveltable" -> offset and size of these two blocks
+//! metaindex       "filter.<policy name>", "about.prefixes.<rule>", "about.leveltable" -> offset and size of these blocks
 //! index           for each data block, a key at or after its last key -> offset and size of the block
 //! footer          offsets and sizes of metaindex and index; a magic number
 //! ```

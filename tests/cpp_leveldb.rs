@@ -22,7 +22,7 @@ use bytes::Bytes;
 use leveltable::{
     BloomFilterPolicy, Comparator, Compression, OpenOptions, Source, Table, WriteOptions,
     db::MAX_SEQUENCE,
-    filter::{FilterBuilder, FilterPolicy},
+    filter::{DelimitedPrefix, FilterBuilder, FilterPolicy, FixedPrefix},
 };
 
 // ---- The other party ------------------------------------------------------------------------
@@ -726,6 +726,30 @@ fn leveldb_reads_tables_with_properties() {
     for case in &cases {
         let table = case.build(&case.settings.write_options().properties(true));
         assert!(table.windows(16).any(|name| name == b"about.leveltable"));
+        case.ask_to_read(&mut peer, &table);
+    }
+    peer.run();
+    for case in &cases {
+        case.check_reading(&peer, case.settings.bits_per_key != 0);
+    }
+}
+
+/// So is a filter of prefixes, with properties or without.
+#[test]
+#[ignore = "needs libleveldb-dev; .ci/run installs it"]
+fn leveldb_reads_tables_with_a_filter_of_prefixes() {
+    let cases = cases(9, 300, |settings| settings.reverse = false);
+    let mut peer = Peer::new("prefixes");
+    for case in &cases {
+        let options = case.settings.write_options();
+        let options = options.properties(case.number % 3 == 0);
+        let options = match case.number % 2 {
+            0 => options.prefix_filter(FixedPrefix::new(2)),
+            _ => options.prefix_filter(DelimitedPrefix::new(b'a')),
+        };
+        let table = case.build(&options);
+        let opened = case.settings.open(table.clone()).unwrap();
+        assert!(opened.prefix_filter().is_some());
         case.ask_to_read(&mut peer, &table);
     }
     peer.run();

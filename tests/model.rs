@@ -16,7 +16,7 @@ use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind,
     OpenOptions, ReadAt, ReadOptions, Source, Table, WriteOptions,
     db::{DbEntry, InternalKey, MAX_SEQUENCE, ValueType, Version},
-    filter::{FilterBuilder, FilterPolicy},
+    filter::{DelimitedPrefix, FilterBuilder, FilterPolicy, FixedPrefix},
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -285,7 +285,12 @@ impl Shape {
             .block_align(self.block_align)
             .compression(self.compression);
         let options = match self.order {
-            Order::Bytewise => options,
+            // Some with a filter of prefixes, which scans ask.
+            Order::Bytewise => match self.restart_interval % 4 {
+                0 => options,
+                3 => options.prefix_filter(DelimitedPrefix::new(b'a')),
+                len => options.prefix_filter(FixedPrefix::new(len)),
+            },
             Order::BytewiseByTrait => options.comparator(BytewiseByTrait),
             Order::Reverse => options.comparator(ReverseComparator),
             Order::FoldCase => options.comparator(FoldCaseComparator),

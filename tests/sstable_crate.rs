@@ -10,6 +10,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Entry, Random};
+use leveltable::filter::FixedPrefix;
 use leveltable::{
     BloomFilterPolicy, Compression, ErrorKind, OpenOptions, RibbonFilterPolicy, WriteOptions,
 };
@@ -88,6 +89,7 @@ fn the_sstable_crate_walks_our_tables() {
                     .block_align(is_aligned)
                     .block_size(block_size)
                     .restart_interval(restart_interval);
+                let prefixes = shape.clone().prefix_filter(FixedPrefix::new(2));
                 let with_bloom = shape.clone().filter_policy(BloomFilterPolicy::new(10));
                 let with_ribbon = shape.clone().filter_policy(RibbonFilterPolicy::new(10));
                 for (write, filter) in [
@@ -97,6 +99,8 @@ fn the_sstable_crate_walks_our_tables() {
                     (with_bloom.whole_table_filter(true), bloom()),
                     (with_ribbon.clone().whole_table_filter(false), no_filter()),
                     (with_ribbon.whole_table_filter(true), no_filter()),
+                    (prefixes.clone(), no_filter()),
+                    (prefixes.filter_policy(BloomFilterPolicy::new(10)), bloom()),
                 ] {
                     let file = common::build(&write, &entries);
                     let size = file.len();
@@ -111,25 +115,36 @@ fn the_sstable_crate_walks_our_tables() {
 }
 
 /// It takes the first metaindex entry at or after its filter's name for the filter. That must not be the properties
-/// block: asked as a filter, it hides keys, or ends the program.
+/// block or a filter of prefixes: asked as a filter, they hide keys, or end the program.
 #[test]
-fn the_sstable_crate_does_not_take_properties_for_a_filter() {
+fn the_sstable_crate_does_not_take_other_blocks_for_a_filter() {
     for (name, entries) in samples() {
         let with_bloom = WriteOptions::leveldb();
         for write in [with_bloom.clone(), with_bloom.no_filter()] {
-            let found = [false, true].map(|properties| {
-                let file = common::build(&write.clone().properties(properties), &entries);
-                let ours = OpenOptions::new().open_source(file.clone()).unwrap();
-                let is_there =
-                    ours.layout().unwrap().named.len() > usize::from(ours.filter().is_some());
-                assert_eq!(is_there, properties);
-                let size = file.len();
-                let table = sstable::Table::new(options(bloom()), Box::new(file), size).unwrap();
-                assert!(walk(&table) == entries, "{name}");
-                let keys = entries.iter().map(|(key, _)| key);
-                keys.map(|key| table.get(key).unwrap()).collect::<Vec<_>>()
-            });
-            assert!(found[0] == found[1], "{name}, {write:?}");
+            let prefixes = write.clone().prefix_filter(FixedPrefix::new(3));
+            let with_properties = [write.clone(), prefixes.clone()].map(|w| w.properties(true));
+            let others = with_properties.into_iter().chain([prefixes]);
+            let found: Vec<_> = std::iter::once(write.clone())
+                .chain(others)
+                .enumerate()
+                .map(|(i, write)| {
+                    let file = common::build(&write, &entries);
+                    let ours = OpenOptions::new().open_source(file.clone()).unwrap();
+                    let others =
+                        ours.layout().unwrap().named.len() - usize::from(ours.filter().is_some());
+                    assert_eq!(others, [0, 1, 2, 1][i]);
+                    let size = file.len();
+                    let table =
+                        sstable::Table::new(options(bloom()), Box::new(file), size).unwrap();
+                    assert!(walk(&table) == entries, "{name}");
+                    let keys = entries.iter().map(|(key, _)| key);
+                    keys.map(|key| table.get(key).unwrap()).collect::<Vec<_>>()
+                })
+                .collect();
+            assert!(
+                found.iter().all(|others| *others == found[0]),
+                "{name}, {write:?}"
+            );
             assert!(found[0].iter().any(Option::is_some) || entries.len() < 10);
         }
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use leveltable::{
     Corruption, ErrorKind, OpenOptions, Section, Summary, Table,
     db::InternalKey,
-    filter::{FoundFilter, Unused},
+    filter::{FoundFilter, PrefixFilterInfo, Unused},
     inspect::{BlockInfo, FilterRate, Layout},
 };
 use serde_json::{Map, Value, json};
@@ -175,7 +175,7 @@ fn open_with_filter(path: &Path, keys: Keys) -> Result<(AnyTable, Option<String>
 }
 
 /// The fields of the record of a file. All are there in each record.
-const FIELDS: [&str; 19] = [
+const FIELDS: [&str; 20] = [
     "file_bytes",
     "keys",
     "order_known",
@@ -191,6 +191,7 @@ const FIELDS: [&str; 19] = [
     "codecs",
     "sections",
     "filter",
+    "prefix_filter",
     "unused_filters",
     "unreadable",
     "error",
@@ -353,7 +354,10 @@ impl Anatomy<'_> {
                 let (name, what) = match name.strip_prefix("filter.") {
                     Some(policy) => ("filter", policy.to_owned()),
                     None if name == "about.leveltable" => ("properties", String::new()),
-                    None => ("other", name.into_owned()),
+                    None => match name.strip_prefix("about.prefixes.") {
+                        Some(extractor) => ("prefixes", extractor.to_owned()),
+                        None => ("other", name.into_owned()),
+                    },
                 };
                 part(name, block.offset, block.stored_bytes, what)
             })
@@ -468,6 +472,13 @@ impl Anatomy<'_> {
         }
         self.draw_codecs(out)?;
         self.draw_filter(args, out)?;
+        if let Some(prefixes) = self.table.prefix_filter() {
+            let PrefixFilterInfo {
+                extractor, bytes, ..
+            } = prefixes;
+            writeln!(out, "filter  of prefixes, {extractor}")?;
+            writeln!(out, "        {bytes} bytes")?;
+        }
         if args.blocks {
             self.draw_blocks(out)?;
         }
@@ -514,7 +525,12 @@ impl Anatomy<'_> {
                 let what = "unknown: the metaindex, which leads to it, is damaged";
                 return writeln!(out, "filter  {what}");
             }
-            if self.table.filters().is_empty() {
+            if self
+                .table
+                .filters()
+                .iter()
+                .all(|filter| filter.unused.is_none())
+            {
                 return writeln!(out, "filter  none");
             }
             return self.draw_unused_filters(args, out);
@@ -547,7 +563,11 @@ impl Anatomy<'_> {
     fn draw_unused_filters(&self, args: &Args, out: &mut impl Write) -> io::Result<()> {
         for (filter, why) in self.unused_filters(args) {
             writeln!(out, "filter  not used: {why}")?;
-            writeln!(out, "        {}, {} bytes", filter.policy, filter.bytes)?;
+            let of_prefixes = filter.prefixes.as_ref();
+            let name = of_prefixes.map_or(filter.policy.clone(), |extractor| {
+                format!("of prefixes, {extractor}")
+            });
+            writeln!(out, "        {name}, {} bytes", filter.bytes)?;
         }
         Ok(())
     }
@@ -646,9 +666,10 @@ impl Anatomy<'_> {
             })
         });
         let unused_filters = self.unused_filters(args).into_iter();
-        let unused_filters = unused_filters.map(
-            |(filter, why)| json!({"policy": filter.policy, "bytes": filter.bytes, "why": why}),
-        );
+        let unused_filters = unused_filters.map(|(filter, why)| match &filter.prefixes {
+            None => json!({"policy": filter.policy, "bytes": filter.bytes, "why": why}),
+            Some(extractor) => json!({"extractor": extractor, "bytes": filter.bytes, "why": why}),
+        });
         let (first, last) = self.key_range.clone().unzip();
         let mut json = json!({
             "file_bytes": file_bytes,
@@ -666,6 +687,9 @@ impl Anatomy<'_> {
             "codecs": codecs,
             "sections": sections,
             "filter": filter,
+            "prefix_filter": self.table.prefix_filter().map(|prefixes| {
+                json!({"extractor": prefixes.extractor, "bytes": prefixes.bytes})
+            }),
             "unused_filters": unused_filters.collect::<Vec<_>>(),
             "unreadable": self.all_faults().collect::<Vec<_>>(),
         });

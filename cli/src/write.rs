@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
+use leveltable::filter::{DelimitedPrefix, FixedPrefix};
 use leveltable::{BloomFilterPolicy, Compression, RibbonFilterPolicy, Summary, WriteOptions};
 
 use crate::failure::Failure;
@@ -37,6 +38,13 @@ pub(crate) struct TableOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100),
         help_heading = "Table")]
     bits_per_key: Option<u32>,
+    /// Add a filter of the first N bytes of keys: a scan of such a prefix, or a longer one, that no key has reads nothing
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Table")]
+    prefix_length: Option<u32>,
+    /// Add a filter of the parts of keys up to the first CHARACTER, which may also be \t or \0, as by --prefix-length
+    #[arg(long, value_name = "CHARACTER", value_parser = parse_character, conflicts_with = "prefix_length",
+        help_heading = "Table")]
+    prefix_delimiter: Option<u8>,
     /// Write no properties block, which says what the table is; LevelDB writes none and ignores it
     #[arg(long, help_heading = "Table")]
     no_properties: bool,
@@ -76,6 +84,11 @@ impl TableOptions {
             .restart_interval(self.restart_interval as usize)
             .compression(compression(self.codec, self.level)?)
             .properties(!self.no_properties);
+        let options = match (self.prefix_length, self.prefix_delimiter) {
+            (Some(len), _) => options.prefix_filter(FixedPrefix::new(len as usize)),
+            (_, Some(delimiter)) => options.prefix_filter(DelimitedPrefix::new(delimiter)),
+            _ => options,
+        };
         let options = order.write(options);
         let default = match order {
             _ if is_other && self.bits_per_key.is_none() => Filter::None,
@@ -179,6 +192,16 @@ pub(crate) fn report(out: &Path, summary: &Summary) {
     let out = out.display();
     let size = indicatif::BinaryBytes(*file_bytes);
     anstream::eprintln!("{out}: {entries} entries in {data_blocks} blocks, {filter}, {size}");
+}
+
+/// Parses a character of one byte. Two more can be written as escapes.
+fn parse_character(written: &str) -> Result<u8, String> {
+    match written.as_bytes() {
+        [b'\\', b't'] => Ok(b'\t'),
+        [b'\\', b'0'] => Ok(0),
+        [byte] => Ok(*byte),
+        _ => Err(r"expected one character, such as / or : or \t or \0".into()),
+    }
 }
 
 /// Parses a number of bytes, with an optional K, M or G for multiples of 1024.

@@ -543,6 +543,65 @@ fn build_writes_the_bytes_that_leveldb_wrote() {
     assert!(built > 20, "{built}");
 }
 
+/// The filter is in the file, and every command knows what it is.
+#[test]
+fn build_adds_a_filter_of_prefixes() {
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (table, rescued) = (path("prefixes.ldb"), path("rescued.ldb"));
+    let line = |i| format!("{:04}/{:04}\tvalue\n", i / 10 * 2, i % 10);
+    let lines: String = (0..2000).map(line).collect();
+    for (option, extractor) in [
+        ("--prefix-length=5", "leveltable.FixedPrefix(5)"),
+        ("--prefix-delimiter=/", "leveltable.DelimitedPrefix(2f)"),
+    ] {
+        let mut build = tool();
+        build.args(["build", &table, option, "--force"]);
+        let built = build.write_stdin(lines.clone()).output().unwrap();
+        assert_eq!(stdout(built), b"");
+
+        let info = stdout(run(["info", &table, "--json"]));
+        let info: Value = serde_json::from_slice(&info).unwrap();
+        assert_eq!(info["prefix_filter"]["extractor"], extractor);
+        let bytes = info["prefix_filter"]["bytes"].as_u64().unwrap();
+        assert!((250..350).contains(&bytes), "200 prefixes in {bytes} bytes");
+        let sections = info["sections"].as_array().unwrap();
+        let named = sections.iter().filter(|s| s["section"] == "prefixes");
+        let sizes: Vec<u64> = named.map(|s| s["stored_bytes"].as_u64().unwrap()).collect();
+        assert_eq!(sizes, [bytes + 5]);
+        let shown = String::from_utf8(stdout(run(["info", &table]))).unwrap();
+        let expected = format!("filter  of prefixes, {extractor}\n        {bytes} bytes\n");
+        assert!(shown.contains(&expected), "{shown}");
+
+        let verified = String::from_utf8(stdout(run(["verify", &table]))).unwrap();
+        assert!(!verified.contains("warning: "), "{verified}");
+        let found = stdout(run(["scan", &table, "--prefix", "0004/"]));
+        assert_eq!(found.iter().filter(|byte| **byte == b'\n').count(), 10);
+        let salvaged = stdout(run(["salvage", &table, &rescued, option, "--force"]));
+        let salvaged = String::from_utf8(salvaged).unwrap();
+        assert!(salvaged.contains("nothing lost"), "{salvaged}");
+        assert_eq!(stdout(run(["scan", &rescued])), lines.as_bytes());
+        let info = stdout(run(["info", &rescued, "--json"]));
+        let info: Value = serde_json::from_slice(&info).unwrap();
+        assert_eq!(info["prefix_filter"]["bytes"], bytes);
+    }
+    for (arguments, message) in [
+        (&["--prefix-length=0"][..], "--prefix-length"),
+        (&["--prefix-delimiter=ab"], "expected one character"),
+        (
+            &["--prefix-length=4", "--prefix-delimiter=/"],
+            "cannot be used with",
+        ),
+    ] {
+        let mut build = tool();
+        build.args(["build", &table, "--force"]).args(arguments);
+        let output = build.output().unwrap();
+        assert!(!output.status.success());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
 /// No block touches two pages, and no command takes the padding for damage.
 #[test]
 fn build_aligns_blocks() {

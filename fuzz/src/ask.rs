@@ -404,10 +404,19 @@ pub fn check(table: &Table, model: &[Entry], compare: Compare, probes: &[Vec<u8>
         ends((Bound::Unbounded, Bound::Excluded(key)), &model[..at]);
         let bytewise = compare(b"a", b"b").is_lt();
         if bytewise && table.prefix("").next().is_none_or(|e| e.is_ok()) {
-            let prefix = &key[..key.len().min(2)];
-            let with_prefix = model.iter().filter(|(k, _)| k.starts_with(prefix));
-            let expected = Answer::Walk(with_prefix.cloned().collect(), None);
-            assert_eq!(walk(table.prefix(prefix)), expected);
+            for len in [1, 2, 5, usize::MAX] {
+                let prefix = &key[..key.len().min(len)];
+                let with_prefix = model.iter().filter(|(k, _)| k.starts_with(prefix));
+                let expected: Vec<Entry> = with_prefix.cloned().collect();
+                assert!(table.may_contain_prefix(prefix) || expected.is_empty());
+                assert_eq!(walk(table.prefix(prefix)), Answer::Walk(expected, None));
+                // Bounds that lie within one prefix more often than two probes do.
+                let within =
+                    |(k, _): &&Entry| compare(prefix, k).is_le() && compare(k, key).is_lt();
+                let expected = model.iter().filter(within).cloned().collect();
+                let found = walk(table.range(prefix..&key[..]));
+                assert_eq!(found, Answer::Walk(expected, None));
+            }
         }
     }
 }
@@ -802,5 +811,9 @@ pub fn check_db(table: &DbTable, model: &[Entry], user_keys: &[Vec<u8>]) {
             .collect::<Result<_>>()
             .unwrap();
         assert!(all.iter().eq(same));
+        let mut begins = model
+            .iter()
+            .map(|e| e.user_key.starts_with(&key[..key.len() / 2]));
+        assert!(table.may_contain_prefix(&key[..key.len() / 2]) || !begins.any(|begins| begins));
     }
 }

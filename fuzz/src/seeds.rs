@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::{env, fs, io};
 
+use leveltable::filter::FixedPrefix;
 use leveltable::{Compression, WriteOptions};
 
 use crate::naive::Entry;
@@ -59,5 +60,10 @@ fn written_here() -> Vec<(String, Vec<u8>)> {
         let options = WriteOptions::new().compression(codec).block_size(200);
         (format!("{codec:?}.ldb"), tables::build(&options, &entries))
     };
-    codecs.map(table).into()
+    let mut tables: Vec<_> = codecs.map(table).into();
+    let options = WriteOptions::new()
+        .block_size(200)
+        .prefix_filter(FixedPrefix::new(5));
+    tables.push(("prefixes.ldb".into(), tables::build(&options, &entries)));
+    tables
 }

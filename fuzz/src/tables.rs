@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use leveltable::{
     BloomFilterPolicy, BytewiseComparator, Comparator, Compression, RibbonFilterPolicy,
-    WriteOptions, db::MAX_SEQUENCE,
+    WriteOptions,
+    db::MAX_SEQUENCE,
+    filter::{DelimitedPrefix, FixedPrefix},
 };
 
 use crate::naive::{Compare, Entry};
@@ -158,6 +160,16 @@ impl Arbitrary<'_> for Options {
             0 => options.no_filter(),
             1 => options.filter_policy(BloomFilterPolicy::new(bits)),
             2 => options.filter_policy(RibbonFilterPolicy::new(bits.clamp(5, 33))),
+            _ => options,
+        };
+        // Only for keys in bytewise order.
+        let options = match (order, u.arbitrary::<u8>()?) {
+            (KeyOrder::Bytewise, len @ 0..8) => {
+                options.prefix_filter(FixedPrefix::new(usize::from(len) + 1))
+            }
+            (KeyOrder::Bytewise, delimiter @ 8..0x80) => {
+                options.prefix_filter(DelimitedPrefix::new(delimiter))
+            }
             _ => options,
         };
         Ok(Options {

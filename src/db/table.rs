@@ -138,6 +138,9 @@ impl DbTable {
 
     fn cursor_within(&self, bounds: impl KeyRange) -> DbCursor {
         let (lower, upper) = bounds.into_bounds();
+        if self.table.prefixes_exclude(&lower, &upper) {
+            return DbCursor::new(MergeCursor::default(), self.order.clone());
+        }
         // The newest and oldest keys that a user key could be stored under.
         let newest = |key: Vec<u8>| InternalKey::seek_target(&key, MAX_SEQUENCE);
         let oldest = |key: Vec<u8>| InternalKey::oldest(&key);
@@ -162,7 +165,7 @@ impl DbTable {
     }
 
     /// All entries of the user keys within `bounds`, from either end; [`at`](DbRange::at) a sequence number, what a snapshot
-    /// sees.
+    /// sees. A filter of the prefixes of user keys is asked as by [`Table::range`].
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
         DbRange::new(self.cursor_within(bounds))
     }
@@ -227,6 +230,13 @@ impl DbTable {
     /// Counters of the table's work so far; see [`Table::stats`].
     pub fn stats(&self) -> Stats {
         self.table.stats()
+    }
+
+    /// Whether the table may hold a user key that begins with `prefix`; see [`Table::may_contain_prefix`].
+    pub fn may_contain_prefix(&self, prefix: impl AsRef<[u8]>) -> bool {
+        let prefix = prefix.as_ref();
+        let first = InternalKey::seek_target(prefix, MAX_SEQUENCE);
+        !matches!(self.order, Order::Bytewise) || self.table.may_contain_prefix_at(prefix, &first)
     }
 
     /// The table as it is stored: internal keys in [`InternalKeyComparator`] order. For statistics, and

@@ -1,10 +1,13 @@
 //! Filters: a few bits for each key that rule out most absent keys, so that no block is read for them.
 
 mod bloom;
+mod prefix;
 mod ribbon;
 
 pub use bloom::BloomFilterPolicy;
 pub(crate) use bloom::OldBloomFilterPolicy;
+pub use prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
+pub(crate) use prefix::{built_in_extractor, prefix_end, prefix_of, prefix_of_all};
 pub use ribbon::RibbonFilterPolicy;
 
 use std::fmt::{self, Debug};
@@ -64,12 +67,25 @@ pub struct FilterInfo {
     pub whole_table: bool,
 }
 
+/// The prefix filter of a table: returned by [`Table::prefix_filter`](crate::Table::prefix_filter), and part of the builder's
+/// [`Summary`](crate::Summary::prefix_filter).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PrefixFilterInfo {
+    /// Name of the [`PrefixExtractor`], parameters included.
+    pub extractor: String,
+    /// Bytes of the filter block, which an open table holds in memory.
+    pub bytes: u64,
+}
+
 /// A filter that a table has, and whether lookups use it; see [`Table::filters`](crate::Table::filters).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FoundFilter {
     /// Name of the policy, as in the metaindex. Bytes that are not UTF-8 are replaced.
     pub policy: String,
+    /// Name of the [`PrefixExtractor`], if it is a filter of prefixes; `None` for a filter of keys.
+    pub prefixes: Option<String>,
     /// Bytes of the filter block, as its handle says.
     pub bytes: u64,
     /// Why lookups do not use it; `None` if they do.
@@ -83,12 +99,18 @@ pub enum Unused {
     /// No policy of that name is built in, and none was given to
     /// [`OpenOptions::filter_policy`](crate::OpenOptions::filter_policy).
     UnknownPolicy,
+    /// It holds the prefixes of a [`PrefixExtractor`] that is not built in, and none of its name was given to
+    /// [`OpenOptions::prefix_extractor`](crate::OpenOptions::prefix_extractor).
+    UnknownExtractor,
+    /// It holds prefixes, and the keys are not in bytewise order.
+    NotBytewise,
     /// A filter of a policy that comes before it is used.
     AnotherIsUsed,
     /// The table was opened with [`no_filter`](crate::OpenOptions::no_filter) or in its
     /// [`stored_order`](crate::OpenOptions::stored_order).
     TurnedOff,
-    /// It holds a database's user keys, of which the comparator that was named does not know.
+    /// It holds a database's user keys, of which the comparator that was named does not know; or it holds prefixes, and nothing
+    /// tells whether they are of a plain table's keys or of a database's user keys.
     UserKeys,
     /// Its handle makes no sense. Opening fails then, unless it does without the filter.
     Damaged,
@@ -98,6 +120,8 @@ impl fmt::Display for Unused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Unused::UnknownPolicy => "its policy is unknown",
+            Unused::UnknownExtractor => "its prefix extractor is unknown",
+            Unused::NotBytewise => "the keys are not in bytewise order",
             Unused::AnotherIsUsed => "another filter is used",
             Unused::TurnedOff => "the table was opened without filters",
             Unused::UserKeys => "it holds a database's user keys, not the stored keys",

@@ -125,6 +125,8 @@ enum Target {
 }
 
 impl RibbonFilterPolicy {
+    pub(crate) const NAME: &str = "leveltable.Ribbon1";
+
     /// A policy whose filters take at most `bits_per_key` bits a key, from about 500 keys on.
     ///
     /// That includes everything in the filter, and the 9 bytes that a filter block adds to a single filter. The bits need not
@@ -168,7 +170,7 @@ impl Target {
 
 impl FilterPolicy for RibbonFilterPolicy {
     fn name(&self) -> &str {
-        "leveltable.Ribbon1"
+        Self::NAME
     }
 
     fn builder(&self) -> Box<dyn FilterBuilder> {

@@ -5,6 +5,7 @@
 //! ...
 //! data block n-1
 //! filter block        a filter for each 2 KiB of file, or one for the whole file   filter_block.rs
+//! prefix filter       a filter of the keys' prefixes; optional                      prefix_block.rs
 //! properties block    what the table says of itself; optional                      properties.rs
 //! metaindex block     names -> handles of filter and properties blocks             block.rs
 //! index block         for each data block: a key at or after its last -> handle    block.rs
@@ -55,6 +56,7 @@ pub(crate) mod filter_block;
 pub(crate) mod footer;
 pub(crate) mod frame;
 pub(crate) mod page;
+pub(crate) mod prefix_block;
 pub(crate) mod properties;
 pub(crate) mod touch;
 

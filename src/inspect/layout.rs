@@ -32,7 +32,7 @@ pub struct Layout {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamedBlock {
-    /// The name: `filter.` and the policy's for a filter block.
+    /// The name: `filter.` and the policy's for a filter block, `about.prefixes.` and the extractor's for a filter of prefixes.
     pub name: Bytes,
     /// Offset in bytes from the start of the file.
     pub offset: u64,
@@ -123,6 +123,7 @@ impl Table {
             totals: Summary {
                 file_bytes: self.file_bytes(),
                 filter: self.filter(),
+                prefix_filter: self.prefix_filter(),
                 ..Summary::default()
             },
             last_key: None,

@@ -16,6 +16,7 @@ mod open;
 pub(crate) mod options;
 mod owners;
 mod positional;
+mod prefixes;
 pub(crate) mod range;
 mod ranking;
 pub(crate) mod source;

@@ -9,19 +9,21 @@ use crate::comparator::Order;
 use crate::db::key::user_order;
 use crate::db::recognise::{Evidence, may_be_internal};
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
-use crate::filter::{FilterPolicy, FoundFilter, Unused};
+use crate::filter::{FilterPolicy, FoundFilter, PrefixExtractor, RibbonFilterPolicy, Unused};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
+use crate::format::prefix_block::{PREFIXES_NAME, PrefixBlockReader};
 use crate::format::properties::{KeyKind, PROPERTIES_NAME, Properties};
 use crate::read::cache::TableId;
 use crate::read::file::{TAIL_LEN, TableFile};
 use crate::read::hints::Hints;
 use crate::read::index::{Index, IndexPlace};
 use crate::read::options::OpenOptions;
+use crate::read::prefixes::PrefixFilter;
 use crate::read::source::Source;
 use crate::read::table::{Inner, Table, TableFilter};
 use crate::trace;
@@ -30,7 +32,7 @@ impl OpenOptions {
     /// Opens the table at `path`.
     ///
     /// Reads the last 64 KiB of the file, which is all of a small table. Of a larger one, it then reads metaindex and index
-    /// together, and the filter, unless they lie in the part that was read. If nothing says what the table is and its index
+    /// together, and the filters, unless they lie in the part that was read. If nothing says what the table is and its index
     /// could be a database's, it also reads one data block. With [`check_order`](OpenOptions::check_order), it reads all of the
     /// file.
     ///
@@ -77,6 +79,7 @@ impl OpenOptions {
         let index = index.map_err(|error| file.name_in(error))?;
         let mut inner = Inner {
             filter: None,
+            prefixes: None,
             filters: Vec::new(),
             hints: Hints::new(index.len()),
             index,
@@ -99,13 +102,18 @@ impl OpenOptions {
         }
         if let Some(mut metaindex) = metaindex {
             let filters = std::mem::take(&mut metaindex.filters);
+            let prefixes = std::mem::replace(&mut metaindex.prefixes, Ok(None));
             let is_usable = self.filter_is_usable(&inner);
             if is_usable {
                 let Inner { file, index, .. } = &inner;
                 inner.filter = self.read_filter(file, &footer, metaindex, index)?;
             }
-            let used = inner.filter.as_ref();
-            inner.filters = self.explain(filters, used, is_usable);
+            // Of a table that may be a database's for all that is known, the prefixes may be those of user keys.
+            let is_clear = unclear.is_none() || inner.filter.is_some();
+            if is_usable && is_clear && inner.is_bytewise() {
+                inner.prefixes = read_prefixes(&inner.file, &footer, prefixes)?;
+            }
+            inner.filters = self.explain(filters, &inner, is_usable);
         }
         if let (Some(unclear), Some(filter)) = (unclear, &inner.filter) {
             inner.refuse_filter_of_user_keys(unclear, filter)?;
@@ -124,7 +132,7 @@ impl OpenOptions {
         let (section, handle) = (Section::Metaindex, footer.metaindex);
         let read = || {
             let block = file.read_block(handle, section, named_by)?;
-            let decoded = Metaindex::decode(&block, self.known_policies());
+            let decoded = Metaindex::decode(&block, self);
             decoded.map_err(|defect| file.locate(defect, section, handle.offset))
         };
         match read() {
@@ -263,7 +271,7 @@ impl OpenOptions {
         metaindex: &[u8],
         index: &Index,
     ) -> Option<TableFilter> {
-        let metaindex = Metaindex::decode(metaindex, self.known_policies()).ok()?;
+        let metaindex = Metaindex::decode(metaindex, self).ok()?;
         self.read_filter(file, footer, metaindex, index).ok()?
     }
 
@@ -271,25 +279,35 @@ impl OpenOptions {
     fn explain(
         &self,
         mut filters: Vec<FoundFilter>,
-        used: Option<&TableFilter>,
+        inner: &Inner,
         is_usable: bool,
     ) -> Vec<FoundFilter> {
-        let why = match (self.needs_metaindex(), is_usable) {
+        let why = |filter: &FoundFilter| match (self.needs_metaindex(), is_usable) {
             (false, _) => Unused::TurnedOff,
             (_, false) => Unused::UserKeys,
+            _ if filter.prefixes.is_some() && !inner.is_bytewise() => Unused::NotBytewise,
+            _ if filter.prefixes.is_some() && inner.prefixes.is_none() => Unused::UserKeys,
             _ => Unused::AnotherIsUsed,
         };
-        let mut used = used.map(|used| used.policy.name());
+        let mut used = inner.filter.as_ref().map(|used| used.policy.name());
+        let mut used_prefixes = inner.prefixes.as_ref().map(|used| used.extractor.name());
         for filter in filters.iter_mut().filter(|filter| filter.unused.is_none()) {
-            if used == Some(&*filter.policy) {
-                used = None;
+            let (used, name) = match &filter.prefixes {
+                Some(extractor) => (&mut used_prefixes, extractor),
+                None => (&mut used, &filter.policy),
+            };
+            if *used == Some(&**name) {
+                *used = None;
             } else {
-                filter.unused = Some(why);
+                filter.unused = Some(why(filter));
             }
         }
         filters
     }
 }
+
+/// The extractor and the handle of the first prefix filter of which the extractor is known.
+type NamedPrefixes = Result<Option<(Arc<dyn PrefixExtractor>, BlockHandle)>, Defect>;
 
 /// What the metaindex names.
 struct Metaindex {
@@ -298,6 +316,7 @@ struct Metaindex {
     properties: Option<BlockHandle>,
     /// Which of `policies` to use, and its filter's handle: the first that there is a filter of.
     filter: Result<Option<(usize, BlockHandle)>, Defect>,
+    prefixes: NamedPrefixes,
     /// All filters. Those that could be used are not yet said to be unused.
     filters: Vec<FoundFilter>,
 }
@@ -305,16 +324,15 @@ struct Metaindex {
 impl Metaindex {
     /// An error if it cannot be told whether there are properties. One that concerns the filter alone is left to those who want
     /// it.
-    fn decode(block: &[u8], policies: Vec<Arc<dyn FilterPolicy>>) -> Result<Metaindex, Defect> {
-        /// More are not listed. A table has one, seldom two.
-        const MOST_FILTERS: usize = 64;
+    fn decode(block: &[u8], options: &OpenOptions) -> Result<Metaindex, Defect> {
         let mut found = Metaindex {
-            policies,
+            policies: options.known_policies(),
             properties: None,
             filter: Ok(None),
+            prefixes: Ok(None),
             filters: Vec::new(),
         };
-        let mut names_len = 0;
+        let mut room = NameRoom::new(block);
         let mut cursor = BlockCursor::new(Block::parse(block)?);
         loop {
             match cursor.next() {
@@ -328,40 +346,101 @@ impl Metaindex {
             }
             let (name, value) = (cursor.key(), cursor.value());
             let handle = BlockHandle::decode(value).map(|(handle, _)| handle);
+            let usable = || handle.ok_or_else(|| bad_handle(&cursor));
             if name == PROPERTIES_NAME && found.properties.is_none() {
-                found.properties = Some(handle.ok_or_else(|| bad_handle(&cursor))?);
-            }
-            let Some(name) = name.strip_prefix(FILTER_PREFIX) else {
-                continue;
-            };
-            let known = found
-                .policies
-                .iter()
-                .position(|p| p.name().as_bytes() == name);
-            let best = match (known, &found.filter) {
-                (Some(i), Ok(best)) => best.is_none_or(|(best, _)| i < best).then_some(i),
-                _ => None,
-            };
-            // Sharing prefixes, names could take the square of the block.
-            names_len += name.len();
-            let has_room = found.filters.len() < MOST_FILTERS && names_len <= block.len();
-            if has_room || best.is_some() {
-                found.filters.push(FoundFilter {
-                    policy: String::from_utf8_lossy(name).into_owned(),
-                    bytes: handle.map_or(0, |handle| handle.size),
-                    unused: match (handle, known) {
-                        (None, _) => Some(Unused::Damaged),
-                        (_, None) => Some(Unused::UnknownPolicy),
-                        _ => None,
-                    },
-                });
-            }
-            if let Some(i) = best {
-                let handle = handle.map(|handle| Some((i, handle)));
-                found.filter = handle.ok_or_else(|| bad_handle(&cursor));
+                found.properties = Some(usable()?);
+            } else if let Some(name) = name.strip_prefix(PREFIXES_NAME) {
+                let known = options.known_extractor(name);
+                let is_first = matches!(found.prefixes, Ok(None));
+                if room.takes(name) || (is_first && known.is_some()) {
+                    found.filters.push(FoundFilter {
+                        policy: RibbonFilterPolicy::NAME.to_owned(),
+                        prefixes: Some(String::from_utf8_lossy(name).into_owned()),
+                        bytes: handle.map_or(0, |handle| handle.size),
+                        unused: unused(handle, known.is_some(), Unused::UnknownExtractor),
+                    });
+                }
+                if let Some(extractor) = known.filter(|_| is_first) {
+                    found.prefixes = usable().map(|handle| Some((extractor, handle)));
+                }
+            } else if let Some(name) = name.strip_prefix(FILTER_PREFIX) {
+                let known = found
+                    .policies
+                    .iter()
+                    .position(|p| p.name().as_bytes() == name);
+                let best = match (known, &found.filter) {
+                    (Some(i), Ok(best)) => best.is_none_or(|(best, _)| i < best).then_some(i),
+                    _ => None,
+                };
+                if room.takes(name) || best.is_some() {
+                    found.filters.push(FoundFilter {
+                        policy: String::from_utf8_lossy(name).into_owned(),
+                        prefixes: None,
+                        bytes: handle.map_or(0, |handle| handle.size),
+                        unused: unused(handle, known.is_some(), Unused::UnknownPolicy),
+                    });
+                }
+                if let Some(i) = best {
+                    found.filter = usable().map(|handle| Some((i, handle)));
+                }
             }
         }
     }
+}
+
+/// Why the filter of this handle is not used, if that is certain already. `unknown` is what it is called if it is not known.
+fn unused(handle: Option<BlockHandle>, is_known: bool, unknown: Unused) -> Option<Unused> {
+    match (handle, is_known) {
+        (None, _) => Some(Unused::Damaged),
+        (_, false) => Some(unknown),
+        _ => None,
+    }
+}
+
+/// Bounds the filters that are listed. A table has one, seldom two or three.
+struct NameRoom {
+    filters: usize,
+    bytes: usize,
+}
+
+impl NameRoom {
+    fn new(block: &[u8]) -> NameRoom {
+        NameRoom {
+            filters: 64,
+            bytes: block.len(),
+        }
+    }
+
+    /// Whether there is room for one of this name. Sharing prefixes, names could take the square of the block.
+    fn takes(&mut self, name: &[u8]) -> bool {
+        let bytes = self.bytes.checked_sub(name.len());
+        let filters = self.filters.checked_sub(1);
+        self.bytes = bytes.unwrap_or(0);
+        self.filters = filters.unwrap_or(0);
+        bytes.is_some() && filters.is_some()
+    }
+}
+
+/// Reads and checks the prefix filter that the metaindex names.
+fn read_prefixes(
+    file: &TableFile,
+    footer: &Footer,
+    named: NamedPrefixes,
+) -> Result<Option<PrefixFilter>> {
+    let (section, offset) = (Section::Metaindex, footer.metaindex.offset);
+    let named = named.map_err(|defect| file.locate(defect, section, offset))?;
+    let Some((extractor, handle)) = named else {
+        return Ok(None);
+    };
+    let contents = file.read_block(handle, Section::Filter, (section, offset))?;
+    let bytes = contents.len() as u64;
+    let block = PrefixBlockReader::new(contents)
+        .map_err(|defect| file.locate(defect, Section::Filter, handle.offset))?;
+    Ok(Some(PrefixFilter {
+        extractor,
+        block,
+        bytes,
+    }))
 }
 
 impl Table {
@@ -387,6 +466,13 @@ struct Unclear {
 const SMALL: u64 = TAIL_LEN;
 
 impl Inner {
+    /// Whether keys, or user keys in a database's table, are in bytewise order.
+    fn is_bytewise(&self) -> bool {
+        let order = self.order.as_ref();
+        let order = order.map(|order| user_order(order).unwrap_or(order));
+        matches!(order, Some(Order::Bytewise))
+    }
+
     /// Refuses a database's table, whose keys are internal keys.
     ///
     /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys.

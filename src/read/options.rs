@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use crate::comparator::{Comparator, Order};
-use crate::filter::{BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, RibbonFilterPolicy};
+use crate::filter::{
+    BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, PrefixExtractor, RibbonFilterPolicy,
+    built_in_extractor,
+};
 use crate::read::cache::BlockCache;
 
 /// How a table is opened.
@@ -23,6 +26,7 @@ pub struct OpenOptions {
     pub(crate) stored_order: bool,
     pub(crate) check_order: bool,
     pub(crate) policies: Vec<Arc<dyn FilterPolicy>>,
+    pub(crate) extractors: Vec<Arc<dyn PrefixExtractor>>,
     pub(crate) filters: bool,
     pub(crate) cache: Option<BlockCache>,
     pub(crate) read: ReadOptions,
@@ -42,6 +46,7 @@ impl OpenOptions {
             stored_order: false,
             check_order: false,
             policies: Vec::new(),
+            extractors: Vec::new(),
             filters: true,
             cache: Some(BlockCache::shared()),
             read: ReadOptions::new(),
@@ -116,8 +121,25 @@ impl OpenOptions {
         self.policies.iter().cloned().chain(built_in).collect()
     }
 
+    /// Adds a prefix extractor of the application's own. A [filter of prefixes](crate::WriteOptions::prefix_filter) that was
+    /// written with an extractor of the same name is then used. The built-in extractors need not be added.
+    pub fn prefix_extractor(mut self, extractor: impl PrefixExtractor + 'static) -> OpenOptions {
+        self.extractors.push(Arc::new(extractor));
+        self
+    }
+
+    /// The extractor of this name, if it is known.
+    pub(crate) fn known_extractor(&self, name: &[u8]) -> Option<Arc<dyn PrefixExtractor>> {
+        let given = self.extractors.iter().rev();
+        let mut same_name = given.filter(|extractor| extractor.name().as_bytes() == name);
+        same_name
+            .next()
+            .cloned()
+            .or_else(|| built_in_extractor(name))
+    }
+
     /// Opens without the filter, and so also a table whose filter or metaindex block is damaged. Every lookup then fetches
-    /// a data block.
+    /// a data block. A filter of prefixes is not used either.
     pub fn no_filter(mut self) -> OpenOptions {
         self.filters = false;
         self

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result};
+use crate::filter::prefix_end;
 use crate::read::cursor::Cursor;
 use crate::read::table::Table;
 
@@ -18,7 +19,9 @@ impl Table {
 
     /// The entries whose keys lie within `bounds`, from either end.
     ///
-    /// If the lower bound is above the upper one, the range is empty. Filters are not asked: they know single keys only.
+    /// If the lower bound is above the upper one, the range is empty. If no key within the bounds can have another prefix, as
+    /// between `user/1` and `user/5` where prefixes end at a slash, a filter [of prefixes](crate::WriteOptions::prefix_filter) is
+    /// asked, and if it knows that no key has the prefix, nothing is read. Other filters are not: they know single keys.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
@@ -34,16 +37,24 @@ impl Table {
     /// ```
     pub fn range(&self, bounds: impl KeyRange) -> Range {
         let (lower, upper) = bounds.into_bounds();
-        Range::new(self.cursor(), lower, upper)
+        let is_bytewise = matches!(self.order(), Ok(Order::Bytewise));
+        let is_empty = is_bytewise && self.prefixes_exclude(&lower, &upper);
+        let mut range = Range::new(self.cursor(), lower, upper);
+        if is_empty {
+            range.state = State::Done;
+        }
+        range
     }
 
     /// The entries whose keys begin with `prefix`, from either end.
     ///
+    /// Reads nothing if a filter [of prefixes](crate::WriteOptions::prefix_filter) knows that there are none. `prefix` may be
+    /// longer than the prefixes in the filter. If it is shorter, the filter cannot tell.
+    ///
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a [`range`](Table::range) there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        let (lower, upper) = prefix_bounds(prefix.as_ref());
-        let mut range = Range::new(self.cursor(), lower, upper);
+        let mut range = self.range(prefix_bounds(prefix.as_ref()));
         if let Ok(Order::Custom(_)) = self.order() {
             range.state = State::NoPrefixes;
         }
@@ -293,16 +304,7 @@ type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The bounds, in bytewise order, of the keys that begin with `prefix`.
 pub(crate) fn prefix_bounds(prefix: &[u8]) -> Bounds {
-    // The first key past them: the prefix without its 0xff tail, its last byte incremented.
-    let mut past = prefix.to_vec();
-    while past.pop_if(|last| *last == 0xff).is_some() {}
-    let upper = match past.last_mut() {
-        Some(last) => {
-            *last += 1;
-            Bound::Excluded(past)
-        }
-        None => Bound::Unbounded,
-    };
+    let upper = prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
     (Bound::Included(prefix.to_vec()), upper)
 }
 

@@ -80,6 +80,11 @@ counters! {
     filter_rejected: FilterRejected,
     /// Lookups that a filter let pass, including those of present keys.
     filter_passed: FilterPassed,
+    /// Scans that a filter of prefixes rejected, and questions of
+    /// [`may_contain_prefix`](crate::Table::may_contain_prefix): no key has the prefix, and no block was fetched.
+    prefix_rejected: PrefixRejected,
+    /// Scans that a filter of prefixes let pass. One that it cannot answer, since other prefixes may be in it, is not counted.
+    prefix_passed: PrefixPassed,
     /// Blocks that were found in the block cache.
     cache_hits: CacheHits,
     /// Blocks that were not found in the block cache.
@@ -225,6 +230,8 @@ mod tests {
         counters.add(Counter::SourceBytes, 20);
         counters.add(Counter::FilterRejected, 300);
         counters.add(Counter::FilterPassed, 4_000);
+        counters.add(Counter::PrefixRejected, 7_000_000);
+        counters.add(Counter::PrefixPassed, 80_000_000);
         counters.add(Counter::CacheHits, 50_000);
         counters.add(Counter::CacheMisses, 600_000);
         let stats = counters.snapshot();
@@ -233,6 +240,8 @@ mod tests {
             source_bytes: 20,
             filter_rejected: 300,
             filter_passed: 4_000,
+            prefix_rejected: 7_000_000,
+            prefix_passed: 80_000_000,
             cache_hits: 50_000,
             cache_misses: 600_000,
         };
@@ -244,6 +253,8 @@ mod tests {
             ("leveltable_source_bytes_total", 20),
             ("leveltable_filter_rejected_total", 300),
             ("leveltable_filter_passed_total", 4_000),
+            ("leveltable_prefix_rejected_total", 7_000_000),
+            ("leveltable_prefix_passed_total", 80_000_000),
             ("leveltable_cache_hits_total", 50_000),
             ("leveltable_cache_misses_total", 600_000),
         ];

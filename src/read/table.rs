@@ -21,6 +21,7 @@ use crate::read::file::TableFile;
 use crate::read::hints::Hints;
 use crate::read::index::{BlockRef, Index};
 use crate::read::options::ReadOptions;
+use crate::read::prefixes::PrefixFilter;
 use crate::read::stats::{Counter, Stats};
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
@@ -62,6 +63,8 @@ pub(super) struct Inner {
     pub(super) index: Index,
     pub(super) hints: Hints,
     pub(super) filter: Option<TableFilter>,
+    /// In use, or `None`.
+    pub(super) prefixes: Option<PrefixFilter>,
     /// Those that the metaindex names.
     pub(super) filters: Vec<FoundFilter>,
     pub(super) properties: Option<Properties>,

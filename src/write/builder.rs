@@ -5,17 +5,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
 use crate::db::key::{internal_order, user_order};
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::FilterInfo;
+use crate::filter::{FilterInfo, PrefixExtractor, PrefixFilterInfo};
 use crate::format::block::BlockBuilder;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockBuilder, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::TRAILER_LEN;
+use crate::format::prefix_block::{BrokenRule, PREFIXES_NAME, PrefixBlockBuilder};
 use crate::format::properties::{MOST_USER_BYTES, PROPERTIES_NAME, user_key};
 use crate::write::align::{Pages, WaitingKeys};
 use crate::write::new_file::{Destination, NewFile};
@@ -51,6 +53,7 @@ pub struct TableBuilder<D: Destination> {
     data: BlockBuilder,
     index: BlockBuilder,
     filter: Option<NamedFilter>,
+    prefixes: Option<PrefixFilter>,
     /// The last data block, until the key after it is known: the index key between the two may be shorter than either.
     pending: Option<BlockHandle>,
     order: Order,
@@ -71,6 +74,12 @@ struct NamedFilter {
     block: FilterBlockBuilder,
     /// In an aligned table, the keys of the block under way.
     waiting: WaitingKeys,
+}
+
+/// The prefix filter being built.
+struct PrefixFilter {
+    extractor: Arc<dyn PrefixExtractor>,
+    block: PrefixBlockBuilder,
 }
 
 /// Shows the progress only: blocks are too much to print.
@@ -119,11 +128,17 @@ impl WriteOptions {
                 waiting: WaitingKeys::default(),
             }
         });
+        let prefixes = self.prefixes.as_ref().filter(|_| refused.is_none());
+        let prefixes = prefixes.map(|prefixes| PrefixFilter {
+            extractor: Arc::clone(&prefixes.extractor),
+            block: PrefixBlockBuilder::new(prefixes.policy),
+        });
         TableBuilder {
             file: Output::new(writer, self.compression, refused),
             data: BlockBuilder::new(self.restart_interval),
             index: BlockBuilder::new(1),
             filter,
+            prefixes,
             pending: None,
             is_database: user_order(&self.order).is_some(),
             order: self.order.clone(),
@@ -182,6 +197,8 @@ impl<D: Destination> TableBuilder<D> {
     /// - [`ErrorKind::OutOfOrder`]: `key` does not come after the previous one.
     /// - [`ErrorKind::TooLarge`]: the entry does not fit a block, whose offsets have 32 bits.
     /// - [`ErrorKind::Comparator`]: the comparator made a separator that does not separate.
+    /// - [`ErrorKind::InvalidState`]: the key shows that the prefix extractor breaks
+    ///   [its rule](crate::filter::PrefixExtractor#the-one-rule).
     ///
     /// After these, every further call fails:
     /// - [`ErrorKind::Io`]: a block could not be compressed or written.
@@ -202,6 +219,9 @@ impl<D: Destination> TableBuilder<D> {
         }
         if let Some(handle) = self.pending {
             self.add_index_entry(handle, Some(key))?;
+        }
+        if self.prefixes.is_some() {
+            self.add_prefix(key)?;
         }
         if let Some(filter) = &mut self.filter {
             let key = self.order.filter_key(key);
@@ -328,6 +348,8 @@ impl<D: Destination> TableBuilder<D> {
             None => self.order.clone(),
         };
         self.order = inside.as_stored(name);
+        // Scans of the table could not ask it.
+        self.prefixes = None;
         if comparator.is_none() {
             // The table could not say in which order it is.
             self.properties = None;
@@ -454,6 +476,26 @@ impl<D: Destination> TableBuilder<D> {
         Ok(())
     }
 
+    /// Adds the prefix of a key to the prefix filter, before the key is added to the data block.
+    #[inline(never)]
+    fn add_prefix(&mut self, key: &[u8]) -> Result<()> {
+        let Some(PrefixFilter { extractor, block }) = &mut self.prefixes else {
+            return Ok(());
+        };
+        let previous = (self.summary.entries > 0).then(|| self.data.last_key());
+        let previous = previous.map(|previous| self.order.filter_key(previous));
+        let added = block.add_key(&**extractor, previous, self.order.filter_key(key));
+        added.map_err(|BrokenRule| {
+            let why = format!(
+                "the prefix extractor {:?} breaks its rule at the key {}: every key that begins with a prefix must have \
+                 that prefix",
+                extractor.name(),
+                self.order.describe_key(key)
+            );
+            Error::new(ErrorKind::InvalidState, why)
+        })
+    }
+
     /// Writes everything after the last entry.
     fn complete(mut self) -> Result<(D::Published, Summary)> {
         self.flush()?;
@@ -462,12 +504,16 @@ impl<D: Destination> TableBuilder<D> {
         }
         let filter = self.filter.take();
         let filter = filter.map(|filter| self.write_filter(filter)).transpose()?;
+        let prefixes = self.prefixes.take();
+        let prefixes = prefixes
+            .map(|prefixes| self.write_prefixes(prefixes))
+            .transpose()?;
         let properties = self.properties.take();
         let properties = properties
             .map(|others| self.write_properties(others))
             .transpose()?;
         let mut metaindex = BlockBuilder::new(self.restart_interval);
-        for (name, handle) in properties.into_iter().chain(filter) {
+        for (name, handle) in properties.into_iter().chain(prefixes).chain(filter) {
             let shared = common_prefix(metaindex.last_key(), &name);
             metaindex.add(&name, shared, &encoded(handle));
         }
@@ -491,6 +537,22 @@ impl<D: Destination> TableBuilder<D> {
             return Err(Error::new(ErrorKind::TooLarge, why));
         };
         Ok((PROPERTIES_NAME.to_vec(), self.file.seal(&block)?))
+    }
+
+    /// Writes the prefix filter; returns its entry of the metaindex.
+    fn write_prefixes(&mut self, prefixes: PrefixFilter) -> Result<(Vec<u8>, BlockHandle)> {
+        let PrefixFilter { extractor, block } = prefixes;
+        let name = [PREFIXES_NAME, extractor.name().as_bytes()].concat();
+        let Some(contents) = block.finish() else {
+            let why = "the prefix filter does not fit a block of 4 GiB";
+            return Err(Error::new(ErrorKind::TooLarge, why));
+        };
+        let handle = self.file.seal_raw(&contents)?;
+        self.summary.prefix_filter = Some(PrefixFilterInfo {
+            extractor: extractor.name().to_owned(),
+            bytes: handle.size,
+        });
+        Ok((name, handle))
     }
 
     /// Writes the filter block; returns its entry of the metaindex.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::comparator::{Comparator, Order};
-use crate::filter::{BloomFilterPolicy, FilterPolicy, RibbonFilterPolicy};
+use crate::db::key::user_order;
+use crate::filter::{BloomFilterPolicy, FilterPolicy, PrefixExtractor, RibbonFilterPolicy};
 use crate::format::codec::Compression;
 use crate::format::filter_block::FilterSpan;
 
@@ -36,9 +37,32 @@ pub struct WriteOptions {
     pub(crate) compression: Compression,
     pub(crate) filter: Option<Arc<dyn FilterPolicy>>,
     pub(crate) span: FilterSpan,
+    pub(crate) prefixes: Option<PrefixOptions>,
     pub(crate) order: Order,
     pub(crate) replace: bool,
     pub(crate) properties: bool,
+}
+
+/// The prefix filter that a table gets.
+#[derive(Debug, Clone)]
+pub(crate) struct PrefixOptions {
+    pub(crate) extractor: Arc<dyn PrefixExtractor>,
+    pub(crate) policy: RibbonFilterPolicy,
+}
+
+impl PrefixOptions {
+    fn check(&self, order: &Order) -> Result<(), String> {
+        let extractor = &self.extractor;
+        let check = extractor.check().and_then(|()| self.policy.check());
+        let check = check.and_then(|()| match user_order(order).unwrap_or(order) {
+            Order::Bytewise => Ok(()),
+            Order::Custom(other) => Err(format!(
+                "it needs keys in bytewise order, not in the order {:?}",
+                other.name()
+            )),
+        });
+        check.map_err(|why| format!("prefix_filter {:?}: {why}", extractor.name()))
+    }
 }
 
 impl Default for WriteOptions {
@@ -72,6 +96,7 @@ impl WriteOptions {
             compression: Compression::Snappy,
             filter: Some(Arc::new(BloomFilterPolicy::new(10))),
             span: FilterSpan::Window,
+            prefixes: None,
             order: Order::Bytewise,
             replace: true,
             properties: false,
@@ -171,6 +196,53 @@ impl WriteOptions {
         self
     }
 
+    /// Adds a filter of the prefixes of the keys, at 10 bits for each distinct prefix: [`Table::prefix`](crate::Table::prefix),
+    /// and a [`range`](crate::Table::range) within one prefix, then read nothing if no key has the prefix. None by default.
+    ///
+    /// Lookups of single keys do not use it. Keys without a prefix, such as those that are too short, are not in the filter, and
+    /// scans that may meet them do not ask it. In a database's table, prefixes are those of user keys. Readers use the filter if
+    /// they know an extractor of the same name; [`FixedPrefix`](crate::filter::FixedPrefix) and
+    /// [`DelimitedPrefix`](crate::filter::DelimitedPrefix) are built in. LevelDB ignores the filter.
+    ///
+    /// Only for keys, or user keys, in bytewise order: with another [`comparator`](WriteOptions::comparator), the table cannot be
+    /// started. A copy that [`salvage`](crate::repair::salvage) makes in the stored order gets none. Until the table is finished,
+    /// the builder keeps 8 bytes for each distinct prefix.
+    ///
+    /// An absent prefix passes with a probability of 0.11 %, and with few prefixes up to 0.27 %. The scan then reads one block.
+    ///
+    /// ```
+    /// use leveltable::filter::DelimitedPrefix;
+    /// use leveltable::{OpenOptions, WriteOptions};
+    ///
+    /// let options = WriteOptions::new().prefix_filter(DelimitedPrefix::new(b'/'));
+    /// let mut builder = options.build(Vec::new());
+    /// builder.add("fruit/apple", "red")?;
+    /// builder.add("vegetable/carrot", "orange")?;
+    /// let (file, _) = builder.finish_into_writer()?;
+    ///
+    /// let table = OpenOptions::new().open_source(file)?;
+    /// assert_eq!(table.prefix("fruit/").count(), 1);
+    /// assert!(!table.may_contain_prefix("meat/"));
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn prefix_filter(self, extractor: impl PrefixExtractor + 'static) -> WriteOptions {
+        self.prefix_filter_with(extractor, RibbonFilterPolicy::new(10))
+    }
+
+    /// As [`prefix_filter`](WriteOptions::prefix_filter), with as many bits for each distinct prefix as `policy` has for each
+    /// key.
+    pub fn prefix_filter_with(
+        mut self,
+        extractor: impl PrefixExtractor + 'static,
+        policy: RibbonFilterPolicy,
+    ) -> WriteOptions {
+        self.prefixes = Some(PrefixOptions {
+            extractor: Arc::new(extractor),
+            policy,
+        });
+        self
+    }
+
     /// Orders keys by `comparator` instead of by their bytes. Readers must use the same one.
     pub fn comparator(mut self, comparator: impl Comparator) -> WriteOptions {
         self.order = Order::of(comparator);
@@ -210,7 +282,9 @@ impl WriteOptions {
         self.filter.as_ref().map_or(Ok(()), |policy| {
             let check = policy.check();
             check.map_err(|why| format!("filter_policy {:?}: {why}", policy.name()))
-        })
+        })?;
+        let prefixes = self.prefixes.as_ref();
+        prefixes.map_or(Ok(()), |prefixes| prefixes.check(&self.order))
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use crate::comparator::Order;
 use crate::db::key::{InternalKey, ValueType, user_order};
-use crate::filter::FilterInfo;
+use crate::filter::{FilterInfo, PrefixFilterInfo};
 use crate::format::properties::{KeyKind, Properties};
 
 /// What was written, returned by [`TableBuilder::finish`](crate::TableBuilder::finish).
@@ -26,6 +26,8 @@ pub struct Summary {
     pub file_bytes: u64,
     /// The filter, if one was written.
     pub filter: Option<FilterInfo>,
+    /// The filter of prefixes, if one was written.
+    pub prefix_filter: Option<PrefixFilterInfo>,
     /// The first key as it is stored: in a database's table, an internal key. `None` without entries.
     pub first_key: Option<Vec<u8>>,
     /// The last key as it is stored.

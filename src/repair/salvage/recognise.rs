@@ -10,6 +10,7 @@ use crate::error::Section;
 use crate::format::filter_block::FILTER_PREFIX;
 use crate::format::footer::BlockHandle;
 use crate::format::page;
+use crate::format::prefix_block::PREFIXES_NAME;
 use crate::format::properties::PROPERTIES_NAME;
 use crate::read::index::Index;
 use crate::read::options::OpenOptions;
@@ -160,16 +161,19 @@ impl Survey<'_> {
         !is_index && self.names_filters(found)
     }
 
-    /// Whether `found` names a filter of a built-in policy, or properties, or both and nothing else, as in most tables.
+    /// Whether `found` names properties, a filter of prefixes and a filter of a built-in policy, or some of these, and nothing
+    /// else, as in most tables.
     fn is_stock(&self, found: &Found) -> bool {
         let policies = OpenOptions::new().known_policies();
         let is_stock = |name: &[u8]| {
             let filter = name.strip_prefix(FILTER_PREFIX);
             let mut names = policies.iter().map(|policy| policy.name().as_bytes());
-            name == PROPERTIES_NAME || filter.is_some_and(|filter| names.any(|name| name == filter))
+            name == PROPERTIES_NAME
+                || name.starts_with(PREFIXES_NAME)
+                || filter.is_some_and(|filter| names.any(|name| name == filter))
         };
         found.digest().is_some_and(|digest| {
-            digest.entries <= 2 && is_stock(&digest.first) && is_stock(&digest.last)
+            digest.entries <= 3 && is_stock(&digest.first) && is_stock(&digest.last)
         })
     }
 
@@ -215,7 +219,7 @@ impl Survey<'_> {
 
 /// Whether a metaindex, of this crate or of RocksDB, has a filter or properties under `name`.
 pub(super) fn names_part(name: &[u8]) -> bool {
-    const PREFIXES: [&[u8]; 3] = [FILTER_PREFIX, b"fullfilter.", b"rocksdb."];
+    const PREFIXES: [&[u8]; 4] = [FILTER_PREFIX, PREFIXES_NAME, b"fullfilter.", b"rocksdb."];
     name == PROPERTIES_NAME || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 

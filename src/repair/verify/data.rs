@@ -211,7 +211,7 @@ impl Verifier<'_, '_> {
             block, well_formed, ..
         } = self.parse(offset, loaded, Section::Data)?;
         for filter in filters.iter_mut() {
-            if !filter.reader.has_filter(offset) {
+            if !filter.covers(offset) {
                 filter.unfiltered.note(|| {
                     (
                         format!("a filter for the data block at {offset}"),
@@ -241,13 +241,11 @@ impl Verifier<'_, '_> {
             }
             for filter in filters.iter_mut().filter(|filter| filter.trusted) {
                 self.report.filter_checks += 1;
-                if !filter
-                    .reader
-                    .key_may_match(&*filter.policy, offset, self.order.filter_key(key))
-                {
+                if !filter.passes(offset, self.order.filter_key(key)) {
+                    let name = filter.name().to_owned();
                     filter.hidden.note(|| {
                         (
-                            format!("that {} passes each key of the table", filter.policy.name()),
+                            format!("that {name} passes each key of the table"),
                             format!(
                                 "{} rejected, which is in the data block at {offset}",
                                 show_key(key)

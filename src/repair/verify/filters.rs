@@ -2,20 +2,23 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::Verifier;
 use super::blocks::{Loaded, Parsed};
 use super::report::{Severity, Tally, not_ascending};
 use crate::error::{Section, show_key};
-use crate::filter::FilterPolicy;
+use crate::filter::{FilterPolicy, PrefixExtractor, prefix_of};
+use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::BlockHandle;
+use crate::format::prefix_block::{PREFIXES_NAME, PrefixBlockReader};
 use crate::format::properties::PROPERTIES_NAME;
 
-/// A filter block whose policy is known.
+/// A filter block that can be asked.
 pub(super) struct Filter {
-    pub(super) policy: Arc<dyn FilterPolicy>,
-    pub(super) reader: FilterBlockReader,
+    block: FilterBlock,
     offset: u64,
     pub(super) trusted: bool,
     /// Keys that it rejects although they are present, and data blocks that it does not cover.
@@ -23,7 +26,48 @@ pub(super) struct Filter {
     pub(super) unfiltered: Tally,
 }
 
+enum FilterBlock {
+    Keys {
+        policy: Arc<dyn FilterPolicy>,
+        reader: FilterBlockReader,
+    },
+    Prefixes {
+        extractor: Arc<dyn PrefixExtractor>,
+        reader: PrefixBlockReader,
+    },
+}
+
 impl Filter {
+    fn is_of_keys(&self) -> bool {
+        matches!(self.block, FilterBlock::Keys { .. })
+    }
+
+    /// Whether it is of the data block at `offset`, among others.
+    pub(super) fn covers(&self, offset: u64) -> bool {
+        match &self.block {
+            FilterBlock::Keys { reader, .. } => reader.has_filter(offset),
+            FilterBlock::Prefixes { .. } => true,
+        }
+    }
+
+    /// Whether it passes `key`, which is in the data block at `offset`.
+    pub(super) fn passes(&self, offset: u64, key: &[u8]) -> bool {
+        match &self.block {
+            FilterBlock::Keys { policy, reader } => reader.key_may_match(&**policy, offset, key),
+            FilterBlock::Prefixes { extractor, reader } => {
+                prefix_of(&**extractor, key).is_none_or(|prefix| reader.may_match(prefix))
+            }
+        }
+    }
+
+    /// Name of the policy, or of the prefix extractor.
+    pub(super) fn name(&self) -> &str {
+        match &self.block {
+            FilterBlock::Keys { policy, .. } => policy.name(),
+            FilterBlock::Prefixes { extractor, .. } => extractor.name(),
+        }
+    }
+
     /// Whether it rejected a key that is present.
     pub(super) fn hides_keys(&self) -> bool {
         self.trusted && !self.hidden.is_empty()
@@ -49,11 +93,15 @@ impl Verifier<'_, '_> {
             previous = Some(name.to_vec());
             let handle = BlockHandle::decode(cursor.value()).map(|(handle, _)| handle);
             let is_properties = name == PROPERTIES_NAME;
+            let prefixes = name.strip_prefix(PREFIXES_NAME);
             match (name.strip_prefix(FILTER_PREFIX), handle) {
                 (None, Some(handle)) if is_properties => {
                     self.read_properties(handle, place, metaindex.trusted);
                 }
-                (filter, None) if metaindex.trusted && (is_properties || filter.is_some()) => {
+                (filter, None)
+                    if metaindex.trusted
+                        && (is_properties || prefixes.is_some() || filter.is_some()) =>
+                {
                     self.report.find(
                         Severity::Damage,
                         place,
@@ -67,10 +115,17 @@ impl Verifier<'_, '_> {
                     // Readers use the first of a name. More of them are out of order, and would all be held in
                     // memory.
                     let known = known.filter(|known| {
-                        let mut names = filters.iter().map(|filter| filter.policy.name());
-                        names.all(|name| name != known.name())
+                        let mut others = filters.iter().filter(|filter| filter.is_of_keys());
+                        others.all(|other| other.name() != known.name())
                     });
                     let filter = self.load_filter(handle, known, place, metaindex.trusted);
+                    filters.extend(filter);
+                }
+                (None, Some(handle)) if prefixes.is_some() => {
+                    let known = prefixes.and_then(|name| self.options.known_extractor(name));
+                    // Readers use the first.
+                    let known = known.filter(|_| filters.iter().all(Filter::is_of_keys));
+                    let filter = self.load_prefixes(handle, known, place, metaindex.trusted);
                     filters.extend(filter);
                 }
                 // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
@@ -94,23 +149,49 @@ impl Verifier<'_, '_> {
         named_by: (Section, u64),
         named_surely: bool,
     ) -> Option<Filter> {
+        self.load_filter_block(handle, named_by, named_surely, |payload| {
+            let policy = policy?.clone();
+            let reader = FilterBlockReader::new(payload)
+                .and_then(|reader| reader.check_offsets().map(|()| reader));
+            Some(reader.map(|reader| FilterBlock::Keys { policy, reader }))
+        })
+    }
+
+    fn load_prefixes(
+        &mut self,
+        handle: BlockHandle,
+        extractor: Option<Arc<dyn PrefixExtractor>>,
+        named_by: (Section, u64),
+        named_surely: bool,
+    ) -> Option<Filter> {
+        self.load_filter_block(handle, named_by, named_surely, |payload| {
+            let extractor = extractor?;
+            let reader = PrefixBlockReader::new(payload);
+            Some(reader.map(|reader| FilterBlock::Prefixes { extractor, reader }))
+        })
+    }
+
+    /// Reads a filter block and has it decoded, which returns `None` if it is not known.
+    fn load_filter_block(
+        &mut self,
+        handle: BlockHandle,
+        named_by: (Section, u64),
+        named_surely: bool,
+        decode: impl FnOnce(Bytes) -> Option<Result<FilterBlock, Defect>>,
+    ) -> Option<Filter> {
         if !named_surely {
             // The handle may be rubbish, unless it leads to a sound block.
             self.try_frame(handle)?;
         }
         let Loaded { payload, trusted } = self.load(handle, Section::Filter, named_by)?;
-        let policy = policy?.clone();
         let place = (Section::Filter, handle.offset);
-        let reader = FilterBlockReader::new(payload)
-            .and_then(|reader| reader.check_offsets().map(|()| reader))
-            .map_err(|defect| {
-                if trusted {
-                    self.report.find_defect(place, defect);
-                }
-            });
+        let block = decode(payload)?.map_err(|defect| {
+            if trusted {
+                self.report.find_defect(place, defect);
+            }
+        });
         Some(Filter {
-            policy,
-            reader: reader.ok()?,
+            block: block.ok()?,
             offset: handle.offset,
             trusted,
             hidden: Tally::default(),

@@ -1,0 +1,270 @@
+//! The prefix filter: one filter of the prefixes that the keys of a table have.
+//!
+//! It is a filter block (`filter_block.rs`) of one filter. The filter's keys are the distinct prefixes; in a database's table,
+//! those of the user keys. Its policy is always [`RibbonFilterPolicy`], whose documentation defines the bytes. The block holds no
+//! filter if no key has a prefix. Its lg(base) is 0: the filter is of the whole table, not of the blocks at some offsets.
+//!
+//! The metaindex finds the block under [`PREFIXES_NAME`] and the name of the
+//! [`PrefixExtractor`](crate::filter::PrefixExtractor), parameters included. A reader that knows another extractor, or does not
+//! know such filters, passes the entry over. LevelDB does.
+//!
+//! For example, the filter of the prefixes `apple/`, `grape/` and `lemon/`, at a rate of 1/16, is found under
+//! `about.prefixes.leveltable.DelimitedPrefix(2f)`:
+//!
+//! ```text
+//! offset  bytes
+//!      0  0a 00 00 00  0b 00 00 00  0b 00 00 00  08 00 00 00    ribbon: words of columns 0 to 3
+//!     16  00  01 00 00 00  01 00 00 00  04  01                  its codes, layer, narrow segments, columns, layers
+//!     27  00 00 00 00                                           filter 0 begins at 0
+//!     31  1b 00 00 00                                           the offsets begin at 27
+//!     35  00                                                    lg(base)
+//! ```
+
+use bytes::Bytes;
+
+use super::Defect;
+use super::filter_block::{FilterBlockBuilder, FilterBlockReader, FilterSpan};
+use crate::filter::{FilterPolicy, PrefixExtractor, RibbonFilterPolicy, prefix_of};
+
+/// Start of the metaindex key of a prefix filter. The extractor's name follows.
+///
+/// It sorts before all filters of keys: some readers take any entry at or after their filter's name for the filter.
+pub(crate) const PREFIXES_NAME: &[u8] = b"about.prefixes.";
+
+/// Builds the block from the keys of a table.
+pub(crate) struct PrefixBlockBuilder {
+    block: FilterBlockBuilder,
+    /// The prefix of the key before, if it had one.
+    last: Option<Vec<u8>>,
+}
+
+impl PrefixBlockBuilder {
+    pub(crate) fn new(policy: RibbonFilterPolicy) -> PrefixBlockBuilder {
+        let mut block = FilterBlockBuilder::new(policy.builder(), FilterSpan::Table);
+        block.start_block(0);
+        PrefixBlockBuilder { block, last: None }
+    }
+
+    /// Adds the prefix of `key`, which comes after `previous` in bytewise order. An error, and nothing is added, if the two
+    /// show that `extractor` breaks the rule: keys that begin with a prefix have that prefix.
+    pub(crate) fn add_key(
+        &mut self,
+        extractor: &dyn PrefixExtractor,
+        previous: Option<&[u8]>,
+        key: &[u8],
+    ) -> Result<(), BrokenRule> {
+        let prefix = prefix_of(extractor, key);
+        // Keys with one prefix follow one another, so that each is added once.
+        if self.last.as_deref() == prefix {
+            return Ok(());
+        }
+        let begins = |key: Option<&[u8]>, prefix: Option<&[u8]>| {
+            key.zip(prefix)
+                .is_some_and(|(key, prefix)| key.starts_with(prefix))
+        };
+        let is_broken = begins(Some(key), self.last.as_deref())
+            || begins(previous, prefix)
+            || prefix.is_some_and(|prefix| prefix_of(extractor, prefix) != Some(prefix));
+        if is_broken {
+            return Err(BrokenRule);
+        }
+        if let Some(prefix) = prefix {
+            self.block.add_key(prefix);
+        }
+        match (&mut self.last, prefix) {
+            (Some(last), Some(prefix)) => {
+                last.clear();
+                last.extend_from_slice(prefix);
+            }
+            (last, prefix) => *last = prefix.map(<[u8]>::to_vec),
+        }
+        Ok(())
+    }
+
+    /// Returns the block; `None` if it exceeds 4 GiB.
+    pub(crate) fn finish(self) -> Option<Vec<u8>> {
+        self.block.finish()
+    }
+}
+
+/// Two keys contradict the rule of [`PrefixExtractor`].
+#[derive(Debug)]
+pub(crate) struct BrokenRule;
+
+/// Reads the block.
+#[derive(Debug)]
+pub(crate) struct PrefixBlockReader {
+    block: FilterBlockReader,
+    policy: RibbonFilterPolicy,
+}
+
+impl PrefixBlockReader {
+    pub(crate) fn new(contents: Bytes) -> Result<PrefixBlockReader, Defect> {
+        let block = FilterBlockReader::new(contents)?;
+        block.check_offsets()?;
+        match block.filter_count() {
+            0 | 1 => Ok(PrefixBlockReader {
+                block,
+                // Bits a key matter to builders only.
+                policy: RibbonFilterPolicy::new(10),
+            }),
+            more => Err(Defect::new(
+                "one filter of prefixes, or none",
+                format!("{more}"),
+            )),
+        }
+    }
+
+    /// Whether a key of the table may have this prefix.
+    pub(crate) fn may_match(&self, prefix: &[u8]) -> bool {
+        self.block.filter_count() > 0 && self.block.key_may_match(&self.policy, 0, prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::{DelimitedPrefix, FixedPrefix};
+
+    fn block(policy: RibbonFilterPolicy, keys: &[&str]) -> Vec<u8> {
+        let mut builder = PrefixBlockBuilder::new(policy);
+        let extractor = DelimitedPrefix::new(b'/');
+        let mut previous = None;
+        for key in keys {
+            let key = key.as_bytes();
+            builder.add_key(&extractor, previous, key).unwrap();
+            previous = Some(key);
+        }
+        builder.finish().unwrap()
+    }
+
+    fn reader(block: &[u8]) -> PrefixBlockReader {
+        PrefixBlockReader::new(Bytes::copy_from_slice(block)).unwrap()
+    }
+
+    #[test]
+    fn the_worked_example_is_what_the_builder_builds() {
+        let this_file = include_str!("prefix_block.rs");
+        let example = this_file.split("```").nth(1).unwrap();
+        let mut expected = Vec::new();
+        for line in example.lines().filter_map(|line| line.strip_prefix("//!")) {
+            let Some((offset, rest)) = line.trim().split_once("  ") else {
+                continue;
+            };
+            if offset == "offset" {
+                continue;
+            }
+            assert_eq!(offset.parse(), Ok(expected.len()), "{line}");
+            let bytes = rest.split_whitespace().map_while(|word| match word.len() {
+                2 => u8::from_str_radix(word, 16).ok(),
+                _ => None,
+            });
+            expected.extend(bytes);
+        }
+        let policy = RibbonFilterPolicy::with_false_positive_rate(1.0 / 16.0);
+        let keys = ["apple/1", "apple/2", "avocado", "grape/", "lemon/7/8"];
+        let built = block(policy, &keys);
+        let hex: Vec<String> = built.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(built, expected, "{}", hex.join(" "));
+        let reader = reader(&built);
+        assert!(
+            ["apple/", "grape/", "lemon/"]
+                .iter()
+                .all(|p| reader.may_match(p.as_bytes()))
+        );
+        assert!(!reader.may_match(b"peach/"));
+    }
+
+    #[test]
+    fn without_a_prefix_nothing_matches() {
+        let ten = RibbonFilterPolicy::new(10);
+        for keys in [&[][..], &["apple", "grape"]] {
+            let built = block(ten, keys);
+            assert_eq!(built, [0, 0, 0, 0, 0x0b]);
+            assert!(!reader(&built).may_match(b"apple/"));
+        }
+    }
+
+    /// Of any order, such as one that a caller did not keep.
+    #[test]
+    fn each_prefix_is_added_in_any_order() {
+        let keys = ["b/1", "a/1", "c", "b/2", "a/2"];
+        let reader = reader(&block(RibbonFilterPolicy::new(10), &keys));
+        assert!(reader.may_match(b"a/") && reader.may_match(b"b/"));
+        assert!(!reader.may_match(b"c/"));
+    }
+
+    #[test]
+    fn blocks_that_are_no_prefix_filter_are_damaged() {
+        for block in [
+            &[][..],
+            &[0, 0, 0, 0],
+            &[0, 0, 0, 0, 64],
+            &[1, 0, 0, 0, 0],
+            // Two filters; a filter that begins after its end.
+            &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[7, 1, 0, 0, 0, 1, 0, 0, 0, 0],
+        ] {
+            let refused = PrefixBlockReader::new(Bytes::copy_from_slice(block));
+            assert!(refused.is_err(), "{block:02x?}");
+        }
+    }
+
+    /// Up to the last slash.
+    #[derive(Debug)]
+    struct LastSlash;
+
+    impl PrefixExtractor for LastSlash {
+        fn name(&self) -> &str {
+            "test.LastSlash"
+        }
+
+        fn prefix_len(&self, key: &[u8]) -> Option<usize> {
+            Some(key.iter().rposition(|&byte| byte == b'/')? + 1)
+        }
+    }
+
+    /// A fixed length, minus one: not the prefix of itself.
+    #[derive(Debug)]
+    struct Shy;
+
+    impl PrefixExtractor for Shy {
+        fn name(&self) -> &str {
+            "test.Shy"
+        }
+
+        fn prefix_len(&self, key: &[u8]) -> Option<usize> {
+            key.len().checked_sub(1).filter(|&len| len > 3)
+        }
+    }
+
+    #[test]
+    fn extractors_that_break_the_rule_are_noticed() {
+        let last_slash: [(&dyn PrefixExtractor, &[&str]); 4] = [
+            (&LastSlash, &["a/1", "a/b/1"]),
+            (&LastSlash, &["a/b/1", "a/c"]),
+            (&LastSlash, &["a/b/1", "a/c/2", "a/d"]),
+            (&Shy, &["abcdefg"]),
+        ];
+        for (extractor, keys) in last_slash {
+            let mut builder = PrefixBlockBuilder::new(RibbonFilterPolicy::new(10));
+            let mut previous = None;
+            let mut refused = false;
+            for key in keys.iter().map(|key| key.as_bytes()) {
+                refused |= builder.add_key(extractor, previous, key).is_err();
+                previous = Some(key);
+            }
+            assert!(refused, "{keys:?}");
+        }
+        // A key is refused for what it is, and another takes its place.
+        let mut builder = PrefixBlockBuilder::new(RibbonFilterPolicy::new(10));
+        builder.add_key(&LastSlash, None, b"a/1").unwrap();
+        builder
+            .add_key(&LastSlash, Some(b"a/1"), b"a/b/1")
+            .unwrap_err();
+        builder.add_key(&LastSlash, Some(b"a/1"), b"a/2").unwrap();
+        builder
+            .add_key(&FixedPrefix::new(2), Some(b"a/2"), b"b/b")
+            .unwrap();
+    }
+}

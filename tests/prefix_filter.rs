@@ -1,0 +1,851 @@
+//! The filter of prefixes: scans within one prefix that find nothing read nothing, and no scan misses a key.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use leveltable::db::Version;
+use leveltable::filter::{DelimitedPrefix, FixedPrefix, PrefixExtractor, Unused};
+use leveltable::inspect::CountingReadAt;
+use leveltable::repair::{SalvageOptions, VerifyOptions, salvage, verify};
+use leveltable::{
+    Comparator, Compression, DbTable, ErrorKind, OpenOptions, RibbonFilterPolicy, Section, Table,
+    WriteOptions,
+};
+
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// Pseudorandom numbers (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// A key of few different bytes, so that keys meet, among them those that matter at the ends of prefixes.
+    fn key(&mut self, longest: u64) -> Vec<u8> {
+        const BYTES: [u8; 6] = [0, b'.', b'/', b'0', 0xfe, 0xff];
+        let len = self.below(longest + 1);
+        let byte = |_| BYTES[self.below(6) as usize];
+        (0..len).map(byte).collect()
+    }
+}
+
+fn write<K: AsRef<[u8]>>(options: &WriteOptions, keys: impl IntoIterator<Item = K>) -> Vec<u8> {
+    let mut builder = options.build(Vec::new());
+    for key in keys {
+        builder.add(key, "value").unwrap();
+    }
+    builder.finish_into_writer().unwrap().0
+}
+
+fn by_slash() -> WriteOptions {
+    WriteOptions::new().prefix_filter(DelimitedPrefix::new(b'/'))
+}
+
+fn fixed(len: usize) -> WriteOptions {
+    WriteOptions::new().prefix_filter(FixedPrefix::new(len))
+}
+
+fn keys_of(range: leveltable::Range) -> Vec<Vec<u8>> {
+    range.map(|entry| entry.unwrap().0.to_vec()).collect()
+}
+
+/// Opens `file` without a cache, past the reads of opening, and counts the reads from then on.
+fn counted(file: impl Into<Bytes>) -> (Table, Arc<CountingReadAt<Bytes>>) {
+    let source = Arc::new(CountingReadAt::new(file.into()));
+    let options = OpenOptions::new().no_cache();
+    let table = options.open_source(Arc::clone(&source)).unwrap();
+    (table, source)
+}
+
+fn tenants(each: u32) -> Vec<String> {
+    let tenants = (0..1000).step_by(2);
+    tenants
+        .flat_map(|tenant| (0..each).map(move |i| format!("{tenant:04}/{i:06}")))
+        .collect()
+}
+
+#[test]
+fn a_scan_that_finds_nothing_reads_nothing() {
+    let (table, source) = counted(write(&by_slash(), tenants(100)));
+    let info = table.prefix_filter().unwrap();
+    assert_eq!(info.extractor, "leveltable.DelimitedPrefix(2f)");
+    assert!(info.bytes * 8 <= 500 * 10 + 480, "{info:?}");
+    let opening = source.reads();
+    let mut passed = 0;
+    for tenant in (1..1000).step_by(2) {
+        let reads = source.reads();
+        let prefix = format!("{tenant:04}/");
+        let within = format!("{tenant:04}/1")..format!("{tenant:04}/5");
+        let to_next = format!("{tenant:04}/1")..format!("{tenant:04}0");
+        assert_eq!(table.prefix(&prefix).count(), 0);
+        assert_eq!(table.prefix(&prefix).rev().count(), 0);
+        assert_eq!(table.prefix(format!("{tenant:04}/0000")).count(), 0);
+        assert_eq!(table.range(within).count(), 0);
+        assert_eq!(table.range(to_next).count(), 0);
+        if table.may_contain_prefix(&prefix) {
+            passed += 1;
+        } else {
+            assert_eq!(source.reads(), reads, "{prefix}");
+        }
+    }
+    assert!(passed <= 5, "{passed} of 500 passed");
+    if passed == 0 {
+        assert_eq!(source.reads(), opening);
+    }
+    let stats = table.stats();
+    assert_eq!(stats.prefix_rejected, (500 - passed) * 6);
+    assert_eq!(stats.filter_passed + stats.filter_rejected, 0);
+    // A present one is read, and so are those that the filter does not know.
+    assert_eq!(table.prefix("0002/").count(), 100);
+    assert_eq!(table.prefix("0002").count(), 100);
+    assert_eq!(table.prefix("0003").count(), 0);
+    assert_eq!(table.stats().prefix_rejected, stats.prefix_rejected);
+}
+
+/// Extractors of all kinds. The last is an application's own, in which some keys have no prefix although longer and shorter
+/// ones have.
+fn extractors() -> Vec<Arc<dyn PrefixExtractor>> {
+    vec![
+        Arc::new(FixedPrefix::new(1)),
+        Arc::new(FixedPrefix::new(2)),
+        Arc::new(FixedPrefix::new(3)),
+        Arc::new(DelimitedPrefix::new(b'/')),
+        Arc::new(DelimitedPrefix::new(0xff)),
+        Arc::new(DelimitedPrefix::new(0)),
+        Arc::new(Mixed),
+    ]
+}
+
+/// One byte of keys that begin with a slash, three of those that begin with a dot, none of others.
+#[derive(Debug)]
+struct Mixed;
+
+impl PrefixExtractor for Mixed {
+    fn name(&self) -> &str {
+        "test.Mixed(/,1,.,3)"
+    }
+
+    fn prefix_len(&self, key: &[u8]) -> Option<usize> {
+        match key.first()? {
+            b'/' => Some(1),
+            b'.' => Some(3),
+            _ => None,
+        }
+    }
+}
+
+fn bound(random: &mut Random) -> Bound<Vec<u8>> {
+    match random.below(9) {
+        0 => Bound::Unbounded,
+        1..=4 => Bound::Included(random.key(5)),
+        _ => Bound::Excluded(random.key(5)),
+    }
+}
+
+/// Bounds that often lie within one prefix, or just do not.
+fn bounds(random: &mut Random) -> Bounds {
+    let (mut lower, mut upper) = (bound(random), bound(random));
+    if let (Bound::Included(low) | Bound::Excluded(low), 0..3) = (&lower, random.below(4)) {
+        let mut high = low.clone();
+        high.truncate(random.below(high.len() as u64 + 1) as usize);
+        match (random.below(3), high.last_mut()) {
+            (0, Some(last)) => *last = last.wrapping_add(1),
+            (1, _) => high.extend(random.key(3)),
+            _ => {}
+        }
+        upper = match random.below(3) {
+            0 => Bound::Included(high),
+            _ => Bound::Excluded(high),
+        };
+    }
+    if random.below(8) == 0 {
+        std::mem::swap(&mut lower, &mut upper);
+    }
+    (lower, upper)
+}
+
+fn is_within(key: &[u8], (lower, upper): &Bounds) -> bool {
+    let after = match lower {
+        Bound::Included(low) => key >= &low[..],
+        Bound::Excluded(low) => key > &low[..],
+        Bound::Unbounded => true,
+    };
+    let before = match upper {
+        Bound::Included(high) => key <= &high[..],
+        Bound::Excluded(high) => key < &high[..],
+        Bound::Unbounded => true,
+    };
+    after && before
+}
+
+/// Asks tables of random keys for random bounds and prefixes, and compares the replies with those of the naive model.
+/// Returns how many of them a filter gave.
+fn ask_at_random(seed: u64, questions: u64) -> u64 {
+    let mut random = Random(seed);
+    let mut asked = 0;
+    let mut rejected = 0;
+    while asked < questions {
+        let extractors = extractors();
+        let extractor = &extractors[random.below(extractors.len() as u64) as usize];
+        let count = random.below(24);
+        let keys: BTreeMap<Vec<u8>, ()> = (0..count).map(|_| (random.key(5), ())).collect();
+        let keys: Vec<Vec<u8>> = keys.into_keys().collect();
+        let options = WriteOptions::leveldb()
+            .compression(Compression::None)
+            .block_size(1 + random.below(60) as usize)
+            .prefix_filter(Arc::clone(extractor));
+        let open = OpenOptions::new()
+            .no_cache()
+            .prefix_extractor(Arc::clone(extractor));
+        let table = open.open_source(write(&options, &keys)).unwrap();
+        assert!(table.prefix_filter().is_some(), "{extractor:?}");
+        let db = random.below(2) == 0;
+        let db = db.then(|| {
+            let mut builder = options.build_db(Vec::new());
+            for key in &keys {
+                builder.put(key, 9, "new").unwrap();
+                builder.delete(key, 4).unwrap();
+            }
+            let (file, _) = builder.finish_into_writer().unwrap();
+            open.open_db_source(file).unwrap()
+        });
+        for _ in 0..200 {
+            asked += 1;
+            let what;
+            let (expected, found) = if random.below(2) == 0 {
+                let prefix = random.key(5);
+                what = format!("prefix {prefix:02x?}");
+                let expected: Vec<&Vec<u8>> =
+                    keys.iter().filter(|key| key.starts_with(&prefix)).collect();
+                let may = table.may_contain_prefix(&prefix);
+                assert!(
+                    may || expected.is_empty(),
+                    "{what} of {keys:02x?} by {extractor:?}"
+                );
+                if let Some(db) = &db {
+                    let may = db.may_contain_prefix(&prefix);
+                    assert!(
+                        may || expected.is_empty(),
+                        "{what} of {keys:02x?} by {extractor:?}"
+                    );
+                }
+                (expected, table.prefix(&prefix))
+            } else {
+                let bounds = bounds(&mut random);
+                what = format!("range {bounds:02x?}");
+                let expected: Vec<&Vec<u8>> =
+                    keys.iter().filter(|key| is_within(key, &bounds)).collect();
+                if let Some(db) = &db {
+                    let found = db
+                        .range(bounds.clone())
+                        .map(|entry| entry.unwrap().user_key);
+                    let twice = expected.iter().flat_map(|key| [&key[..], &key[..]]);
+                    assert!(found.eq(twice), "{what} of {keys:02x?} by {extractor:?}");
+                }
+                (expected, table.range(bounds))
+            };
+            let is_backward = random.below(4) == 0;
+            let found: Vec<Vec<u8>> = if is_backward {
+                let found = found.rev().map(|entry| entry.unwrap().0.to_vec());
+                let mut found: Vec<_> = found.collect();
+                found.reverse();
+                found
+            } else {
+                keys_of(found)
+            };
+            assert!(
+                found.iter().eq(expected),
+                "{what} of {keys:02x?} by {extractor:?}: {found:02x?}"
+            );
+        }
+        rejected += table.stats().prefix_rejected;
+    }
+    rejected
+}
+
+#[test]
+fn no_scan_misses_a_key() {
+    let rejected = ask_at_random(15, 60_000);
+    assert!(rejected > 8_000, "only {rejected} asked the filter");
+}
+
+/// `cargo test --release --test prefix_filter -- --ignored`
+#[test]
+#[ignore = "takes a minute in a release build"]
+fn no_scan_of_ten_million_misses_a_key() {
+    let rejected = ask_at_random(1, 10_000_000);
+    println!("the filter rejected {rejected} scans of 10,000,000, and none of a key");
+    assert!(rejected > 1_000_000);
+}
+
+/// Absent prefixes between a million others, and past them.
+#[test]
+#[ignore = "slow in a debug build"]
+fn wasted_reads_of_empty_scans_are_few() {
+    const PREFIXES: u64 = 1_000_000;
+    let key = |prefix: u64| format!("{prefix:012}/{}", prefix % 7);
+    let options = WriteOptions::leveldb()
+        .no_filter()
+        .prefix_filter(DelimitedPrefix::new(b'/'));
+    let file = write(&options, (0..PREFIXES).map(|i| key(2 * i)));
+    let file = Bytes::from(file);
+    let (table, source) = counted(file.clone());
+    let bits = table.prefix_filter().unwrap().bytes as f64 * 8.0 / PREFIXES as f64;
+    assert!(bits <= 10.0, "{bits} bits a prefix");
+    let scans = |table: &Table, count: u64| {
+        let start = std::time::Instant::now();
+        for i in 0..count {
+            assert_eq!(table.prefix(format!("{:012}/", 2 * i + 1)).count(), 0);
+        }
+        start.elapsed().as_nanos() / u128::from(count)
+    };
+    let reads = source.reads();
+    let with = scans(&table, 2 * PREFIXES);
+    let wasted = (source.reads() - reads) as f64 / (2 * PREFIXES) as f64;
+    println!(
+        "{:.4} % of empty scans read, at {bits:.3} bits a distinct prefix",
+        wasted * 100.0
+    );
+    let unfiltered = OpenOptions::new().no_filter().open_source(file).unwrap();
+    let without = scans(&unfiltered, PREFIXES / 10);
+    println!("{with} ns an empty scan; from memory without the filter {without} ns");
+    assert!(wasted <= 0.0015, "{wasted}");
+}
+
+/// The shape of RocksDB's pull request 10144: the upper bound is the successor of the prefix among keys of the same length, and
+/// shorter keys lie between the two.
+#[test]
+fn short_keys_before_the_upper_bound_are_found() {
+    let table = |keys: &[&[u8]]| {
+        let file = write(&fixed(3), keys);
+        OpenOptions::new().open_source(file).unwrap()
+    };
+    let short = table(&[b"ac"]);
+    let bounds = |upper: &[u8]| {
+        (
+            Bound::Included(b"ab\xff".to_vec()),
+            Bound::Excluded(upper.to_vec()),
+        )
+    };
+    assert_eq!(keys_of(short.range(bounds(b"ac\x00"))), [b"ac"]);
+    assert_eq!(keys_of(short.range(bounds(b"ac"))), [b""; 0]);
+    assert_eq!(
+        short.stats().prefix_rejected,
+        1,
+        "the second holds one prefix only"
+    );
+    let short = table(&[b"", b"\xff", b"\xff\xff"]);
+    assert_eq!(keys_of(short.prefix("")), [&b""[..], b"\xff", b"\xff\xff"]);
+    assert_eq!(keys_of(short.prefix("\u{ff}")), [b""; 0]);
+    assert_eq!(keys_of(short.prefix(b"\xff")), [&b"\xff"[..], b"\xff\xff"]);
+    assert_eq!(short.prefix(b"\xff\xff\xff").count(), 0);
+    let tail = (Bound::Included(b"\xff\xff\xff".to_vec()), Bound::Unbounded);
+    assert_eq!(short.range(tail).count(), 0);
+    assert_eq!(short.stats().prefix_rejected, 2);
+}
+
+#[test]
+fn prefixes_longer_and_shorter_than_the_extractors_are_right() {
+    let keys = ["ab", "abc", "abcd", "abcde", "abcdf", "b", "bcde"];
+    let table = OpenOptions::new()
+        .open_source(write(&fixed(4), keys))
+        .unwrap();
+    for (prefix, expected) in [
+        ("", &keys[..]),
+        ("a", &keys[..5]),
+        ("abc", &keys[1..5]),
+        ("abcd", &keys[2..5]),
+        ("abcdf", &keys[4..5]),
+        ("abcdx", &[]),
+        ("bcd", &keys[6..]),
+        ("bcdf", &[]),
+        ("c", &[]),
+        ("cdefg", &[]),
+    ] {
+        let found = keys_of(table.prefix(prefix));
+        assert!(
+            found.iter().eq(expected.iter().map(|key| key.as_bytes())),
+            "{prefix}: {found:?}"
+        );
+        assert!(expected.is_empty() || table.may_contain_prefix(prefix));
+    }
+    // By the index alone: past all keys, after a scan has seen that the table ends there.
+    assert!(!table.may_contain_prefix("d"));
+    // No key has a prefix.
+    let table = OpenOptions::new()
+        .open_source(write(&fixed(4), ["a", "b"]))
+        .unwrap();
+    assert!(!table.may_contain_prefix("aaaa"));
+    assert!(table.may_contain_prefix("a"));
+    assert_eq!(table.iter().count(), 2);
+}
+
+#[test]
+fn another_extractors_filter_is_not_used_and_the_table_says_so() {
+    let options = WriteOptions::new().prefix_filter(Mixed);
+    let keys = [".ab1", ".ab2", "/1", "0"];
+    let (file, summary) = {
+        let mut builder = options.build(Vec::new());
+        keys.iter().for_each(|key| builder.add(key, "").unwrap());
+        builder.finish_into_writer().unwrap()
+    };
+    let written = summary.prefix_filter.unwrap();
+    assert_eq!(written.extractor, "test.Mixed(/,1,.,3)");
+
+    let table = OpenOptions::new().open_source(file.clone()).unwrap();
+    assert_eq!(table.prefix_filter(), None);
+    assert_eq!(table.prefix(".cd").count(), 0);
+    assert_eq!(table.stats().prefix_rejected, 0);
+    let [prefixes, keys] = table.filters() else {
+        panic!("{:?}", table.filters());
+    };
+    assert_eq!(prefixes.prefixes.as_deref(), Some("test.Mixed(/,1,.,3)"));
+    assert_eq!(prefixes.unused, Some(Unused::UnknownExtractor));
+    assert_eq!(prefixes.bytes, written.bytes);
+    assert_eq!((keys.prefixes.as_deref(), keys.unused), (None, None));
+
+    let given = OpenOptions::new()
+        .prefix_extractor(FixedPrefix::new(3))
+        .prefix_extractor(Mixed);
+    let table = given.open_source(file.clone()).unwrap();
+    assert_eq!(table.prefix_filter(), Some(written));
+    assert_eq!(table.prefix(".cd").count(), 0);
+    assert_eq!(table.stats().prefix_rejected, 1);
+    assert!(table.filters().iter().all(|filter| filter.unused.is_none()));
+
+    let table = given.no_filter().open_source(file).unwrap();
+    assert_eq!(table.filters()[0].unused, Some(Unused::TurnedOff));
+    // Other parameters are another extractor, and names that are nearly right are none.
+    for (name, is_known) in [
+        ("leveltable.FixedPrefix(4)", true),
+        ("leveltable.FixedPrefix(04)", false),
+        ("leveltable.FixedPrefix(+4)", false),
+        ("leveltable.FixedPrefix(0)", false),
+        ("leveltable.FixedPrefix(99999999999999999999)", false),
+        ("leveltable.DelimitedPrefix(ff)", true),
+        ("leveltable.DelimitedPrefix(FF)", false),
+        ("leveltable.DelimitedPrefix(f)", false),
+        ("leveltable.DelimitedPrefix", false),
+        ("", false),
+    ] {
+        let file = write(
+            &WriteOptions::new().prefix_filter(Named(name)),
+            ["abcdefgh"],
+        );
+        let table = OpenOptions::new().open_source(file).unwrap();
+        assert_eq!(table.prefix_filter().is_some(), is_known, "{name}");
+    }
+}
+
+/// Takes the first three bytes, whatever its name says.
+#[derive(Debug)]
+struct Named(&'static str);
+
+impl PrefixExtractor for Named {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn prefix_len(&self, _: &[u8]) -> Option<usize> {
+        Some(3)
+    }
+}
+
+/// Bytewise order by another type.
+#[derive(Debug)]
+struct ByTrait;
+
+impl Comparator for ByTrait {
+    fn name(&self) -> &str {
+        "leveldb.BytewiseComparator"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        a.cmp(b)
+    }
+}
+
+#[test]
+fn orders_other_than_bytewise_do_not_use_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = fixed(3).comparator(ByTrait);
+    for error in [
+        options.build(Vec::new()).add("key", "").unwrap_err(),
+        options.build_db(Vec::new()).put("key", 1, "").unwrap_err(),
+        options.create(directory.path().join("table")).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::InvalidState);
+        assert!(error.to_string().contains("bytewise order"), "{error}");
+    }
+    let file = write(&fixed(3), ["abcd"]);
+    let table = OpenOptions::new()
+        .comparator(ByTrait)
+        .open_source(file.clone())
+        .unwrap();
+    assert_eq!(table.filters()[0].unused, Some(Unused::NotBytewise));
+    assert!(table.may_contain_prefix("xyz"));
+    assert_eq!(table.range("xyz".."xyzz").count(), 0);
+    assert_eq!(table.stats().prefix_rejected, 0);
+    let table = OpenOptions::new().stored_order().open_source(file).unwrap();
+    assert_eq!(table.filters()[0].unused, Some(Unused::TurnedOff));
+    assert!(table.may_contain_prefix("xyz"));
+}
+
+#[test]
+fn senseless_extractors_are_refused() {
+    let error = fixed(0).build(Vec::new()).add("key", "").unwrap_err();
+    assert!(error.to_string().contains("at least 1"), "{error}");
+    let nan = RibbonFilterPolicy::new(f64::NAN);
+    let options = WriteOptions::new().prefix_filter_with(FixedPrefix::new(1), nan);
+    let error = options.build(Vec::new()).add("key", "").unwrap_err();
+    assert!(error.to_string().contains("finite"), "{error}");
+
+    #[derive(Debug)]
+    struct LastSlash;
+    impl PrefixExtractor for LastSlash {
+        fn name(&self) -> &str {
+            "test.LastSlash"
+        }
+        fn prefix_len(&self, key: &[u8]) -> Option<usize> {
+            Some(key.iter().rposition(|&byte| byte == b'/')? + 1)
+        }
+    }
+    let mut builder = WriteOptions::new()
+        .prefix_filter(LastSlash)
+        .build(Vec::new());
+    builder.add("a/b", "").unwrap();
+    let error = builder.add("a/b/c", "").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidState);
+    assert!(
+        error
+            .to_string()
+            .contains("\"test.LastSlash\" breaks its rule"),
+        "{error}"
+    );
+    builder.add("a/c", "").unwrap();
+    let (file, summary) = builder.finish_into_writer().unwrap();
+    assert_eq!(summary.entries, 2);
+    assert_eq!(
+        OpenOptions::new().open_source(file).unwrap().iter().count(),
+        2
+    );
+}
+
+#[test]
+fn a_databases_table_knows_prefixes_of_user_keys() {
+    let mut builder = by_slash().block_size(64).build_db(Vec::new());
+    for tenant in (0..100).step_by(2) {
+        let key = format!("{tenant:03}/key");
+        builder.delete(&key, 8).unwrap();
+        builder.put(&key, 3, "old").unwrap();
+    }
+    builder.put("short", 1, "no prefix").unwrap();
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let source = Arc::new(CountingReadAt::new(Bytes::from(file)));
+    let options = OpenOptions::new().no_cache();
+    let table: DbTable = options.open_db_source(Arc::clone(&source)).unwrap();
+    let reads = source.reads();
+    let mut passed = 0;
+    for tenant in (1..100).step_by(2) {
+        let prefix = format!("{tenant:03}/");
+        passed += u64::from(table.may_contain_prefix(&prefix));
+        assert_eq!(
+            table.range(prefix.clone()..format!("{tenant:03}0")).count(),
+            0
+        );
+        assert_eq!(
+            table
+                .range(prefix.clone()..=format!("{prefix}z"))
+                .rev()
+                .count(),
+            0
+        );
+    }
+    assert!(passed <= 2, "{passed}");
+    assert!(source.reads() - reads <= passed * 4);
+    assert_eq!(table.range("002/".."0020").count(), 2);
+    assert_eq!(table.range("s".."t").count(), 1);
+    assert_eq!(table.get("002/key").unwrap(), Some(Version::Deleted));
+    assert!(table.may_contain_prefix("002/") && table.may_contain_prefix("short"));
+
+    // Read as it is stored, by a caller who names the order of stored keys.
+    let internal = leveltable::db::InternalKeyComparator::new(leveltable::BytewiseComparator);
+    let stored = OpenOptions::new().comparator(internal);
+    let stored = stored.open_source(Arc::clone(&source)).unwrap();
+    assert_eq!(stored.iter().count(), 101);
+    assert!(
+        stored.may_contain_prefix("003/"),
+        "it is asked for user keys only"
+    );
+}
+
+/// A table that fits both kinds: one version of each key, no filter of keys, no properties, no index key that was shortened.
+#[test]
+fn a_filter_that_may_be_of_user_keys_is_not_asked_for_stored_ones() {
+    let options = fixed(3).no_filter().properties(false);
+    let mut builder = options.build_db(Vec::new());
+    builder.put(b"\xff\x01", 5, "value").unwrap();
+    builder.put(b"\xff\xff", 6, "value").unwrap();
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let db = OpenOptions::new().open_db_source(file.clone()).unwrap();
+    assert!(!db.may_contain_prefix(b"\xff\x01\x01"));
+    let report = verify(file.clone(), VerifyOptions::new()).unwrap();
+    assert!(report.is_sound(), "{report}");
+    let plain = OpenOptions::new().open_source(file).unwrap();
+    assert_eq!(plain.prefix(b"\xff\x01\x01").count(), 1);
+    assert_eq!(plain.filters()[0].unused, Some(Unused::UserKeys));
+}
+
+/// The bytes of the prefix filter.
+fn block(file: &[u8], table: &Table) -> Vec<u8> {
+    let layout = table.layout().unwrap();
+    let mut named = layout.named.iter();
+    let block = named.find(|block| block.name.starts_with(b"about.prefixes."));
+    let block = block.unwrap();
+    file[block.offset as usize..][..block.stored_bytes as usize].to_vec()
+}
+
+#[test]
+fn a_databases_filter_is_that_of_its_user_keys() {
+    let keys = ["a", "ab", "abc", "abcd", "bcd"];
+    let mut builder = fixed(3).build_db(Vec::new());
+    for key in keys {
+        builder.put(key, 7, "new").unwrap();
+        builder.put(key, 2, "old").unwrap();
+    }
+    let (db, _) = builder.finish_into_writer().unwrap();
+    let plain = write(&fixed(3), keys);
+    let db_table = OpenOptions::new().open_db_source(db.clone()).unwrap();
+    let table = OpenOptions::new().open_source(plain.clone()).unwrap();
+    assert_eq!(block(&db, db_table.as_table()), block(&plain, &table));
+    // Keys that are too short add nothing.
+    let long = write(&fixed(3), &keys[2..]);
+    let table = OpenOptions::new().open_source(long.clone()).unwrap();
+    assert_eq!(block(&long, &table), block(&db, db_table.as_table()));
+}
+
+/// The offset of the prefix filter, and its bytes.
+fn place(file: &[u8]) -> (usize, usize) {
+    let table = OpenOptions::new().open_source(file.to_vec()).unwrap();
+    let layout = table.layout().unwrap();
+    let mut named = layout.named.iter();
+    let block = named
+        .find(|block| block.name.starts_with(b"about.prefixes."))
+        .unwrap();
+    assert_eq!(block.stored_bytes, table.prefix_filter().unwrap().bytes + 5);
+    (block.offset as usize, block.stored_bytes as usize)
+}
+
+#[test]
+fn damage_is_an_error_at_open_and_can_be_opened_without() {
+    let file = write(&by_slash(), tenants(3));
+    let (offset, len) = place(&file);
+    for at in [offset, offset + len / 2, offset + len - 1] {
+        let mut damaged = file.clone();
+        damaged[at] ^= 1;
+        let error = OpenOptions::new().open_source(damaged.clone()).unwrap_err();
+        let corruption = error.corruption().unwrap();
+        assert_eq!(corruption.section(), Section::Filter, "{error}");
+        assert_eq!(corruption.offset(), offset as u64, "{error}");
+        let table = OpenOptions::new()
+            .no_filter()
+            .open_source(damaged.clone())
+            .unwrap();
+        assert_eq!(table.prefix("0002/").count(), 3);
+        assert_eq!(table.prefix("0003/").count(), 0);
+        let report = verify(damaged, VerifyOptions::new()).unwrap();
+        let finding = &report.findings[0];
+        assert_eq!(
+            (finding.section(), finding.offset()),
+            (Section::Filter, offset as u64)
+        );
+    }
+}
+
+/// Whatever bit is flipped, a scan returns an error or all its keys.
+#[test]
+fn damage_anywhere_hides_no_key_from_scans() {
+    let keys = tenants(1).split_off(490);
+    let file = write(&by_slash().block_size(64), &keys);
+    let expected = |prefix: &str| keys.iter().filter(|key| key.starts_with(prefix)).count();
+    let mut opened = 0;
+    for bit in 0..file.len() * 8 {
+        let mut damaged = file.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        for options in [OpenOptions::new(), OpenOptions::new().no_filter()] {
+            let Ok(table) = options.no_cache().open_source(damaged.clone()) else {
+                continue;
+            };
+            opened += 1;
+            for prefix in ["0980/", "0981/", "0998/", "0999/", "098"] {
+                let found: Result<Vec<_>, _> = table.prefix(prefix).collect();
+                if let Ok(found) = found {
+                    assert_eq!(
+                        found.len(),
+                        expected(prefix),
+                        "{prefix} with bit {bit} flipped"
+                    );
+                    assert!(found.is_empty() || table.may_contain_prefix(prefix));
+                }
+            }
+        }
+    }
+    assert!(opened > file.len(), "{opened}");
+}
+
+#[test]
+fn verify_checks_the_prefix_of_every_key() {
+    for options in [
+        by_slash(),
+        fixed(4),
+        by_slash().no_filter().properties(false),
+    ] {
+        let file = write(&options, tenants(3));
+        let report = verify(file, VerifyOptions::new()).unwrap();
+        assert!(report.is_sound(), "{report}");
+        assert!(report.findings.is_empty(), "{report}");
+    }
+    let mut builder = by_slash().build_db(Vec::new());
+    for key in tenants(3) {
+        builder.put(key, 7, "value").unwrap();
+    }
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let report = verify(file, VerifyOptions::new()).unwrap();
+    assert!(report.is_sound(), "{report}");
+    // A filter of other prefixes than its name says.
+    let lying = WriteOptions::new().prefix_filter(Named("leveltable.FixedPrefix(4)"));
+    let report = verify(write(&lying, tenants(3)), VerifyOptions::new()).unwrap();
+    assert_eq!(report.findings.len(), 1, "{report}");
+    assert_eq!(report.findings[0].section(), Section::Filter);
+    assert!(
+        report
+            .to_string()
+            .contains("leveltable.FixedPrefix(4) passes each key"),
+        "{report}"
+    );
+}
+
+/// Whatever becomes of the parts after the data, all entries are rescued, and nothing else: no block of these parts is taken for
+/// data or called lost.
+#[test]
+fn salvage_knows_what_the_block_is() {
+    let keys = tenants(2);
+    let options = by_slash().compression(Compression::None);
+    for options in [
+        options.clone(),
+        options.clone().no_filter(),
+        options.clone().properties(false),
+        options.no_filter().properties(false),
+    ] {
+        let file = write(&options, &keys);
+        let table = OpenOptions::new().open_source(file.clone()).unwrap();
+        let layout = table.layout().unwrap();
+        let named = layout
+            .named
+            .iter()
+            .map(|part| (part.offset, part.stored_bytes));
+        let [metaindex, index] =
+            [&layout.metaindex, &layout.index].map(|part| (part.offset, part.stored_bytes));
+        let parts = named.chain([metaindex, index, (layout.footer_offset, 48)]);
+        let parts: Vec<(u64, u64)> = parts.collect();
+        for subset in 0..1 << parts.len() {
+            let mut damaged = file.clone();
+            for (i, (offset, bytes)) in parts.iter().enumerate() {
+                if subset >> i & 1 == 1 {
+                    let bytes = &mut damaged[*offset as usize..][..*bytes as usize];
+                    bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
+                }
+            }
+            let mut cut = vec![0xee; 77];
+            cut.extend(&damaged[metaindex.0 as usize - 9..]);
+            let mut rescued = Vec::new();
+            let mut builder = options.build(&mut rescued);
+            let report = salvage(damaged, &mut builder, SalvageOptions::new()).unwrap();
+            assert_eq!(report.entries, keys.len() as u64, "{subset:b}: {report}");
+            // Without an index, a gap may be a lost block.
+            let has_index = subset >> (parts.len() - 2) & 1 == 0;
+            assert!(report.lost.is_empty() || !has_index, "{subset:b}: {report}");
+            builder.finish().unwrap();
+            assert_eq!(rescued, file, "{subset:b}: {report}");
+
+            // The end of the file, whose handles lead nowhere.
+            let mut builder = options.build(Vec::new());
+            let report = salvage(cut, &mut builder, SalvageOptions::new()).unwrap();
+            assert_eq!(report.entries, 0, "{subset:b}: {report}");
+        }
+    }
+}
+
+/// In an order of which nothing is known, a copy has none.
+#[test]
+fn a_copy_in_stored_order_gets_none() {
+    let mut builder = WriteOptions::new().comparator(Descending).build(Vec::new());
+    for key in ["c/1", "b/1", "a/1"] {
+        builder.add(key, "").unwrap();
+    }
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let mut builder = by_slash().build(Vec::new());
+    let options = SalvageOptions::new().stored_order();
+    assert_eq!(salvage(file, &mut builder, options).unwrap().entries, 3);
+    let (copy, summary) = builder.finish_into_writer().unwrap();
+    assert_eq!(summary.prefix_filter, None);
+    let table = OpenOptions::new().stored_order().open_source(copy).unwrap();
+    assert!(
+        table
+            .filters()
+            .iter()
+            .all(|filter| filter.prefixes.is_none())
+    );
+}
+
+#[derive(Debug)]
+struct Descending;
+
+impl Comparator for Descending {
+    fn name(&self) -> &str {
+        "test.Descending"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        b.cmp(a)
+    }
+}
+
+/// Without the option, a file has no byte more, and its metaindex no name.
+#[test]
+fn a_table_without_it_pays_nothing() {
+    let keys = tenants(2);
+    let (with, without) = (
+        write(&by_slash(), &keys),
+        write(&WriteOptions::new(), &keys),
+    );
+    let (_, len) = place(&with);
+    // The block, and its entry: three lengths, a name, a handle.
+    let name = "about.prefixes.leveltable.DelimitedPrefix(2f)".len() - "about.".len();
+    let most = len + 3 + name + 10 + 8;
+    assert!(
+        with.len() - without.len() <= most,
+        "{}",
+        with.len() - without.len()
+    );
+    assert!(!without.windows(8).any(|bytes| bytes == b"prefixes"));
+    let table = OpenOptions::new().open_source(without).unwrap();
+    assert_eq!(table.prefix_filter(), None);
+    assert_eq!(table.prefix("0003/").count(), 0);
+    assert!(table.may_contain_prefix("0003/"));
+    assert_eq!(
+        table.stats().prefix_passed + table.stats().prefix_rejected,
+        0
+    );
+}
