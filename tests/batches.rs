@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use common::{Entry, Layout};
 use leveltable::inspect::CountingReadAt;
-use leveltable::{Compression, ErrorKind, OpenOptions, ReadAt, Source, Table, WriteOptions};
+use leveltable::{
+    BlockCache, BytewiseComparator, Compression, ErrorKind, OpenOptions, ReadAt, ReadOptions,
+    Source, Table, WriteOptions,
+};
 
 /// Part of a file: an offset and a length.
 type Part = (u64, usize);
@@ -340,4 +343,114 @@ fn a_source_without_batches_reads_part_by_part() {
     let keys: Vec<Vec<u8>> = (0..4_000).step_by(400).map(key).collect();
     assert!(table.get_many(&keys).unwrap().iter().all(Option::is_some));
     assert_eq!((disk.batches(), disk.reads() - opening), (1, 10));
+}
+
+/// A run of blocks is not read for one that lies in a long stretch of cached ones, and a cached block is taken from the cache.
+#[test]
+fn a_walk_reads_few_blocks_that_are_cached() {
+    let (file, layout) = build(40_000);
+    let disk = Disk::of(&file);
+    let options = OpenOptions::new().cache(BlockCache::new(64 << 20));
+    let table = options.open_source(Arc::clone(&disk)).unwrap();
+    let not_cached = |i: usize| i % 20 == 19;
+    for (i, block) in layout.data.iter().enumerate() {
+        if !not_cached(i) {
+            let first = &common::entries(&common::payload(&file, block))[0].0;
+            table.get(first).unwrap();
+        }
+    }
+    disk.taken_reads();
+    let before = table.stats();
+    for is_forward in [true, false] {
+        let aside = table.with(ReadOptions::new().fill_cache(false));
+        let walked = if is_forward {
+            aside.iter().map(Result::unwrap).count()
+        } else {
+            aside.iter().rev().map(Result::unwrap).count()
+        };
+        assert_eq!(walked, 40_000);
+        let blocks = 0..layout.data.len();
+        let missing = blocks.filter(|&i| not_cached(i)).map(|i| &layout.data[i]);
+        let expected: Vec<Part> = missing
+            .map(|block| (block.start as u64, block.len()))
+            .collect();
+        let mut reads = disk.taken_reads();
+        reads.sort_unstable();
+        assert_eq!(reads, expected);
+    }
+    let stats = table.stats();
+    let missing = layout.data.len().div_ceil(20) as u64;
+    assert!(stats.cache_misses - before.cache_misses <= 2 * missing);
+}
+
+/// A source that returns too few results, or too many, for the parts that it was asked for.
+#[test]
+fn results_that_are_missing_are_errors_and_more_are_ignored() {
+    struct Miscounting(Bytes, isize);
+
+    impl ReadAt for Miscounting {
+        fn size(&self) -> io::Result<u64> {
+            self.0.size()
+        }
+
+        fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+            self.0.read_at(offset, len)
+        }
+
+        fn read_many_at(&self, parts: &[Part]) -> Vec<io::Result<Bytes>> {
+            let count = parts.len().saturating_add_signed(self.1);
+            let parts = parts.iter().cycle().take(count);
+            parts
+                .map(|&(offset, len)| self.0.read_at(offset, len))
+                .collect()
+        }
+    }
+
+    let (file, _) = build(4_000);
+    let keys: Vec<Vec<u8>> = (0..4_000).step_by(400).map(key).collect();
+    for (more, missing) in [(-1, 1), (-10, 10), (1, 0), (5, 0)] {
+        let source = Arc::new(Miscounting(file.clone(), more));
+        let table = OpenOptions::new().no_cache().open_source(source).unwrap();
+        let results = table.get_each(&keys);
+        let (found, lost) = results.split_at(10 - missing);
+        for (found, i) in found.iter().zip((0..).step_by(400)) {
+            let value = common::Random(i).bytes(100);
+            assert_eq!(found.as_ref().unwrap().as_ref().unwrap(), &value);
+        }
+        for lost in lost {
+            assert_eq!(lost.as_ref().unwrap_err().kind(), ErrorKind::Io);
+        }
+    }
+}
+
+/// What lies between blocks is not read, except for the padding of an aligned table: a sparse file may have any amount.
+#[test]
+fn gaps_between_blocks_are_not_read() {
+    let block = |i: u32| common::block(&[(i.to_be_bytes().to_vec(), vec![7; 20])]);
+    let mut file = Vec::new();
+    let mut index = Vec::new();
+    for i in 0..64u32 {
+        let range = common::append(&mut file, &block(i));
+        index.push((i.to_be_bytes().to_vec(), common::handle_of(&range)));
+        file.resize(file.len() + if i % 2 == 0 { 200_000 } else { 0 }, 0);
+    }
+    let file = common::append_end(file, &[], &common::block(&index));
+    let keys: Vec<[u8; 4]> = (0..64u32).map(u32::to_be_bytes).collect();
+    let disk = Disk::of(&file.into());
+    let options = OpenOptions::new().comparator(BytewiseComparator).no_cache();
+    let table = options.open_source(Arc::clone(&disk)).unwrap();
+    disk.taken_reads();
+    assert!(table.get_many(&keys).unwrap().iter().all(Option::is_some));
+    let bytes: usize = disk
+        .taken_batches()
+        .iter()
+        .flatten()
+        .map(|&(_, len)| len)
+        .sum();
+    assert_eq!(bytes, 64 * (block(0).len() + 5));
+    for _ in 0..2 {
+        assert_eq!(table.iter().map(Result::unwrap).count(), 64);
+        let bytes: usize = disk.taken_reads().iter().map(|&(_, len)| len).sum();
+        assert_eq!(bytes, 64 * (block(0).len() + 5));
+    }
 }

@@ -1062,9 +1062,9 @@ fn checking_the_order_reads_the_file_once() {
     assert_eq!(disk.reads(), before, "the end was seen");
 }
 
-/// A damaged block is an error of the lookups that need it; a read that fails leaves the order unknown.
+/// What cannot be read, or is damaged, may hold any key: there is no certainty then.
 #[test]
-fn damage_is_left_for_lookups_and_a_failed_read_is_not() {
+fn a_block_that_cannot_be_checked_is_an_error_of_opening() {
     struct Failing(Bytes);
     impl ReadAt for Failing {
         fn size(&self) -> std::io::Result<u64> {
@@ -1086,11 +1086,68 @@ fn damage_is_left_for_lookups_and_a_failed_read_is_not() {
 
     file[1_500_000] ^= 1;
     for source in sources(&file.into()) {
-        let table = options.open_source(source).unwrap();
+        let error = options.open_source(source.clone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        // Without the check, damage is left for lookups to find.
+        let table = OpenOptions::new().open_source(source).unwrap();
         let found: Vec<bool> = (0..5000)
             .map(|i| table.get(format!("key {i:05}")).is_ok())
             .collect();
         let lost = found.iter().filter(|found| !**found).count();
         assert!((1..20).contains(&lost), "{lost}");
+    }
+}
+
+/// The order of a small file is checked even if it could not be read at once.
+#[test]
+fn a_small_file_is_checked_whatever_its_first_read_gives() {
+    struct FailsOnce(Bytes, std::sync::atomic::AtomicBool);
+    impl ReadAt for FailsOnce {
+        fn size(&self) -> std::io::Result<u64> {
+            Ok(self.0.len() as u64)
+        }
+
+        fn read_at(&self, offset: u64, len: usize) -> std::io::Result<Bytes> {
+            if !self.1.swap(true, std::sync::atomic::Ordering::Relaxed) {
+                return Err(std::io::Error::other("not now"));
+            }
+            self.0.read_at(offset, len)
+        }
+    }
+    // By their last byte, the index ascends in bytewise order by chance: b, d.
+    let by_last_byte = Order {
+        kind: Kind::LastByte,
+        shortens: false,
+    };
+    let options = WriteOptions::leveldb()
+        .comparator(by_last_byte)
+        .block_size(1000);
+    let mut file = Vec::new();
+    let mut builder = options.build(&mut file);
+    for key in ["ma", "cb"] {
+        builder.add(key, vec![7; 600]).unwrap();
+    }
+    builder.flush().unwrap();
+    builder.add("dd", "").unwrap();
+    builder.finish().unwrap();
+    let file = Bytes::from(file);
+    let source = Arc::new(FailsOnce(file.clone(), Default::default()));
+    for source in [Source::from(file), Source::from(source)] {
+        let error = OpenOptions::new().open_source(source).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
+    }
+}
+
+/// A database's table of which only the filter tells, opened without it.
+#[test]
+fn a_filter_tells_what_a_table_is_even_if_it_is_not_to_be_used() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::leveldb().build_db(&mut file);
+    builder.put("a", 301, "value").unwrap();
+    builder.put("b", 300, "value").unwrap();
+    builder.finish().unwrap();
+    for options in [OpenOptions::new(), OpenOptions::new().no_filter()] {
+        let error = options.open_source(file.clone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{error}");
     }
 }

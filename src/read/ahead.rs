@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::error::Result;
+use crate::format::frame;
 use crate::read::fetch::{MOST_RUN_LEN, Run};
 use crate::read::options::ReadOptions;
 use crate::read::table::Inner;
@@ -19,11 +20,12 @@ pub(super) struct ReadAhead {
     run: Run,
     /// The frames of `run`.
     bytes: Bytes,
-    /// The data block that the walk came to last, and the way that it came.
+    /// The last data block of the walk, and its direction.
     last: Option<usize>,
     way: Option<Way>,
-    /// Most bytes of the next read, unless a single block takes more; and of a walk's first.
+    /// Most bytes of the next read, unless a single block takes more.
     len: u64,
+    /// The same of a walk's first read.
     first_len: u64,
     /// When the last run was announced; `None` for a walk's first.
     since: Option<Instant>,
@@ -75,29 +77,31 @@ impl ReadAhead {
     /// Data block `i` of a file that is not in memory.
     pub(super) fn fetch(&mut self, inner: &Inner, i: usize, read: ReadOptions) -> Result<Bytes> {
         let found = inner.index.block(i);
-        if !self.run.blocks.contains(&i)
-            && let Some(block) = inner.cached(found)
-        {
+        if let Some(block) = inner.cached(found) {
             self.turn_to(i);
             return Ok(block);
         }
         let frame = self.frame(inner, i)?;
         let is_alone = self.run.blocks.len() == 1;
-        let block = if is_alone {
-            inner.try_admit(found, &frame, read)
+        let frame = if is_alone || !frame::is_raw(&frame) {
+            frame
         } else {
             // A copy, so that a value does not keep all of the run in memory.
-            inner.try_admit(found, &Bytes::copy_from_slice(&frame), read)
+            Bytes::copy_from_slice(&frame)
         };
-        block.or_else(|defect| {
-            // What came with a faulty read is not used again.
-            self.run = Run::default();
+        inner.try_admit(found, &frame, read).or_else(|defect| {
+            // Drop the whole run: its other blocks may be bad, too.
+            self.drop_run();
             if is_alone {
                 Err(inner.locate(i, defect))
             } else {
                 inner.fetch_copy(found, read)
             }
         })
+    }
+
+    fn drop_run(&mut self) {
+        (self.run, self.bytes) = (Run::default(), Bytes::new());
     }
 
     /// The frame of data block `i`.
@@ -155,8 +159,8 @@ impl ReadAhead {
         self.grow();
     }
 
-    /// Whether the walk waits for a disk: it has taken longer for the last run than it does in memory, and less than with a wait at
-    /// each page. Blocks that were seen before are announced to such a walk only, since asking for what is in memory takes time.
+    /// Whether the walk took more than 2 ns a byte for the last run: longer than in memory, so it waits for a disk, or its caller is
+    /// slow. Blocks that were seen before are announced to such a walk only, since asking for what is in memory takes time.
     fn is_slow(&mut self) -> bool {
         const MOST_NANOS_A_BYTE: u64 = 2;
         let now = Instant::now();
@@ -183,7 +187,7 @@ impl ReadAhead {
     /// Reads data block `i`, and on a walk that goes on, the blocks that come next.
     fn read_run(&mut self, inner: &Inner, i: usize) -> Result<()> {
         let run = self.next_run(inner, i);
-        self.run = Run::default();
+        self.drop_run();
         // If the blocks ahead cannot be read, that is for those who come to them.
         let (run, bytes) = match inner.read_run(&run) {
             Err(_) if run.blocks.len() > 1 => {

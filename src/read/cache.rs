@@ -166,6 +166,11 @@ impl BlockCache {
         self.blocks.get(&key)
     }
 
+    #[inline]
+    pub(crate) fn contains(&self, key: BlockKey) -> bool {
+        self.blocks.contains_key(&key)
+    }
+
     /// Whether a block that was just read should be inserted: always while there is room, else one time in eight.
     #[inline]
     pub(crate) fn admits(&self) -> bool {

@@ -20,7 +20,7 @@ use crate::read::table::Table;
 /// key and value, without allocating, until the next move. It keeps one data block in memory.
 ///
 /// In a file that is not in memory, a walk reads ahead: the first two blocks come alone, then each read takes twice as many
-/// bytes as the one before, up to 256 KiB, which the cursor keeps until it has passed them.
+/// bytes as the one before, up to 256 KiB, which the cursor keeps until its next read.
 ///
 /// A cursor never skips an entry that it cannot read: the move is an error, and the cursor has no position until a seek
 /// succeeds.

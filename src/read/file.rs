@@ -84,11 +84,6 @@ impl TableFile {
         }
     }
 
-    /// Whether the whole file is at hand: in memory, or read at opening.
-    pub(crate) fn is_at_hand(&self) -> bool {
-        self.is_memory() || self.tail.len() as u64 == self.size
-    }
-
     /// Drops the bytes that were kept for opening.
     pub(crate) fn forget_tail(&mut self) {
         self.tail = Bytes::new();

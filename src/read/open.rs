@@ -96,17 +96,21 @@ impl OpenOptions {
         } else {
             None
         };
-        let is_small = inner.file.is_at_hand() && inner.file.size <= SMALL;
-        if (is_small || self.check_order) && !self.stored_order {
-            inner.check_order()?;
+        if (self.check_order || inner.file.size <= SMALL) && !self.stored_order {
+            inner.check_order(self.check_order)?;
         }
+        // A filter that nobody wants to use may still tell what the table is.
+        let mut witness = None;
         if let Some(mut metaindex) = metaindex {
             let filters = std::mem::take(&mut metaindex.filters);
             let prefixes = std::mem::replace(&mut metaindex.prefixes, Ok(None));
             let is_usable = self.filter_is_usable(&inner);
+            let Inner { file, index, .. } = &inner;
             if is_usable {
-                let Inner { file, index, .. } = &inner;
                 inner.filter = self.read_filter(file, &footer, metaindex, index)?;
+            } else if unclear.is_some() {
+                let filter = self.read_filter(file, &footer, metaindex, index);
+                witness = filter.ok().flatten();
             }
             // Of a table that may be a database's for all that is known, the prefixes may be those of user keys.
             let is_clear = unclear.is_none() || inner.filter.is_some();
@@ -115,7 +119,8 @@ impl OpenOptions {
             }
             inner.filters = self.explain(filters, &inner, is_usable);
         }
-        if let (Some(unclear), Some(filter)) = (unclear, &inner.filter) {
+        if let (Some(unclear), Some(filter)) = (unclear, inner.filter.as_ref().or(witness.as_ref()))
+        {
             inner.refuse_filter_of_user_keys(unclear, filter)?;
         }
         inner.file.forget_tail();

@@ -60,7 +60,7 @@ impl OpenOptions {
     /// [knows of them](Comparator::filter_key), as [`InternalKeyComparator`](crate::db::InternalKeyComparator) does.
     ///
     /// A comparator in another order than the table's is an error as soon as it shows: when the index keys do not ascend,
-    /// or the keys of a data block that is read for the first time. [`check_order`](OpenOptions::check_order) makes sure of it.
+    /// or the keys of a data block that is read for the first time. [`check_order`](OpenOptions::check_order) checks all blocks at opening.
     pub fn comparator(mut self, comparator: impl Comparator) -> OpenOptions {
         self.order = Some(Order::of(comparator));
         self.stored_order = false;
@@ -85,10 +85,10 @@ impl OpenOptions {
     /// trusted. In others, each data block is checked when it is first read, before a result rests on it, and in a wrong order
     /// a key can be missed if it lies in a block that was not read. That takes an index that happens to ascend in that order.
     ///
-    /// Costs one read of all data blocks, a megabyte at a time, and their decompression; lookups then check no order.
+    /// Costs one read of all data blocks, 256 KiB at a time, and their decompression; lookups then check no order.
     /// Opening fails with [`ErrorKind::Comparator`](crate::ErrorKind::Comparator), and names two keys, if they are in another
-    /// order, and with [`ErrorKind::Io`](crate::ErrorKind::Io) if part of the file cannot be read. Damaged blocks are left for
-    /// lookups to find. Filters are not checked; [`verify`](crate::repair::verify) does that. Has no effect together with
+    /// order; and with the error of a block that cannot be read, is damaged, or has a codec that this build lacks, since its keys
+    /// may be any. Filters are not checked; [`verify`](crate::repair::verify) does that. Has no effect together with
     /// [`stored_order`](OpenOptions::stored_order).
     pub fn check_order(mut self, yes: bool) -> OpenOptions {
         self.check_order = yes;

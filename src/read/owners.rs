@@ -8,7 +8,7 @@ use crate::read::stats::{SEATS, Seat};
 
 /// Handles to a file in memory, one for each thread, that count their slices separately.
 ///
-/// All slices of one [`Bytes`] share a count. Two threads whose lookups return slices would pass its cache line to and fro, which
+/// All slices of one [`Bytes`] share a count. Two threads whose lookups return slices would contend for its cache line, which
 /// takes longer than a lookup in a small table.
 #[derive(Debug)]
 pub(super) struct Owners(Box<[OnceLock<Bytes>]>);

@@ -28,7 +28,7 @@ pub trait ReadAt: Send + Sync {
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
 
     /// Reads several parts, each an offset and a length, as by [`read_at`](ReadAt::read_at). Returns a result for each, in their
-    /// order: one that fails does not fail the others.
+    /// order: one that fails does not fail the others. A result that is missing is an error of its part.
     ///
     /// [`Table::get_many`](crate::Table::get_many) asks for all blocks of a batch in one call, up to some hundred parts of a
     /// few MiB together. The default reads one part after another. Implement it where parts can be read at the same time, from
