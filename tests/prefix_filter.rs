@@ -723,6 +723,15 @@ fn verify_checks_the_prefix_of_every_key() {
     let (file, _) = builder.finish_into_writer().unwrap();
     let report = verify(file, VerifyOptions::new()).unwrap();
     assert!(report.is_sound(), "{report}");
+    // An extractor of the application's own.
+    let own = write(
+        &WriteOptions::new().prefix_filter(Mixed),
+        [".ab1", "/1", "0"],
+    );
+    let without = verify(own.clone(), VerifyOptions::new()).unwrap();
+    let with = verify(own, VerifyOptions::new().prefix_extractor(Mixed)).unwrap();
+    assert!(with.is_sound() && without.is_sound());
+    assert_eq!((without.filter_checks, with.filter_checks), (3, 6));
     // A filter of other prefixes than its name says.
     let lying = WriteOptions::new().prefix_filter(Named("leveltable.FixedPrefix(4)"));
     let report = verify(write(&lying, tenants(3)), VerifyOptions::new()).unwrap();

@@ -20,6 +20,8 @@
 //!     35  00                                                    lg(base)
 //! ```
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::Defect;
@@ -33,26 +35,39 @@ pub(crate) const PREFIXES_NAME: &[u8] = b"about.prefixes.";
 
 /// Builds the block from the keys of a table.
 pub(crate) struct PrefixBlockBuilder {
+    extractor: Arc<dyn PrefixExtractor>,
     block: FilterBlockBuilder,
     /// The prefix of the key before, if it had one.
     last: Option<Vec<u8>>,
 }
 
 impl PrefixBlockBuilder {
-    pub(crate) fn new(policy: RibbonFilterPolicy) -> PrefixBlockBuilder {
+    pub(crate) fn new(
+        extractor: Arc<dyn PrefixExtractor>,
+        policy: RibbonFilterPolicy,
+    ) -> PrefixBlockBuilder {
         let mut block = FilterBlockBuilder::new(policy.builder(), FilterSpan::Table);
         block.start_block(0);
-        PrefixBlockBuilder { block, last: None }
+        PrefixBlockBuilder {
+            extractor,
+            block,
+            last: None,
+        }
+    }
+
+    /// Name of the extractor.
+    pub(crate) fn name(&self) -> &str {
+        self.extractor.name()
     }
 
     /// Adds the prefix of `key`, which comes after `previous` in bytewise order. An error, and nothing is added, if the two
-    /// show that `extractor` breaks the rule: keys that begin with a prefix have that prefix.
+    /// show that the extractor breaks the rule: keys that begin with a prefix have that prefix.
     pub(crate) fn add_key(
         &mut self,
-        extractor: &dyn PrefixExtractor,
         previous: Option<&[u8]>,
         key: &[u8],
     ) -> Result<(), BrokenRule> {
+        let extractor = &*self.extractor;
         let prefix = prefix_of(extractor, key);
         // Keys with one prefix follow one another, so that each is added once.
         if self.last.as_deref() == prefix {
@@ -124,15 +139,15 @@ impl PrefixBlockReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::{DelimitedPrefix, FixedPrefix};
+    use crate::filter::DelimitedPrefix;
 
     fn block(policy: RibbonFilterPolicy, keys: &[&str]) -> Vec<u8> {
-        let mut builder = PrefixBlockBuilder::new(policy);
-        let extractor = DelimitedPrefix::new(b'/');
+        let extractor = Arc::new(DelimitedPrefix::new(b'/'));
+        let mut builder = PrefixBlockBuilder::new(extractor, policy);
         let mut previous = None;
         for key in keys {
             let key = key.as_bytes();
-            builder.add_key(&extractor, previous, key).unwrap();
+            builder.add_key(previous, key).unwrap();
             previous = Some(key);
         }
         builder.finish().unwrap()
@@ -240,31 +255,29 @@ mod tests {
 
     #[test]
     fn extractors_that_break_the_rule_are_noticed() {
-        let last_slash: [(&dyn PrefixExtractor, &[&str]); 4] = [
-            (&LastSlash, &["a/1", "a/b/1"]),
-            (&LastSlash, &["a/b/1", "a/c"]),
-            (&LastSlash, &["a/b/1", "a/c/2", "a/d"]),
-            (&Shy, &["abcdefg"]),
+        let broken: [(Arc<dyn PrefixExtractor>, &[&str]); 4] = [
+            (Arc::new(LastSlash), &["a/1", "a/b/1"]),
+            (Arc::new(LastSlash), &["a/b/1", "a/c"]),
+            (Arc::new(LastSlash), &["a/b/1", "a/c/2", "a/d"]),
+            (Arc::new(Shy), &["abcdefg"]),
         ];
-        for (extractor, keys) in last_slash {
-            let mut builder = PrefixBlockBuilder::new(RibbonFilterPolicy::new(10));
+        for (extractor, keys) in broken {
+            let mut builder = PrefixBlockBuilder::new(extractor, RibbonFilterPolicy::new(10));
             let mut previous = None;
             let mut refused = false;
             for key in keys.iter().map(|key| key.as_bytes()) {
-                refused |= builder.add_key(extractor, previous, key).is_err();
+                refused |= builder.add_key(previous, key).is_err();
                 previous = Some(key);
             }
             assert!(refused, "{keys:?}");
         }
         // A key is refused for what it is, and another takes its place.
-        let mut builder = PrefixBlockBuilder::new(RibbonFilterPolicy::new(10));
-        builder.add_key(&LastSlash, None, b"a/1").unwrap();
-        builder
-            .add_key(&LastSlash, Some(b"a/1"), b"a/b/1")
-            .unwrap_err();
-        builder.add_key(&LastSlash, Some(b"a/1"), b"a/2").unwrap();
-        builder
-            .add_key(&FixedPrefix::new(2), Some(b"a/2"), b"b/b")
-            .unwrap();
+        let policy = RibbonFilterPolicy::new(10);
+        let mut builder = PrefixBlockBuilder::new(Arc::new(LastSlash), policy);
+        builder.add_key(None, b"a/1").unwrap();
+        builder.add_key(Some(b"a/1"), b"a/b/1").unwrap_err();
+        builder.add_key(Some(b"a/1"), b"a/2").unwrap();
+        let reader = reader(&builder.finish().unwrap());
+        assert!(reader.may_match(b"a/") && !reader.may_match(b"a/b/"));
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::comparator::{Order, common_prefix};
 use crate::db::key::{internal_order, user_order};
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::{FilterInfo, PrefixExtractor, PrefixFilterInfo};
+use crate::filter::{FilterInfo, PrefixFilterInfo};
 use crate::format::block::BlockBuilder;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockBuilder, FilterBlockReader};
 use crate::format::footer::{BlockHandle, Footer};
@@ -53,7 +53,7 @@ pub struct TableBuilder<D: Destination> {
     data: BlockBuilder,
     index: BlockBuilder,
     filter: Option<NamedFilter>,
-    prefixes: Option<PrefixFilter>,
+    prefixes: Option<PrefixBlockBuilder>,
     /// The last data block, until the key after it is known: the index key between the two may be shorter than either.
     pending: Option<BlockHandle>,
     order: Order,
@@ -74,12 +74,6 @@ struct NamedFilter {
     block: FilterBlockBuilder,
     /// In an aligned table, the keys of the block under way.
     waiting: WaitingKeys,
-}
-
-/// The prefix filter being built.
-struct PrefixFilter {
-    extractor: Arc<dyn PrefixExtractor>,
-    block: PrefixBlockBuilder,
 }
 
 /// Shows the progress only: blocks are too much to print.
@@ -129,9 +123,8 @@ impl WriteOptions {
             }
         });
         let prefixes = self.prefixes.as_ref().filter(|_| refused.is_none());
-        let prefixes = prefixes.map(|prefixes| PrefixFilter {
-            extractor: Arc::clone(&prefixes.extractor),
-            block: PrefixBlockBuilder::new(prefixes.policy),
+        let prefixes = prefixes.map(|prefixes| {
+            PrefixBlockBuilder::new(Arc::clone(&prefixes.extractor), prefixes.policy)
         });
         TableBuilder {
             file: Output::new(writer, self.compression, refused),
@@ -479,17 +472,17 @@ impl<D: Destination> TableBuilder<D> {
     /// Adds the prefix of a key to the prefix filter, before the key is added to the data block.
     #[inline(never)]
     fn add_prefix(&mut self, key: &[u8]) -> Result<()> {
-        let Some(PrefixFilter { extractor, block }) = &mut self.prefixes else {
+        let Some(prefixes) = &mut self.prefixes else {
             return Ok(());
         };
         let previous = (self.summary.entries > 0).then(|| self.data.last_key());
         let previous = previous.map(|previous| self.order.filter_key(previous));
-        let added = block.add_key(&**extractor, previous, self.order.filter_key(key));
+        let added = prefixes.add_key(previous, self.order.filter_key(key));
         added.map_err(|BrokenRule| {
             let why = format!(
                 "the prefix extractor {:?} breaks its rule at the key {}: every key that begins with a prefix must have \
                  that prefix",
-                extractor.name(),
+                prefixes.name(),
                 self.order.describe_key(key)
             );
             Error::new(ErrorKind::InvalidState, why)
@@ -540,16 +533,16 @@ impl<D: Destination> TableBuilder<D> {
     }
 
     /// Writes the prefix filter; returns its entry of the metaindex.
-    fn write_prefixes(&mut self, prefixes: PrefixFilter) -> Result<(Vec<u8>, BlockHandle)> {
-        let PrefixFilter { extractor, block } = prefixes;
-        let name = [PREFIXES_NAME, extractor.name().as_bytes()].concat();
-        let Some(contents) = block.finish() else {
+    fn write_prefixes(&mut self, prefixes: PrefixBlockBuilder) -> Result<(Vec<u8>, BlockHandle)> {
+        let extractor = prefixes.name().to_owned();
+        let Some(contents) = prefixes.finish() else {
             let why = "the prefix filter does not fit a block of 4 GiB";
             return Err(Error::new(ErrorKind::TooLarge, why));
         };
         let handle = self.file.seal_raw(&contents)?;
+        let name = [PREFIXES_NAME, extractor.as_bytes()].concat();
         self.summary.prefix_filter = Some(PrefixFilterInfo {
-            extractor: extractor.name().to_owned(),
+            extractor,
             bytes: handle.size,
         });
         Ok((name, handle))

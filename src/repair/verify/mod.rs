@@ -28,7 +28,7 @@ use crate::db::recognise::{Evidence, KeyKind};
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Result, Section};
-use crate::filter::FilterPolicy;
+use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::format::block_check::KeyWork;
 use crate::format::footer::Footer;
 use crate::read::file::TableFile;
@@ -97,6 +97,15 @@ impl<'a> VerifyOptions<'a> {
         self
     }
 
+    /// Adds a prefix extractor of the application's own, so that a filter of its prefixes is checked.
+    pub fn prefix_extractor(
+        mut self,
+        extractor: impl PrefixExtractor + 'static,
+    ) -> VerifyOptions<'a> {
+        self.open = self.open.prefix_extractor(extractor);
+        self
+    }
+
     /// Says what kind of keys the table holds. By default that is guessed from the keys.
     pub fn keys(mut self, kind: KeyKind) -> VerifyOptions<'a> {
         self.keys = Some(kind);
@@ -117,7 +126,7 @@ impl<'a> VerifyOptions<'a> {
 /// Checks the table in `source` and reports everything that is wrong with it, also if the table does not open.
 ///
 /// The whole file is read: the footer, each block's checksum and structure, the order of keys in blocks and across
-/// them, the index key of each data block against its neighbours, each filter that has a known policy against each key,
+/// them, the index key of each data block against its neighbours, each filter of a known policy or prefix extractor against each key,
 /// the properties against what was counted, and whether blocks overlap or leave gaps. If the footer or the index is damaged, `verify` searches for data blocks by
 /// their checksums and reports how much of the data is sound. It gives up a search after 4 MiB without a block.
 ///
