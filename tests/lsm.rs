@@ -12,7 +12,7 @@ use std::time::Duration;
 use leveltable::DbTable;
 use leveltable::db::{DbEntry, Version};
 
-use lsm::{Lsm, Snapshot};
+use lsm::{Lsm, NOW, Snapshot};
 
 #[allow(dead_code, unreachable_pub)]
 #[path = "../examples/lsm.rs"]
@@ -81,7 +81,7 @@ fn changes(random: &mut fastrand::Rng, most: usize) -> Vec<Change> {
 /// Everything in `db`, both ways, is what the model sees.
 fn assert_same(db: &Lsm, model: &Model, keys: Keys<'_>, at: Option<&(u64, Snapshot)>) {
     let batch = at.map_or(u64::MAX, |(batch, _)| *batch);
-    let snapshot = at.map(|(_, snapshot)| snapshot);
+    let snapshot = at.map_or(NOW, |(_, snapshot)| **snapshot);
     let forward: Result<Vec<_>, _> = db.range(keys, snapshot).unwrap().collect();
     assert!(
         forward
@@ -127,7 +127,9 @@ fn operate(operations: usize, most_changes: usize, seed: u64) {
                 for _ in 0..most_changes {
                     let key = key(&mut random);
                     let at = any(&mut random).map(|i| &snapshots[i]);
-                    let found = db.get(&key, at.map(|(_, snapshot)| snapshot)).unwrap();
+                    let found = db
+                        .get(&key, at.map_or(NOW, |(_, snapshot)| **snapshot))
+                        .unwrap();
                     let batch = at.map_or(u64::MAX, |(batch, _)| *batch);
                     assert_eq!(found.as_deref(), model.get(&key, batch));
                     done += 1;
@@ -231,7 +233,7 @@ fn batch(number: u64) -> Vec<Change> {
 }
 
 fn count(db: &Lsm) -> u64 {
-    let count = db.get(COUNT, None).unwrap();
+    let count = db.get(COUNT, NOW).unwrap();
     count.map_or(0, |count| str::from_utf8(&count).unwrap().parse().unwrap())
 }
 

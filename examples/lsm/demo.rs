@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Lsm, Result};
+use super::{Lsm, NOW, Result};
 
 pub(crate) fn run() -> Result<()> {
     let dir = tempfile::tempdir()?;
@@ -12,7 +12,7 @@ pub(crate) fn run() -> Result<()> {
     db.write(&[("apple", Some("green"))])?;
     db.write(&[("banana", None::<&str>)])?;
     db.compact()?; // keeps what the snapshot sees
-    for (when, at) in [("now", None), ("before", Some(&before))] {
+    for (when, at) in [("now", NOW), ("before", *before)] {
         for entry in db.range(.., at)?.rev() {
             println!("{when}: {:?}", entry?);
         }
@@ -22,14 +22,14 @@ pub(crate) fn run() -> Result<()> {
     for batch in 0..100u32 {
         let key = |i: u32| format!("key {:07}", (batch * 1000 + i).wrapping_mul(7919) % 100_000);
         let changes: Vec<_> = (0..1000).map(|i| (key(i), Some([b'v'; 100]))).collect();
-        db.write(&changes)?;
+        db.write(&changes)?; // of 1000 changes at once
     }
     drop(db); // without a flush: the last changes are in the log
 
     let mut db = Lsm::open(dir.path(), 1 << 20, 4)?;
-    println!("opened anew: {} entries", db.range(.., None)?.count());
-    assert_eq!(db.get(b"apple", None)?.as_deref(), Some(&b"green"[..]));
-    assert_eq!(db.get(b"banana", None)?, None);
+    println!("opened anew: {} entries", db.range(.., NOW)?.count());
+    assert_eq!(db.get(b"apple", NOW)?.as_deref(), Some(&b"green"[..]));
+    assert_eq!(db.get(b"banana", NOW)?, None);
     db.compact()?;
     let mut names = Vec::new();
     for file in fs::read_dir(dir.path())? {
