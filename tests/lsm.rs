@@ -205,7 +205,7 @@ fn tables(directory: &Path) -> Vec<DbTable> {
 
 #[test]
 fn the_engine_is_like_its_model() {
-    operate(30_000, 30, 1);
+    operate(15_000, 15, 1);
 }
 
 #[test]
@@ -295,11 +295,50 @@ fn kill(times: usize, seed: u64) {
 
 #[test]
 fn what_was_acknowledged_outlives_a_kill() {
-    kill(5, 1);
+    kill(3, 1);
 }
 
 #[test]
 #[ignore = "a hundred kills take half a minute"]
 fn what_was_acknowledged_outlives_a_hundred_kills() {
     kill(100, 2);
+}
+
+// ---- What an absent key costs ---------------------------------------------------------------
+
+#[test]
+fn an_absent_key_over_twenty_tables_asks_twenty_filters_and_reads_nearly_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut db = Lsm::open(directory.path(), usize::MAX, 100).unwrap();
+    for table in 0..20u32 {
+        // Every table spans the whole range of keys.
+        let changes: Vec<_> = (0..2000)
+            .map(|i| (format!("{:08}", 2 * (i * 20 + table)), Some("value")))
+            .collect();
+        db.write(&changes).unwrap();
+        db.flush().unwrap();
+    }
+    assert_eq!(tables(directory.path()).len(), 20);
+    let before = stats(&db);
+    let absent = 20_000;
+    for i in 0..absent {
+        let key = format!("{:08}", 2 * i * 2 + 1);
+        assert_eq!(db.get(key.as_bytes(), NOW).unwrap(), None);
+    }
+    let [probes, blocks] =
+        std::array::from_fn(|i| (stats(&db)[i] - before[i]) as f64 / f64::from(absent));
+    println!("{probes} filter probes and {blocks} blocks for an absent key");
+    assert!(probes > 10.0, "the filters were asked");
+    assert!(probes <= 20.0);
+    assert!(blocks <= 0.02);
+}
+
+/// Filter probes, and data blocks that were asked for, from the file or the cache.
+fn stats(db: &Lsm) -> [u64; 2] {
+    db.stats().iter().fold([0; 2], |[probes, blocks], stats| {
+        [
+            probes + stats.filter_rejected + stats.filter_passed,
+            blocks + stats.cache_hits + stats.cache_misses,
+        ]
+    })
 }

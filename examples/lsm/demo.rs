@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use leveltable::Stats;
+
 use super::{Lsm, NOW, Result};
 
 pub(crate) fn run() -> Result<()> {
@@ -43,4 +45,14 @@ pub(crate) fn run() -> Result<()> {
     names.sort();
     println!("after a compaction: {}", names.join(", "));
     Ok(())
+}
+
+impl Lsm {
+    /// What each table has done so far, newest first.
+    pub fn stats(&self) -> Vec<Stats> {
+        self.tables
+            .iter()
+            .map(|(_, _, table)| table.stats())
+            .collect()
+    }
 }
