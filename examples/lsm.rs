@@ -33,7 +33,7 @@ pub type Snapshot = Arc<u64>;
 pub const NOW: u64 = MAX_SEQUENCE;
 
 const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
-const FAILED: &str = "an earlier write failed: open the database anew";
+const FAILED: &str = "an earlier write failed, and no flush has succeeded since";
 
 /// A database in a directory.
 #[derive(Default)]
@@ -74,13 +74,9 @@ impl Lsm {
             self.tables.push((level, number, table));
             self.last_file = self.last_file.max(number);
         }
-        let property = |name| {
-            manifest
-                .properties()
-                .and_then(|properties| properties.user(name))
-        };
-        self.last_sequence = number_in(property("sequence").ok_or("no sequence")?)?;
-        let number = number_in(property("log").ok_or("no log")?)?;
+        let properties = manifest.properties().ok_or("no properties")?;
+        self.last_sequence = number_in(properties.user("sequence").ok_or("no sequence")?)?;
+        let number = number_in(properties.user("log").ok_or("no log")?)?;
         self.last_file = self.last_file.max(number);
         for record in Log::read(&self.path(number, "log"))? {
             self.apply(&record)?;
@@ -89,7 +85,7 @@ impl Lsm {
     }
 
     /// Sets keys to values, and deletes those without a value. Returns when that is on disk. After an error or a crash, all of
-    /// it is or nothing; after an error, nothing more is written until the database is opened anew.
+    /// it is or nothing; after an error, nothing more is written until `flush` succeeds.
     pub fn write(
         &mut self,
         changes: &[(impl AsRef<[u8]>, Option<impl AsRef<[u8]>>)],
@@ -99,10 +95,10 @@ impl Lsm {
         }
         let mut batch = Memtable::default();
         for ((key, value), sequence) in changes.iter().zip(self.last_sequence + 1..) {
-            let value = value
-                .as_ref()
-                .map(|value| Bytes::copy_from_slice(value.as_ref()));
-            let version = value.map_or(Version::Deleted, Version::Value);
+            let value = value.as_ref().map(AsRef::as_ref);
+            let version = value
+                .map(Bytes::copy_from_slice)
+                .map_or(Version::Deleted, Version::Value);
             batch.insert(key.as_ref(), sequence, version);
         }
         let record = batch.table(ALL)?;
@@ -188,10 +184,8 @@ impl Lsm {
     /// Merges tables into one of the given level.
     fn merge(&mut self, run: Range<usize>, level: u64) -> Result<()> {
         let options = ReadOptions::new().fill_cache(false); // the cache is for lookups
-        let inputs = { &self.tables[run.clone()] }
-            .iter()
-            .map(|(_, _, table)| table.with(options));
-        let inputs = inputs.collect();
+        let tables = self.tables[run.clone()].iter();
+        let inputs = tables.map(|(_, _, table)| table.with(options)).collect();
         let log = self.log.take().ok_or(FAILED)?;
         self.rewrite(run, inputs, level, log)
     }
@@ -205,8 +199,7 @@ impl Lsm {
         log: Log,
     ) -> Result<()> {
         self.log = None; // until all of this has succeeded
-        self.snapshots
-            .retain(|snapshot| snapshot.strong_count() > 0);
+        self.snapshots.retain(|weak| weak.strong_count() > 0);
         let snapshots = self.snapshots.iter().filter_map(Weak::upgrade).map(|s| *s);
         let readers: BTreeSet<u64> = snapshots.chain([NOW]).collect();
         let number = self.new_file();
@@ -251,9 +244,8 @@ impl Lsm {
         (self.tables, self.log) = (tables, Some(log));
         for file in fs::read_dir(&self.dir)? {
             let path = file?.path();
-            let is_ours = path
-                .extension()
-                .is_some_and(|e| e == "ldb" || e == "log" || e == "tmp");
+            let extension = path.extension().unwrap_or_default();
+            let is_ours = extension == "ldb" || extension == "log" || extension == "tmp";
             if is_ours && !named.contains(&path) {
                 fs::remove_file(path)?; // Open tables stay readable (on Windows they cannot be removed).
             }

@@ -20,10 +20,13 @@ mod lsm;
 
 type Change = (Vec<u8>, Option<Vec<u8>>);
 
-/// The versions of each key, oldest first, and when each was written: at a number of batches.
+/// Oldest first; `None` where the key was deleted.
+type Versions = Vec<(u64, Option<Vec<u8>>)>;
+
+/// The versions of each key, and when each was written: at a number of batches.
 #[derive(Default)]
 struct Model {
-    versions: BTreeMap<Vec<u8>, Vec<(u64, Option<Vec<u8>>)>>,
+    versions: BTreeMap<Vec<u8>, Versions>,
     batches: u64,
 }
 
@@ -101,7 +104,7 @@ fn assert_same(db: &Lsm, model: &Model, keys: Keys<'_>, at: Option<&(u64, Snapsh
 
 const ALL: Keys<'static> = (Bound::Unbounded, Bound::Unbounded);
 
-/// Counted are changes, lookups, and entries' scans; rarer are snapshots, flushes, compactions and reopenings.
+/// Counts changes, lookups and scans. Snapshots, flushes, compactions and reopenings are rarer, and come on top.
 fn operate(operations: usize, most_changes: usize, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let directory = tempfile::tempdir().unwrap();
