@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -305,6 +306,60 @@ fn what_was_acknowledged_outlives_a_kill() {
 #[ignore = "a hundred kills take half a minute"]
 fn what_was_acknowledged_outlives_a_hundred_kills() {
     kill(100, 2);
+}
+
+/// Of a log that is cut anywhere, or has a wrong byte anywhere, what is whole before that is there, and writing goes on.
+#[test]
+fn a_torn_log_keeps_its_whole_records() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut db = open_to_kill(directory.path());
+    let mut ends = vec![0];
+    let log = |directory: &Path| {
+        let mut paths = directory
+            .read_dir()
+            .unwrap()
+            .map(|file| file.unwrap().path());
+        let is_log = |path: &PathBuf| path.extension().is_some_and(|e| e == "log");
+        paths.find(is_log).unwrap()
+    };
+    for number in 1..=3u64 {
+        let changes = [
+            (COUNT, Some(number.to_string())),
+            (b"long".as_slice(), Some("v".repeat(99))),
+        ];
+        db.write(&changes).unwrap();
+        ends.push(fs::metadata(log(directory.path())).unwrap().len() as usize);
+    }
+    drop(db);
+    let manifest = fs::read(directory.path().join("MANIFEST")).unwrap();
+    let whole = fs::read(log(directory.path())).unwrap();
+    let torn = tempfile::tempdir().unwrap();
+    for at in (0..whole.len()).step_by(7) {
+        let mut wrong = whole.clone();
+        wrong[at] ^= 1;
+        for bytes in [&whole[..at], &wrong] {
+            let name = log(directory.path());
+            fs::write(torn.path().join("MANIFEST"), &manifest).unwrap();
+            fs::write(torn.path().join(name.file_name().unwrap()), bytes).unwrap();
+            let mut db = open_to_kill(torn.path());
+            let before = ends.iter().filter(|&&end| end <= at).count() as u64 - 1;
+            let records = count(&db);
+            // Some bytes of a footer carry nothing: with one of them wrong, all is as it was.
+            let is_harmless = bytes.len() == whole.len() && records == 3;
+            assert!(records == before || is_harmless, "{records} at byte {at}");
+            let long = db.get(b"long", NOW).unwrap();
+            assert_eq!(long.is_some(), records > 0);
+            assert!(long.is_none_or(|long| *long == *"v".repeat(99).as_bytes()));
+            db.write(&[("more", Some("value"))]).unwrap();
+            drop(db);
+            let db = open_to_kill(torn.path());
+            assert_eq!(count(&db), records);
+            assert_eq!(
+                db.get(b"more", NOW).unwrap().as_deref(),
+                Some(&b"value"[..])
+            );
+        }
+    }
 }
 
 // ---- What an absent key costs ---------------------------------------------------------------
