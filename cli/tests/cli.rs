@@ -12,6 +12,7 @@ use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
+use leveltable::{Compression, WriteOptions};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -628,6 +629,40 @@ fn build_aligns_blocks() {
     let salvaged = String::from_utf8(stdout(run(["salvage", &table, &rescued]))).unwrap();
     assert!(salvaged.contains("nothing lost"), "{salvaged}");
     assert_eq!(stdout(run(["scan", &rescued])), lines.as_bytes());
+}
+
+/// A block that was zeroed looks like padding. The properties tell that it is missing.
+#[test]
+fn salvage_compares_with_the_properties() {
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (table, rescued) = (path("aligned.ldb"), path("rescued.ldb"));
+    let options = WriteOptions::new().compression(Compression::None);
+    let mut builder = options.block_align(true).no_filter().build(Vec::new());
+    let mut ends = vec![];
+    for (i, len) in [3000, 500, 2000, 2000].into_iter().enumerate() {
+        builder.add(format!("key {i}"), vec![b'v'; len]).unwrap();
+        builder.flush().unwrap();
+        ends.push(builder.file_bytes() as usize);
+    }
+    let (mut file, _) = builder.finish_into_writer().unwrap();
+    file[ends[0]..4096].fill(0);
+    let index_end = file.len() - 48;
+    file[index_end - 1] ^= 1;
+    fs::write(&table, file).unwrap();
+
+    let output = run(["salvage", &table, &rescued]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        !text.contains("nothing lost") && !text.contains("everything"),
+        "{text}"
+    );
+    let line = "the table's properties state 4 entries in 4 blocks";
+    assert!(text.contains(line), "{text}");
+    let output = run(["scan", &table, "--skip-damaged", "--keys-only"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains(line), "{error}");
 }
 
 // ---- Other orders ---------------------------------------------------------------------------
