@@ -112,10 +112,11 @@ fn describe(path: &Path, args: &Args, heading: Heading) -> Result<Answer, Failur
         note_unknown_order(path, args.keys.keys, SHOWN_AS_STORED);
     }
     let mut anatomy = Anatomy::of(path, &table, args.blocks)?;
-    if let Some(fault) = fault
-        && !anatomy.other_faults.contains(&fault)
-    {
-        anatomy.other_faults.insert(0, fault);
+    if let Some((section, fault)) = fault {
+        anatomy.hides_filter = Some(section);
+        if !anatomy.other_faults.contains(&fault) {
+            anatomy.other_faults.insert(0, fault);
+        }
     }
     print(|mut out| {
         if args.json {
@@ -156,17 +157,20 @@ fn print(
         .map_err(Failure::output)
 }
 
-/// Opens the table with its filter; if that or the metaindex, which leads to it, is damaged, without. Then returns the
+/// Opens the table with its filter; if that, the metaindex, which leads to it, or the properties are damaged, without. Then returns the
 /// damage, too.
-fn open_with_filter(path: &Path, keys: Keys) -> Result<(AnyTable, Option<String>), Failure> {
+fn open_with_filter(
+    path: &Path,
+    keys: Keys,
+) -> Result<(AnyTable, Option<(Section, String)>), Failure> {
     check_is_file(path)?;
     match open_with(path, keys, &OpenOptions::new()) {
         Ok(table) => Ok((table, None)),
         Err(e) => {
             let section = e.corruption().map(Corruption::section);
             match section {
-                Some(Section::Filter | Section::Metaindex) => {
-                    Ok((open(path, keys)?, Some(e.to_string())))
+                Some(section @ (Section::Filter | Section::Metaindex | Section::Properties)) => {
+                    Ok((open(path, keys)?, Some((section, e.to_string()))))
                 }
                 _ => Err(refused(e, path)),
             }
@@ -232,8 +236,10 @@ struct Anatomy<'a> {
     blocks: Vec<BlockInfo>,
     /// An error for each unreadable data block.
     faults: Vec<String>,
-    /// Errors of filter and metaindex.
+    /// Errors of filter, metaindex and properties.
     other_faults: Vec<String>,
+    /// The damaged section for which the table was opened without filters.
+    hides_filter: Option<Section>,
 }
 
 /// The blocks that use one codec.
@@ -282,6 +288,7 @@ impl Anatomy<'_> {
             key_range: None,
             blocks: Vec::new(),
             faults: Vec::new(),
+            hides_filter: None,
         };
         for block in &mut walk {
             match block {
@@ -576,7 +583,10 @@ impl Anatomy<'_> {
     fn unused_filters(&self, args: &Args) -> Vec<(&FoundFilter, String)> {
         let why = |unused| match unused {
             // For one of these reasons it was not asked for.
-            Unused::TurnedOff if !self.other_faults.is_empty() => Unused::Damaged.to_string(),
+            Unused::TurnedOff if self.hides_filter == Some(Section::Properties) => {
+                "the properties are damaged".to_owned()
+            }
+            Unused::TurnedOff if self.hides_filter.is_some() => Unused::Damaged.to_string(),
             Unused::TurnedOff if args.keys.keys.leave_filter_unused(self.path) => {
                 Unused::UserKeys.to_string()
             }

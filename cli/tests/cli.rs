@@ -1810,14 +1810,37 @@ fn scan_goes_on_after_damaged_blocks() {
 
 /// The data can be read without them.
 #[test]
-fn info_shows_a_table_whose_filter_or_metaindex_is_damaged() {
+fn info_shows_a_table_whose_filter_metaindex_or_properties_are_damaged() {
     let directory = TempDir::new().unwrap();
     let damaged = directory.path().join("damaged.ldb");
-    for (at, section, filter) in [
-        (8_200, "filter block", "filter  not used: it is damaged"),
-        (8_480, "metaindex block", "filter  unknown: the metaindex"),
+    let golden = fs::read(testdata("words-b1024-r16-bloom10.ldb")).unwrap();
+    let mut builder = WriteOptions::new().build(Vec::new());
+    for i in 0..300 {
+        builder.add(format!("key {i:03}"), "value").unwrap();
+    }
+    let (stated, _) = builder.finish_into_writer().unwrap();
+    let creator = stated.windows(7).position(|bytes| bytes == b"creator");
+    for (sound, at, section, filter) in [
+        (
+            &golden,
+            8_200,
+            "filter block",
+            "filter  not used: it is damaged",
+        ),
+        (
+            &golden,
+            8_480,
+            "metaindex block",
+            "filter  unknown: the metaindex",
+        ),
+        (
+            &stated,
+            creator.unwrap(),
+            "properties block",
+            "filter  not used: the properties are damaged",
+        ),
     ] {
-        let mut bytes = fs::read(testdata("words-b1024-r16-bloom10.ldb")).unwrap();
+        let mut bytes = sound.clone();
         bytes[at] ^= 1;
         fs::write(&damaged, bytes).unwrap();
         let output = tool().arg("info").arg(&damaged).output().unwrap();
