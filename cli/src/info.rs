@@ -1,5 +1,6 @@
 //! `leveltable info`: describes the parts of a table's file.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -359,11 +360,11 @@ impl Anatomy<'_> {
             .map(|block| {
                 let name = String::from_utf8_lossy(&block.name);
                 let (name, what) = match name.strip_prefix("filter.") {
-                    Some(policy) => ("filter", policy.to_owned()),
+                    Some(policy) => ("filter", shown(policy)),
                     None if name == "about.leveltable" => ("properties", String::new()),
                     None => match name.strip_prefix("about.prefixes.") {
-                        Some(extractor) => ("prefixes", extractor.to_owned()),
-                        None => ("other", name.into_owned()),
+                        Some(extractor) => ("prefixes", shown(extractor)),
+                        None => ("other", shown(&name)),
                     },
                 };
                 part(name, block.offset, block.stored_bytes, what)
@@ -436,7 +437,7 @@ impl Anatomy<'_> {
         };
         let order = match self.comparator() {
             _ if self.order_is_known => String::new(),
-            Some(name) => format!(" ordered by {name}"),
+            Some(name) => format!(" ordered by {}", shown(name)),
             None => " in an order of its own".to_owned(),
         };
         let file_bytes = self.table.file_bytes();
@@ -483,7 +484,7 @@ impl Anatomy<'_> {
             let PrefixFilterInfo {
                 extractor, bytes, ..
             } = prefixes;
-            writeln!(out, "filter  of prefixes, {extractor}")?;
+            writeln!(out, "filter  of prefixes, {}", shown(&extractor))?;
             writeln!(out, "        {bytes} bytes")?;
         }
         if args.blocks {
@@ -547,7 +548,7 @@ impl Anatomy<'_> {
         } else {
             count(filter.filters as u64, "filter")
         };
-        writeln!(out, "filter  {}, {span}", filter.policy)?;
+        writeln!(out, "filter  {}, {span}", shown(&filter.policy))?;
         write!(out, "        {} bytes", filter.bytes)?;
         // Unreadable blocks make the number of keys unknown.
         if self.faults.is_empty() {
@@ -571,9 +572,10 @@ impl Anatomy<'_> {
         for (filter, why) in self.unused_filters(args) {
             writeln!(out, "filter  not used: {why}")?;
             let of_prefixes = filter.prefixes.as_ref();
-            let name = of_prefixes.map_or(filter.policy.clone(), |extractor| {
-                format!("of prefixes, {extractor}")
-            });
+            let name = match of_prefixes {
+                Some(extractor) => format!("of prefixes, {}", shown(extractor)),
+                None => shown(&filter.policy),
+            };
             writeln!(out, "        {name}, {} bytes", filter.bytes)?;
         }
         Ok(())
@@ -581,15 +583,15 @@ impl Anatomy<'_> {
 
     /// Returns the filters that the table was opened without, and why.
     fn unused_filters(&self, args: &Args) -> Vec<(&FoundFilter, String)> {
+        // Opens the table again.
+        let holds_user_keys = LazyCell::new(|| args.keys.keys.leave_filter_unused(self.path));
         let why = |unused| match unused {
             // For one of these reasons it was not asked for.
             Unused::TurnedOff if self.hides_filter == Some(Section::Properties) => {
                 "the properties are damaged".to_owned()
             }
             Unused::TurnedOff if self.hides_filter.is_some() => Unused::Damaged.to_string(),
-            Unused::TurnedOff if args.keys.keys.leave_filter_unused(self.path) => {
-                Unused::UserKeys.to_string()
-            }
+            Unused::TurnedOff if *holds_user_keys => Unused::UserKeys.to_string(),
             Unused::TurnedOff => "the order of the keys is unknown".to_owned(),
             _ => unused.to_string(),
         };
@@ -738,6 +740,17 @@ impl Anatomy<'_> {
             object.insert("type".into(), type_name(parsed.value_type).into());
         }
         json
+    }
+}
+
+/// Returns a name that the file holds: as it is if it is graphic ASCII, else quoted and escaped, since it goes to a
+/// terminal.
+fn shown(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+    if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
+        name.to_owned()
+    } else {
+        quoted(name.as_bytes(), 64)
     }
 }
 

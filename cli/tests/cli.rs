@@ -12,7 +12,8 @@ use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
-use leveltable::{Compression, WriteOptions};
+use leveltable::filter::PrefixExtractor;
+use leveltable::{Comparator, Compression, WriteOptions};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -1864,6 +1865,45 @@ fn info_shows_a_table_whose_filter_metaindex_or_properties_are_damaged() {
         let sections = info["sections"].as_array().unwrap();
         let bytes = sections.iter().map(|s| s["stored_bytes"].as_u64().unwrap());
         assert_eq!(bytes.sum::<u64>(), info["file_bytes"].as_u64().unwrap());
+    }
+}
+
+/// A table of any order and any extractor may come from anybody.
+#[test]
+fn info_escapes_names_from_the_file() {
+    #[derive(Debug)]
+    struct Named(&'static str);
+    impl Comparator for Named {
+        fn name(&self) -> &str {
+            self.0
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+            b.cmp(a)
+        }
+    }
+    impl PrefixExtractor for Named {
+        fn name(&self) -> &str {
+            self.0
+        }
+        fn prefix_len(&self, _: &[u8]) -> Option<usize> {
+            Some(0)
+        }
+    }
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("names.ldb");
+    let name = "a\x1b[2J\nb \u{9b}";
+    let escaped = "a\\x1b[2J\\nb ";
+    let reversed = WriteOptions::new().comparator(Named(name));
+    let with_prefixes = WriteOptions::new().prefix_filter(Named(name));
+    for (options, places) in [(reversed, 1), (with_prefixes, 2)] {
+        let mut builder = options.build(Vec::new());
+        builder.add("b", "").unwrap();
+        fs::write(&path, builder.finish_into_writer().unwrap().0).unwrap();
+        let shown = String::from_utf8(run(["info".as_ref(), path.as_os_str()]).stdout).unwrap();
+        assert_eq!(shown.matches(escaped).count(), places, "{shown}");
+        assert!(shown.contains(&format!("\"{escaped}")), "{shown}");
+        let is_control = |c: char| c.is_control() && c != '\n';
+        assert!(!shown.contains(is_control), "{shown:?}");
     }
 }
 
