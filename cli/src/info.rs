@@ -232,6 +232,8 @@ struct Anatomy<'a> {
     bytes: u64,
     /// Where the last readable data block ends.
     data_end: u64,
+    /// Bytes between data blocks that keep the next one within its pages.
+    padding: u64,
     key_range: Option<(Bytes, Bytes)>,
     /// The readable data blocks, if they are to be listed.
     blocks: Vec<BlockInfo>,
@@ -286,6 +288,7 @@ impl Anatomy<'_> {
             codecs: BTreeMap::new(),
             bytes: 0,
             data_end: 0,
+            padding: 0,
             key_range: None,
             blocks: Vec::new(),
             faults: Vec::new(),
@@ -321,6 +324,7 @@ impl Anatomy<'_> {
         codec.stored_bytes += block.stored_bytes;
         codec.bytes += block.bytes;
         self.bytes += block.bytes;
+        self.padding += padding(self.data_end, &block);
         self.data_end = self.data_end.max(block.offset + block.stored_bytes);
         if let Some((first, last)) = &block.key_range {
             match &mut self.key_range {
@@ -384,9 +388,12 @@ impl Anatomy<'_> {
         // The data blocks come before all other parts.
         let data_bytes = parts.first().map_or(0, |first| first.offset);
         let mut what = count(self.table.data_blocks() as u64, "block");
-        let unused = data_bytes.saturating_sub(self.summary.data_bytes);
-        if unused > 0 && self.faults.is_empty() {
-            what += &format!(", {unused} bytes unused");
+        let between = data_bytes.saturating_sub(self.summary.data_bytes);
+        let unused = between.saturating_sub(self.padding);
+        for (bytes, name) in [(self.padding, "of padding"), (unused, "unused")] {
+            if bytes > 0 && self.faults.is_empty() {
+                what += &format!(", {bytes} bytes {name}");
+            }
         }
         let mut tiles = vec![part("data", 0, data_bytes, what)];
         for part in parts {
@@ -741,6 +748,16 @@ impl Anatomy<'_> {
         }
         json
     }
+}
+
+/// Returns how many bytes between `end`, where the block before ends, and `block` are the padding of an aligned table. Only
+/// `verify` checks that they are zeros.
+fn padding(end: u64, block: &BlockInfo) -> u64 {
+    const PAGE: u64 = 4096;
+    let gap = block.offset.saturating_sub(end);
+    let pages = |at: u64| (at % PAGE + block.stored_bytes).div_ceil(PAGE);
+    let is_padding = gap < PAGE && block.offset % PAGE == 0 && pages(end) > pages(block.offset);
+    if is_padding { gap } else { 0 }
 }
 
 /// Returns a name that the file holds: as it is if it is graphic ASCII, else quoted and escaped, since it goes to a

@@ -625,6 +625,13 @@ fn build_aligns_blocks() {
         let number = |field: &str| block[field].as_u64().unwrap();
         assert!(number("offset") % 4096 + number("stored_bytes") <= 4096);
     }
+    let number = |value: &Value, field: &str| value[field].as_u64().unwrap();
+    let padding = blocks.windows(2).map(|pair| {
+        number(&pair[1], "offset") - number(&pair[0], "offset") - number(&pair[0], "stored_bytes")
+    });
+    let padding = format!(" blocks, {} bytes of padding\n", padding.sum::<u64>());
+    let shown = String::from_utf8(stdout(run(["info", &table]))).unwrap();
+    assert!(shown.contains(&padding), "{shown}");
     let verified = String::from_utf8(stdout(run(["verify", &table]))).unwrap();
     assert!(!verified.contains("warning: "), "{verified}");
     let salvaged = String::from_utf8(stdout(run(["salvage", &table, &rescued]))).unwrap();
