@@ -919,7 +919,7 @@ fn an_order_that_no_lookup_sees_hides_no_key() {
             stdout_in_unknown_order(run(&["get", "010000+"])),
             b"value\n"
         );
-        // One that is found, the one that is hidden, one that is absent.
+        // A key that is found, the key that is hidden, and an absent key.
         let output = run(&["get", "000007", "010000+", "none", "--json"]);
         assert_eq!(output.status.code(), Some(1));
         let values: Vec<Value> = json_lines(&output.stdout)
