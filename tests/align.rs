@@ -144,9 +144,10 @@ fn values() -> impl Strategy<Value = Vec<Vec<u8>>> {
     ];
     let value = (len, any::<u64>(), any::<bool>()).prop_map(|(len, seed, compresses)| {
         let mut random = Random(seed);
-        match compresses {
-            true => random.bytes(len.div_ceil(4)).repeat(4)[..len].to_vec(),
-            false => random.bytes(len),
+        if compresses {
+            random.bytes(len.div_ceil(4)).repeat(4)[..len].to_vec()
+        } else {
+            random.bytes(len)
         }
     });
     prop::collection::vec(value, 0..150)
@@ -492,6 +493,100 @@ fn a_page_of_zeros_is_no_padding() {
     assert_eq!(report.lost.len(), 1, "{report}");
     let range = &report.lost[0].range;
     assert_eq!(*range, lost.start as u64..(lost.start + PAGE) as u64);
+}
+
+/// A table of `sizes.len()` blocks, each of one entry, whose value has that many bytes.
+fn blocks_of(sizes: &[usize]) -> (Vec<u8>, Layout) {
+    let mut builder = aligned(Compression::None).no_filter().build(Vec::new());
+    for (i, len) in sizes.iter().enumerate() {
+        builder
+            .add(format!("key {i:02}"), vec![b'v'; *len])
+            .unwrap();
+        builder.flush().unwrap();
+    }
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let layout = Layout::of(&file);
+    assert_eq!(layout.data.len(), sizes.len());
+    (file, layout)
+}
+
+/// The next block would have fitted into the rest of the page, so the zeros were a block.
+#[test]
+fn a_zeroed_block_at_the_end_of_a_page_is_lost() {
+    let (file, layout) = blocks_of(&[900; 12]);
+    let lost = &layout.data[3];
+    let zeros = lost.start..PAGE;
+    assert_eq!(layout.data[4].start, PAGE);
+    let mut damaged = file.clone();
+    damaged[zeros.clone()].fill(0);
+    damaged[layout.index.start] ^= 1;
+    // Without properties, too.
+    for damaged in [&damaged[..], &damaged[..layout.data[11].end]] {
+        let (report, rescued) = rescue(damaged);
+        assert_eq!(rescued.len(), 11);
+        assert!(!report.is_complete(), "{report}");
+        let first = &report.lost[0].range;
+        assert_eq!(*first, zeros.start as u64..zeros.end as u64, "{report}");
+    }
+}
+
+/// The writer pads no page after the last block.
+#[test]
+fn a_zeroed_block_at_the_end_of_the_data_is_lost() {
+    let (file, layout) = blocks_of(&[900; 8]);
+    let lost = layout.data[7].start..2 * PAGE;
+    let mut damaged = file[..lost.start].to_vec();
+    damaged.resize(lost.end, 0);
+    let (report, rescued) = rescue(&damaged);
+    assert_eq!(rescued.len(), 7);
+    assert!(!report.is_complete(), "{report}");
+    assert_eq!(report.lost[0].range, lost.start as u64..lost.end as u64);
+}
+
+/// The next block needs padding, so the zeros look like that. The properties state that there was another block.
+#[test]
+fn a_zeroed_block_that_looks_like_padding_is_missed_by_the_properties() {
+    let (file, layout) = blocks_of(&[3000, 500, 2000, 2000]);
+    assert_eq!(layout.data[2].start, PAGE);
+    let mut damaged = file.clone();
+    damaged[layout.data[1].start..PAGE].fill(0);
+    damaged[layout.index.start] ^= 1;
+    let (report, rescued) = rescue(&damaged);
+    assert_eq!(rescued.len(), 3);
+    assert_eq!(
+        (report.stated_entries, report.stated_data_blocks),
+        (Some(4), Some(4))
+    );
+    assert!(!report.is_as_stated() && !report.is_complete(), "{report}");
+    let text = report.to_string();
+    assert!(
+        text.contains("; the properties state 4 entries in 4 data blocks"),
+        "{text}"
+    );
+
+    // Of a sound table, all is copied that they state.
+    let (report, _) = rescue(&file);
+    assert!(report.is_as_stated() && report.is_complete(), "{report}");
+    assert!(!report.to_string().contains("state"), "{report}");
+}
+
+/// Zeros up to a page, where the block after them needed no padding.
+#[test]
+fn zeros_without_need_are_found() {
+    let (file, layout) = blocks_of(&[900; 12]);
+    let lost = &layout.data[3];
+    let mut damaged = file.clone();
+    damaged[lost.start..PAGE].fill(0);
+    // An index without the block.
+    damaged.truncate(layout.data[11].end);
+    let kept = layout.data.iter().enumerate().filter(|(i, _)| *i != 3);
+    let handles: Vec<Entry> = kept
+        .map(|(i, block)| (format!("key {i:02}").into_bytes(), common::handle_of(block)))
+        .collect();
+    let damaged = common::append_end(damaged, &[], &common::block(&handles));
+    let report = check(&damaged);
+    assert_eq!((report.warnings, report.findings.len()), (1, 1), "{report}");
+    assert_eq!(report.findings[0].offset(), lost.start as u64);
 }
 
 /// Bytes in the padding, and padding where no aligned table has any, are still worth a warning.

@@ -307,6 +307,28 @@ fn values_of_a_file_are_in_memory_of_their_own() {
     }
 }
 
+/// Nor does a value of a walk keep the other blocks that came with its own: each block is copied when a value of it is taken.
+#[test]
+fn values_of_a_walk_keep_one_block() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("table");
+    let (file, layout) = build(4_000);
+    std::fs::write(&path, &file).unwrap();
+    let table = OpenOptions::new().no_cache().open(&path).unwrap();
+    let values: Vec<Bytes> = table.iter().map(|entry| entry.unwrap().1).collect();
+    let mut first = 0;
+    let mut starts = Vec::new();
+    for block in &layout.data {
+        starts.push(values[first].as_ptr() as usize);
+        first += common::entries(&common::payload(&file, block)).len();
+    }
+    assert_eq!(first, values.len());
+    for (starts, blocks) in starts.windows(2).zip(layout.data.windows(2)) {
+        let apart = starts[1].wrapping_sub(starts[0]);
+        assert_ne!(apart, blocks[1].start - blocks[0].start, "as in the file");
+    }
+}
+
 #[test]
 fn an_unknown_order_fails_every_key() {
     let (file, _) = build(10);

@@ -1040,7 +1040,7 @@ fn a_key_that_its_index_hides_is_found_by_checking_the_order() {
     }
 }
 
-/// Large reads in the file's order, and every byte once but for what opening reads anyway.
+/// Large reads in the file's order. Only the bytes that opening reads anyway are read twice.
 #[test]
 fn checking_the_order_reads_the_file_once() {
     let file = large_table(false, false);

@@ -1,5 +1,6 @@
 //! `leveltable info`: describes the parts of a table's file.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -112,10 +113,11 @@ fn describe(path: &Path, args: &Args, heading: Heading) -> Result<Answer, Failur
         note_unknown_order(path, args.keys.keys, SHOWN_AS_STORED);
     }
     let mut anatomy = Anatomy::of(path, &table, args.blocks)?;
-    if let Some(fault) = fault
-        && !anatomy.other_faults.contains(&fault)
-    {
-        anatomy.other_faults.insert(0, fault);
+    if let Some((section, fault)) = fault {
+        anatomy.hides_filter = Some(section);
+        if !anatomy.other_faults.contains(&fault) {
+            anatomy.other_faults.insert(0, fault);
+        }
     }
     print(|mut out| {
         if args.json {
@@ -156,17 +158,20 @@ fn print(
         .map_err(Failure::output)
 }
 
-/// Opens the table with its filter; if that or the metaindex, which leads to it, is damaged, without. Then returns the
+/// Opens the table with its filter; if that, the metaindex, which leads to it, or the properties are damaged, without. Then returns the
 /// damage, too.
-fn open_with_filter(path: &Path, keys: Keys) -> Result<(AnyTable, Option<String>), Failure> {
+fn open_with_filter(
+    path: &Path,
+    keys: Keys,
+) -> Result<(AnyTable, Option<(Section, String)>), Failure> {
     check_is_file(path)?;
     match open_with(path, keys, &OpenOptions::new()) {
         Ok(table) => Ok((table, None)),
         Err(e) => {
             let section = e.corruption().map(Corruption::section);
             match section {
-                Some(Section::Filter | Section::Metaindex) => {
-                    Ok((open(path, keys)?, Some(e.to_string())))
+                Some(section @ (Section::Filter | Section::Metaindex | Section::Properties)) => {
+                    Ok((open(path, keys)?, Some((section, e.to_string()))))
                 }
                 _ => Err(refused(e, path)),
             }
@@ -227,13 +232,17 @@ struct Anatomy<'a> {
     bytes: u64,
     /// Where the last readable data block ends.
     data_end: u64,
+    /// Bytes between data blocks that keep the next one within its pages.
+    padding: u64,
     key_range: Option<(Bytes, Bytes)>,
     /// The readable data blocks, if they are to be listed.
     blocks: Vec<BlockInfo>,
     /// An error for each unreadable data block.
     faults: Vec<String>,
-    /// Errors of filter and metaindex.
+    /// Errors of filter, metaindex and properties.
     other_faults: Vec<String>,
+    /// The damaged section for which the table was opened without filters.
+    hides_filter: Option<Section>,
 }
 
 /// The blocks that use one codec.
@@ -279,9 +288,11 @@ impl Anatomy<'_> {
             codecs: BTreeMap::new(),
             bytes: 0,
             data_end: 0,
+            padding: 0,
             key_range: None,
             blocks: Vec::new(),
             faults: Vec::new(),
+            hides_filter: None,
         };
         for block in &mut walk {
             match block {
@@ -313,6 +324,7 @@ impl Anatomy<'_> {
         codec.stored_bytes += block.stored_bytes;
         codec.bytes += block.bytes;
         self.bytes += block.bytes;
+        self.padding += padding(self.data_end, &block);
         self.data_end = self.data_end.max(block.offset + block.stored_bytes);
         if let Some((first, last)) = &block.key_range {
             match &mut self.key_range {
@@ -352,11 +364,11 @@ impl Anatomy<'_> {
             .map(|block| {
                 let name = String::from_utf8_lossy(&block.name);
                 let (name, what) = match name.strip_prefix("filter.") {
-                    Some(policy) => ("filter", policy.to_owned()),
+                    Some(policy) => ("filter", shown(policy)),
                     None if name == "about.leveltable" => ("properties", String::new()),
                     None => match name.strip_prefix("about.prefixes.") {
-                        Some(extractor) => ("prefixes", extractor.to_owned()),
-                        None => ("other", name.into_owned()),
+                        Some(extractor) => ("prefixes", shown(extractor)),
+                        None => ("other", shown(&name)),
                     },
                 };
                 part(name, block.offset, block.stored_bytes, what)
@@ -376,9 +388,12 @@ impl Anatomy<'_> {
         // The data blocks come before all other parts.
         let data_bytes = parts.first().map_or(0, |first| first.offset);
         let mut what = count(self.table.data_blocks() as u64, "block");
-        let unused = data_bytes.saturating_sub(self.summary.data_bytes);
-        if unused > 0 && self.faults.is_empty() {
-            what += &format!(", {unused} bytes unused");
+        let between = data_bytes.saturating_sub(self.summary.data_bytes);
+        let unused = between.saturating_sub(self.padding);
+        for (bytes, name) in [(self.padding, "of padding"), (unused, "unused")] {
+            if bytes > 0 && self.faults.is_empty() {
+                what += &format!(", {bytes} bytes {name}");
+            }
         }
         let mut tiles = vec![part("data", 0, data_bytes, what)];
         for part in parts {
@@ -429,7 +444,7 @@ impl Anatomy<'_> {
         };
         let order = match self.comparator() {
             _ if self.order_is_known => String::new(),
-            Some(name) => format!(" ordered by {name}"),
+            Some(name) => format!(" ordered by {}", shown(name)),
             None => " in an order of its own".to_owned(),
         };
         let file_bytes = self.table.file_bytes();
@@ -476,7 +491,7 @@ impl Anatomy<'_> {
             let PrefixFilterInfo {
                 extractor, bytes, ..
             } = prefixes;
-            writeln!(out, "filter  of prefixes, {extractor}")?;
+            writeln!(out, "filter  of prefixes, {}", shown(&extractor))?;
             writeln!(out, "        {bytes} bytes")?;
         }
         if args.blocks {
@@ -540,7 +555,7 @@ impl Anatomy<'_> {
         } else {
             count(filter.filters as u64, "filter")
         };
-        writeln!(out, "filter  {}, {span}", filter.policy)?;
+        writeln!(out, "filter  {}, {span}", shown(&filter.policy))?;
         write!(out, "        {} bytes", filter.bytes)?;
         // Unreadable blocks make the number of keys unknown.
         if self.faults.is_empty() {
@@ -564,9 +579,10 @@ impl Anatomy<'_> {
         for (filter, why) in self.unused_filters(args) {
             writeln!(out, "filter  not used: {why}")?;
             let of_prefixes = filter.prefixes.as_ref();
-            let name = of_prefixes.map_or(filter.policy.clone(), |extractor| {
-                format!("of prefixes, {extractor}")
-            });
+            let name = match of_prefixes {
+                Some(extractor) => format!("of prefixes, {}", shown(extractor)),
+                None => shown(&filter.policy),
+            };
             writeln!(out, "        {name}, {} bytes", filter.bytes)?;
         }
         Ok(())
@@ -574,12 +590,15 @@ impl Anatomy<'_> {
 
     /// Returns the filters that the table was opened without, and why.
     fn unused_filters(&self, args: &Args) -> Vec<(&FoundFilter, String)> {
+        // Opens the table again.
+        let holds_user_keys = LazyCell::new(|| args.keys.keys.leave_filter_unused(self.path));
         let why = |unused| match unused {
             // For one of these reasons it was not asked for.
-            Unused::TurnedOff if !self.other_faults.is_empty() => Unused::Damaged.to_string(),
-            Unused::TurnedOff if args.keys.keys.leave_filter_unused(self.path) => {
-                Unused::UserKeys.to_string()
+            Unused::TurnedOff if self.hides_filter == Some(Section::Properties) => {
+                "the properties are damaged".to_owned()
             }
+            Unused::TurnedOff if self.hides_filter.is_some() => Unused::Damaged.to_string(),
+            Unused::TurnedOff if *holds_user_keys => Unused::UserKeys.to_string(),
             Unused::TurnedOff => "the order of the keys is unknown".to_owned(),
             _ => unused.to_string(),
         };
@@ -728,6 +747,27 @@ impl Anatomy<'_> {
             object.insert("type".into(), type_name(parsed.value_type).into());
         }
         json
+    }
+}
+
+/// Returns how many bytes between `end`, where the block before ends, and `block` are the padding of an aligned table. Only
+/// `verify` checks that they are zeros.
+fn padding(end: u64, block: &BlockInfo) -> u64 {
+    const PAGE: u64 = 4096;
+    let gap = block.offset.saturating_sub(end);
+    let pages = |at: u64| (at % PAGE + block.stored_bytes).div_ceil(PAGE);
+    let is_padding = gap < PAGE && block.offset % PAGE == 0 && pages(end) > pages(block.offset);
+    if is_padding { gap } else { 0 }
+}
+
+/// Returns a name that the file holds: as it is if it is graphic ASCII, else quoted and escaped, since it goes to a
+/// terminal.
+fn shown(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+    if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
+        name.to_owned()
+    } else {
+        quoted(name.as_bytes(), 64)
     }
 }
 

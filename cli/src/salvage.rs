@@ -254,6 +254,9 @@ pub(crate) fn rescue(path: &Path, keys: Keys) -> Result<Rescued, Failure> {
         let n = entries(report.entries_out_of_order);
         left_out.push(format!("{n}, which were out of order"));
     }
+    if let Some(stated) = describe_stated(&report) {
+        left_out.push(format!("other blocks may be missing: {stated}"));
+    }
     Ok(Rescued {
         table: AnyTable {
             keys: opened.map_err(|e| fail(&e))?,
@@ -288,6 +291,8 @@ fn describe(order: KeyOrder, args: &Args, report: &SalvageReport) -> String {
         ", nothing lost\n".to_owned()
     } else if report.is_complete() {
         ", everything that the file holds\n".to_owned()
+    } else if report.lost.is_empty() {
+        "\n".to_owned()
     } else {
         format!(", {} of {file_bytes} bytes lost\n", report.lost_bytes())
     };
@@ -304,6 +309,9 @@ fn describe(order: KeyOrder, args: &Args, report: &SalvageReport) -> String {
             );
         }
     }
+    if let Some(stated) = describe_stated(report) {
+        text += &format!("{input}: {stated}\n");
+    }
     if *entries_out_of_order > 0 {
         text += &format!(
             "{input}: left out {}, which were out of order\n",
@@ -314,6 +322,18 @@ fn describe(order: KeyOrder, args: &Args, report: &SalvageReport) -> String {
         text += &format!("{input}: lost {}\n", describe_lost(order, lost));
     }
     text
+}
+
+/// Returns how much the table's properties state, if something else was copied.
+fn describe_stated(report: &SalvageReport) -> Option<String> {
+    let stated = (report.stated_entries?, report.stated_data_blocks?);
+    (!report.is_as_stated()).then(|| {
+        let blocks = count(stated.1, "block");
+        format!(
+            "the table's properties state {} in {blocks}",
+            entries(stated.0)
+        )
+    })
 }
 
 fn describe_lost(order: KeyOrder, lost: &LostRange) -> String {

@@ -12,6 +12,8 @@ use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
+use leveltable::filter::PrefixExtractor;
+use leveltable::{Comparator, Compression, WriteOptions};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -623,11 +625,52 @@ fn build_aligns_blocks() {
         let number = |field: &str| block[field].as_u64().unwrap();
         assert!(number("offset") % 4096 + number("stored_bytes") <= 4096);
     }
+    let number = |value: &Value, field: &str| value[field].as_u64().unwrap();
+    let padding = blocks.windows(2).map(|pair| {
+        number(&pair[1], "offset") - number(&pair[0], "offset") - number(&pair[0], "stored_bytes")
+    });
+    let padding = format!(" blocks, {} bytes of padding\n", padding.sum::<u64>());
+    let shown = String::from_utf8(stdout(run(["info", &table]))).unwrap();
+    assert!(shown.contains(&padding), "{shown}");
     let verified = String::from_utf8(stdout(run(["verify", &table]))).unwrap();
     assert!(!verified.contains("warning: "), "{verified}");
     let salvaged = String::from_utf8(stdout(run(["salvage", &table, &rescued]))).unwrap();
     assert!(salvaged.contains("nothing lost"), "{salvaged}");
     assert_eq!(stdout(run(["scan", &rescued])), lines.as_bytes());
+}
+
+/// A block that was zeroed looks like padding. The properties tell that it is missing.
+#[test]
+fn salvage_compares_with_the_properties() {
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (table, rescued) = (path("aligned.ldb"), path("rescued.ldb"));
+    let options = WriteOptions::new().compression(Compression::None);
+    let mut builder = options.block_align(true).no_filter().build(Vec::new());
+    let mut ends = vec![];
+    for (i, len) in [3000, 500, 2000, 2000].into_iter().enumerate() {
+        builder.add(format!("key {i}"), vec![b'v'; len]).unwrap();
+        builder.flush().unwrap();
+        ends.push(builder.file_bytes() as usize);
+    }
+    let (mut file, _) = builder.finish_into_writer().unwrap();
+    file[ends[0]..4096].fill(0);
+    let index_end = file.len() - 48;
+    file[index_end - 1] ^= 1;
+    fs::write(&table, file).unwrap();
+
+    let output = run(["salvage", &table, &rescued]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        !text.contains("nothing lost") && !text.contains("everything"),
+        "{text}"
+    );
+    let line = "the table's properties state 4 entries in 4 blocks";
+    assert!(text.contains(line), "{text}");
+    let output = run(["scan", &table, "--skip-damaged", "--keys-only"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains(line), "{error}");
 }
 
 // ---- Other orders ---------------------------------------------------------------------------
@@ -876,7 +919,7 @@ fn an_order_that_no_lookup_sees_hides_no_key() {
             stdout_in_unknown_order(run(&["get", "010000+"])),
             b"value\n"
         );
-        // One that is found, the one that is hidden, one that is absent.
+        // A key that is found, the key that is hidden, and an absent key.
         let output = run(&["get", "000007", "010000+", "none", "--json"]);
         assert_eq!(output.status.code(), Some(1));
         let values: Vec<Value> = json_lines(&output.stdout)
@@ -1775,14 +1818,37 @@ fn scan_goes_on_after_damaged_blocks() {
 
 /// The data can be read without them.
 #[test]
-fn info_shows_a_table_whose_filter_or_metaindex_is_damaged() {
+fn info_shows_a_table_whose_filter_metaindex_or_properties_are_damaged() {
     let directory = TempDir::new().unwrap();
     let damaged = directory.path().join("damaged.ldb");
-    for (at, section, filter) in [
-        (8_200, "filter block", "filter  not used: it is damaged"),
-        (8_480, "metaindex block", "filter  unknown: the metaindex"),
+    let golden = fs::read(testdata("words-b1024-r16-bloom10.ldb")).unwrap();
+    let mut builder = WriteOptions::new().build(Vec::new());
+    for i in 0..300 {
+        builder.add(format!("key {i:03}"), "value").unwrap();
+    }
+    let (stated, _) = builder.finish_into_writer().unwrap();
+    let creator = stated.windows(7).position(|bytes| bytes == b"creator");
+    for (sound, at, section, filter) in [
+        (
+            &golden,
+            8_200,
+            "filter block",
+            "filter  not used: it is damaged",
+        ),
+        (
+            &golden,
+            8_480,
+            "metaindex block",
+            "filter  unknown: the metaindex",
+        ),
+        (
+            &stated,
+            creator.unwrap(),
+            "properties block",
+            "filter  not used: the properties are damaged",
+        ),
     ] {
-        let mut bytes = fs::read(testdata("words-b1024-r16-bloom10.ldb")).unwrap();
+        let mut bytes = sound.clone();
         bytes[at] ^= 1;
         fs::write(&damaged, bytes).unwrap();
         let output = tool().arg("info").arg(&damaged).output().unwrap();
@@ -1806,6 +1872,45 @@ fn info_shows_a_table_whose_filter_or_metaindex_is_damaged() {
         let sections = info["sections"].as_array().unwrap();
         let bytes = sections.iter().map(|s| s["stored_bytes"].as_u64().unwrap());
         assert_eq!(bytes.sum::<u64>(), info["file_bytes"].as_u64().unwrap());
+    }
+}
+
+/// A table of any order and any extractor may come from anybody.
+#[test]
+fn info_escapes_names_from_the_file() {
+    #[derive(Debug)]
+    struct Named(&'static str);
+    impl Comparator for Named {
+        fn name(&self) -> &str {
+            self.0
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+            b.cmp(a)
+        }
+    }
+    impl PrefixExtractor for Named {
+        fn name(&self) -> &str {
+            self.0
+        }
+        fn prefix_len(&self, _: &[u8]) -> Option<usize> {
+            Some(0)
+        }
+    }
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("names.ldb");
+    let name = "a\x1b[2J\nb \u{9b}";
+    let escaped = "a\\x1b[2J\\nb ";
+    let reversed = WriteOptions::new().comparator(Named(name));
+    let with_prefixes = WriteOptions::new().prefix_filter(Named(name));
+    for (options, places) in [(reversed, 1), (with_prefixes, 2)] {
+        let mut builder = options.build(Vec::new());
+        builder.add("b", "").unwrap();
+        fs::write(&path, builder.finish_into_writer().unwrap().0).unwrap();
+        let shown = String::from_utf8(run(["info".as_ref(), path.as_os_str()]).stdout).unwrap();
+        assert_eq!(shown.matches(escaped).count(), places, "{shown}");
+        assert!(shown.contains(&format!("\"{escaped}")), "{shown}");
+        let is_control = |c: char| c.is_control() && c != '\n';
+        assert!(!shown.contains(is_control), "{shown:?}");
     }
 }
 

@@ -23,7 +23,17 @@ pub(crate) fn pages_touched(offset: u64, len: u64) -> u64 {
     (offset % PAGE_LEN).saturating_add(len).div_ceil(PAGE_LEN)
 }
 
-/// Whether `bytes`, which lie between two blocks at `offset`, are padding: zeros up to the next page.
+/// Bytes of padding at `offset`, where a block ends and the next one takes `next_len` bytes, trailer included.
+pub(crate) fn padding(offset: u64, next_len: u64) -> u64 {
+    if pages_touched(offset, next_len) > pages_touched(0, next_len) {
+        to_boundary(offset)
+    } else {
+        0
+    }
+}
+
+/// Whether `bytes` at `offset` may be padding: zeros up to the next page. A lost block may be zeros, too: only where the
+/// next block needs [`padding`] are they no loss.
 pub(crate) fn is_padding(offset: u64, bytes: &[u8]) -> bool {
     bytes.len() as u64 == to_boundary(offset) && bytes.iter().all(|&byte| byte == 0)
 }
@@ -48,6 +58,22 @@ mod tests {
         ] {
             assert_eq!(pages_touched(offset, len), pages, "{offset} {len}");
             assert_eq!(to_boundary(offset), rest, "{offset}");
+        }
+    }
+
+    #[test]
+    fn padding_saves_the_next_block_a_page() {
+        for (offset, next_len, expected) in [
+            (0, 4096, 0),
+            (4096, 1, 0),
+            (3000, 1096, 0),
+            (3000, 1097, 1096),
+            (3000, 4096, 1096),
+            (3000, 4097, 0),
+            (3000, 5192, 0),
+            (3000, 5193, 1096),
+        ] {
+            assert_eq!(padding(offset, next_len), expected, "{offset} {next_len}");
         }
     }
 

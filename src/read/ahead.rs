@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::error::Result;
 use crate::format::frame;
+use crate::read::cache::BlockCache;
 use crate::read::fetch::{MOST_RUN_LEN, Run};
 use crate::read::options::ReadOptions;
 use crate::read::table::Inner;
@@ -20,6 +21,8 @@ pub(super) struct ReadAhead {
     run: Run,
     /// The frames of `run`.
     bytes: Bytes,
+    /// Whether the last block was not compressed.
+    is_raw: bool,
     /// The last data block of the walk, and its direction.
     last: Option<usize>,
     way: Option<Way>,
@@ -44,6 +47,7 @@ impl Default for ReadAhead {
         ReadAhead {
             run: Run::default(),
             bytes: Bytes::new(),
+            is_raw: false,
             last: None,
             way: None,
             len: 0,
@@ -74,30 +78,36 @@ impl ReadAhead {
         &self.limits
     }
 
-    /// Data block `i` of a file that is not in memory.
-    pub(super) fn fetch(&mut self, inner: &Inner, i: usize, read: ReadOptions) -> Result<Bytes> {
+    /// Data block `i` of a file that is not in memory, and whether it is a slice of all that was read with it.
+    pub(super) fn fetch(
+        &mut self,
+        inner: &Inner,
+        i: usize,
+        read: ReadOptions,
+    ) -> Result<(Bytes, bool)> {
         let found = inner.index.block(i);
-        if let Some(block) = inner.cached(found) {
+        // What was just read is nearer to the processor than what is in the cache, unless it must be decompressed.
+        let is_at_hand = self.run.blocks.contains(&i) && self.is_raw;
+        if !is_at_hand && let Some(block) = inner.cached(found) {
             self.turn_to(i);
-            return Ok(block);
+            return Ok((block, false));
         }
         let frame = self.frame(inner, i)?;
         let is_alone = self.run.blocks.len() == 1;
-        let frame = if is_alone || !frame::is_raw(&frame) {
-            frame
-        } else {
-            // A copy, so that a value does not keep all of the run in memory.
-            Bytes::copy_from_slice(&frame)
-        };
-        inner.try_admit(found, &frame, read).or_else(|defect| {
-            // Drop the whole run: its other blocks may be bad, too.
-            self.drop_run();
-            if is_alone {
-                Err(inner.locate(i, defect))
-            } else {
-                inner.fetch_copy(found, read)
+        self.is_raw = frame::is_raw(&frame);
+        let is_full = inner.cache.as_ref().is_some_and(BlockCache::is_full);
+        let read = read.fill_cache(read.fill_cache && (is_alone || !is_full));
+        match inner.try_admit(found, &frame, read) {
+            Ok(block) => Ok((block, !is_alone && self.is_raw)),
+            Err(defect) => {
+                // Drop the whole run: its other blocks may be bad, too.
+                self.drop_run();
+                if is_alone {
+                    return Err(inner.locate(i, defect));
+                }
+                Ok((inner.fetch_copy(found, read)?, false))
             }
-        })
+        }
     }
 
     fn drop_run(&mut self) {

@@ -22,7 +22,7 @@ const ENTRY_OVERHEAD: u64 = 96;
 /// and no shard is locked while a block is read or decompressed. A block larger than a shard's part of the
 /// capacity (a few shards for each processor) is not kept.
 ///
-/// Once it is full, it admits one block of eight that are offered, at random. In a table much larger than the cache most
+/// Once it is full, it admits one block of 32 that are offered by lookups, at random, and none that a walk has read ahead. In a table much larger than the cache most
 /// blocks would be evicted before they are used again, and the work of keeping and evicting them would only delay lookups;
 /// blocks that are used often are soon admitted (bimodal insertion: Qureshi et al., "Adaptive insertion policies for high
 /// performance caching", ISCA 2007).
@@ -171,10 +171,10 @@ impl BlockCache {
         self.blocks.contains_key(&key)
     }
 
-    /// Whether a block that was just read should be inserted: always while there is room, else one time in eight.
+    /// Whether a block that was just read should be inserted: always while there is room, else one time in 32.
     #[inline]
     pub(crate) fn admits(&self) -> bool {
-        !self.is_full() || one_in_eight()
+        !self.is_full() || one_in_32()
     }
 
     pub(crate) fn insert(&self, key: BlockKey, block: Bytes) {
@@ -187,13 +187,13 @@ impl BlockCache {
     }
 
     #[inline]
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
 }
 
-/// Returns `true` one time in eight, at random, so that no walk can be in step with it.
-fn one_in_eight() -> bool {
+/// Returns `true` one time in 32, at random, so that no walk can be in step with it.
+fn one_in_32() -> bool {
     thread_local! {
         static STATE: Cell<u32> = const { Cell::new(0x9e37_79b9) };
     }
@@ -207,7 +207,7 @@ fn one_in_eight() -> bool {
         x
     });
     // A thread that is ending may still read a table as it drops its values.
-    next.is_ok_and(|x| x.is_multiple_of(8))
+    next.is_ok_and(|x| x.is_multiple_of(32))
 }
 
 impl fmt::Debug for BlockCache {

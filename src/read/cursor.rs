@@ -1,6 +1,7 @@
 //! Walking a table in both directions.
 
 use std::ops::Bound;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 
@@ -53,6 +54,8 @@ pub struct Cursor {
     walked: Option<usize>,
     /// What the walk has read ahead, or announced in a mapped file.
     ahead: ReadAhead,
+    /// For a block that is a slice of what was read ahead: a copy, once a value is asked for that keeps its block in memory.
+    own: Option<OnceLock<Bytes>>,
     /// Where the cursor stands while `entries` is on no entry.
     off: Off,
 }
@@ -77,6 +80,7 @@ impl Table {
             block: None,
             walked: None,
             ahead: ReadAhead::default(),
+            own: None,
             off: Off::BeforeFirst,
         }
     }
@@ -103,7 +107,10 @@ impl Cursor {
 
     /// The current value as a slice of its block, which it keeps in memory; empty like [`value`](Cursor::value).
     pub fn value_bytes(&self) -> Bytes {
-        let block = self.entries.block().data();
+        let mut block = self.entries.block().data();
+        if let Some(own) = &self.own {
+            block = own.get_or_init(|| Bytes::copy_from_slice(block));
+        }
         block.slice(self.entries.value_range())
     }
 
@@ -302,8 +309,9 @@ impl Cursor {
         self.walked = None;
         if self.block != Some(found.block) {
             self.block = None;
-            let block = self.table.block_ahead(found, part, &mut self.ahead)?;
+            let (block, is_slice) = self.table.block_ahead(found, part, &mut self.ahead)?;
             self.entries.reset(block);
+            self.own = is_slice.then(OnceLock::new);
             self.block = Some(found.block);
         }
         Ok(())

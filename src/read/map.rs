@@ -41,7 +41,8 @@ mod mapped {
         /// An uncompressed block is used where it lies, without a copy and without the cache, and is checked at its first use. A
         /// compressed block is decompressed at each use, unless it is in the [`BlockCache`](crate::BlockCache), as with
         /// [`Source::open`]. With Snappy and the default cache of 32 MiB, a lookup takes about 0.8 times as long as with
-        /// [`Table::open`](crate::Table::open), since no read call is made. With a cache that holds all blocks, a map gains nothing.
+        /// [`Table::open`](crate::Table::open), since no read call is made. With a cache that holds all blocks, a map gains
+        /// nothing.
         ///
         /// A block that is not in memory is read as a whole when it is first used, and nothing else with it. A walk reads ahead of
         /// itself, up to 384 KiB. If the system drops a block's pages later, it reads them one by one as they are touched again,

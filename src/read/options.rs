@@ -60,7 +60,8 @@ impl OpenOptions {
     /// [knows of them](Comparator::filter_key), as [`InternalKeyComparator`](crate::db::InternalKeyComparator) does.
     ///
     /// A comparator in another order than the table's is an error as soon as it shows: when the index keys do not ascend,
-    /// or the keys of a data block that is read for the first time. [`check_order`](OpenOptions::check_order) checks all blocks at opening.
+    /// or the keys of a data block that is read for the first time. [`check_order`](OpenOptions::check_order) checks
+    /// all blocks at opening.
     pub fn comparator(mut self, comparator: impl Comparator) -> OpenOptions {
         self.order = Some(Order::of(comparator));
         self.stored_order = false;

@@ -341,22 +341,24 @@ impl Table {
         Box::new(found.iter().zip(payloads).map(parse))
     }
 
-    /// A data block for a walk to keep, which may be among those that were read ahead.
+    /// A data block for a walk to keep, which may be among those that were read ahead: the second value tells whether it is a
+    /// slice of all of them.
     pub(super) fn block_ahead(
         &self,
         found: BlockRef,
         part: SearchPart,
         ahead: &mut ReadAhead,
-    ) -> Result<Block<Bytes>> {
+    ) -> Result<(Block<Bytes>, bool)> {
         if !self.inner.file.is_memory() {
-            return self.parse(found, ahead.fetch(&self.inner, found.block, self.read)?);
+            let (payload, is_slice) = ahead.fetch(&self.inner, found.block, self.read)?;
+            return Ok((self.parse(found, payload)?, is_slice));
         }
         if self.inner.file.is_mapped() {
             ahead.announce(&self.inner, found.block);
         }
         let payload = self.inner.fetch_after(found, self.read)?.into_payload();
         touch_part(&payload, part);
-        self.parse(found, payload)
+        Ok((self.parse(found, payload)?, false))
     }
 
     fn parse(&self, found: BlockRef, payload: Bytes) -> Result<Block<Bytes>> {

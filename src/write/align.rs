@@ -3,7 +3,7 @@
 #[cfg(doc)]
 use crate::WriteOptions;
 use crate::format::frame::TRAILER_LEN;
-use crate::format::page::{PAGE_LEN, pages_touched, to_boundary};
+use crate::format::page::{PAGE_LEN, padding};
 
 /// Ends blocks so that they fill pages, and places them so that they touch no page more than they must.
 ///
@@ -65,11 +65,7 @@ impl Pages {
     pub(super) fn place(&mut self, offset: u64, len: usize, stored: usize) -> u64 {
         let stored = stored as u64;
         self.shrinkage.learn(framed(len), stored);
-        if pages_touched(offset, stored) > pages_touched(0, stored) {
-            to_boundary(offset)
-        } else {
-            0
-        }
+        padding(offset, stored)
     }
 }
 

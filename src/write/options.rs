@@ -133,7 +133,9 @@ impl WriteOptions {
     ///   then holds one or more whole blocks, each of about the [`block_size`](WriteOptions::block_size) before
     ///   compression, give or take a third. A wrong guess costs zeros. With Snappy, blocks of 4 KiB and 100-byte values
     ///   of which half repeats, a lookup reads 1.0 pages instead of 1.56, and the file grows by 1.1 %; with text,
-    ///   1.09 instead of 1.81, for 3.5 %.
+    ///   1.09 instead of 1.81, for 3.5 %. At a block size of 1,024, 10 to 14 % of blocks are off by more than a third.
+    ///   Where 300 random entries alternate with 300 repetitive ones, 34 % of blocks of 4 KiB are, and 16 % of the file
+    ///   is padding.
     ///
     /// Filter, index and the other parts after the data are not aligned: opening reads them at once.
     ///

@@ -61,6 +61,10 @@ pub struct SalvageReport {
     pub entries_by_index: u64,
     /// Data blocks copied.
     pub data_blocks: u64,
+    /// Number of entries that the damaged table had by its [`Properties`], if those were found.
+    pub stated_entries: Option<u64>,
+    /// Number of data blocks that it had by its [`Properties`], if those were found.
+    pub stated_data_blocks: Option<u64>,
     /// State of the index.
     pub index: IndexState,
     /// Entries that could be read but were not written since they are out of order. They may come from blocks that an
@@ -220,8 +224,22 @@ impl SalvageReport {
     }
 
     /// Whether the run came to its end and nothing is known to be lost.
+    ///
+    /// Without a [sound](IndexState::Sound) index, as much must have been copied as the table's properties
+    /// state, if they were found.
     pub fn is_complete(&self) -> bool {
-        self.lost.is_empty() && self.entries_out_of_order == 0 && !self.cancelled
+        self.lost.is_empty()
+            && self.entries_out_of_order == 0
+            && !self.cancelled
+            && (self.index == IndexState::Sound || self.is_as_stated())
+    }
+
+    /// Whether as many entries and data blocks were copied as the table's properties state. True if none were found.
+    pub fn is_as_stated(&self) -> bool {
+        self.stated_entries.is_none_or(|n| n == self.entries)
+            && self
+                .stated_data_blocks
+                .is_none_or(|n| n == self.data_blocks)
     }
 }
 
@@ -238,6 +256,16 @@ impl fmt::Display for SalvageReport {
             self.file_bytes,
             self.entries_out_of_order
         )?;
+        if let (Some(entries), Some(blocks), false) = (
+            self.stated_entries,
+            self.stated_data_blocks,
+            self.is_as_stated(),
+        ) {
+            write!(
+                f,
+                "; the properties state {entries} entries in {blocks} data blocks"
+            )?;
+        }
         if self.cancelled {
             f.write_str("; cancelled")?;
         }
@@ -370,6 +398,8 @@ pub fn salvage(
     let report = SalvageReport {
         entries_out_of_order: plan.left_out,
         stored_order: plan.stored_order,
+        stated_entries: properties.as_ref().map(|properties| properties.entries),
+        stated_data_blocks: properties.as_ref().map(|properties| properties.data_blocks),
         ..survey.report()
     };
     Copier::new(&file, builder, report).run(plan.pieces, &mut progress)

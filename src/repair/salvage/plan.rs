@@ -415,14 +415,27 @@ impl Survey<'_> {
     }
 
     /// `gap` without the padding at its front, which an aligned table has there. `None` if nothing is left.
+    ///
+    /// A lost block may be zeros up to a page, too. So a gap is all padding only if the data block after it needs that.
     fn after_padding(&self, gap: Range<u64>) -> Option<Range<u64>> {
         let padding = page::to_boundary(gap.start);
-        let is_padding = padding <= gap.end - gap.start && {
+        let len = gap.end - gap.start;
+        let may_be_padding = padding < len || padding == len && self.needs_padding(&gap);
+        let is_padding = may_be_padding && {
             let bytes = self.file.read(gap.start, padding as usize);
             bytes.is_ok_and(|bytes| page::is_padding(gap.start, &bytes))
         };
         let start = gap.start + if is_padding { padding } else { 0 };
         (start < gap.end).then_some(start..gap.end)
+    }
+
+    /// Whether a data block comes after `gap`, and would touch a page more if it began where the gap does.
+    fn needs_padding(&self, gap: &Range<u64>) -> bool {
+        let next = self.map.frames.get(&gap.end).filter(|found| {
+            let is_unreadable = matches!(found.content, Content::Unreadable(_));
+            (is_unreadable || found.digest().is_some()) && !self.is_set_aside(found)
+        });
+        next.is_some_and(|next| page::padding(gap.start, next.range.end - next.range.start) > 0)
     }
 }
 

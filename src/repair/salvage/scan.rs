@@ -1,9 +1,9 @@
 //! Finds blocks in a file without an index.
 //!
 //! Nothing in the file marks where a block begins or how long it is. But blocks follow each other without gaps, or after
-//! the padding of an aligned table, so the next block begins where one ends, and a block's end can be found from its beginning: a raw block is walked entry by
-//! entry to its restarts, a Snappy block element by element to the length that it declares, and the checksum confirms
-//! the end. That costs a read of the file.
+//! the padding of an aligned table, so the next block begins where one ends, and a block's end can be found from its
+//! beginning: a raw block is walked entry by entry to its restarts, a Snappy block element by element to the length that
+//! it declares, and the checksum confirms the end. That costs a read of the file.
 //!
 //! After damage, neither the beginning nor the end is known. [`frames_by_checksum`] then finds all frames in a window of
 //! the file at once, whatever their codec and content, by a property of CRCs, at a fixed cost for each byte.

@@ -72,7 +72,7 @@ impl Verifier<'_, '_> {
     /// Whether two data blocks have nothing between them but the padding of an aligned table.
     fn is_padding(&self, before: &Extent, next: &Extent) -> bool {
         let len = next.offset - before.end;
-        len == page::to_boundary(before.end)
+        len == page::padding(before.end, next.end - next.offset)
             && [before, next].map(|extent| extent.section) == [Section::Data; 2]
             && self
                 .file
