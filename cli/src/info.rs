@@ -756,7 +756,8 @@ fn padding(end: u64, block: &BlockInfo) -> u64 {
     const PAGE: u64 = 4096;
     let gap = block.offset.saturating_sub(end);
     let pages = |at: u64| (at % PAGE + block.stored_bytes).div_ceil(PAGE);
-    let is_padding = gap < PAGE && block.offset % PAGE == 0 && pages(end) > pages(block.offset);
+    let is_padding =
+        gap < PAGE && block.offset.is_multiple_of(PAGE) && pages(end) > pages(block.offset);
     if is_padding { gap } else { 0 }
 }
 
