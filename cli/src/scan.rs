@@ -182,7 +182,13 @@ impl Walk<'_> {
         let keys = args.keys.keys;
         let opened = match open(path, keys) {
             // In another order, keys within the bounds may lie anywhere.
-            Ok(table) if wanted.is_bounded() => make_certain(path, keys, table),
+            Ok(table) if wanted.is_bounded() => {
+                make_certain(path, keys, table).or_else(|failure| {
+                    let what = "no telling whether keys within the bounds are in it";
+                    complain("note", &format!("{failure}: {what}"));
+                    open(path, keys)
+                })
+            }
             opened => opened,
         };
         match opened {
