@@ -131,6 +131,8 @@ pub struct Options {
     pub write: WriteOptions,
     /// The codec among them: the second decoder has only Snappy.
     pub compression: Compression,
+    /// Whether they ask for a filter of prefixes, which takes keys in bytewise order only.
+    pub has_prefixes: bool,
 }
 
 impl Arbitrary<'_> for Options {
@@ -163,7 +165,8 @@ impl Arbitrary<'_> for Options {
             _ => options,
         };
         // Only for keys in bytewise order.
-        let options = match (order, u.arbitrary::<u8>()?) {
+        let prefixes = u.arbitrary::<u8>()?;
+        let options = match (order, prefixes) {
             (KeyOrder::Bytewise, len @ 0..8) => {
                 options.prefix_filter(FixedPrefix::new(usize::from(len) + 1))
             }
@@ -176,6 +179,7 @@ impl Arbitrary<'_> for Options {
             order,
             write: order.write(options),
             compression,
+            has_prefixes: matches!(order, KeyOrder::Bytewise) && prefixes < 0x80,
         })
     }
 }
