@@ -204,18 +204,7 @@ impl Input {
     }
 
     fn read_first(&mut self) -> Result<bool> {
-        let moved = match &self.lower {
-            Bound::Unbounded => self.cursor.seek_to_first()?,
-            Bound::Included(key) => self.cursor.seek(key)?,
-            Bound::Excluded(key) => {
-                let found = self.cursor.seek(key)?;
-                if found && self.compare(self.cursor.key(), key)?.is_eq() {
-                    self.cursor.next()?
-                } else {
-                    found
-                }
-            }
-        };
+        let moved = self.cursor.seek_lower(&self.lower)?;
         self.arrive_forward(moved)
     }
 
@@ -227,11 +216,7 @@ impl Input {
             self.at = At::UnreadLast;
             return Ok(true);
         }
-        let moved = match &self.upper {
-            Bound::Unbounded => self.cursor.seek_to_last()?,
-            Bound::Excluded(key) => self.cursor.seek_back(key, false)?,
-            Bound::Included(key) => self.cursor.seek_back(key, true)?,
-        };
+        let moved = self.cursor.seek_upper(&self.upper)?;
         self.arrive_backward(moved)
     }
 
@@ -349,20 +334,12 @@ impl Input {
 
     #[inline]
     fn is_above_lower(&self, key: &[u8]) -> Result<bool> {
-        Ok(match &self.lower {
-            Bound::Unbounded => true,
-            Bound::Included(limit) => self.compare(key, limit)?.is_ge(),
-            Bound::Excluded(limit) => self.compare(key, limit)?.is_gt(),
-        })
+        self.table().is_above(key, &self.lower)
     }
 
     #[inline]
     fn is_below_upper(&self, key: &[u8]) -> Result<bool> {
-        Ok(match &self.upper {
-            Bound::Unbounded => true,
-            Bound::Included(limit) => self.compare(key, limit)?.is_le(),
-            Bound::Excluded(limit) => self.compare(key, limit)?.is_lt(),
-        })
+        self.table().is_below(key, &self.upper)
     }
 }
 

@@ -139,9 +139,34 @@ impl Cursor {
         self.first_from(found.block + 1)
     }
 
+    /// Moves to the first entry within the bound `lower`.
+    pub(super) fn seek_lower(&mut self, lower: &Bound<Vec<u8>>) -> Result<bool> {
+        match lower {
+            Bound::Unbounded => self.seek_to_first(),
+            Bound::Included(key) => self.seek(key),
+            Bound::Excluded(key) => {
+                let found = self.seek(key)?;
+                if found && self.table.order()?.compare(self.key(), key).is_eq() {
+                    self.next()
+                } else {
+                    Ok(found)
+                }
+            }
+        }
+    }
+
+    /// Moves to the last entry within the bound `upper`.
+    pub(super) fn seek_upper(&mut self, upper: &Bound<Vec<u8>>) -> Result<bool> {
+        match upper {
+            Bound::Unbounded => self.seek_to_last(),
+            Bound::Included(key) => self.seek_back(key, true),
+            Bound::Excluded(key) => self.seek_back(key, false),
+        }
+    }
+
     /// Moves to the last entry whose key is before `key`, or at it if `or_at`. Returns `false`, and stands before the first
     /// entry, if there is none.
-    pub(super) fn seek_back(&mut self, key: &[u8], or_at: bool) -> Result<bool> {
+    fn seek_back(&mut self, key: &[u8], or_at: bool) -> Result<bool> {
         self.leave(Off::Lost);
         let Some(found) = self.table.index().seek(key, self.table.order()?) else {
             self.table.check_end()?;

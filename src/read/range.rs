@@ -1,6 +1,5 @@
 //! The entries of a table within bounds, from both ends.
 
-use std::cmp::Ordering;
 use std::ops::{Bound, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use bytes::Bytes;
@@ -87,6 +86,28 @@ impl From<&Table> for Range {
     }
 }
 
+impl Table {
+    /// Whether `key` is within the bound `lower`, in the order of the table.
+    #[inline]
+    pub(super) fn is_above(&self, key: &[u8], lower: &Bound<Vec<u8>>) -> Result<bool> {
+        Ok(match lower {
+            Bound::Unbounded => true,
+            Bound::Included(limit) => self.order()?.compare(key, limit).is_ge(),
+            Bound::Excluded(limit) => self.order()?.compare(key, limit).is_gt(),
+        })
+    }
+
+    /// Whether `key` is within the bound `upper`, in the order of the table.
+    #[inline]
+    pub(super) fn is_below(&self, key: &[u8], upper: &Bound<Vec<u8>>) -> Result<bool> {
+        Ok(match upper {
+            Bound::Unbounded => true,
+            Bound::Included(limit) => self.order()?.compare(key, limit).is_le(),
+            Bound::Excluded(limit) => self.order()?.compare(key, limit).is_lt(),
+        })
+    }
+}
+
 /// All of the table.
 impl From<Table> for Range {
     fn from(table: Table) -> Range {
@@ -165,18 +186,7 @@ impl Range {
             return Ok(self.cursor.next()? && self.is_below_upper()?);
         }
         self.cursor.read_within(&self.lower, &self.upper);
-        let moved = match &self.lower {
-            Bound::Unbounded => self.cursor.seek_to_first()?,
-            Bound::Included(key) => self.cursor.seek(key)?,
-            Bound::Excluded(key) => {
-                let found = self.cursor.seek(key)?;
-                if found && self.compare_to(key)?.is_eq() {
-                    self.cursor.next()?
-                } else {
-                    found
-                }
-            }
-        };
+        let moved = self.cursor.seek_lower(&self.lower)?;
         self.state = State::Front;
         Ok(moved && self.is_below_upper()?)
     }
@@ -190,35 +200,19 @@ impl Range {
             return Ok(self.cursor.prev()? && self.is_above_lower()?);
         }
         self.cursor.read_within(&self.lower, &self.upper);
-        let moved = match &self.upper {
-            Bound::Unbounded => self.cursor.seek_to_last()?,
-            Bound::Excluded(key) => self.cursor.seek_back(key, false)?,
-            Bound::Included(key) => self.cursor.seek_back(key, true)?,
-        };
+        let moved = self.cursor.seek_upper(&self.upper)?;
         self.state = State::Back;
         Ok(moved && self.is_above_lower()?)
     }
 
-    /// How the cursor's key compares to `limit`.
-    fn compare_to(&self, limit: &[u8]) -> Result<Ordering> {
-        let order = self.cursor.table.order()?;
-        Ok(order.compare(self.cursor.key(), limit))
-    }
-
     fn is_above_lower(&self) -> Result<bool> {
-        Ok(match &self.lower {
-            Bound::Unbounded => true,
-            Bound::Included(limit) => self.compare_to(limit)?.is_ge(),
-            Bound::Excluded(limit) => self.compare_to(limit)?.is_gt(),
-        })
+        let table = &self.cursor.table;
+        table.is_above(self.cursor.key(), &self.lower)
     }
 
     fn is_below_upper(&self) -> Result<bool> {
-        Ok(match &self.upper {
-            Bound::Unbounded => true,
-            Bound::Included(limit) => self.compare_to(limit)?.is_le(),
-            Bound::Excluded(limit) => self.compare_to(limit)?.is_lt(),
-        })
+        let table = &self.cursor.table;
+        table.is_below(self.cursor.key(), &self.upper)
     }
 
     fn take(
