@@ -421,7 +421,8 @@ pub fn check(table: &Table, model: &[Entry], compare: Compare, probes: &[Vec<u8>
     }
 }
 
-/// Opens a large file with the order of all blocks checked: if it opens, no block is out of order, as in a small file.
+/// Opens a large file with the order of all blocks checked: if it opens, no block is out of order or damaged, and if not, the
+/// error is of a block that is.
 fn check_checked(file: &Bytes, options: &OpenOptions, compare: Compare, probes: &[Vec<u8>]) {
     let Some(model) = Model::of(file, compare, MOST_ENTRIES - 1) else {
         return;
@@ -429,14 +430,24 @@ fn check_checked(file: &Bytes, options: &OpenOptions, compare: Compare, probes: 
     if file.len() <= SMALL {
         return;
     }
+    let has = |is: fn(&State) -> bool| model.has(is);
+    let is_misordered = has(|state| matches!(state, State::Misordered(_)));
+    let is_damaged = has(|state| matches!(state, State::Damaged));
+    let is_unknown = has(|state| matches!(state, State::Unknown));
     let options = options.clone().check_order(true);
     match options.open_source(disk(file)) {
         Ok(table) => {
-            let is_misordered = |state: &State| matches!(state, State::Misordered(_));
-            assert!(!model.has(is_misordered), "out of order, and opened");
+            assert!(!is_misordered, "out of order, and opened");
+            assert!(!is_damaged, "damaged, and opened");
             check_blocks(file, &table, compare, probes);
         }
-        Err(error) => assert_eq!(error.kind(), ErrorKind::Comparator, "{error}"),
+        Err(error) => match error.kind() {
+            // What is damaged may be out of order as well.
+            ErrorKind::Comparator => {
+                assert!(is_misordered || is_damaged || is_unknown, "{error}");
+            }
+            _ => assert!(is_damaged || is_unknown, "{error}"),
+        },
     }
 }
 
