@@ -28,6 +28,9 @@ struct Repr {
 pub enum ErrorKind {
     /// Reading or writing failed; the system's error is the [`source`](std::error::Error::source).
     Io,
+    /// The table's source was replaced or removed since the table was opened: what was read before is of the old one. Open it
+    /// anew. A source says so with [`io::ErrorKind::StaleNetworkFileHandle`].
+    Replaced,
     /// The file is a table, and damaged: [`Error::corruption`] says where.
     Corruption,
     /// The file is not a LevelDB table, or not a complete one; the message says what it looks like.
@@ -143,8 +146,12 @@ impl Error {
 
     #[cold]
     pub(crate) fn io(doing: impl Into<String>, source: io::Error) -> Error {
+        let kind = match source.kind() {
+            io::ErrorKind::StaleNetworkFileHandle => ErrorKind::Replaced,
+            _ => ErrorKind::Io,
+        };
         Error(Box::new(Repr {
-            kind: ErrorKind::Io,
+            kind,
             path: None,
             message: doing.into(),
             corruption: None,

@@ -154,6 +154,8 @@ pub use read::cache::BlockCache;
 pub use read::cursor::Cursor;
 pub use read::options::{OpenOptions, ReadOptions};
 pub use read::range::{KeyRange, Range};
+#[cfg(feature = "async")]
+pub use read::remote;
 pub use read::source::{ReadAt, Source};
 pub use read::stats::Stats;
 pub use read::table::Table;

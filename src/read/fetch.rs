@@ -227,7 +227,7 @@ impl Inner {
                 .set_in_place(read.verify_checksums);
         } else if let Some(cache) = &self.cache {
             self.file.counters.add(Counter::CacheMisses, 1);
-            if read.fill_cache && read.verify_checksums && cache.admits() {
+            if read.fill_cache && read.verify_checksums && (self.is_remote || cache.admits()) {
                 // In bytes of its own: a source may return a slice of something large, and all of that would stay in memory.
                 let kept = if frame::is_raw(frame) {
                     Bytes::copy_from_slice(&block)
@@ -356,7 +356,7 @@ impl Inner {
     }
 
     /// Whether data block `i` is in the cache.
-    fn is_cached(&self, i: usize) -> bool {
+    pub(super) fn is_cached(&self, i: usize) -> bool {
         let key = self.cache_key(self.index.handle(i));
         self.cache.as_ref().is_some_and(|cache| cache.contains(key))
     }
@@ -386,8 +386,14 @@ impl Inner {
         }
     }
 
+    /// Where the last data block ends in the file; 0 if there is none.
+    pub(super) fn blocks_end(&self) -> u64 {
+        let last = self.index.len().checked_sub(1);
+        last.map_or(0, |last| self.frame_end(last))
+    }
+
     /// Where the frame of data block `i` ends in the file.
-    fn frame_end(&self, i: usize) -> u64 {
+    pub(super) fn frame_end(&self, i: usize) -> u64 {
         let BlockHandle { offset, size } = self.index.handle(i);
         // No overflow: the index has handles inside the file only.
         offset + size + TRAILER_LEN as u64

@@ -317,9 +317,7 @@ impl TableFile {
             SourceBytes::Io(source) => match self.read_from_tail(offset, len) {
                 Some(bytes) => Ok(bytes),
                 None => {
-                    self.counters.add(Counter::SourceReads, 1);
-                    self.counters.add(Counter::SourceBytes, len as u64);
-                    trace::read(self.path(), offset, len);
+                    self.count_read(offset, len);
                     source.read_at(offset, len)
                 }
             },
@@ -327,9 +325,22 @@ impl TableFile {
         self.check_read(offset, len, read)
     }
 
+    /// Counts a read from the source that is about to be made.
+    #[inline]
+    pub(super) fn count_read(&self, offset: u64, len: usize) {
+        self.counters.add(Counter::SourceReads, 1);
+        self.counters.add(Counter::SourceBytes, len as u64);
+        trace::read(self.path(), offset, len);
+    }
+
     /// What the source returned for the `len` bytes at `offset`: as many bytes, or an error.
     #[inline]
-    fn check_read(&self, offset: u64, len: usize, read: io::Result<Bytes>) -> Result<Bytes> {
+    pub(super) fn check_read(
+        &self,
+        offset: u64,
+        len: usize,
+        read: io::Result<Bytes>,
+    ) -> Result<Bytes> {
         let error = match read {
             Ok(bytes) if bytes.len() == len => return Ok(bytes),
             Ok(bytes) => io::Error::new(
@@ -338,9 +349,15 @@ impl TableFile {
             ),
             Err(error) => error,
         };
+        // Of a file that is fetched as it is opened: no error, the part is just not there yet.
+        let is_awaited = error.kind() == io::ErrorKind::WouldBlock;
         let reading = format!("reading {len} bytes at offset {offset}");
         let error = self.with_path(Error::io(reading, error));
-        Err(trace::error(error, None, Some(offset)))
+        Err(if is_awaited {
+            error
+        } else {
+            trace::error(error, None, Some(offset))
+        })
     }
 
     fn read_from_tail(&self, offset: u64, len: usize) -> Option<Bytes> {

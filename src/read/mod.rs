@@ -19,6 +19,9 @@ mod positional;
 mod prefixes;
 pub(crate) mod range;
 mod ranking;
+#[cfg(feature = "async")]
+pub mod remote;
 pub(crate) mod source;
+mod splits;
 pub(crate) mod stats;
 pub(crate) mod table;

@@ -51,21 +51,10 @@ impl OpenOptions {
     ///
     /// As [`open`](OpenOptions::open).
     pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
-        let opened = self.open_any(source.into());
-        let table = opened.inspect_err(trace::not_opened)?;
-        let Inner { file, index, .. } = &*table.inner;
-        let filter = table.inner.filter.as_ref().map(|filter| &*filter.policy);
-        trace::opened(
-            file.path(),
-            file.is_memory(),
-            file.size,
-            index.len(),
-            filter,
-        );
-        Ok(table)
+        report(self.open_unreported(source.into()))
     }
 
-    fn open_any(&self, source: Source) -> Result<Table> {
+    pub(super) fn open_unreported(&self, source: Source) -> Result<Table> {
         let mut file = TableFile::new(source)?;
         file.read_tail();
         let footer = file.footer()?;
@@ -88,6 +77,7 @@ impl OpenOptions {
             data_end: footer.data_end(),
             cache: self.cache.clone(),
             id: TableId::next(),
+            is_remote: false,
             file,
         };
         let is_guess = self.order.is_none() && !self.stored_order && inner.properties.is_none();
@@ -309,6 +299,21 @@ impl OpenOptions {
         }
         filters
     }
+}
+
+/// Reports to those who trace whether a table was opened.
+pub(super) fn report(opened: Result<Table>) -> Result<Table> {
+    let table = opened.inspect_err(trace::not_opened)?;
+    let Inner { file, index, .. } = &*table.inner;
+    let filter = table.inner.filter.as_ref().map(|filter| &*filter.policy);
+    trace::opened(
+        file.path(),
+        file.is_memory(),
+        file.size,
+        index.len(),
+        filter,
+    );
+    Ok(table)
 }
 
 /// The extractor and the handle of the first prefix filter of which the extractor is known.

@@ -177,6 +177,12 @@ impl Range {
         Ok((self.cursor, (self.lower, self.upper)))
     }
 
+    /// Whether nothing is left, as when a filter knows so.
+    #[cfg(feature = "async")]
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
     fn step_front(&mut self) -> Result<bool> {
         if let State::Back = self.state {
             self.upper = Bound::Excluded(self.cursor.key().to_vec());
@@ -294,7 +300,7 @@ fn owned(key: impl AsRef<[u8]>) -> Vec<u8> {
     key.as_ref().to_vec()
 }
 
-type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+pub(super) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The bounds, in bytewise order, of the keys that begin with `prefix`.
 pub(crate) fn prefix_bounds(prefix: &[u8]) -> Bounds {

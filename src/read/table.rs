@@ -72,6 +72,8 @@ pub(super) struct Inner {
     pub(super) data_end: u64,
     pub(super) cache: Option<BlockCache>,
     pub(super) id: TableId,
+    /// Whether to read a block takes so much longer than to keep it that the cache takes every one.
+    pub(super) is_remote: bool,
 }
 
 /// The filter in use, with the policy that understands it.
@@ -185,6 +187,23 @@ impl Table {
             return Ok(None);
         }
         self.lookup_in_block(key, order, take)
+    }
+
+    /// The data block to look for `key` in, and nowhere else; `None` if filter and index know that it is not in the table. For a
+    /// caller that fetches blocks itself.
+    #[cfg(feature = "async")]
+    pub(super) fn candidate(&self, key: &[u8]) -> Result<Option<BlockRef>> {
+        let (inner, order) = (&*self.inner, self.order()?);
+        if inner.table_filter_rejects(key, order) {
+            return Ok(None);
+        }
+        let Some(found) = inner.index.seek(key, order) else {
+            // A key past the last index key is not there if the last block is in order, which is seen when it comes in.
+            let last = inner.index.len().checked_sub(1);
+            let unseen = last.filter(|_| !inner.knows_end());
+            return Ok(unseen.map(|last| inner.index.block(last)));
+        };
+        Ok((!inner.block_filter_rejects(found, key, order)).then_some(found))
     }
 
     /// The rest of it, apart: most absent keys never get here.

@@ -1,0 +1,117 @@
+//! Reading ahead of a walk: each request brings more than the one before.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+
+use super::fetch::MOST_REQUEST_LEN;
+use super::flights::Response;
+use super::source::BoxFuture;
+use super::table::AsyncTable;
+use crate::error::Result;
+use crate::read::fetch::Run;
+
+/// Bytes of a walk's first request, unless a single block takes more: they take no longer than a block of 4 KiB.
+const FIRST_LEN: u64 = 64 << 10;
+
+/// Most requests of a walk that are on their way at once. With requests of 8 MiB, they and what the walk is in take 40 MiB.
+const MOST_AHEAD: usize = 4;
+
+/// The data blocks of a walk, in order.
+pub(super) struct Blocks {
+    /// Those that the walk has yet to come to.
+    left: Range<usize>,
+    /// The first that was not asked for.
+    unasked: usize,
+    /// Most bytes of the next request.
+    len: u64,
+    /// How many requests may be on their way.
+    most: usize,
+    runs: VecDeque<Run>,
+    /// What comes of `runs`. It does not go on unless it is polled, and then all of it does.
+    responses: FuturesOrdered<BoxFuture<'static, Response>>,
+    /// What the walk is in.
+    here: Option<(Run, Bytes)>,
+}
+
+impl fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Blocks")
+            .field("left", &self.left)
+            .field("on_their_way", &self.runs)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Blocks {
+    pub(super) fn new(blocks: Range<usize>) -> Blocks {
+        Blocks {
+            unasked: blocks.start,
+            left: blocks,
+            len: FIRST_LEN,
+            most: 1,
+            runs: VecDeque::new(),
+            responses: FuturesOrdered::new(),
+            here: None,
+        }
+    }
+
+    /// The next data block and its number; `None` after the last. A call that is dropped before it is ready is as if it had not
+    /// been made.
+    pub(super) async fn next(&mut self, table: &AsyncTable) -> Result<Option<(usize, Bytes)>> {
+        let i = self.left.start;
+        if self.left.is_empty() {
+            return Ok(None);
+        }
+        let block = match self.frames_with(table, i).await? {
+            Some((run, bytes)) => table.admit(run, bytes, i)?,
+            None => table.fetch_block(table.table.inner.index.block(i)).await?,
+        };
+        self.left.start = i + 1;
+        Ok(Some((i, block)))
+    }
+
+    /// The run that data block `i` came with; `None` if it is in the cache, and no request brings it.
+    async fn frames_with(&mut self, table: &AsyncTable, i: usize) -> Result<Option<&(Run, Bytes)>> {
+        let is_here = |(run, _): &(Run, Bytes)| run.blocks.contains(&i);
+        if !self.here.as_ref().is_some_and(is_here) {
+            self.here = None;
+            self.ask(table);
+            if self.runs.front().is_none_or(|run| run.blocks.start > i) {
+                return Ok(None);
+            }
+            if let (Some(response), Some(run)) =
+                (self.responses.next().await, self.runs.pop_front())
+            {
+                let bytes = table.check(&run, response)?;
+                self.here = Some((run, bytes));
+            }
+        }
+        Ok(self.here.as_ref())
+    }
+
+    /// Makes requests for the blocks that come next and are not in the cache.
+    fn ask(&mut self, table: &AsyncTable) {
+        let inner = &*table.table.inner;
+        let is_due = self.runs.is_empty();
+        while self.runs.len() < self.most {
+            let mut missing = (self.unasked..self.left.end).skip_while(|&i| inner.is_cached(i));
+            let Some(start) = missing.next() else {
+                self.unasked = self.left.end;
+                break;
+            };
+            let run = inner.run_from(start, self.left.end, self.len);
+            self.unasked = run.blocks.end;
+            self.responses.push_back(table.request(&run));
+            self.runs.push_back(run);
+            self.len = MOST_REQUEST_LEN.min(2 * self.len);
+        }
+        if is_due && !self.runs.is_empty() {
+            self.most = MOST_AHEAD.min(2 * self.most);
+        }
+    }
+}

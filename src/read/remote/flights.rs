@@ -1,0 +1,143 @@
+//! Requests on their way, which all tasks share that want the same blocks.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use futures_util::future::{FutureExt, Shared};
+
+use super::source::BoxFuture;
+use crate::read::fetch::Run;
+
+/// What a request brings. Its error is that of all who wait for it.
+pub(super) type Response = Result<Bytes, Arc<io::Error>>;
+
+/// The requests of a table that are on their way, by the data blocks that they bring.
+#[derive(Debug, Default)]
+pub(super) struct Flights {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    by_block: HashMap<usize, u64>,
+    flights: HashMap<u64, Flight>,
+    next: u64,
+}
+
+/// A request, and how many wait for it.
+#[derive(Debug)]
+struct Flight {
+    run: Run,
+    blocks: Vec<usize>,
+    response: Shared<BoxFuture<'static, Response>>,
+    waiting: usize,
+}
+
+/// A request that someone waits for. When the last one has dropped its ticket, it is cancelled, or forgotten if it has arrived.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    flights: Arc<Flights>,
+    number: u64,
+    /// What the request brings, and which of its blocks are wanted here.
+    pub(super) run: Run,
+    pub(super) blocks: Vec<usize>,
+    response: Shared<BoxFuture<'static, Response>>,
+}
+
+/// A request that was not made yet: the run that it brings, and which of its blocks are wanted.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) run: Run,
+    pub(super) blocks: Vec<usize>,
+}
+
+impl Flights {
+    /// Joins the requests that bring `blocks`, and begins those of the `plan` for blocks that none brings yet. A request that is
+    /// begun does nothing until it is awaited.
+    ///
+    /// The plan is made while no other request can begin or be forgotten, so that no block is asked for twice.
+    pub(super) fn board(
+        self: &Arc<Flights>,
+        blocks: &[usize],
+        plan: impl FnOnce(&[usize]) -> Vec<Plan>,
+        request: impl Fn(&Run) -> BoxFuture<'static, Response>,
+    ) -> Vec<Ticket> {
+        let mut state = self.state();
+        let mut tickets = Vec::new();
+        let mut new = Vec::new();
+        let mut joined = HashMap::new();
+        for &i in blocks {
+            match state.by_block.get(&i) {
+                Some(&number) => joined.entry(number).or_insert_with(Vec::new).push(i),
+                None => new.push(i),
+            }
+        }
+        for (number, blocks) in joined {
+            if let Some(flight) = state.flights.get_mut(&number) {
+                flight.waiting += 1;
+                tickets.push(self.ticket(number, blocks, flight));
+            }
+        }
+        for Plan { run, blocks } in plan(&new) {
+            let number = state.next;
+            state.next += 1;
+            for &i in &blocks {
+                state.by_block.insert(i, number);
+            }
+            let response = request(&run).shared();
+            let flight = Flight {
+                run,
+                blocks: blocks.clone(),
+                response,
+                waiting: 1,
+            };
+            tickets.push(self.ticket(number, blocks, &flight));
+            state.flights.insert(number, flight);
+        }
+        tickets
+    }
+
+    fn ticket(self: &Arc<Flights>, number: u64, blocks: Vec<usize>, flight: &Flight) -> Ticket {
+        Ticket {
+            flights: Arc::clone(self),
+            number,
+            run: flight.run.clone(),
+            blocks,
+            response: flight.response.clone(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that holds the lock can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ticket {
+    /// What the request brings. Only while somebody awaits it, it goes on.
+    pub(super) async fn response(&self) -> Response {
+        self.response.clone().await
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut state = self.flights.state();
+        let Some(flight) = state.flights.get_mut(&self.number) else {
+            return;
+        };
+        flight.waiting -= 1;
+        if flight.waiting > 0 {
+            return;
+        }
+        let forgotten = state.flights.remove(&self.number);
+        for i in forgotten.iter().flat_map(|flight| &flight.blocks) {
+            state.by_block.remove(i);
+        }
+        // To drop the request is to cancel it, which is the source's code: not under the lock.
+        drop(state);
+        drop(forgotten);
+    }
+}

@@ -1,0 +1,49 @@
+//! Tables that are read over a network, without blocking a thread, under any runtime.
+//!
+//! [`AsyncTable`] answers as [`Table`](crate::Table) does, by the same code: an open table decides which bytes it needs, and what
+//! differs is who fetches them. Here they come from an [`AsyncReadAt`], whose requests take long and cost money each, so as few
+//! are made as the bytes allow:
+//!
+//! | | requests |
+//! |---|---|
+//! | opening | one for the end of the file; one more if that was too short; for tables of other writers, sometimes a third |
+//! | a key that the filter excludes, or whose block is in the cache | none |
+//! | any other key | one, of one block, which other tasks that want the block at the same time share |
+//! | [`get_many`](AsyncTable::get_many) | one for all blocks that lie within 64 KiB of each other, up to 8 MiB; 32 at a time |
+//! | a walk | from 64 KiB on, each request of twice the bytes of the one before, up to 8 MiB; from the second on, up to four at a time |
+//!
+//! Nothing here depends on a runtime, and nothing runs unless its future is polled. A future that is dropped cancels its requests,
+//! unless other tasks wait for them, and loses nothing: the next call begins where the last one that was ready ended.
+//!
+//! ```
+//! use leveltable::remote::AsyncTable;
+//! # use leveltable::WriteOptions;
+//! # let mut file = Vec::new();
+//! # let mut builder = WriteOptions::new().build(&mut file);
+//! # builder.add(b"apple", b"red")?;
+//! # builder.finish()?;
+//! # let object = bytes::Bytes::from(file);
+//! # let work = async {
+//! let table = AsyncTable::open(object).await?;
+//! assert_eq!(table.get("apple").await?.as_deref(), Some(&b"red"[..]));
+//! let mut all = table.range(..);
+//! while let Some((key, value)) = all.next().await? {
+//!     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
+//! }
+//! # Ok::<(), leveltable::Error>(())
+//! # };
+//! # futures_util::future::FutureExt::now_or_never(work).unwrap()?;
+//! # Ok::<(), leveltable::Error>(())
+//! ```
+
+mod ahead;
+mod fetch;
+mod flights;
+mod held;
+mod range;
+mod source;
+mod table;
+
+pub use range::AsyncRange;
+pub use source::{AsyncReadAt, BoxFuture, Tail};
+pub use table::AsyncTable;

@@ -1,0 +1,324 @@
+//! A remote table that is open.
+
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+
+use super::ahead::Blocks;
+use super::flights::Flights;
+use super::held::Held;
+use super::range::AsyncRange;
+use super::source::AsyncReadAt;
+use crate::error::{Error, Result};
+use crate::filter::{FilterInfo, FoundFilter};
+use crate::format::block_search::SearchPart;
+use crate::format::properties::Properties;
+use crate::read::open::report;
+use crate::read::options::{OpenOptions, ReadOptions};
+use crate::read::range::KeyRange;
+use crate::read::source::Source;
+use crate::read::stats::{Counter, Counters, Stats};
+use crate::read::table::Table;
+
+/// Bytes at the end of a source that opening asks for unless the caller says otherwise.
+const TAIL_LEN: u64 = 256 << 10;
+
+/// An open table whose blocks are fetched from an [`AsyncReadAt`]: the twin of [`Table`], with the same answers.
+///
+/// Clones are cheap and share everything, requests on their way among it. Memory and cache are as for a [`Table`], but that the
+/// cache takes every block that a lookup fetched. The [module](crate::remote) says how many requests a call makes.
+#[derive(Clone)]
+pub struct AsyncTable {
+    /// Knows what the file holds, and cannot read it.
+    pub(super) table: Table,
+    pub(super) source: Arc<dyn AsyncReadAt>,
+    pub(super) flights: Arc<Flights>,
+}
+
+impl std::fmt::Debug for AsyncTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("AsyncTable").field(&self.table).finish()
+    }
+}
+
+impl OpenOptions {
+    /// Opens a remote table.
+    ///
+    /// Asks for the last `tail_len` bytes, 256 KiB if it is `None`, and then, at once, for what is missing of index and filters. One
+    /// request is enough if the tail has all that lies behind the data blocks: [`AsyncTable::tail_len`] says how much that is.
+    /// With [`check_order`](OpenOptions::check_order), the whole table is fetched.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](OpenOptions::open), and [`ErrorKind::Replaced`](crate::ErrorKind::Replaced).
+    pub async fn open_async(
+        &self,
+        source: impl AsyncReadAt + 'static,
+        tail_len: Option<u64>,
+    ) -> Result<AsyncTable> {
+        self.open_dyn(Arc::new(source), tail_len.unwrap_or(TAIL_LEN))
+            .await
+    }
+
+    async fn open_dyn(&self, source: Arc<dyn AsyncReadAt>, tail_len: u64) -> Result<AsyncTable> {
+        let path: Option<Arc<Path>> = source.name().map(|name| Path::new(&name).into());
+        let name_in = |error: Error| match &path {
+            Some(path) => error.at_path(path),
+            None => error,
+        };
+        let doing = || format!("reading the last {tail_len} bytes");
+        let tail = source.read_tail(tail_len).await;
+        let tail = tail.map_err(|error| name_in(Error::io(doing(), error)))?;
+        if tail.bytes.len() as u64 != tail.size.min(tail_len) {
+            let (found, size) = (tail.bytes.len(), tail.size);
+            let message = format!("the source returned {found} bytes, and its size as {size}");
+            let error = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, message);
+            return Err(name_in(Error::io(doing(), error)));
+        }
+        let requests = Counters::default();
+        requests.add(Counter::SourceReads, 1);
+        requests.add(Counter::SourceBytes, tail.bytes.len() as u64);
+        let held = Arc::new(Held::new(tail));
+        let opened = self.open_held(&held, path, &*source, &requests).await;
+        held.release();
+        let mut table = report(opened)?;
+        if let Some(inner) = Arc::get_mut(&mut table.inner) {
+            inner.is_remote = true;
+            // What was counted are reads of what was held.
+            inner.file.counters = requests;
+        }
+        let table = AsyncTable {
+            table,
+            source,
+            flights: Arc::default(),
+        };
+        if self.check_order && !self.stored_order {
+            table.check_order().await?;
+        }
+        Ok(table)
+    }
+
+    /// Opens the table of which parts are `held`. Fetches others until there are enough.
+    async fn open_held(
+        &self,
+        held: &Arc<Held>,
+        path: Option<Arc<Path>>,
+        source: &dyn AsyncReadAt,
+        requests: &Counters,
+    ) -> Result<Table> {
+        let options = self.clone().check_order(false);
+        loop {
+            let mut file = Source::from(Arc::clone(held));
+            file.path.clone_from(&path);
+            let opened = options.open_unreported(file);
+            let missing = held.take_missing();
+            if missing.is_empty() {
+                return opened;
+            }
+            let bytes = missing.iter().map(|&(_, len)| len as u64).sum();
+            requests.add(Counter::SourceReads, missing.len() as u64);
+            requests.add(Counter::SourceBytes, bytes);
+            let fetched = source.read_many_at(&missing).await;
+            let mut fetched = fetched.into_iter();
+            for part in missing {
+                let none = || Err(std::io::Error::other("the source returned no result"));
+                held.add(part, fetched.next().unwrap_or_else(none));
+            }
+        }
+    }
+}
+
+impl AsyncTable {
+    /// Opens a table with [`OpenOptions::new`]; see [`OpenOptions::open_async`].
+    ///
+    /// # Errors
+    ///
+    /// As [`OpenOptions::open_async`].
+    pub async fn open(source: impl AsyncReadAt + 'static) -> Result<AsyncTable> {
+        OpenOptions::new().open_async(source, None).await
+    }
+
+    /// Returns the same table, read with `options`: a cheap clone.
+    pub fn with(&self, options: ReadOptions) -> AsyncTable {
+        AsyncTable {
+            table: self.table.with(options),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the value of `key`, or `None` if the table does not hold it: none or one request.
+    ///
+    /// The value is a slice of its block and keeps the whole block in memory while it lives.
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::get`], and [`ErrorKind::Replaced`](crate::ErrorKind::Replaced).
+    pub async fn get(&self, key: impl AsRef<[u8]> + Send) -> Result<Option<Bytes>> {
+        let found = self.find(key.as_ref()).await?;
+        Ok(found.map(|(block, value)| block.slice(value)))
+    }
+
+    /// Calls `read` with the value of `key`, and returns what it returns; `None` if the table does not hold the key.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](AsyncTable::get).
+    pub async fn get_with<R>(
+        &self,
+        key: impl AsRef<[u8]> + Send,
+        read: impl FnOnce(&[u8]) -> R + Send,
+    ) -> Result<Option<R>> {
+        let found = self.find(key.as_ref()).await?;
+        Ok(found.map(|(block, value)| read(&block.slice(value))))
+    }
+
+    /// Whether the table holds `key`. Costs as much as [`get`](AsyncTable::get).
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](AsyncTable::get).
+    pub async fn contains_key(&self, key: impl AsRef<[u8]> + Send) -> Result<bool> {
+        Ok(self.find(key.as_ref()).await?.is_some())
+    }
+
+    /// The one way of a lookup: filter, index, block, search.
+    async fn find(&self, key: &[u8]) -> Result<Option<(Bytes, std::ops::Range<usize>)>> {
+        let Some(found) = self.table.candidate(key)? else {
+            return Ok(None);
+        };
+        let block = self.fetch_block(found).await?;
+        let value = self.search(found.block, &block, key)?;
+        Ok(value.map(|value| (block, value)))
+    }
+
+    /// Where the value of `key` lies in data block `i`.
+    fn search(&self, i: usize, block: &[u8], key: &[u8]) -> Result<Option<std::ops::Range<usize>>> {
+        let order = self.table.order()?;
+        let inner = &self.table.inner;
+        inner.find_value(i, block, key, order, SearchPart::WHOLE)
+    }
+
+    /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
+    ///
+    /// Blocks that lie near each other come with one request, and up to 32 requests are on their way at a time. Takes some 40 bytes a
+    /// key while it runs, and at most 256 MiB for what is on its way: 32 requests of 8 MiB, if so many neighbouring blocks are
+    /// asked for.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](AsyncTable::get), for the first block that cannot be read; no value is returned then.
+    pub async fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
+        // The block and the position of each key.
+        let mut wanted = Vec::new();
+        for (at, key) in keys.iter().enumerate() {
+            let found = self.table.candidate(key.as_ref())?;
+            wanted.extend(found.map(|found| (found.block, at)));
+        }
+        wanted.sort_unstable();
+        let mut blocks: Vec<usize> = wanted.iter().map(|&(block, _)| block).collect();
+        blocks.dedup();
+        let mut values = vec![None; keys.len()];
+        let mut take = |i: usize, block: &Bytes| {
+            let start = wanted.partition_point(|&(block, _)| block < i);
+            let here = wanted.iter().skip(start).take_while(|wanted| wanted.0 == i);
+            for &(_, at) in here {
+                if let (Some(key), Some(value)) = (keys.get(at), values.get_mut(at)) {
+                    let found = self.search(i, block, key.as_ref())?;
+                    *value =
+                        found.map(|range| Bytes::copy_from_slice(block.get(range).unwrap_or(&[])));
+                }
+            }
+            Ok(())
+        };
+        let mut missing = Vec::new();
+        for i in blocks {
+            match self.table.inner.cached(self.table.index().block(i)) {
+                Some(block) => take(i, &block)?,
+                None => missing.push(i),
+            }
+        }
+        let mut arrived = self.fetch_all(&missing);
+        while let Some(blocks) = arrived.try_next().await? {
+            for (i, block) in blocks {
+                take(i, &block)?;
+            }
+        }
+        Ok(values)
+    }
+
+    /// The entries whose keys lie within `bounds`, in order. Reads nothing if a filter of prefixes rules it out; see
+    /// [`Table::range`].
+    pub fn range(&self, bounds: impl KeyRange) -> AsyncRange {
+        AsyncRange::new(self, self.table.range(bounds))
+    }
+
+    /// The entries whose keys begin with `prefix`, in order; see [`Table::prefix`].
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> AsyncRange {
+        AsyncRange::new(self, self.table.prefix(prefix))
+    }
+
+    /// Whether the table may hold `key`, by filter and index alone: no request. See [`Table::may_contain`].
+    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
+        self.table.may_contain(key)
+    }
+
+    /// The same for keys that begin with `prefix`. See [`Table::may_contain_prefix`].
+    pub fn may_contain_prefix(&self, prefix: impl AsRef<[u8]>) -> bool {
+        self.table.may_contain_prefix(prefix)
+    }
+
+    /// Bounds of about `n` parts of the table with about as many bytes each; see [`Table::splits`]. No request.
+    pub fn splits(&self, n: usize) -> Vec<(Bound<Bytes>, Bound<Bytes>)> {
+        self.table.splits(n)
+    }
+
+    /// What the table says of itself; see [`Table::properties`].
+    pub fn properties(&self) -> Option<&Properties> {
+        self.table.properties()
+    }
+
+    /// Number of entries, as its properties say; see [`Table::entries`].
+    pub fn entries(&self) -> Option<u64> {
+        self.table.entries()
+    }
+
+    /// The filter in use; see [`Table::filter`].
+    pub fn filter(&self) -> Option<FilterInfo> {
+        self.table.filter()
+    }
+
+    /// All filters, and why some are not used; see [`Table::filters`].
+    pub fn filters(&self) -> &[FoundFilter] {
+        self.table.filters()
+    }
+
+    /// Counters of the table's work so far, opening included. A request is one read.
+    pub fn stats(&self) -> Stats {
+        self.table.stats()
+    }
+
+    /// Number of data blocks.
+    pub fn data_blocks(&self) -> usize {
+        self.table.data_blocks()
+    }
+
+    /// Size of the file in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        self.table.file_bytes()
+    }
+
+    /// Bytes behind the last data block: so many at the end of the file are all that opening needs.
+    pub fn tail_len(&self) -> u64 {
+        self.table.file_bytes() - self.table.inner.blocks_end()
+    }
+
+    /// Checks the order of keys in all data blocks.
+    async fn check_order(&self) -> Result<()> {
+        let mut blocks = Blocks::new(0..self.table.data_blocks());
+        while blocks.next(self).await?.is_some() {}
+        Ok(())
+    }
+}
