@@ -10,7 +10,7 @@ use super::table::AsyncTable;
 use crate::error::{Error, Result};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::read::range::Bounds;
+use crate::read::range::{self, Bounds};
 use crate::read::table::Table;
 
 /// The entries of an [`AsyncTable`] within bounds, in order; made by [`AsyncTable::range`].
@@ -42,7 +42,7 @@ enum Place {
 
 impl AsyncRange {
     /// What is left of `range`, which is one of the table.
-    pub(super) fn new(table: &AsyncTable, range: crate::Range) -> AsyncRange {
+    pub(super) fn new(table: &AsyncTable, range: range::Range) -> AsyncRange {
         let is_done = range.is_done();
         let planned = range.into_parts().and_then(|(_, bounds)| {
             let blocks = if is_done {
