@@ -51,12 +51,16 @@ impl OpenOptions {
     ///
     /// As [`open`](OpenOptions::open).
     pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
-        report(self.open_unreported(source.into()))
+        let open = || {
+            let mut file = TableFile::new(source.into())?;
+            file.read_tail();
+            self.open_file(file)
+        };
+        report(open())
     }
 
-    pub(super) fn open_unreported(&self, source: Source) -> Result<Table> {
-        let mut file = TableFile::new(source)?;
-        file.read_tail();
+    /// Opens the table in `file`, of which the end was read, or will be read part by part.
+    pub(super) fn open_file(&self, mut file: TableFile) -> Result<Table> {
         let footer = file.footer()?;
         file.read_ahead(&footer);
         let index = file.read_index(&footer)?;
@@ -473,7 +477,7 @@ struct Unclear {
 
 /// Up to this size, the order of all keys is checked when a table is opened: in so few blocks, keys of another order could
 /// lie in blocks that no lookup of them reads, while the index ascends by chance.
-const SMALL: u64 = TAIL_LEN;
+pub(super) const SMALL: u64 = TAIL_LEN;
 
 impl Inner {
     /// Whether keys, or user keys in a database's table, are in bytewise order.

@@ -13,6 +13,7 @@ use super::flights::Response;
 use super::source::BoxFuture;
 use super::table::AsyncTable;
 use crate::error::Result;
+use crate::read::cache::BlockCache;
 use crate::read::fetch::Run;
 
 /// Bytes of a walk's first request, unless a single block takes more: they take no longer than a block of 4 KiB.
@@ -68,7 +69,18 @@ impl Blocks {
             return Ok(None);
         }
         let block = match self.frames_with(table, i).await? {
-            Some((run, bytes)) => table.admit(run, bytes, i)?,
+            Some((run, bytes)) => {
+                // What a walk brings does not push out what lookups use.
+                let is_full = table
+                    .table
+                    .inner
+                    .cache
+                    .as_ref()
+                    .is_some_and(BlockCache::is_full);
+                let read = table.table.read;
+                let read = read.fill_cache(read.fill_cache && !is_full);
+                table.admit(run, bytes, i, read)?
+            }
             None => table.fetch_block(table.table.inner.index.block(i)).await?,
         };
         self.left.start = i + 1;

@@ -14,6 +14,7 @@ use super::table::AsyncTable;
 use crate::error::Result;
 use crate::read::fetch::Run;
 use crate::read::index::BlockRef;
+use crate::read::options::ReadOptions;
 
 /// Most bytes of one request, unless a single block takes more.
 pub(super) const MOST_REQUEST_LEN: u64 = 8 << 20;
@@ -32,7 +33,7 @@ impl AsyncTable {
             // None if the block came into the cache just now.
             if let Some(ticket) = self.board(&[found.block]).pop() {
                 let bytes = self.receive(&ticket).await?;
-                return self.admit(&ticket.run, &bytes, found.block);
+                return self.admit(&ticket.run, &bytes, found.block, self.table.read);
             }
         }
     }
@@ -44,7 +45,7 @@ impl AsyncTable {
     ) -> BoxStream<'_, Result<Vec<(usize, Bytes)>>> {
         let arrive = async |ticket: Ticket| {
             let bytes = self.receive(&ticket).await?;
-            let admit = |&i: &usize| Ok((i, self.admit(&ticket.run, &bytes, i)?));
+            let admit = |&i: &usize| Ok((i, self.admit(&ticket.run, &bytes, i, self.table.read)?));
             ticket.blocks.iter().map(admit).collect()
         };
         let tickets = stream::iter(self.board(missing));
@@ -113,11 +114,17 @@ impl AsyncTable {
 
     /// Data block `i`, of which `bytes` came with `run`: checked, kept in the cache, and in memory of its own, so that a value does
     /// not keep all that came with it.
-    pub(super) fn admit(&self, run: &Run, bytes: &Bytes, i: usize) -> Result<Bytes> {
+    pub(super) fn admit(
+        &self,
+        run: &Run,
+        bytes: &Bytes,
+        i: usize,
+        read: ReadOptions,
+    ) -> Result<Bytes> {
         let inner = &*self.table.inner;
         let found = inner.index.block(i);
-        let frame = run.frame(bytes, found.handle);
-        let frame = frame.unwrap_or_default();
-        inner.admit(found, &Bytes::copy_from_slice(&frame), self.table.read)
+        // It is there, since the block is one of the run's. None would be an error like a damaged one.
+        let frame = run.frame(bytes, found.handle).unwrap_or_default();
+        inner.admit(found, &Bytes::copy_from_slice(&frame), read)
     }
 }

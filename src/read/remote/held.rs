@@ -46,8 +46,15 @@ impl Held {
         held
     }
 
-    /// Takes in what came of a part that was missing.
+    /// Takes in what came of a part that was missing: as many bytes, or an error.
     pub(super) fn add(&self, (offset, len): (u64, usize), bytes: io::Result<Bytes>) {
+        let bytes = match bytes {
+            Ok(bytes) if bytes.len() != len => {
+                let message = format!("the source returned {} bytes", bytes.len());
+                Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
+            }
+            bytes => bytes,
+        };
         let bytes = bytes.map_err(Arc::new);
         let part = Part { offset, len, bytes };
         self.state().parts.push(part);

@@ -16,7 +16,8 @@ use crate::error::{Error, Result};
 use crate::filter::{FilterInfo, FoundFilter};
 use crate::format::block_search::SearchPart;
 use crate::format::properties::Properties;
-use crate::read::open::report;
+use crate::read::file::TableFile;
+use crate::read::open::{SMALL, report};
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::KeyRange;
 use crate::read::source::Source;
@@ -54,16 +55,16 @@ impl OpenOptions {
     /// # Errors
     ///
     /// As [`open`](OpenOptions::open), and [`ErrorKind::Replaced`](crate::ErrorKind::Replaced).
-    pub async fn open_async(
+    pub fn open_async<S: AsyncReadAt + 'static>(
         &self,
-        source: impl AsyncReadAt + 'static,
+        source: S,
         tail_len: Option<u64>,
-    ) -> Result<AsyncTable> {
-        self.open_dyn(Arc::new(source), tail_len.unwrap_or(TAIL_LEN))
-            .await
+    ) -> impl Future<Output = Result<AsyncTable>> + Send + use<S> {
+        let tail_len = tail_len.unwrap_or(TAIL_LEN);
+        self.clone().open_dyn(Arc::new(source), tail_len)
     }
 
-    async fn open_dyn(&self, source: Arc<dyn AsyncReadAt>, tail_len: u64) -> Result<AsyncTable> {
+    async fn open_dyn(self, source: Arc<dyn AsyncReadAt>, tail_len: u64) -> Result<AsyncTable> {
         let path: Option<Arc<Path>> = source.name().map(|name| Path::new(&name).into());
         let name_in = |error: Error| match &path {
             Some(path) => error.at_path(path),
@@ -113,7 +114,7 @@ impl OpenOptions {
         loop {
             let mut file = Source::from(Arc::clone(held));
             file.path.clone_from(&path);
-            let opened = options.open_unreported(file);
+            let opened = TableFile::new(file).and_then(|file| options.open_file(file));
             let missing = held.take_missing();
             if missing.is_empty() {
                 return opened;
@@ -310,9 +311,15 @@ impl AsyncTable {
         self.table.file_bytes()
     }
 
-    /// Bytes behind the last data block: so many at the end of the file are all that opening needs.
+    /// Bytes at the end of the file that are all that opening needs: those behind the last data block, or all of a file of up to
+    /// 64 KiB, whose keys are checked then.
     pub fn tail_len(&self) -> u64 {
-        self.table.file_bytes() - self.table.inner.blocks_end()
+        let size = self.table.file_bytes();
+        if size <= SMALL {
+            size
+        } else {
+            size - self.table.inner.blocks_end()
+        }
     }
 
     /// Checks the order of keys in all data blocks.
