@@ -12,6 +12,7 @@ use leveltable::{
 
 use crate::model::{End, Model, State};
 use crate::naive::{self, Compare, Entry};
+use crate::remote;
 use crate::tables::KeyOrder;
 
 /// Most entries that a walk visits. A block can hold millions of empty ones.
@@ -82,6 +83,7 @@ pub fn as_everything(file: &Bytes) {
     as_stored(file, KeyOrder::Reverse, &more);
     as_internal(file, &more);
     in_stored_order(file);
+    remote::as_remote(file, &OpenOptions::new().no_cache(), &more);
     // Recognising a database's table.
     let _ = OpenOptions::new().open_source(file.clone()).map_err(kind);
 }

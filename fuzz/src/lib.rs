@@ -5,5 +5,6 @@ pub mod ask;
 pub mod model;
 pub mod naive;
 pub mod parts;
+pub mod remote;
 pub mod seeds;
 pub mod tables;
