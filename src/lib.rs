@@ -33,6 +33,7 @@
 //! | read several tables as one | [`Table::merge`], [`DbTable::merge`], module [`merge`] |
 //! | choose how a table is opened | [`OpenOptions`], [`BlockCache`], [`ReadOptions`] |
 //! | read from memory, from a map, or from anywhere else | [`Source`], [`ReadAt`] |
+//! | read a table over a network, in async code | `remote::AsyncTable`, of the feature `async`; the crate `leveltable-object-store` for object stores |
 //! | tables of a LevelDB database, with sequence numbers and deletions | [`DbTable`], [`DbTableBuilder`], module [`db`] |
 //! | choose a filter, or write one | [`RibbonFilterPolicy`] (the default), [`BloomFilterPolicy`] (LevelDB's), module [`filter`] |
 //! | scan one prefix of many, and read nothing if no key has it | [`WriteOptions::prefix_filter`], [`Table::may_contain_prefix`] |
@@ -68,7 +69,7 @@
 //!   32 MiB that all tables share, unless [`OpenOptions`] says otherwise.
 //! - A value from [`Table::get`] is a slice of its block and keeps the block in memory.
 //! - In async code, call lookups where blocking is allowed, such as Tokio's `spawn_blocking`. [`Table::may_contain`] makes
-//!   no I/O.
+//!   no I/O. `AsyncTable`, of the feature `async`, awaits its reads instead, under any runtime.
 //! - A path given to [`TableBuilder::create`] is replaced atomically. Open tables go on reading the old file.
 //!
 //! # Events and metrics

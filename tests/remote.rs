@@ -286,6 +286,8 @@ fn keys() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_time: 20_000, ..ProptestConfig::default() })]
+
     #[test]
     fn answers_are_those_of_a_table(
         shape in shapes(),
