@@ -105,7 +105,7 @@ impl ReadAhead {
                 if is_alone {
                     return Err(inner.locate(i, defect));
                 }
-                Ok((inner.fetch_copy(found, read)?, false))
+                Ok((inner.fetch_apart(found, read)?, false))
             }
         }
     }

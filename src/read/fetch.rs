@@ -147,15 +147,19 @@ impl Inner {
     pub(super) fn fetch_block(&self, found: BlockRef, read: ReadOptions) -> Result<Fetched<'_>> {
         match self.fetch_in_place(found, read) {
             Some(block) => Ok(block),
-            None => self.fetch_announced(found, read).map(Fetched::whole),
+            None => self.announce_and_fetch(found, read).map(Fetched::whole),
         }
     }
 
     /// The same for a block that was announced before, if the file is mapped.
-    pub(super) fn fetch_after(&self, found: BlockRef, read: ReadOptions) -> Result<Fetched<'_>> {
+    pub(super) fn fetch_announced(
+        &self,
+        found: BlockRef,
+        read: ReadOptions,
+    ) -> Result<Fetched<'_>> {
         match self.fetch_in_place(found, read) {
             Some(block) => Ok(block),
-            None => self.fetch_copy(found, read).map(Fetched::whole),
+            None => self.fetch_apart(found, read).map(Fetched::whole),
         }
     }
 
@@ -172,12 +176,13 @@ impl Inner {
     }
 
     #[inline(never)]
-    fn fetch_announced(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
+    fn announce_and_fetch(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
         self.announce_block(found);
-        self.fetch_copy(found, read)
+        self.fetch_apart(found, read)
     }
 
-    pub(super) fn fetch_copy(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
+    /// A data block in bytes of its own, from the cache or the source.
+    pub(super) fn fetch_apart(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
         match self.cached(found) {
             Some(block) => Ok(block),
             None => self.admit(found, &self.file.read_frame(found.handle)?, read),
@@ -294,8 +299,8 @@ impl Inner {
                 Some(Incoming::Alone(frame)) => self.admit(found, &frame?, read),
                 Some(Incoming::InRun(Some(frame))) => self
                     .try_admit(found, &frame, read)
-                    .or_else(|_| self.fetch_copy(found, read)),
-                Some(Incoming::InRun(None)) | None => self.fetch_copy(found, read),
+                    .or_else(|_| self.fetch_apart(found, read)),
+                Some(Incoming::InRun(None)) | None => self.fetch_apart(found, read),
             },
         };
         found.iter().zip(cached).map(fetch)

@@ -125,7 +125,7 @@ impl Table {
         results: &mut [Result<Option<Bytes>>],
     ) {
         let fetch = |wanted: &Wanted<'_>| {
-            let block = self.inner.fetch_after(wanted.found, self.read)?;
+            let block = self.inner.fetch_announced(wanted.found, self.read)?;
             let part = self.part(wanted);
             touch_part(block.payload(), part);
             Ok((block, part))
@@ -166,7 +166,8 @@ impl Table {
             for wanted in keys {
                 // After an error, which is the first key's, the block is read anew for the next.
                 let block = fetched.take();
-                let block = block.unwrap_or_else(|| self.inner.fetch_copy(wanted.found, self.read));
+                let block =
+                    block.unwrap_or_else(|| self.inner.fetch_apart(wanted.found, self.read));
                 let value = block.and_then(|block| {
                     let value = self.find(wanted, &block, order, self.part(wanted))?;
                     let copy = value.and_then(|value| block.get(value).map(Bytes::copy_from_slice));

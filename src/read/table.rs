@@ -375,7 +375,7 @@ impl Table {
         if self.inner.file.is_mapped() {
             ahead.announce(&self.inner, found.block);
         }
-        let payload = self.inner.fetch_after(found, self.read)?.into_payload();
+        let payload = self.inner.fetch_announced(found, self.read)?.into_payload();
         touch_part(&payload, part);
         Ok((self.parse(found, payload)?, false))
     }
