@@ -62,9 +62,11 @@ impl ReadAt for Disk {
         self.read((offset, len))
     }
 
-    fn read_many_at(&self, parts: &[Part]) -> Vec<io::Result<Bytes>> {
+    fn read_many_at(&self, parts: &[Part], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
         self.batches.lock().unwrap().push(parts.to_vec());
-        parts.iter().map(|&part| self.read(part)).collect()
+        for (i, &part) in parts.iter().enumerate() {
+            each(i, self.read(part));
+        }
     }
 }
 
@@ -405,7 +407,7 @@ fn a_walk_reads_few_blocks_that_are_cached() {
     assert!(stats.cache_misses - before.cache_misses <= 2 * missing);
 }
 
-/// A source that returns too few results, or too many, for the parts that it was asked for.
+/// A source that gives too few results, or too many, for the parts that it was asked for, and those backward.
 #[test]
 fn results_that_are_missing_are_errors_and_more_are_ignored() {
     struct Miscounting(Bytes, isize);
@@ -419,12 +421,17 @@ fn results_that_are_missing_are_errors_and_more_are_ignored() {
             self.0.read_at(offset, len)
         }
 
-        fn read_many_at(&self, parts: &[Part]) -> Vec<io::Result<Bytes>> {
+        fn read_many_at(&self, parts: &[Part], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
             let count = parts.len().saturating_add_signed(self.1);
-            let parts = parts.iter().cycle().take(count);
-            parts
-                .map(|&(offset, len)| self.0.read_at(offset, len))
-                .collect()
+            let given = parts.iter().enumerate().cycle().take(count);
+            let given: Vec<_> = given.collect();
+            for &(i, &(offset, len)) in given.iter().rev() {
+                each(i, self.0.read_at(offset, len));
+            }
+            if self.1 > 0 {
+                each(0, Err(io::Error::other("given before")));
+                each(parts.len(), Ok(Bytes::new()));
+            }
         }
     }
 

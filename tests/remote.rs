@@ -693,7 +693,7 @@ fn dropped_futures_lose_nothing() {
     let mut random = Random(3);
     for i in 0..count {
         let mut next = None;
-        while next.is_none() && random.next() % 2 == 0 {
+        while next.is_none() && random.next().is_multiple_of(2) {
             next = server.run(poll_immediate(range.next()));
         }
         let next = match next {

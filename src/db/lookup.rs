@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::db::key::{self, InternalKey, MAX_SEQUENCE, ValueType};
 use crate::db::table::{DbEntry, DbTable, Version, not_internal, version};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::SearchPart;
@@ -151,27 +151,40 @@ impl DbTable {
         }
         wanted.sort_unstable_by_key(|(first, at, _)| (first.block, *at));
         let mut versions = vec![None; user_keys.len()];
-        let of_blocks = || wanted.chunk_by(|(a, ..), (b, ..)| a.block == b.block);
-        let found: Vec<BlockRef> = of_blocks()
+        let of_blocks: Vec<_> = wanted
+            .chunk_by(|(a, ..), (b, ..)| a.block == b.block)
+            .collect();
+        let found: Vec<BlockRef> = of_blocks
+            .iter()
             .filter_map(|keys| Some(keys.first()?.0))
             .collect();
-        for (keys, block) in of_blocks().zip(self.table.fetch_blocks(&found)) {
-            let block = block?;
-            for (first, at, target) in keys {
-                let fetch = |wanted: BlockRef| {
-                    if wanted.block == first.block {
-                        Ok(block.clone())
-                    } else {
-                        self.table.block(wanted, SearchPart::WHOLE)
+        // The first block that failed, and why.
+        let mut failed: Option<(usize, Error)> = None;
+        self.table.fetch_blocks(&found, |i, block| {
+            let keys = of_blocks.get(i).copied().unwrap_or_default();
+            let mut search = |block: Block<Bytes>| {
+                for (first, at, target) in keys {
+                    let fetch = |wanted: BlockRef| {
+                        if wanted.block == first.block {
+                            Ok(block.clone())
+                        } else {
+                            self.table.block(wanted, SearchPart::WHOLE)
+                        }
+                    };
+                    let found = self.find_from(*first, target, fetch)?;
+                    if let (Some(found), Some(slot)) = (found, versions.get_mut(*at)) {
+                        *slot = Some(version_of(&found));
                     }
-                };
-                let found = self.find_from(*first, target, fetch)?;
-                if let (Some(found), Some(slot)) = (found, versions.get_mut(*at)) {
-                    *slot = Some(version_of(&found));
                 }
+                Ok(())
+            };
+            if let Err(error) = block.and_then(&mut search)
+                && failed.as_ref().is_none_or(|&(before, _)| i < before)
+            {
+                failed = Some((i, error));
             }
-        }
-        Ok(versions)
+        });
+        failed.map_or(Ok(versions), |(_, error)| Err(error))
     }
 
     /// Whether the newest version of `user_key` is a value: `false` if it was deleted, or the table holds none.

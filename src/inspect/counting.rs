@@ -77,11 +77,11 @@ impl<R: ReadAt> ReadAt for CountingReadAt<R> {
         self.inner.read_at(offset, len)
     }
 
-    fn read_many_at(&self, parts: &[(u64, usize)]) -> Vec<io::Result<Bytes>> {
+    fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
         let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.reads.fetch_add(parts.len() as u64, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.inner.read_many_at(parts)
+        self.inner.read_many_at(parts, each);
     }
 }

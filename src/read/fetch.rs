@@ -1,6 +1,5 @@
 //! Data blocks: where they are found, checked when they come in, and kept.
 
-use std::iter;
 use std::ops::Range;
 
 use bytes::{Buf, Bytes};
@@ -123,14 +122,6 @@ pub(super) struct Run {
     pub(super) len: u64,
 }
 
-/// The frame of a data block that was asked for.
-enum Incoming {
-    Alone(Result<Bytes>),
-    /// From a run of several blocks. If the run could not be read, or its bytes are not sound, each block is read alone: an
-    /// error is that of one block.
-    InRun(Option<Bytes>),
-}
-
 impl Run {
     /// The frame of the block at `handle`, one of the run's, of which `bytes` were read.
     pub(super) fn frame(&self, bytes: &Bytes, handle: BlockHandle) -> Option<Bytes> {
@@ -245,65 +236,72 @@ impl Inner {
         Ok(block)
     }
 
-    /// Data blocks of a file that is not in memory, in ascending order. They are asked for a batch at a time, so that the memory
-    /// that they take is bounded.
-    pub(super) fn fetch_all<'a>(
-        &'a self,
-        found: &'a [BlockRef],
+    /// Data blocks of a file that is not in memory, in ascending order. Gives each to `take`, with its position in `found`, when it
+    /// is there and was checked. They are asked for a batch at a time, so that the memory that they take is bounded.
+    pub(super) fn fetch_all(
+        &self,
+        found: &[BlockRef],
         read: ReadOptions,
-    ) -> impl Iterator<Item = Result<Bytes>> + 'a {
-        let mut rest = found;
-        let batches = iter::from_fn(move || {
+        mut take: impl FnMut(usize, Result<Bytes>),
+    ) {
+        let (mut first, mut rest) = (0, found);
+        while !rest.is_empty() {
             let (batch, after) = rest.split_at(batch_len(rest));
-            rest = after;
-            (!batch.is_empty()).then_some(batch)
-        });
-        batches.flat_map(move |batch| self.fetch_batch(batch, read))
+            self.fetch_batch(batch, read, &mut |at, block| take(first + at, block));
+            (first, rest) = (first + batch.len(), after);
+        }
     }
 
-    /// A batch of them, from the cache or from the source, which is asked for all that are missing at once. Each block is checked
-    /// when the iterator comes to it.
-    fn fetch_batch<'a>(
-        &'a self,
-        found: &'a [BlockRef],
+    /// A batch of them, from the cache or from the source, which is asked for all that are missing at once, and goes on while those
+    /// that are there are taken.
+    fn fetch_batch(
+        &self,
+        found: &[BlockRef],
         read: ReadOptions,
-    ) -> impl Iterator<Item = Result<Bytes>> + 'a {
-        let cached: Vec<Option<Bytes>> = found.iter().map(|&found| self.cached(found)).collect();
-        let is_missing =
-            |(found, cached): (&BlockRef, &Option<Bytes>)| cached.is_none().then_some(found.block);
-        let missing = found.iter().zip(&cached).filter_map(is_missing);
-        let runs = self.runs(missing);
-        // A block that is too long for this machine's memory is no part: it is an error when it is read alone.
-        let part = |run: &Run| Some((run.offset, usize::try_from(run.len).ok()?));
-        let parts: Vec<(u64, usize)> = runs.iter().filter_map(part).collect();
-        let mut read_parts = self.file.read_many(&parts).into_iter();
-        let mut frames = Vec::with_capacity(found.len());
-        for run in runs {
-            let bytes = match part(&run).and_then(|_| read_parts.next()) {
-                Some(bytes) if run.blocks.len() == 1 => {
-                    frames.push(Incoming::Alone(bytes));
-                    continue;
-                }
-                bytes => bytes,
-            };
-            for i in run.blocks.clone() {
-                let bytes = bytes.as_ref().and_then(|bytes| bytes.as_ref().ok());
-                let frame = bytes.and_then(|bytes| run.frame(bytes, self.index.handle(i)));
-                frames.push(Incoming::InRun(frame));
+        take: &mut dyn FnMut(usize, Result<Bytes>),
+    ) {
+        let mut missing = Vec::new();
+        for (at, &found) in found.iter().enumerate() {
+            match self.cached(found) {
+                Some(block) => take(at, Ok(block)),
+                None => missing.push((at, found)),
             }
         }
-        let mut frames = frames.into_iter();
-        let fetch = move |(&found, cached): (&BlockRef, _)| match cached {
-            Some(block) => Ok(block),
-            None => match frames.next() {
-                Some(Incoming::Alone(frame)) => self.admit(found, &frame?, read),
-                Some(Incoming::InRun(Some(frame))) => self
-                    .try_admit(found, &frame, read)
-                    .or_else(|_| self.fetch_apart(found, read)),
-                Some(Incoming::InRun(None)) | None => self.fetch_apart(found, read),
-            },
-        };
-        found.iter().zip(cached).map(fetch)
+        let runs = self.runs(missing.iter().map(|(_, found)| found.block));
+        // The blocks of a run follow each other among those that are missing.
+        let mut rest = &missing[..];
+        let mut parts = Vec::with_capacity(runs.len());
+        let mut wanted = Vec::with_capacity(runs.len());
+        for run in runs {
+            let (blocks, after) = rest.split_at(run.blocks.len().min(rest.len()));
+            rest = after;
+            match usize::try_from(run.len) {
+                Ok(len) => {
+                    parts.push((run.offset, len));
+                    wanted.push((run, blocks));
+                }
+                // Too long for this machine's memory, which is the error of reading it alone.
+                Err(_) => blocks
+                    .iter()
+                    .for_each(|&(at, found)| take(at, self.fetch_apart(found, read))),
+            }
+        }
+        self.file.read_many(&parts, &mut |part, bytes| {
+            let Some((run, blocks)) = wanted.get(part) else {
+                return;
+            };
+            if let &[(at, found)] = *blocks {
+                return take(at, bytes.and_then(|frame| self.admit(found, &frame, read)));
+            }
+            // If the run could not be read, or its bytes are not sound, each block is read alone: an error is that of one block.
+            let bytes = bytes.ok();
+            for &(at, found) in *blocks {
+                let frame = bytes.as_ref();
+                let frame = frame.and_then(|bytes| run.frame(bytes, found.handle));
+                let block = frame.and_then(|frame| self.try_admit(found, &frame, read).ok());
+                take(at, block.map_or_else(|| self.fetch_apart(found, read), Ok));
+            }
+        });
     }
 
     /// The data blocks of `missing`, in ascending order, those that follow each other as one run.

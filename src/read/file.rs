@@ -283,31 +283,39 @@ impl TableFile {
         }
     }
 
-    /// All `parts`, each an offset and a length inside the file, or why one cannot be read. All are asked for at once.
-    pub(crate) fn read_many(&self, parts: &[(u64, usize)]) -> Vec<Result<Bytes>> {
+    /// Gives `each` all `parts`, each an offset and a length inside the file, by their positions, or why one cannot be read. All are
+    /// asked for at once.
+    pub(crate) fn read_many(
+        &self,
+        parts: &[(u64, usize)],
+        each: &mut dyn FnMut(usize, Result<Bytes>),
+    ) {
         let SourceBytes::Io(source) = &self.source.bytes else {
-            return parts
-                .iter()
-                .map(|&(offset, len)| self.read(offset, len))
-                .collect();
+            for (i, &(offset, len)) in parts.iter().enumerate() {
+                each(i, self.read(offset, len));
+            }
+            return;
         };
         if parts.is_empty() {
-            return Vec::new();
+            return;
         }
         let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
         self.counters.add(Counter::SourceReads, parts.len() as u64);
         self.counters.add(Counter::SourceBytes, bytes);
         trace::read_many(self.path(), parts, bytes);
-        let mut results = source.read_many_at(parts).into_iter();
-        let mut check = |&(offset, len): &(u64, usize)| {
-            let missing = || {
-                Err(io::Error::other(
-                    "the source returned no result for this part",
-                ))
-            };
-            self.check_read(offset, len, results.next().unwrap_or_else(missing))
-        };
-        parts.iter().map(&mut check).collect()
+        let mut left: Vec<Option<(u64, usize)>> = parts.iter().copied().map(Some).collect();
+        source.read_many_at(parts, &mut |i, read| {
+            // What was not asked for, or was given already, is ignored.
+            if let Some((offset, len)) = left.get_mut(i).and_then(Option::take) {
+                each(i, self.check_read(offset, len, read));
+            }
+        });
+        for (i, part) in left.into_iter().enumerate() {
+            if let Some((offset, len)) = part {
+                let missing = io::Error::other("the source returned no result for this part");
+                each(i, self.check_read(offset, len, Err(missing)));
+            }
+        }
     }
 
     /// The `len` bytes at `offset`, which lie inside the file.

@@ -156,14 +156,16 @@ impl Table {
         results: &mut [Result<Option<Bytes>>],
     ) {
         wanted.sort_unstable_by_key(|wanted| (wanted.found.block, wanted.at));
-        let of_blocks = || wanted.chunk_by(|a, b| a.found.block == b.found.block);
-        let found: Vec<BlockRef> = of_blocks()
+        let of_blocks: Vec<&[Wanted<'_>]> = wanted
+            .chunk_by(|a, b| a.found.block == b.found.block)
+            .collect();
+        let found: Vec<BlockRef> = of_blocks
+            .iter()
             .filter_map(|keys| Some(keys.first()?.found))
             .collect();
-        let blocks = self.inner.fetch_all(&found, self.read);
-        for (keys, block) in of_blocks().zip(blocks) {
+        self.inner.fetch_all(&found, self.read, |i, block| {
             let mut fetched = Some(block);
-            for wanted in keys {
+            for wanted in of_blocks.get(i).copied().unwrap_or_default() {
                 // After an error, which is the first key's, the block is read anew for the next.
                 let block = fetched.take();
                 let block =
@@ -176,7 +178,7 @@ impl Table {
                 });
                 put(results, wanted.at, value);
             }
-        }
+        });
     }
 
     /// The part of the block to look for the key in.

@@ -58,11 +58,16 @@ impl Drop for Spared {
     }
 }
 
-/// Reads all `parts`, each an offset and a length. First copies what is in the page cache, then announces the rest to the
-/// system before it waits for each, so that the disk works on several at a time.
-pub(super) fn read_many_at(file: &File, parts: &[(u64, usize)]) -> Vec<io::Result<Bytes>> {
+/// Reads all `parts`, each an offset and a length, and gives each to `each`. First copies what is in the page cache, then announces
+/// the rest to the system before it waits for each, so that the disk works on several at a time, and meanwhile the caller on
+/// those that are there.
+pub(super) fn read_many_at(
+    file: &File,
+    parts: &[(u64, usize)],
+    each: &mut dyn FnMut(usize, io::Result<Bytes>),
+) {
     if let &[(offset, len)] = parts {
-        return vec![read_at(file, offset, len)];
+        return each(0, read_at(file, offset, len));
     }
     let cached = sys::read_cached(file, parts);
     let is_missing = |(part, cached): (_, &Option<Bytes>)| cached.is_none().then_some(part);
@@ -78,14 +83,16 @@ pub(super) fn read_many_at(file: &File, parts: &[(u64, usize)]) -> Vec<io::Resul
         next.for_each(|&(offset, len)| sys::announce(file, offset, len));
     };
     announce(IN_FLIGHT);
-    let take = |(cached, &(offset, len)): (Option<Bytes>, _)| match cached {
-        Some(bytes) => Ok(bytes),
-        None => {
-            announce(1);
-            read_at(file, offset, len)
-        }
-    };
-    cached.into_iter().zip(parts).map(take).collect()
+    for (i, (cached, &(offset, len))) in cached.into_iter().zip(parts).enumerate() {
+        let read = match cached {
+            Some(bytes) => Ok(bytes),
+            None => {
+                announce(1);
+                read_at(file, offset, len)
+            }
+        };
+        each(i, read);
+    }
 }
 
 #[cfg(unix)]
@@ -218,7 +225,11 @@ mod tests {
                 file.sync_all().unwrap();
                 rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
             }
-            let results = read_many_at(&file, &parts);
+            let mut results = Vec::new();
+            read_many_at(&file, &parts, &mut |i, read| {
+                assert_eq!(i, results.len());
+                results.push(read);
+            });
             assert_eq!(results.len(), parts.len());
             for (result, &(offset, len)) in results.into_iter().zip(&parts) {
                 let expected = usize::try_from(offset)
@@ -233,6 +244,6 @@ mod tests {
                 }
             }
         }
-        assert!(read_many_at(&file, &[]).is_empty());
+        read_many_at(&file, &[], &mut |_, _| panic!("no part was asked for"));
     }
 }

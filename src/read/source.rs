@@ -27,15 +27,17 @@ pub trait ReadAt: Send + Sync {
     /// A table reads only within [`size`](ReadAt::size).
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
 
-    /// Reads several parts, each an offset and a length, as by [`read_at`](ReadAt::read_at). Returns a result for each, in their
-    /// order: one that fails does not fail the others. A result that is missing is an error of its part.
+    /// Reads several parts, each an offset and a length, as by [`read_at`](ReadAt::read_at). Gives the result of each to `each`, with
+    /// the part's position in `parts`, as soon as it is there: one that fails does not fail the others. The order is the source's
+    /// choice. A result that is never given is an error of its part.
     ///
     /// [`Table::get_many`](crate::Table::get_many) asks for all blocks of a batch in one call, up to some hundred parts of a
-    /// few MiB together. The default reads one part after another. Implement it where parts can be read at the same time, from
-    /// an object store for example.
-    fn read_many_at(&self, parts: &[(u64, usize)]) -> Vec<io::Result<Bytes>> {
-        let read = |&(offset, len): &(u64, usize)| self.read_at(offset, len);
-        parts.iter().map(read).collect()
+    /// few MiB together, and searches a block in `each`, while others are on their way. The default reads one part after another.
+    /// Implement it where parts can be read at the same time, from an object store for example.
+    fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
+        for (i, &(offset, len)) in parts.iter().enumerate() {
+            each(i, self.read_at(offset, len));
+        }
     }
 }
 
@@ -52,8 +54,8 @@ impl ReadAt for File {
         positional::read_at(self, offset, len)
     }
 
-    fn read_many_at(&self, parts: &[(u64, usize)]) -> Vec<io::Result<Bytes>> {
-        positional::read_many_at(self, parts)
+    fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
+        positional::read_many_at(self, parts, each);
     }
 }
 
@@ -81,8 +83,8 @@ impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
         (**self).read_at(offset, len)
     }
 
-    fn read_many_at(&self, parts: &[(u64, usize)]) -> Vec<io::Result<Bytes>> {
-        (**self).read_many_at(parts)
+    fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
+        (**self).read_many_at(parts, each);
     }
 }
 

@@ -340,24 +340,27 @@ impl Table {
         self.parse(found, payload)
     }
 
-    /// Data blocks to keep, in ascending order. Those of a file that is not in memory are asked for many at a time.
-    pub(crate) fn fetch_blocks<'a>(
-        &'a self,
-        found: &'a [BlockRef],
-    ) -> Box<dyn Iterator<Item = Result<Block<Bytes>>> + 'a> {
+    /// Data blocks to keep, in ascending order: gives each to `take`, with its position in `found`. Those of a file that is not in
+    /// memory are asked for many at a time.
+    pub(crate) fn fetch_blocks(
+        &self,
+        found: &[BlockRef],
+        mut take: impl FnMut(usize, Result<Block<Bytes>>),
+    ) {
         if self.inner.file.is_memory() {
-            return Box::new(
-                found
-                    .iter()
-                    .map(|&found| self.block(found, SearchPart::WHOLE)),
-            );
+            for (i, &found) in found.iter().enumerate() {
+                take(i, self.block(found, SearchPart::WHOLE));
+            }
+            return;
         }
-        let payloads = self.inner.fetch_all(found, self.read);
-        // Copies, so that a value keeps its block in memory, and not all that was read with it.
-        let parse = |(&found, payload): (&BlockRef, Result<Bytes>)| {
-            self.parse(found, Bytes::copy_from_slice(&payload?))
-        };
-        Box::new(found.iter().zip(payloads).map(parse))
+        self.inner.fetch_all(found, self.read, |i, payload| {
+            // A copy, so that a value keeps its block in memory, and not all that was read with it.
+            let block = found.get(i).map(|&found| {
+                let copy = Bytes::copy_from_slice(&payload?);
+                self.parse(found, copy)
+            });
+            block.into_iter().for_each(|block| take(i, block));
+        });
     }
 
     /// A data block for a walk to keep, which may be among those that were read ahead: the second value tells whether it is a
