@@ -18,7 +18,7 @@ impl Table {
 
     /// The entries whose keys lie within `bounds`, from either end.
     ///
-    /// If the lower bound is above the upper one, the range is empty. If no key within the bounds can have another prefix, as
+    /// If the lower bound is above the upper one, the range is empty, and nothing is read. If no key within the bounds can have another prefix, as
     /// between `user/1` and `user/5` where prefixes end at a slash, a filter [of prefixes](crate::WriteOptions::prefix_filter) is
     /// asked, and if it knows that no key has the prefix, nothing is read. Other filters are not: they know single keys.
     ///
@@ -36,8 +36,12 @@ impl Table {
     /// ```
     pub fn range(&self, bounds: impl KeyRange) -> Range {
         let (lower, upper) = bounds.into_bounds();
-        let is_bytewise = matches!(self.order(), Ok(Order::Bytewise));
-        let is_empty = is_bytewise && self.prefixes_exclude(&lower, &upper);
+        // If the order is not known, the first move with a bound is an error.
+        let is_empty = self.order().is_ok_and(|order| {
+            let is_bytewise = matches!(order, Order::Bytewise);
+            exclude_all(order, &lower, &upper)
+                || is_bytewise && self.prefixes_exclude(&lower, &upper)
+        });
         let mut range = Range::new(self.cursor(), lower, upper);
         if is_empty {
             range.state = State::Done;
@@ -301,6 +305,18 @@ fn owned(key: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 pub(super) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// Whether no key can lie within these bounds.
+pub(super) fn exclude_all(order: &Order, lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
+    match (lower, upper) {
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+        (Bound::Included(lower), Bound::Included(upper)) => order.compare(lower, upper).is_gt(),
+        (
+            Bound::Included(lower) | Bound::Excluded(lower),
+            Bound::Included(upper) | Bound::Excluded(upper),
+        ) => order.compare(lower, upper).is_ge(),
+    }
+}
 
 /// The bounds, in bytewise order, of the keys that begin with `prefix`.
 pub(crate) fn prefix_bounds(prefix: &[u8]) -> Bounds {

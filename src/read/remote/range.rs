@@ -1,6 +1,5 @@
 //! The entries of a remote table within bounds.
 
-use std::cmp::Ordering;
 use std::ops::{Bound, Range};
 
 use bytes::Bytes;
@@ -139,16 +138,6 @@ fn blocks_of(table: &Table, (lower, upper): &Bounds) -> Result<Range<usize>> {
         }
         Bound::Unbounded => Ok(None),
     };
-    let is_empty = match (lower, upper) {
-        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
-        (Bound::Included(a), Bound::Included(b)) => table.order()?.compare(a, b).is_gt(),
-        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => {
-            table.order()?.compare(a, b) != Ordering::Less
-        }
-    };
-    if is_empty {
-        return Ok(0..0);
-    }
     let start = match (lower, block_at(lower)?) {
         (_, Some(block)) => block,
         (Bound::Unbounded, None) => 0,
