@@ -32,6 +32,13 @@ fn options(compression: Compression) -> WriteOptions {
         .compression(compression)
 }
 
+/// The same for all tables of blocks that tests decode: of each codec, and as LevelDB lays them out (which has no properties,
+/// and the index last) and as this crate does (properties, index, metaindex).
+fn all_options() -> Vec<WriteOptions> {
+    let of = |codec| [options(codec), options(codec).properties(true)];
+    CODECS.into_iter().flat_map(of).collect()
+}
+
 /// Entries that compress somewhat, about seven to a block of `options`.
 fn entries(n: usize) -> Vec<Entry> {
     let mut random = Random(n as u64);
@@ -95,21 +102,24 @@ fn ranges(report: &SalvageReport) -> Vec<Range<usize>> {
 
 #[test]
 fn damage_to_one_block_of_a_thousand_costs_that_block_only() {
-    each_block_of_a_thousand(Compression::None);
+    each_block_of_a_thousand(Compression::None, false);
+    each_block_of_a_thousand(Compression::None, true);
 }
 
 #[test]
 fn damage_to_one_snappy_block_of_a_thousand_costs_that_block_only() {
-    each_block_of_a_thousand(Compression::Snappy);
+    each_block_of_a_thousand(Compression::Snappy, false);
+    each_block_of_a_thousand(Compression::Snappy, true);
 }
 
 /// Each of 1 000 blocks destroyed in turn costs its own entries and no others.
-fn each_block_of_a_thousand(compression: Compression) {
+fn each_block_of_a_thousand(compression: Compression, properties: bool) {
     let value = |i: u32| [&i.to_le_bytes()[..], &[b'v'; 50]].concat();
     let entries: Vec<Entry> = (0..2000)
         .map(|i| (format!("{i:04}").into_bytes(), value(i)))
         .collect();
-    let file = build(&options(compression).block_size(100), &entries);
+    let options = options(compression).properties(properties);
+    let file = build(&options.block_size(100), &entries);
     let layout = Layout::of(&file);
     let blocks = by_block(&file, &layout);
     assert_eq!(blocks.len(), 1000);
@@ -142,14 +152,15 @@ fn each_block_of_a_thousand(compression: Compression) {
 /// The same without footer and index: the end of the damage must be found, too.
 #[test]
 fn damage_to_one_block_costs_that_block_only_without_an_index() {
-    for compression in CODECS {
-        let file = build(&options(compression), &entries(700));
+    for options in all_options() {
+        let file = build(&options, &entries(700));
         let layout = Layout::of(&file);
         let blocks = by_block(&file, &layout);
         for (i, range) in layout.data.iter().enumerate() {
             let mut damaged = file.clone();
             destroy(&mut damaged, range.clone());
-            destroy(&mut damaged, layout.index.start..file.len());
+            destroy(&mut damaged, layout.index.clone());
+            destroy(&mut damaged, layout.footer.clone());
             let (report, rescued) = rescue(damaged);
             assert!(
                 rescued == without(&blocks, |block| block == i),
@@ -165,8 +176,8 @@ fn damage_to_one_block_costs_that_block_only_without_an_index() {
 #[test]
 fn many_damaged_blocks_cost_themselves_only() {
     let mut random = Random(3);
-    for compression in CODECS {
-        let file = build(&options(compression), &entries(1400));
+    for options in all_options() {
+        let file = build(&options, &entries(1400));
         let layout = Layout::of(&file);
         let blocks = by_block(&file, &layout);
         for with_index in [true, false] {
@@ -177,7 +188,8 @@ fn many_damaged_blocks_cost_themselves_only() {
                 damaged[at] ^= 0x10;
             }
             if !with_index {
-                destroy(&mut damaged, layout.index.start..file.len());
+                destroy(&mut damaged, layout.index.clone());
+                destroy(&mut damaged, layout.footer.clone());
             }
             let (report, rescued) = rescue(damaged);
             assert!(
@@ -193,7 +205,7 @@ fn many_damaged_blocks_cost_themselves_only() {
 /// Blocks much larger than the first window of the search, as large values make them.
 #[test]
 fn large_blocks_are_found_after_others_and_after_damage() {
-    for compression in CODECS {
+    for options in all_options() {
         let mut random = Random(8);
         let sizes = [10, 1_900_000, 20, 300_000, 40, 1_500_000, 5, 700_000, 9];
         let entries: Vec<Entry> = sizes
@@ -201,7 +213,7 @@ fn large_blocks_are_found_after_others_and_after_damage() {
             .enumerate()
             .map(|(i, &len)| (vec![b'k', i as u8], random.bytes(len)))
             .collect();
-        let file = build(&options(compression).block_size(1), &entries);
+        let file = build(&options.block_size(1), &entries);
         let layout = Layout::of(&file);
         for (lost, kept) in [
             (vec![], vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
@@ -212,7 +224,8 @@ fn large_blocks_are_found_after_others_and_after_damage() {
             for &i in &lost {
                 destroy(&mut damaged, layout.data[i].clone());
             }
-            destroy(&mut damaged, layout.index.start..file.len());
+            destroy(&mut damaged, layout.index.clone());
+            destroy(&mut damaged, layout.footer.clone());
             let (report, rescued) = rescue(damaged);
             let expected: Vec<Entry> = kept.iter().map(|&i| entries[i].clone()).collect();
             assert!(rescued == expected, "{lost:?}: {report}");
@@ -225,10 +238,10 @@ fn large_blocks_are_found_after_others_and_after_damage() {
 /// All that can be destroyed beside data, in all combinations: every entry recovered, none invented.
 #[test]
 fn no_entry_is_lost_or_invented_whatever_becomes_of_the_rest() {
-    for compression in CODECS {
+    for options in all_options() {
         for n in [0, 1, 2, 7, 8, 15, 300] {
             for filter in [true, false] {
-                let mut options = options(compression);
+                let mut options = options.clone();
                 if !filter {
                     options = options.no_filter();
                 }
@@ -237,6 +250,7 @@ fn no_entry_is_lost_or_invented_whatever_becomes_of_the_rest() {
                 let layout = Layout::of(&file);
                 let mut parts = vec![layout.metaindex, layout.index, layout.footer];
                 parts.extend(layout.filter);
+                parts.extend(layout.properties);
                 for subset in 0..1 << parts.len() {
                     let mut damaged = file.clone();
                     for (i, part) in parts.iter().enumerate() {
@@ -271,9 +285,9 @@ fn no_entry_is_lost_or_invented_whatever_becomes_of_the_rest() {
 /// A file cut at any length: all of the blocks that are whole, and nothing else.
 #[test]
 fn a_cut_file_gives_up_the_blocks_that_are_whole() {
-    for compression in CODECS {
+    for options in all_options() {
         for entries in [entries(1), entries(60)] {
-            let file = build(&options(compression), &entries);
+            let file = build(&options, &entries);
             let layout = Layout::of(&file);
             let blocks = by_block(&file, &layout);
             for len in 0..file.len() {
@@ -292,10 +306,10 @@ fn a_cut_file_gives_up_the_blocks_that_are_whole() {
 /// The last of a table without the first, and tables inside of other bytes: offsets are all off.
 #[test]
 fn bytes_missing_or_added_in_front_do_no_harm() {
-    for compression in CODECS {
+    for options in all_options() {
         for n in [1, 7, 100] {
             let entries = entries(n);
-            let file = build(&options(compression), &entries);
+            let file = build(&options, &entries);
             let layout = Layout::of(&file);
             let blocks = by_block(&file, &layout);
             for len in [1, 20, 4096, 300_000] {
@@ -313,7 +327,7 @@ fn bytes_missing_or_added_in_front_do_no_harm() {
                     "{n} entries, {len} bytes around: {report}"
                 );
             }
-            for missing in (1..layout.metaindex.start).step_by(41) {
+            for missing in (1..layout.metaindex.start.min(layout.index.start)).step_by(41) {
                 let (report, rescued) = rescue(file[missing..].to_vec());
                 let expected = without(&blocks, |i| layout.data[i].start < missing);
                 assert!(
@@ -336,8 +350,8 @@ fn bytes_missing_or_added_in_front_do_no_harm() {
 /// Single bits of the whole file: never a wrong entry, and at most one block's entries lost.
 #[test]
 fn every_flipped_bit_costs_one_block_at_most() {
-    for compression in CODECS {
-        let file = build(&options(compression), &entries(12));
+    for options in all_options() {
+        let file = build(&options, &entries(12));
         let layout = Layout::of(&file);
         let blocks = by_block(&file, &layout);
         for bit in 0..file.len() * 8 {
@@ -1643,7 +1657,7 @@ fn with_more_in_metaindex(
     let mut metaindex: BTreeSet<Entry> = common::entries(&common::payload(file, &layout.metaindex))
         .into_iter()
         .collect();
-    let mut out = file[..layout.metaindex.start].to_vec();
+    let mut out = file[..layout.metaindex.start.min(layout.index.start)].to_vec();
     let mut frame = |payload: &[u8]| {
         let range = out.len()..out.len() + payload.len() + 5;
         out.extend(payload);
@@ -1660,12 +1674,16 @@ fn with_more_in_metaindex(
             .iter()
             .map(|(name, note)| (name.as_bytes().to_vec(), note.to_vec())),
     );
-    let metaindex = frame(&common::block(&metaindex.into_iter().collect::<Vec<_>>()));
-    let index = frame(&common::payload(file, &layout.index));
-    let mut footer = [handle_of(&metaindex), handle_of(&index)].concat();
-    footer.resize(40, 0);
-    footer.extend(&file[file.len() - 8..]);
-    out.extend(footer);
+    let metaindex = common::block(&metaindex.into_iter().collect::<Vec<_>>());
+    let index = common::payload(file, &layout.index);
+    // In the order in which they are.
+    let (metaindex, index) = if layout.metaindex.start < layout.index.start {
+        (frame(&metaindex), frame(&index))
+    } else {
+        let index = frame(&index);
+        (frame(&metaindex), index)
+    };
+    out.extend(common::footer(&metaindex, &index));
     out
 }
 

@@ -12,6 +12,7 @@ mod hints;
 pub(crate) mod index;
 mod map;
 pub(crate) mod merge;
+mod metaindex;
 mod open;
 pub(crate) mod options;
 mod owners;
