@@ -157,12 +157,11 @@ impl OpenOptions {
 
     /// What the metaindex names. `None` if it is damaged, for a caller who does without filters.
     fn read_metaindex(&self, file: &TableFile, footer: &Footer) -> Result<Option<Metaindex>> {
-        let named_by = (Section::Footer, file.footer_offset());
-        let (section, handle) = (Section::Metaindex, footer.metaindex);
         let read = || {
-            let block = file.read_block(handle, section, named_by)?;
+            let block = file.read_metaindex(footer)?;
             let decoded = Metaindex::decode(&block, self);
-            decoded.map_err(|defect| file.locate(defect, section, handle.offset))
+            let offset = footer.metaindex.offset;
+            decoded.map_err(|defect| file.locate(defect, Section::Metaindex, offset))
         };
         match read() {
             Err(_) if !self.needs_metaindex() => Ok(None),
