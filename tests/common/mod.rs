@@ -70,6 +70,7 @@ pub(crate) fn assert_holds(table: &Table, entries: &[Entry]) {
 pub(crate) struct Layout {
     pub(crate) data: Vec<Range<usize>>,
     pub(crate) filter: Option<Range<usize>>,
+    pub(crate) prefixes: Option<Range<usize>>,
     pub(crate) properties: Option<Range<usize>>,
     pub(crate) metaindex: Range<usize>,
     pub(crate) index: Range<usize>,
@@ -88,13 +89,15 @@ impl Layout {
             let found = named.find(|(name, _)| name.starts_with(prefix.as_bytes()));
             found.map(|(_, value)| take_handle(&mut &value[..]))
         };
-        let (filter, properties) = (find("filter."), find("about.leveltable"));
+        let [filter, prefixes, properties] =
+            ["filter.", "about.prefixes.", "about.leveltable"].map(find);
         let data = entries(&payload(file, &index))
             .into_iter()
             .map(|(_, value)| take_handle(&mut &value[..]));
         Layout {
             data: data.collect(),
             filter,
+            prefixes,
             properties,
             metaindex,
             index,
@@ -105,7 +108,8 @@ impl Layout {
     /// The section that the byte at `offset` belongs to, and where its block begins.
     pub(crate) fn section_at(&self, offset: usize) -> (Section, usize) {
         let data = self.data.iter().map(|range| (Section::Data, range));
-        let filter = self.filter.iter().map(|range| (Section::Filter, range));
+        let filter = self.filter.iter().chain(&self.prefixes);
+        let filter = filter.map(|range| (Section::Filter, range));
         let properties = self.properties.iter();
         let properties = properties.map(|range| (Section::Properties, range));
         let rest = [
