@@ -46,17 +46,20 @@
 //!
 //! ```text
 //! data blocks     entries in order, each key without the prefix that it shares with the previous key
-//! filter block    the filters
 //! prefix filter   a filter of the keys' prefixes, if the writer asked for one
+//! filter block    the filters
 //! properties      what the table says of itself
-//! metaindex       "filter.<policy name>", "about.prefixes.<rule>", "about.leveltable" -> offset and size of these blocks
 //! index           for each data block, a key at or after its last key -> offset and size of the block
+//! metaindex       "filter.<policy name>", "about.prefixes.<rule>", "about.leveltable" -> offset and size of these blocks
 //! footer          offsets and sizes of metaindex and index; a magic number
 //! ```
 //!
-//! Each block is followed by a byte for its codec and a CRC-32C. Opening reads the footer, the index, the metaindex and
-//! the filter: one read for a file of up to 64 KiB, usually at most three for a larger one. A lookup asks the filter,
-//! searches the index, and reads one block, the only one that can contain the key.
+//! Each block is followed by a byte for its codec and a CRC-32C. LevelDB puts the metaindex before the index, and so does this
+//! crate in tables without [properties](WriteOptions::properties).
+//!
+//! Opening reads the footer, the metaindex, the index and the filter: one read for a file of up to 64 KiB, two for a larger
+//! one, usually three in LevelDB's order. A lookup asks the filter, searches the index, and reads one block, the only one that
+//! can contain the key.
 //!
 //! # Serving reads
 //!

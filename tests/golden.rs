@@ -822,3 +822,115 @@ fn bloom_verdicts_are_leveldbs_false_positives_and_odd_filters_included() {
         );
     }
 }
+
+// ---- This crate's own order of the parts ----------------------------------------------------
+
+/// The table that this crate writes by default, byte for byte, as the documentation of the format says: here written out by hand
+/// (the filter's bits by a Python program that follows LevelDB's definition).
+#[test]
+fn a_table_with_properties_is_written_as_documented() {
+    let mut builder = WriteOptions::new()
+        .compression(Compression::None)
+        .filter_policy(BloomFilterPolicy::new(10))
+        .whole_table_filter(false)
+        .build(Vec::new());
+    builder.add("apple", "red").unwrap();
+    builder.add("apricot", "orange").unwrap();
+    let (file, _) = builder.finish_into_writer().unwrap();
+
+    let restart = [0, 0, 0, 0, 1, 0, 0, 0];
+    // The data block of the worked example.
+    let data = [b"\x00\x05\x03applered\x02\x05\x06ricotorange", &restart[..]].concat();
+    // One filter for the first 2 KiB of the file: 64 bits, six probes. Where it begins, where that array begins, 11.
+    let filter = unhex("40050000a002c00f06");
+    let filter = [&filter[..], &[0, 0, 0, 0, 9, 0, 0, 0, 11]].concat();
+    let creator = format!("leveltable {}", env!("CARGO_PKG_VERSION"));
+    let properties: [(&str, &[u8]); 12] = [
+        ("comparator", b"leveldb.BytewiseComparator"),
+        ("creator", creator.as_bytes()),
+        ("data.blocks", &[1]),
+        ("data.bytes", &[38]),
+        ("entries", &[2]),
+        ("filter.bytes", &[18]),
+        ("filter.policy", b"leveldb.BuiltinBloomFilter2"),
+        ("key.bytes", &[12]),
+        ("key.first", b"apple"),
+        ("key.kind", b"plain"),
+        ("key.last", b"apricot"),
+        ("value.bytes", &[9]),
+    ];
+    let properties = properties.map(|(name, value)| (name.into(), value.to_vec()));
+    // "b", the successor of "apricot": 33 bytes at 0.
+    let index = [b"\x00\x01\x02b\x00\x21", &restart[..]].concat();
+
+    let mut expected = Vec::new();
+    assert_eq!(common::append(&mut expected, &data), 0..38);
+    assert_eq!(expected[33..], unhex("00e07fd992"), "as in the example");
+    assert_eq!(common::append(&mut expected, &filter), 38..61);
+    let properties = common::append(&mut expected, &common::block(&properties));
+    let index = common::append(&mut expected, &index);
+    assert_eq!(properties, 61..index.start);
+    assert_eq!(expected[index.end - 5..], unhex("00cc693031"), "as there");
+    let metaindex = [
+        b"\x00\x10\x03about.leveltable",
+        &common::handle_of(&properties)[..],
+        b"\x00\x22\x02filter.leveldb.BuiltinBloomFilter2\x26\x12",
+        &restart[..],
+    ];
+    let at = index.end;
+    let metaindex = common::append(&mut expected, &metaindex.concat());
+    assert_eq!(metaindex.start, at);
+    expected.extend(common::footer(&metaindex, &index));
+    assert_eq!(file, expected);
+
+    // Without properties, the order is LevelDB's.
+    let mut builder = WriteOptions::new()
+        .compression(Compression::None)
+        .no_filter()
+        .properties(false)
+        .build(Vec::new());
+    builder.add("apple", "red").unwrap();
+    builder.add("apricot", "orange").unwrap();
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let mut expected = expected[..38].to_vec();
+    assert_eq!(common::append(&mut expected, &common::block(&[])), 38..51);
+    let index = [b"\x00\x01\x02b\x00\x21", &restart[..]].concat();
+    assert_eq!(common::append(&mut expected, &index), 51..70);
+    expected.extend(common::footer(&(38..51), &(51..70)));
+    assert_eq!(file, expected);
+}
+
+/// All parts, in their order and without gaps. LevelDB's preset keeps LevelDB's order, whatever it is given.
+#[test]
+fn parts_come_in_the_order_of_the_documentation() {
+    use common::Layout;
+    use leveltable::filter::FixedPrefix;
+    let entries: Vec<Entry> = (0..500u32)
+        .map(|i| (format!("key{i:04}").into_bytes(), vec![b'v'; 50]))
+        .collect();
+    let both = |options: WriteOptions| options.prefix_filter(FixedPrefix::new(4));
+    for (options, index_first) in [
+        (both(WriteOptions::new()), true),
+        (WriteOptions::new().no_filter(), true),
+        (both(WriteOptions::leveldb().properties(true)), true),
+        (both(WriteOptions::leveldb()), false),
+        (both(WriteOptions::new().properties(false)), false),
+    ] {
+        let file = common::build(&options, &entries);
+        let layout = Layout::of(&file);
+        let mut end = layout.data.last().unwrap().end;
+        let (metaindex, index) = (Some(layout.metaindex), Some(layout.index));
+        let last = if index_first {
+            [index, metaindex]
+        } else {
+            [metaindex, index]
+        };
+        let named = [layout.prefixes, layout.filter, layout.properties];
+        assert_eq!(named[2].is_some(), index_first);
+        for part in named.into_iter().chain(last).flatten() {
+            assert_eq!(part.start, end);
+            end = part.end;
+        }
+        assert_eq!(layout.footer, end..file.len());
+    }
+}

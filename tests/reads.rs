@@ -161,7 +161,7 @@ impl Counted {
 
 // ---- Opening --------------------------------------------------------------------------------
 
-/// The promise of `OpenOptions::open`: one read for a small table.
+/// The promise of `OpenOptions::open`: one read for a small table. For larger ones see `tests/opening.rs`.
 #[test]
 fn opening_a_small_table_takes_one_read() {
     for (name, write) in filters() {
@@ -171,47 +171,6 @@ fn opening_a_small_table_takes_one_read() {
             assert_eq!((disk.reads(), disk.bytes()), whole, "filter: {name}");
         }
     }
-}
-
-/// The promise for a larger one: its end, then metaindex and index if they lie further in front, and the filter if it
-/// does.
-#[test]
-fn opening_a_large_table_takes_three_reads_at_most() {
-    const TAIL: u64 = 64 << 10;
-    let entries: Vec<Entry> = (0..20_000u32)
-        .map(|i| (format!("key{i:08}").into_bytes(), vec![b'v'; 20]))
-        .collect();
-    let mut seen = [false; 4];
-    for block_size in [32, 4096] {
-        for write in [
-            WriteOptions::new().no_filter(),
-            WriteOptions::new(),
-            WriteOptions::leveldb(),
-        ] {
-            let write = write.compression(Compression::None).block_size(block_size);
-            let file = Bytes::from(common::build(&write, &entries));
-            let layout = Layout::of(&file);
-            let len = file.len() as u64;
-            let disk = Arc::new(CountingReadAt::new(file));
-            let table = own_cache().open_source(Arc::clone(&disk)).unwrap();
-            assert_eq!(table.stats().source_reads, disk.reads());
-            let mut expected = (1, TAIL);
-            let mut start = len - TAIL;
-            // Room for the properties block, which lies before the metaindex.
-            let metadata_start = layout.metaindex.start as u64 - (4 << 10);
-            if metadata_start < start {
-                expected = (2, TAIL + (len - metadata_start));
-                start = metadata_start;
-            }
-            if let Some(filter) = layout.filter.filter(|filter| (filter.start as u64) < start) {
-                expected = (expected.0 + 1, expected.1 + filter.len() as u64);
-            }
-            assert_eq!((disk.reads(), disk.bytes()), expected);
-            seen[expected.0 as usize] = true;
-            assert!(table.contains_key("key00012345").unwrap());
-        }
-    }
-    assert_eq!(seen, [false, true, true, true], "all of the cases");
 }
 
 #[test]

@@ -32,6 +32,13 @@ fn options(compression: Compression) -> WriteOptions {
         .compression(compression)
 }
 
+/// The same for all tables of blocks that tests decode: of each codec, and as LevelDB lays them out (which has no properties,
+/// and the index last) and as this crate does (properties, index, metaindex).
+fn all_options() -> Vec<WriteOptions> {
+    let of = |codec| [options(codec), options(codec).properties(true)];
+    CODECS.into_iter().flat_map(of).collect()
+}
+
 /// Entries that compress somewhat, about seven to a block of `options`.
 fn entries(n: usize) -> Vec<Entry> {
     let mut random = Random(n as u64);
@@ -95,21 +102,24 @@ fn ranges(report: &SalvageReport) -> Vec<Range<usize>> {
 
 #[test]
 fn damage_to_one_block_of_a_thousand_costs_that_block_only() {
-    each_block_of_a_thousand(Compression::None);
+    each_block_of_a_thousand(Compression::None, false);
+    each_block_of_a_thousand(Compression::None, true);
 }
 
 #[test]
 fn damage_to_one_snappy_block_of_a_thousand_costs_that_block_only() {
-    each_block_of_a_thousand(Compression::Snappy);
+    each_block_of_a_thousand(Compression::Snappy, false);
+    each_block_of_a_thousand(Compression::Snappy, true);
 }
 
 /// Each of 1 000 blocks destroyed in turn costs its own entries and no others.
-fn each_block_of_a_thousand(compression: Compression) {
+fn each_block_of_a_thousand(compression: Compression, properties: bool) {
     let value = |i: u32| [&i.to_le_bytes()[..], &[b'v'; 50]].concat();
     let entries: Vec<Entry> = (0..2000)
         .map(|i| (format!("{i:04}").into_bytes(), value(i)))
         .collect();
-    let file = build(&options(compression).block_size(100), &entries);
+    let options = options(compression).properties(properties);
+    let file = build(&options.block_size(100), &entries);
     let layout = Layout::of(&file);
     let blocks = by_block(&file, &layout);
     assert_eq!(blocks.len(), 1000);
@@ -142,14 +152,15 @@ fn each_block_of_a_thousand(compression: Compression) {
 /// The same without footer and index: the end of the damage must be found, too.
 #[test]
 fn damage_to_one_block_costs_that_block_only_without_an_index() {
-    for compression in CODECS {
-        let file = build(&options(compression), &entries(700));
+    for options in all_options() {
+        let file = build(&options, &entries(700));
         let layout = Layout::of(&file);
         let blocks = by_block(&file, &layout);
         for (i, range) in layout.data.iter().enumerate() {
             let mut damaged = file.clone();
             destroy(&mut damaged, range.clone());
-            destroy(&mut damaged, layout.index.start..file.len());
+            destroy(&mut damaged, layout.index.clone());
+            destroy(&mut damaged, layout.footer.clone());
             let (report, rescued) = rescue(damaged);
             assert!(
                 rescued == without(&blocks, |block| block == i),
@@ -165,8 +176,8 @@ fn damage_to_one_block_costs_that_block_only_without_an_index() {
 #[test]
 fn many_damaged_blocks_cost_themselves_only() {
     let mut random = Random(3);
-    for compression in CODECS {
-        let file = build(&options(compression), &entries(1400));
+    for options in all_options() {
+        let file = build(&options, &entries(1400));
         let layout = Layout::of(&file);
         let blocks = by_block(&file, &layout);
         for with_index in [true, false] {
@@ -177,7 +188,8 @@ fn many_damaged_blocks_cost_themselves_only() {
                 damaged[at] ^= 0x10;
             }
             if !with_index {
-                destroy(&mut damaged, layout.index.start..file.len());
+                destroy(&mut damaged, layout.index.clone());
+                destroy(&mut damaged, layout.footer.clone());
             }
             let (report, rescued) = rescue(damaged);
             assert!(
@@ -193,7 +205,7 @@ fn many_damaged_blocks_cost_themselves_only() {
 /// Blocks much larger than the first window of the search, as large values make them.
 #[test]
 fn large_blocks_are_found_after_others_and_after_damage() {
-    for compression in CODECS {
+    for options in all_options() {
         let mut random = Random(8);
         let sizes = [10, 1_900_000, 20, 300_000, 40, 1_500_000, 5, 700_000, 9];
         let entries: Vec<Entry> = sizes
@@ -201,7 +213,7 @@ fn large_blocks_are_found_after_others_and_after_damage() {
             .enumerate()
             .map(|(i, &len)| (vec![b'k', i as u8], random.bytes(len)))
             .collect();
-        let file = build(&options(compression).block_size(1), &entries);
+        let file = build(&options.block_size(1), &entries);
         let layout = Layout::of(&file);
         for (lost, kept) in [
             (vec![], vec![0, 1, 2, 3, 4, 5, 6, 7, 8]),
@@ -212,7 +224,8 @@ fn large_blocks_are_found_after_others_and_after_damage() {
             for &i in &lost {
                 destroy(&mut damaged, layout.data[i].clone());
             }
-            destroy(&mut damaged, layout.index.start..file.len());
+            destroy(&mut damaged, layout.index.clone());
+            destroy(&mut damaged, layout.footer.clone());
             let (report, rescued) = rescue(damaged);
             let expected: Vec<Entry> = kept.iter().map(|&i| entries[i].clone()).collect();
             assert!(rescued == expected, "{lost:?}: {report}");
@@ -222,21 +235,30 @@ fn large_blocks_are_found_after_others_and_after_damage() {
 
 // ---- Footer, index, metaindex and filter ----------------------------------------------------
 
+/// Tables of these entries: with a filter and without, and those with properties also in the order of LevelDB, as this crate
+/// once wrote them.
+fn tables(options: &WriteOptions, entries: &[Entry]) -> Vec<Vec<u8>> {
+    let files =
+        [options.clone(), options.clone().no_filter()].map(|options| build(&options, entries));
+    let both = files.iter().flat_map(|file| common::in_both_orders(file));
+    both.collect()
+}
+
 /// All that can be destroyed beside data, in all combinations: every entry recovered, none invented.
 #[test]
 fn no_entry_is_lost_or_invented_whatever_becomes_of_the_rest() {
-    for compression in CODECS {
+    for options in all_options() {
         for n in [0, 1, 2, 7, 8, 15, 300] {
-            for filter in [true, false] {
-                let mut options = options(compression);
-                if !filter {
-                    options = options.no_filter();
-                }
-                let entries = entries(n);
-                let file = build(&options, &entries);
+            let entries = entries(n);
+            for file in tables(&options, &entries) {
                 let layout = Layout::of(&file);
-                let mut parts = vec![layout.metaindex, layout.index, layout.footer];
-                parts.extend(layout.filter);
+                let mut parts = vec![
+                    layout.metaindex.clone(),
+                    layout.index.clone(),
+                    layout.footer.clone(),
+                ];
+                parts.extend(layout.filter.clone());
+                parts.extend(layout.properties.clone());
                 for subset in 0..1 << parts.len() {
                     let mut damaged = file.clone();
                     for (i, part) in parts.iter().enumerate() {
@@ -260,7 +282,11 @@ fn no_entry_is_lost_or_invented_whatever_becomes_of_the_rest() {
                     let index_whole = subset >> 1 & 1 == 0;
                     if index_whole && n > 0 {
                         assert_ne!(report.index, IndexState::Lost, "{n} entries, {subset:b}");
-                        assert_eq!(report.lost, []);
+                    }
+                    // The metaindex says that index and footer are all that is lost.
+                    let named = layout.filter.is_some() || layout.properties.is_some();
+                    if (index_whole && n > 0) || (named && subset & !0b110 == 0) {
+                        assert_eq!(report.lost, [], "{n} entries, {subset:b}");
                     }
                 }
             }
@@ -271,19 +297,20 @@ fn no_entry_is_lost_or_invented_whatever_becomes_of_the_rest() {
 /// A file cut at any length: all of the blocks that are whole, and nothing else.
 #[test]
 fn a_cut_file_gives_up_the_blocks_that_are_whole() {
-    for compression in CODECS {
+    for options in all_options() {
         for entries in [entries(1), entries(60)] {
-            let file = build(&options(compression), &entries);
-            let layout = Layout::of(&file);
-            let blocks = by_block(&file, &layout);
-            for len in 0..file.len() {
-                let (report, rescued) = rescue(file[..len].to_vec());
-                let expected = without(&blocks, |i| layout.data[i].end > len);
-                assert!(
-                    rescued == expected,
-                    "{len} of {} bytes: {report}",
-                    file.len()
-                );
+            for file in tables(&options, &entries) {
+                let layout = Layout::of(&file);
+                let blocks = by_block(&file, &layout);
+                for len in 0..file.len() {
+                    let (report, rescued) = rescue(file[..len].to_vec());
+                    let expected = without(&blocks, |i| layout.data[i].end > len);
+                    let what = format!("{len} of {} bytes: {report}", file.len());
+                    assert!(rescued == expected, "{what}");
+                    // What is whole is of use.
+                    let index_is_whole = layout.index.end <= len;
+                    assert_eq!(report.index != IndexState::Lost, index_is_whole, "{what}");
+                }
             }
         }
     }
@@ -292,10 +319,10 @@ fn a_cut_file_gives_up_the_blocks_that_are_whole() {
 /// The last of a table without the first, and tables inside of other bytes: offsets are all off.
 #[test]
 fn bytes_missing_or_added_in_front_do_no_harm() {
-    for compression in CODECS {
+    for options in all_options() {
         for n in [1, 7, 100] {
             let entries = entries(n);
-            let file = build(&options(compression), &entries);
+            let file = build(&options, &entries);
             let layout = Layout::of(&file);
             let blocks = by_block(&file, &layout);
             for len in [1, 20, 4096, 300_000] {
@@ -313,7 +340,7 @@ fn bytes_missing_or_added_in_front_do_no_harm() {
                     "{n} entries, {len} bytes around: {report}"
                 );
             }
-            for missing in (1..layout.metaindex.start).step_by(41) {
+            for missing in (1..layout.metaindex.start.min(layout.index.start)).step_by(41) {
                 let (report, rescued) = rescue(file[missing..].to_vec());
                 let expected = without(&blocks, |i| layout.data[i].start < missing);
                 assert!(
@@ -336,16 +363,17 @@ fn bytes_missing_or_added_in_front_do_no_harm() {
 /// Single bits of the whole file: never a wrong entry, and at most one block's entries lost.
 #[test]
 fn every_flipped_bit_costs_one_block_at_most() {
-    for compression in CODECS {
-        let file = build(&options(compression), &entries(12));
-        let layout = Layout::of(&file);
-        let blocks = by_block(&file, &layout);
-        for bit in 0..file.len() * 8 {
-            let mut damaged = file.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            let (report, rescued) = rescue(damaged);
-            let expected = without(&blocks, |i| layout.data[i].contains(&(bit / 8)));
-            assert!(rescued == expected, "bit {bit}: {report}");
+    for options in all_options() {
+        for file in tables(&options, &entries(12)) {
+            let layout = Layout::of(&file);
+            let blocks = by_block(&file, &layout);
+            for bit in 0..file.len() * 8 {
+                let mut damaged = file.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                let (report, rescued) = rescue(damaged);
+                let expected = without(&blocks, |i| layout.data[i].contains(&(bit / 8)));
+                assert!(rescued == expected, "bit {bit}: {report}");
+            }
         }
     }
 }
@@ -374,11 +402,14 @@ fn entry(key: &str, value: &[u8]) -> Entry {
 /// metaindex, is data.
 #[test]
 fn data_that_looks_like_an_index_or_a_metaindex_is_not_lost() {
-    for filter in [true, false] {
-        let mut options = options(Compression::None);
-        if !filter {
-            options = options.no_filter();
-        }
+    let raw = options(Compression::None);
+    let with_properties = raw.clone().properties(true);
+    for options in [
+        raw.clone().no_filter(),
+        raw,
+        with_properties.clone().no_filter(),
+        with_properties,
+    ] {
         let first = vec![entry("a", b"1"), entry("b", b"2")];
         let one = Layout::of(&build_blocks(&options, std::slice::from_ref(&first))).data[0].clone();
         let second = vec![entry("c", &handle_of(&one))];
@@ -1056,8 +1087,14 @@ fn an_index_without_what_was_before_it_is_not_taken_for_data() {
         vec![entry("key", b"value")],
         entries(30),
     ];
-    let unfiltered = WriteOptions::leveldb().no_filter();
-    for options in [WriteOptions::leveldb(), WriteOptions::new(), unfiltered] {
+    let [unfiltered, bare] =
+        [WriteOptions::new(), WriteOptions::leveldb()].map(WriteOptions::no_filter);
+    for options in [
+        WriteOptions::leveldb(),
+        WriteOptions::new(),
+        unfiltered,
+        bare,
+    ] {
         for entries in &tables {
             let mut file = build(&options, entries);
             let layout = Layout::of(&file);
@@ -1111,11 +1148,15 @@ fn a_metaindex_is_told_where_other_blocks_have_come_to_its_filters_place() {
     // Few entries, as many blocks, and filters that are longer than metaindex and index.
     let entries: Vec<Entry> = (0..4).map(|i| entry(&format!("a{i}"), b"value")).collect();
     let options = options(Compression::None).block_size(1);
-    for options in [
-        options.clone().filter_policy(BloomFilterPolicy::new(300)),
-        options.filter_policy(RibbonFilterPolicy::new(30)),
-    ] {
-        let mut file = build(&options, &entries);
+    let bloom = |bits| options.clone().filter_policy(BloomFilterPolicy::new(bits));
+    let files = [
+        bloom(300),
+        bloom(1000).properties(true),
+        options.clone().filter_policy(RibbonFilterPolicy::new(30)),
+    ];
+    let files = files.map(|options| build(&options, &entries));
+    let files = files.iter().flat_map(|file| common::in_both_orders(file));
+    for mut file in files {
         let layout = Layout::of(&file);
         destroy(&mut file, layout.footer.clone());
         let filter = layout.filter.clone().unwrap();
@@ -1138,8 +1179,8 @@ fn a_metaindex_is_told_where_other_blocks_have_come_to_its_filters_place() {
 fn an_index_right_after_data_is_not_taken_for_data() {
     let entries: Vec<Entry> = ["a1", "a3", "a5"].map(|key| entry(key, b"value")).into();
     let small = options(Compression::None).block_size(1);
-    for options in [small.clone().no_filter(), small] {
-        let mut file = build(&options, &entries);
+    let files = [small.clone(), small.properties(true)].map(|options| tables(&options, &entries));
+    for mut file in files.concat() {
         let layout = Layout::of(&file);
         destroy(&mut file, layout.footer.clone());
         for data_end in [layout.data[1].end, layout.data[2].end] {
@@ -1643,7 +1684,7 @@ fn with_more_in_metaindex(
     let mut metaindex: BTreeSet<Entry> = common::entries(&common::payload(file, &layout.metaindex))
         .into_iter()
         .collect();
-    let mut out = file[..layout.metaindex.start].to_vec();
+    let mut out = file[..layout.metaindex.start.min(layout.index.start)].to_vec();
     let mut frame = |payload: &[u8]| {
         let range = out.len()..out.len() + payload.len() + 5;
         out.extend(payload);
@@ -1660,12 +1701,16 @@ fn with_more_in_metaindex(
             .iter()
             .map(|(name, note)| (name.as_bytes().to_vec(), note.to_vec())),
     );
-    let metaindex = frame(&common::block(&metaindex.into_iter().collect::<Vec<_>>()));
-    let index = frame(&common::payload(file, &layout.index));
-    let mut footer = [handle_of(&metaindex), handle_of(&index)].concat();
-    footer.resize(40, 0);
-    footer.extend(&file[file.len() - 8..]);
-    out.extend(footer);
+    let metaindex = common::block(&metaindex.into_iter().collect::<Vec<_>>());
+    let index = common::payload(file, &layout.index);
+    // In the order in which they are.
+    let (metaindex, index) = if layout.metaindex.start < layout.index.start {
+        (frame(&metaindex), frame(&index))
+    } else {
+        let index = frame(&index);
+        (frame(&metaindex), index)
+    };
+    out.extend(common::footer(&metaindex, &index));
     out
 }
 

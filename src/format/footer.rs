@@ -56,6 +56,11 @@ impl Footer {
         self.metaindex.offset.min(self.index.offset)
     }
 
+    /// Offset of the first byte after both blocks: of the footer itself, unless the file was damaged. `None` if it overflows.
+    pub(crate) fn blocks_end(&self) -> Option<u64> {
+        Some(self.metaindex.end()?.max(self.index.end()?))
+    }
+
     pub(crate) fn encode(&self, dst: &mut Vec<u8>) {
         let start = dst.len();
         self.metaindex.encode(dst);

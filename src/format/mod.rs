@@ -4,11 +4,11 @@
 //! data block 0        sorted entries                                               block.rs
 //! ...
 //! data block n-1
-//! filter block        a filter for each 2 KiB of file, or one for the whole file   filter_block.rs
 //! prefix filter       a filter of the keys' prefixes; optional                      prefix_block.rs
+//! filter block        a filter for each 2 KiB of file, or one for the whole file   filter_block.rs
 //! properties block    what the table says of itself; optional                      properties.rs
-//! metaindex block     names -> handles of filter and properties blocks             block.rs
 //! index block         for each data block: a key at or after its last -> handle    block.rs
+//! metaindex block     names -> handles of filter and properties blocks             block.rs
 //! footer, 48 bytes    handles of metaindex and index, padding, magic number        footer.rs
 //! ```
 //!
@@ -25,10 +25,15 @@
 //! So a reader begins with the footer, and reads index, metaindex and filter block. To look up a key, it searches the index
 //! for the first key at or after it. No other data block can hold the key.
 //!
+//! LevelDB puts the metaindex before the index, and a table without properties is laid out so. A reader must take the parts in
+//! any order, since handles say where they are. With the metaindex last, the end of the file, which a reader asks for first,
+//! tells where everything is, whatever the length of the index. What a reader needs is then one stretch: nobody does without
+//! index and properties, some readers do without the filter, and more without the filter of prefixes.
+//!
 //! # A worked example
 //!
 //! The table that C++ LevelDB writes for the two entries `apple -> red` and `apricot -> orange`, without compression and
-//! without a filter:
+//! without a filter. With properties, those and the same index come at 38, and then a metaindex that names the properties:
 //!
 //! ```text
 //! offset  bytes                                           meaning

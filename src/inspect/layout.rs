@@ -416,12 +416,12 @@ mod tests {
         assert_eq!(properties.name, "about.leveltable");
         assert_eq!(properties.offset, end + filter.stored_bytes);
         let end = properties.offset + properties.stored_bytes;
-        assert_eq!(layout.metaindex.offset, end);
-        assert_eq!(layout.metaindex.entries, 2);
-        let end = layout.metaindex.offset + layout.metaindex.stored_bytes;
         assert_eq!(layout.index.offset, end);
         assert_eq!(layout.index.entries, table.data_blocks() as u64);
-        assert_eq!(layout.footer_offset, end + layout.index.stored_bytes);
+        let end = layout.index.offset + layout.index.stored_bytes;
+        assert_eq!(layout.metaindex.offset, end);
+        assert_eq!(layout.metaindex.entries, 2);
+        assert_eq!(layout.footer_offset, end + layout.metaindex.stored_bytes);
         assert_eq!(layout.footer_offset + 48, len);
     }
 

@@ -1,6 +1,7 @@
 //! A table's file as it is read: bytes at offsets, blocks at handles, and every error with its place.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -19,8 +20,12 @@ use crate::trace;
 /// 10 MB the index.
 pub(super) const TAIL_LEN: u64 = 64 << 10;
 
-/// Bytes before the metaindex that are read with it: an ordinary properties block takes some 300.
+/// Bytes before a metaindex that are read with it: an ordinary properties block takes some 300.
 const PROPERTIES_ROOM: u64 = 4 << 10;
+
+/// Parts that lie together are read at once up to this length. Larger ones take longer to come than to be asked for, and are
+/// read each into memory of its own.
+const MOST_TOGETHER: u64 = 8 << 20;
 
 /// The source, its size, and counters of what was read.
 #[derive(Debug)]
@@ -29,8 +34,8 @@ pub(crate) struct TableFile {
     pub(crate) size: u64,
     pub(crate) counters: Counters,
     owners: Owners,
-    /// The file's last bytes, while it is being opened.
-    tail: Bytes,
+    /// What was read ahead, while the table is being opened: stretches of the file with their offsets.
+    ahead: Vec<(u64, Bytes)>,
 }
 
 impl TableFile {
@@ -44,49 +49,96 @@ impl TableFile {
             size: 0,
             counters: Counters::default(),
             owners,
-            tail: Bytes::new(),
+            ahead: Vec::new(),
         };
         file.size = size.map_err(|e| file.name_in(Error::io("asking for the table's size", e)))?;
         Ok(file)
     }
 
     /// Reads the end of the file, which holds all that opening needs of a small table, and keeps it until
-    /// [`forget_tail`](TableFile::forget_tail).
+    /// [`forget_ahead`](TableFile::forget_ahead).
     pub(crate) fn read_tail(&mut self) {
-        let len = self.size.min(TAIL_LEN);
-        self.announce(self.size - len, len);
-        self.keep_from(self.size - len);
+        self.keep_all(vec![self.tail()]);
     }
 
-    /// Reads properties, metaindex and index at once, if they lie together before the end that was read. If they do not, each
-    /// is read separately, and errors are reported then.
-    pub(crate) fn read_ahead(&mut self, footer: &Footer) {
-        // The properties block lies before the metaindex.
-        let start = footer.metaindex.offset.saturating_sub(PROPERTIES_ROOM);
-        let is_adjacent = footer.metaindex.end() == Some(footer.index.offset)
-            && footer.index.end() == Some(self.footer_offset());
-        let tail_start = self.size - self.tail.len() as u64;
-        // No block is larger, whatever a handle says.
-        let is_readable = self.size - start.min(self.size) <= u64::from(u32::MAX);
-        if is_adjacent && is_readable && start < tail_start {
-            self.keep_from(start);
-        }
+    fn tail(&self) -> Range<u64> {
+        self.size.saturating_sub(TAIL_LEN)..self.size
     }
 
-    /// Reads the file from `start` to its end, and keeps that. If it cannot be read at once, its parts are read, and errors
-    /// reported, one by one.
-    fn keep_from(&mut self, start: u64) {
-        if !self.is_memory()
-            && let Ok(len) = usize::try_from(self.size - start)
-            && let Ok(tail) = self.read(start, len)
+    /// Reads metaindex and index at once, and what may be the properties before the metaindex, if the tail does not tell
+    /// what the table has.
+    pub(crate) fn read_metadata_ahead(&mut self, footer: &Footer) {
+        let (metaindex, index) = (self.range_of(footer.metaindex), self.range_of(footer.index));
+        if let (Some(metaindex), Some(index)) = (metaindex, index)
+            && !self.is_kept(&metaindex)
         {
-            self.tail = tail;
+            let start = metaindex.start.saturating_sub(PROPERTIES_ROOM);
+            self.keep_missing(vec![start..metaindex.end, index]);
         }
+    }
+
+    /// Reads the blocks at `handles` at once, as far as they have not been read, and keeps them until
+    /// [`forget_ahead`](TableFile::forget_ahead).
+    ///
+    /// Reports no error. What could not be read, or lies outside of the file, is an error when it is needed.
+    pub(crate) fn read_ahead(&mut self, handles: impl IntoIterator<Item = BlockHandle>) {
+        let ranges = handles.into_iter();
+        let ranges = ranges.filter_map(|handle| self.range_of(handle)).collect();
+        self.keep_missing(ranges);
+    }
+
+    fn keep_missing(&mut self, mut ranges: Vec<Range<u64>>) {
+        ranges.retain(|range| !self.is_kept(range));
+        // A single one is read when it is needed.
+        if ranges.len() > 1 {
+            self.keep_all(together(ranges));
+        }
+    }
+
+    /// Reads all `ranges` of the file at once, and keeps those that could be read.
+    fn keep_all(&mut self, ranges: Vec<Range<u64>>) {
+        if self.is_memory() {
+            let announce = |range: Range<u64>| self.announce(range.start, range.end - range.start);
+            return ranges.into_iter().for_each(announce);
+        }
+        let part = |range: Range<u64>| {
+            let len = usize::try_from(range.end - range.start).ok()?;
+            Some((range.start, len))
+        };
+        let parts: Vec<(u64, usize)> = ranges.into_iter().filter_map(part).collect();
+        let mut stretches = Vec::with_capacity(parts.len());
+        let mut keep = |i, stretch: Result<Bytes>| {
+            if let (Some(&(offset, _)), Ok(bytes)) = (parts.get(i), stretch) {
+                stretches.push((offset, bytes));
+            }
+        };
+        match parts[..] {
+            [(offset, len)] => keep(0, self.read(offset, len)),
+            _ => self.read_many(&parts, &mut keep),
+        }
+        self.ahead.append(&mut stretches);
+    }
+
+    /// Whether all bytes at `range` were read ahead, or announced as the tail of a map.
+    fn is_kept(&self, range: &Range<u64>) -> bool {
+        let is_within =
+            |stretch: Range<u64>| stretch.start <= range.start && range.end <= stretch.end;
+        if self.is_memory() {
+            return is_within(self.tail());
+        }
+        let mut stretches = self.ahead.iter();
+        stretches.any(|(start, bytes)| is_within(*start..start + bytes.len() as u64))
+    }
+
+    /// Keeps stretches of the file, each with its offset, that somebody else has read.
+    #[cfg(feature = "async")]
+    pub(super) fn keep(&mut self, stretches: impl IntoIterator<Item = (u64, Bytes)>) {
+        self.ahead.extend(stretches);
     }
 
     /// Drops the bytes that were kept for opening.
-    pub(crate) fn forget_tail(&mut self) {
-        self.tail = Bytes::new();
+    pub(crate) fn forget_ahead(&mut self) {
+        self.ahead = Vec::new();
     }
 
     /// Whether the file lies in memory, where reading is no I/O.
@@ -203,17 +255,29 @@ impl TableFile {
     /// The index block; where it is damaged, the error says what became of the file if its sizes tell.
     pub(crate) fn read_index(&self, footer: &Footer) -> Result<Bytes> {
         let named_by = (Section::Footer, self.footer_offset());
-        self.read_block(footer.index, Section::Index, named_by)
-            .map_err(|error| match error.kind() {
-                ErrorKind::Corruption => {
-                    let misfit = self
-                        .ends(identify::PEEK_LEN)
-                        .ok()
-                        .and_then(|(head, _)| identify::describe_misfit(&head, footer, self.size));
-                    error.with_hint(misfit.as_deref().unwrap_or("restore the file from a copy"))
-                }
-                _ => error,
-            })
+        let index = self.read_block(footer.index, Section::Index, named_by);
+        index.map_err(|error| self.explain(error, footer, Some("restore the file from a copy")))
+    }
+
+    /// The metaindex block, with the same explanation.
+    pub(crate) fn read_metaindex(&self, footer: &Footer) -> Result<Bytes> {
+        let named_by = (Section::Footer, self.footer_offset());
+        let metaindex = self.read_block(footer.metaindex, Section::Metaindex, named_by);
+        metaindex.map_err(|error| self.explain(error, footer, None))
+    }
+
+    /// `error`, of a block that `footer` leads to, and what became of a damaged file, if its sizes tell, or `otherwise`.
+    #[cold]
+    fn explain(&self, error: Error, footer: &Footer, otherwise: Option<&str>) -> Error {
+        if error.kind() != ErrorKind::Corruption {
+            return error;
+        }
+        let head = self.ends(identify::PEEK_LEN).map(|(head, _)| head).ok();
+        let misfit = head.and_then(|head| identify::describe_misfit(&head, footer, self.size));
+        match misfit.as_deref().or(otherwise) {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
     }
 
     /// A block other than a data block, which the handle in `named_by` (a section and its offset) names.
@@ -252,11 +316,9 @@ impl TableFile {
         handle: BlockHandle,
         section: Section,
     ) -> Result<u64, Defect> {
-        let most = self.footer_offset();
-        let end = handle.end().filter(|&end| end <= most);
-        match (end, u32::try_from(handle.size)) {
-            (Some(end), Ok(_)) => Ok(end - handle.offset),
-            _ => Err(Defect::new(
+        let range = self.range_of(handle).ok_or_else(|| {
+            let most = self.footer_offset();
+            Defect::new(
                 format!(
                     "a handle to the {section}, of less than 4 GiB and at or before the footer at {most}"
                 ),
@@ -264,8 +326,16 @@ impl TableFile {
                     "one to {} bytes and a trailer at {}",
                     handle.size, handle.offset
                 ),
-            )),
-        }
+            )
+        })?;
+        Ok(range.end - range.start)
+    }
+
+    /// Where the frame of the block at `handle` lies, if that is smaller than 4 GiB and lies before the footer.
+    fn range_of(&self, handle: BlockHandle) -> Option<Range<u64>> {
+        u32::try_from(handle.size).ok()?;
+        let end = handle.end().filter(|&end| end <= self.footer_offset())?;
+        Some(handle.offset..end)
     }
 
     /// The frame of a block that lies inside the file.
@@ -322,7 +392,7 @@ impl TableFile {
     pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
         let read = match &self.source.bytes {
             SourceBytes::Memory(bytes) => self.own(bytes).read_at(offset, len),
-            SourceBytes::Io(source) => match self.read_from_tail(offset, len) {
+            SourceBytes::Io(source) => match self.read_from_ahead(offset, len) {
                 Some(bytes) => Ok(bytes),
                 None => {
                     self.count_read(offset, len);
@@ -368,18 +438,48 @@ impl TableFile {
         })
     }
 
-    fn read_from_tail(&self, offset: u64, len: usize) -> Option<Bytes> {
-        let tail_start = self.size - self.tail.len() as u64;
-        let start = usize::try_from(offset.checked_sub(tail_start)?).ok()?;
-        let end = start.checked_add(len)?;
-        let bytes = self.tail.get(start..end)?;
-        // A small part is copied, so that it does not keep all of the tail in memory.
-        Some(if bytes.len() < self.tail.len() / 2 {
-            Bytes::copy_from_slice(bytes)
-        } else {
-            self.tail.slice(start..end)
+    /// The `len` bytes at `offset`, if they were read ahead.
+    fn read_from_ahead(&self, offset: u64, len: usize) -> Option<Bytes> {
+        self.ahead.iter().find_map(|(start, stretch)| {
+            let start = usize::try_from(offset.checked_sub(*start)?).ok()?;
+            let end = start.checked_add(len)?;
+            let bytes = stretch.get(start..end)?;
+            // A part of the stretch is copied, so that it does not keep all of that in memory.
+            Some(if bytes.len() < stretch.len() / 8 * 7 {
+                Bytes::copy_from_slice(bytes)
+            } else {
+                stretch.slice(start..end)
+            })
         })
     }
+}
+
+/// `ranges` as they are read: in the file's order, each byte once, and together what lies together.
+fn together(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| (range.start, range.end));
+    let mut together: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let Some(before) = together
+            .last_mut()
+            .filter(|before| range.start <= before.end)
+        else {
+            together.push(range);
+            continue;
+        };
+        let overlaps = range.start < before.end;
+        let most = if overlaps {
+            u64::from(u32::MAX)
+        } else {
+            MOST_TOGETHER
+        };
+        let end = range.end.max(before.end);
+        if end - before.start <= most {
+            before.end = end;
+        } else if !overlaps {
+            together.push(range);
+        } // else it is no part of a table, and is read when it is needed
+    }
+    together
 }
 
 #[cold]

@@ -1,4 +1,4 @@
-//! The read path. `open`: footer, index, metaindex, filters. `get`: filter, index, `fetch_block`, find.
+//! The read path. `open`: footer, metaindex, index, filters. `get`: filter, index, `fetch_block`, find.
 
 mod ahead;
 mod bounded;
@@ -12,6 +12,7 @@ mod hints;
 pub(crate) mod index;
 mod map;
 pub(crate) mod merge;
+mod metaindex;
 mod open;
 pub(crate) mod options;
 mod owners;

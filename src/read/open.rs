@@ -8,20 +8,20 @@ use bytes::Bytes;
 use crate::comparator::Order;
 use crate::db::key::user_order;
 use crate::db::recognise::{Evidence, may_be_internal};
-use crate::error::{Error, ErrorKind, Result, Section, show_key};
-use crate::filter::{FilterPolicy, FoundFilter, PrefixExtractor, RibbonFilterPolicy, Unused};
-use crate::format::Defect;
+use crate::error::{Error, ErrorKind, Result, Section};
+use crate::filter::{FilterPolicy, FoundFilter, PrefixExtractor, Unused};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
+use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
-use crate::format::prefix_block::{PREFIXES_NAME, PrefixBlockReader};
-use crate::format::properties::{KeyKind, PROPERTIES_NAME, Properties};
+use crate::format::prefix_block::PrefixBlockReader;
+use crate::format::properties::{KeyKind, Properties};
 use crate::read::cache::TableId;
 use crate::read::file::{TAIL_LEN, TableFile};
 use crate::read::hints::Hints;
 use crate::read::index::{Index, IndexPlace};
+use crate::read::metaindex::{Metaindex, NamedPrefixes};
 use crate::read::options::OpenOptions;
 use crate::read::prefixes::PrefixFilter;
 use crate::read::source::Source;
@@ -31,9 +31,10 @@ use crate::trace;
 impl OpenOptions {
     /// Opens the table at `path`.
     ///
-    /// Reads the last 64 KiB of the file, which is all of a small table. Of a larger one, it then reads metaindex and index
-    /// together, and the filters, unless they lie in the part that was read. If nothing says what the table is and its index
-    /// could be a database's, it also reads one data block. With [`check_order`](OpenOptions::check_order), it reads all of the
+    /// Reads the last 64 KiB of the file, which is all of a small table. Of a larger one, it then reads what is missing of index
+    /// and filters, all at once. A large table without [properties](crate::WriteOptions::properties), such as LevelDB writes,
+    /// takes another read in between: metaindex and index, then filters. If nothing says what the table is and its index could
+    /// be a database's, opening also reads one data block. With [`check_order`](OpenOptions::check_order), it reads all of the
     /// file.
     ///
     /// # Errors
@@ -62,9 +63,13 @@ impl OpenOptions {
     /// Opens the table in `file`, of which the end was read, or will be read part by part.
     pub(super) fn open_file(&self, mut file: TableFile) -> Result<Table> {
         let footer = file.footer()?;
-        file.read_ahead(&footer);
+        file.read_metadata_ahead(&footer);
+        let metaindex = self.read_metaindex(&file, &footer);
+        if let Ok(Some(metaindex)) = &metaindex {
+            file.read_ahead(self.needed(&footer, metaindex));
+        }
         let index = file.read_index(&footer)?;
-        let metaindex = self.read_metaindex(&file, &footer)?;
+        let metaindex = metaindex?;
         let properties = self.read_properties(&file, &footer, metaindex.as_ref())?;
         let order = self.choose_order(properties.as_ref());
         let order = order.map_err(|error| file.name_in(error))?;
@@ -96,9 +101,14 @@ impl OpenOptions {
         // A filter that nobody wants to use may still tell what the table is.
         let mut witness = None;
         if let Some(mut metaindex) = metaindex {
+            let is_usable = self.filter_is_usable(&inner);
+            if is_usable && inner.properties.is_none() {
+                let may_be_clear = unclear.is_none() || metaindex.has_filter();
+                let handles = metaindex.filters_for(may_be_clear && inner.is_bytewise());
+                inner.file.read_ahead(handles);
+            }
             let filters = std::mem::take(&mut metaindex.filters);
             let prefixes = std::mem::replace(&mut metaindex.prefixes, Ok(None));
-            let is_usable = self.filter_is_usable(&inner);
             let Inner { file, index, .. } = &inner;
             if is_usable {
                 inner.filter = self.read_filter(file, &footer, metaindex, index)?;
@@ -117,7 +127,7 @@ impl OpenOptions {
         {
             inner.refuse_filter_of_user_keys(unclear, filter)?;
         }
-        inner.file.forget_tail();
+        inner.file.forget_ahead();
         inner.file.expect_random_access();
         Ok(Table {
             inner: Arc::new(inner),
@@ -125,14 +135,27 @@ impl OpenOptions {
         })
     }
 
+    /// The blocks that will be read after the metaindex. Whether the filters of a table without properties are of use, its
+    /// index must say first.
+    fn needed(&self, footer: &Footer, metaindex: &Metaindex) -> Vec<BlockHandle> {
+        let mut needed = vec![footer.index];
+        if let Some(properties) = metaindex.properties {
+            needed.push(properties);
+            if self.needs_metaindex() {
+                let is_bytewise = self.order.as_ref().is_none_or(is_bytewise);
+                needed.extend(metaindex.filters_for(is_bytewise));
+            }
+        }
+        needed
+    }
+
     /// What the metaindex names. `None` if it is damaged, for a caller who does without filters.
     fn read_metaindex(&self, file: &TableFile, footer: &Footer) -> Result<Option<Metaindex>> {
-        let named_by = (Section::Footer, file.footer_offset());
-        let (section, handle) = (Section::Metaindex, footer.metaindex);
         let read = || {
-            let block = file.read_block(handle, section, named_by)?;
+            let block = file.read_metaindex(footer)?;
             let decoded = Metaindex::decode(&block, self);
-            decoded.map_err(|defect| file.locate(defect, section, handle.offset))
+            let offset = footer.metaindex.offset;
+            decoded.map_err(|defect| file.locate(defect, Section::Metaindex, offset))
         };
         match read() {
             Err(_) if !self.needs_metaindex() => Ok(None),
@@ -320,119 +343,9 @@ pub(super) fn report(opened: Result<Table>) -> Result<Table> {
     Ok(table)
 }
 
-/// The extractor and the handle of the first prefix filter of which the extractor is known.
-type NamedPrefixes = Result<Option<(Arc<dyn PrefixExtractor>, BlockHandle)>, Defect>;
-
-/// What the metaindex names.
-struct Metaindex {
-    /// Those that are known, the best first.
-    policies: Vec<Arc<dyn FilterPolicy>>,
-    properties: Option<BlockHandle>,
-    /// Which of `policies` to use, and its filter's handle: the first that there is a filter of.
-    filter: Result<Option<(usize, BlockHandle)>, Defect>,
-    prefixes: NamedPrefixes,
-    /// All filters. Those that could be used are not yet said to be unused.
-    filters: Vec<FoundFilter>,
-}
-
-impl Metaindex {
-    /// An error if it cannot be told whether there are properties. One that concerns the filter alone is left to those who want
-    /// it.
-    fn decode(block: &[u8], options: &OpenOptions) -> Result<Metaindex, Defect> {
-        let mut found = Metaindex {
-            policies: options.known_policies(),
-            properties: None,
-            filter: Ok(None),
-            prefixes: Ok(None),
-            filters: Vec::new(),
-        };
-        let mut room = NameRoom::new(block);
-        let mut cursor = BlockCursor::new(Block::parse(block)?);
-        loop {
-            match cursor.next() {
-                Ok(true) => {}
-                Ok(false) => return Ok(found),
-                Err(defect) if found.properties.is_some() => {
-                    found.filter = found.filter.and(Err(defect));
-                    return Ok(found);
-                }
-                Err(defect) => return Err(defect),
-            }
-            let (name, value) = (cursor.key(), cursor.value());
-            let handle = BlockHandle::decode(value).map(|(handle, _)| handle);
-            let usable = || handle.ok_or_else(|| bad_handle(&cursor));
-            if name == PROPERTIES_NAME && found.properties.is_none() {
-                found.properties = Some(usable()?);
-            } else if let Some(name) = name.strip_prefix(PREFIXES_NAME) {
-                let known = options.known_extractor(name);
-                let is_first = matches!(found.prefixes, Ok(None));
-                if room.takes(name) || (is_first && known.is_some()) {
-                    found.filters.push(FoundFilter {
-                        policy: RibbonFilterPolicy::NAME.to_owned(),
-                        prefixes: Some(String::from_utf8_lossy(name).into_owned()),
-                        bytes: handle.map_or(0, |handle| handle.size),
-                        unused: unused(handle, known.is_some(), Unused::UnknownExtractor),
-                    });
-                }
-                if let Some(extractor) = known.filter(|_| is_first) {
-                    found.prefixes = usable().map(|handle| Some((extractor, handle)));
-                }
-            } else if let Some(name) = name.strip_prefix(FILTER_PREFIX) {
-                let known = found
-                    .policies
-                    .iter()
-                    .position(|p| p.name().as_bytes() == name);
-                let best = match (known, &found.filter) {
-                    (Some(i), Ok(best)) => best.is_none_or(|(best, _)| i < best).then_some(i),
-                    _ => None,
-                };
-                if room.takes(name) || best.is_some() {
-                    found.filters.push(FoundFilter {
-                        policy: String::from_utf8_lossy(name).into_owned(),
-                        prefixes: None,
-                        bytes: handle.map_or(0, |handle| handle.size),
-                        unused: unused(handle, known.is_some(), Unused::UnknownPolicy),
-                    });
-                }
-                if let Some(i) = best {
-                    found.filter = usable().map(|handle| Some((i, handle)));
-                }
-            }
-        }
-    }
-}
-
-/// Why the filter of this handle is not used, if that is certain already. `unknown` is what it is called if it is not known.
-fn unused(handle: Option<BlockHandle>, is_known: bool, unknown: Unused) -> Option<Unused> {
-    match (handle, is_known) {
-        (None, _) => Some(Unused::Damaged),
-        (_, false) => Some(unknown),
-        _ => None,
-    }
-}
-
-/// Bounds the filters that are listed. A table has one, seldom two or three.
-struct NameRoom {
-    filters: usize,
-    bytes: usize,
-}
-
-impl NameRoom {
-    fn new(block: &[u8]) -> NameRoom {
-        NameRoom {
-            filters: 64,
-            bytes: block.len(),
-        }
-    }
-
-    /// Whether there is room for one of this name. Sharing prefixes, names could take the square of the block.
-    fn takes(&mut self, name: &[u8]) -> bool {
-        let bytes = self.bytes.checked_sub(name.len());
-        let filters = self.filters.checked_sub(1);
-        self.bytes = bytes.unwrap_or(0);
-        self.filters = filters.unwrap_or(0);
-        bytes.is_some() && filters.is_some()
-    }
+/// Whether keys, or user keys in a database's table, are in bytewise order.
+fn is_bytewise(order: &Order) -> bool {
+    matches!(user_order(order).unwrap_or(order), Order::Bytewise)
 }
 
 /// Reads and checks the prefix filter that the metaindex names.
@@ -482,9 +395,7 @@ pub(super) const SMALL: u64 = TAIL_LEN;
 impl Inner {
     /// Whether keys, or user keys in a database's table, are in bytewise order.
     fn is_bytewise(&self) -> bool {
-        let order = self.order.as_ref();
-        let order = order.map(|order| user_order(order).unwrap_or(order));
-        matches!(order, Some(Order::Bytewise))
+        self.order.as_ref().is_some_and(is_bytewise)
     }
 
     /// Refuses a database's table, whose keys are internal keys.
@@ -551,15 +462,6 @@ impl TableFilter {
             self.block.key_may_match(&*self.policy, offset, key)
         });
     }
-}
-
-#[cold]
-fn bad_handle(cursor: &BlockCursor<&[u8]>) -> Defect {
-    let value = cursor.value().get(..20).unwrap_or(cursor.value());
-    Defect::new(
-        format!("the handle of {}", show_key(cursor.key())),
-        format!("{value:02x?}"),
-    )
 }
 
 /// The error of a table that says that it is of another order or kind than the caller named.

@@ -229,8 +229,8 @@ impl Table {
         Ok(value.map(|value| take(block, value)))
     }
 
-    /// About where in the file `key` is or would be, in bytes: the offset of its data block or, as in LevelDB, that of the
-    /// metaindex block for a key past the last one. No I/O. 0 if the table's order is not known.
+    /// About where in the file `key` is or would be, in bytes: the offset of its data block or, for a key past the last one,
+    /// that of metaindex or index, whichever comes first. No I/O. 0 if the table's order is not known.
     pub fn approximate_offset_of(&self, key: impl AsRef<[u8]>) -> u64 {
         let Some(order) = &self.inner.order else {
             return 0;

@@ -46,23 +46,22 @@ pub(crate) fn describe(head: &[u8], tail: &[u8], size: u64) -> String {
 /// Explains why a decodable `footer` does not lead to an index block: a handle points outside the
 /// file, or the index's checksum is wrong.
 ///
-/// A writer ends a table with metaindex, index and footer, each right after the one before. Handles that agree with each
-/// other but not with the place of the footer mean that the file lost or gained bytes, and how many. `None` if the sizes
-/// fit: the damage is then in the index block itself.
+/// A writer ends a table with metaindex, index and footer, or index, metaindex and footer, each right after the one before.
+/// Handles that agree with each other but not with the place of the footer mean that the file lost or gained bytes, and how
+/// many. `None` if the sizes fit: the damage is then in the index block itself.
 ///
 /// `head` is the first [`PEEK_LEN`] bytes of the file. Returns a clause that fits after the report of the damage.
 pub(crate) fn describe_misfit(head: &[u8], footer: &Footer, size: u64) -> Option<String> {
     const CRLF: &str = "every line feed in the file follows a carriage return: a conversion of line ends has ruined it; \
                         transfer it again in binary mode (in Git, mark such files `binary` in .gitattributes)";
     let footer_at = size.checked_sub(FOOTER_LEN as u64)?;
-    let metaindex_fits = footer
-        .metaindex
-        .end()
-        .is_some_and(|end| end <= footer.index.offset);
-    if footer.index.end() == Some(footer_at) && metaindex_fits {
+    let (metaindex, index) = (footer.metaindex, footer.index);
+    let ends_before = |a: BlockHandle, b: BlockHandle| a.end().is_some_and(|end| end <= b.offset);
+    let overlap = !ends_before(metaindex, index) && !ends_before(index, metaindex);
+    if footer.blocks_end() == Some(footer_at) && !overlap {
         return None;
     }
-    let Some(index_end) = end_of_index(footer) else {
+    let Some(blocks_end) = end_of_blocks(footer) else {
         // A conversion may have damaged the handles, too.
         return Some(if converted_to_crlf(head) {
             CRLF.into()
@@ -72,10 +71,15 @@ pub(crate) fn describe_misfit(head: &[u8], footer: &Footer, size: u64) -> Option
                 .into()
         });
     };
+    let last = if index.offset < metaindex.offset {
+        "metaindex"
+    } else {
+        "index"
+    };
     let misfit = format!(
-        "the footer is whole, but the index should end at {index_end} and the footer begins at {footer_at}"
+        "the footer is whole, but the {last} should end at {blocks_end} and the footer begins at {footer_at}"
     );
-    if let missing @ 1.. = index_end.saturating_sub(footer_at) {
+    if let missing @ 1.. = blocks_end.saturating_sub(footer_at) {
         let place = if begins_with_block(head) {
             " (not at the very front: the first block is whole)"
         } else {
@@ -86,7 +90,7 @@ pub(crate) fn describe_misfit(head: &[u8], footer: &Footer, size: u64) -> Option
             "{misfit}: {missing} before the footer{place}; restore the file from a copy"
         ));
     }
-    let extra = footer_at - index_end;
+    let extra = footer_at - blocks_end;
     let moved = usize::try_from(extra).ok().and_then(|at| head.get(at..));
     Some(if moved.is_some_and(begins_with_block) {
         let extra_bytes = count(extra, "stands", "stand");
@@ -108,18 +112,18 @@ fn count(n: u64, one: &str, many: &str) -> String {
     }
 }
 
-/// Returns the end of the index, where the footer should start, if the handles of `footer` are consistent: the index comes
-/// right after the metaindex.
-fn end_of_index(footer: &Footer) -> Option<u64> {
-    let agree = footer.metaindex.end() == Some(footer.index.offset);
-    footer.index.end().filter(|_| agree)
+/// Returns where the footer should start, if its handles are consistent: index and metaindex lie side by side.
+fn end_of_blocks(footer: &Footer) -> Option<u64> {
+    let Footer { metaindex, index } = footer;
+    let agree = metaindex.end() == Some(index.offset) || index.end() == Some(metaindex.offset);
+    footer.blocks_end().filter(|_| agree)
 }
 
 /// The same by the handles that `bytes` begins with. Random bytes almost never agree so.
-fn end_of_index_at(bytes: &[u8]) -> Option<u64> {
+fn end_of_blocks_at(bytes: &[u8]) -> Option<u64> {
     let (metaindex, len) = BlockHandle::decode(bytes)?;
     let (index, _) = BlockHandle::decode(bytes.get(len..)?)?;
-    end_of_index(&Footer { metaindex, index })
+    end_of_blocks(&Footer { metaindex, index })
 }
 
 /// Whether `bytes` begins with a whole block: payload, type, checksum.
@@ -241,7 +245,7 @@ fn damaged_footer(tail: &[u8], size: u64) -> Option<String> {
             .checked_sub(visible)
             .and_then(|at| tail.get(at..));
         let footer_at = size.checked_sub((FOOTER_LEN - missing) as u64);
-        footer_at.is_some() && footer.and_then(end_of_index_at) == footer_at
+        footer_at.is_some() && footer.and_then(end_of_blocks_at) == footer_at
     };
     // The handles alone tell how long the file should be.
     if let Some(missing) = (1..FOOTER_LEN).find(|&missing| would_end(missing)) {
@@ -266,7 +270,7 @@ fn damaged_footer(tail: &[u8], size: u64) -> Option<String> {
     })
 }
 
-/// Returns each consistent footer in `tail`, the last first: its end in `tail`, and the end of its index in the file.
+/// Returns each consistent footer in `tail`, the last first: its end in `tail`, and where it should start in the file.
 fn footers(tail: &[u8]) -> impl Iterator<Item = (usize, u64)> {
     let windows = tail.windows(MAGIC_BYTES.len()).enumerate().rev();
     windows.filter_map(|(at, window)| {
@@ -275,24 +279,24 @@ fn footers(tail: &[u8]) -> impl Iterator<Item = (usize, u64)> {
         }
         let end = at + window.len();
         let start = end.checked_sub(FOOTER_LEN)?;
-        Some((end, end_of_index_at(tail.get(start..)?)?))
+        Some((end, end_of_blocks_at(tail.get(start..)?)?))
     })
 }
 
 /// A table with something after its end.
 fn table_with_more(tail: &[u8], size: u64) -> Option<String> {
     let tail_at = size.checked_sub(tail.len() as u64)?;
-    let in_place = |&(end, index_end): &(usize, u64)| {
-        index_end.checked_add(FOOTER_LEN as u64) == tail_at.checked_add(end as u64)
+    let in_place = |&(end, footer_at): &(usize, u64)| {
+        footer_at.checked_add(FOOTER_LEN as u64) == tail_at.checked_add(end as u64)
     };
-    let (end, index_end) = footers(tail).find(in_place)?;
+    let (end, footer_at) = footers(tail).find(in_place)?;
     let more = tail.get(end..)?;
     let zeros = if more.iter().all(|&byte| byte == 0) {
         ", all zeros (space that was reserved and not given back)"
     } else {
         ""
     };
-    let table_len = index_end.saturating_add(FOOTER_LEN as u64);
+    let table_len = footer_at.saturating_add(FOOTER_LEN as u64);
     let more = count(more.len() as u64, "follows", "follow");
     Some(format!(
         "a LevelDB table with more after it: {more} its end{zeros}; cut the file to {table_len} bytes (`truncate -s \
@@ -471,6 +475,15 @@ mod tests {
         \x20\x08\x2d\x0e\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
         \x57\xfb\x80\x8b\x24\x75\x47\xdb";
 
+    /// The same with the index before the metaindex, at 32 and at 51.
+    fn index_first() -> [u8; 112] {
+        let mut table = TABLE;
+        table[32..51].copy_from_slice(&TABLE[45..64]);
+        table[51..64].copy_from_slice(&TABLE[32..45]);
+        table[64..68].copy_from_slice(&[51, 8, 32, 14]);
+        table
+    }
+
     /// The log of a database by C++ LevelDB 1.23 after one `Put("key", "value")`.
     const LOG: &[u8] = b"\xa8\xef\xd2\xd4\x17\x00\x01\
         \x01\0\0\0\0\0\0\0\x01\0\0\0\x01\x03key\x05value";
@@ -510,6 +523,11 @@ mod tests {
     #[test]
     fn the_sizes_of_a_sound_table_fit() {
         assert_says(&TABLE, &["the sizes fit"]);
+        assert_says(&index_first(), &["the sizes fit"]);
+        // As those of handles that overlap do not.
+        let mut overlap = TABLE;
+        overlap[64] = 33;
+        assert_says(&overlap, &["footer is damaged"]);
     }
 
     #[test]
@@ -596,16 +614,18 @@ mod tests {
 
     #[test]
     fn every_cut_is_a_table_cut_short() {
-        for len in 32..TABLE.len() {
-            assert_says(&TABLE[..len], &["LevelDB table", "cut short", "restore"]);
-        }
-        // The handles end at 68; from there on the sum is exact.
-        for len in 68..TABLE.len() {
-            let missing = match TABLE.len() - len {
-                1 => "1 byte is missing".into(),
-                n => format!("{n} bytes are missing"),
-            };
-            assert_says(&TABLE[..len], &[&missing]);
+        for table in [TABLE, index_first()] {
+            for len in 32..table.len() {
+                assert_says(&table[..len], &["LevelDB table", "cut short", "restore"]);
+            }
+            // The handles end at 68; from there on the sum is exact.
+            for len in 68..table.len() {
+                let missing = match table.len() - len {
+                    1 => "1 byte is missing".into(),
+                    n => format!("{n} bytes are missing"),
+                };
+                assert_says(&table[..len], &[&missing]);
+            }
         }
         for len in 2..32 {
             assert_says(&TABLE[..len], &["only", "cut short", "still being written"]);
@@ -678,22 +698,25 @@ mod tests {
 
     #[test]
     fn bytes_missing_or_added_inside_are_counted() {
-        assert_says(&TABLE[1..], &["1 byte is missing before the footer"]);
-        let gap = [&TABLE[..40], &TABLE[50..]].concat();
-        assert_says(
-            &gap,
-            &[
-                "should end at 64",
-                "begins at 54",
-                "10 bytes are missing",
-                "first block is whole",
-            ],
-        );
-        let more = [&TABLE[..40], b"12345", &TABLE[40..]].concat();
-        assert_says(
-            &more,
-            &["5 bytes are too many before the footer", "restore"],
-        );
+        for (table, last) in [(TABLE, "the index"), (index_first(), "the metaindex")] {
+            assert_says(&table[1..], &["1 byte is missing before the footer"]);
+            let gap = [&table[..40], &table[50..]].concat();
+            assert_says(
+                &gap,
+                &[
+                    last,
+                    "should end at 64",
+                    "begins at 54",
+                    "10 bytes are missing",
+                    "first block is whole",
+                ],
+            );
+            let more = [&table[..40], b"12345", &table[40..]].concat();
+            assert_says(
+                &more,
+                &["5 bytes are too many before the footer", "restore"],
+            );
+        }
     }
 
     #[test]

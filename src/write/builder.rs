@@ -1,4 +1,4 @@
-//! The write path, in the file's order: `add -> flush_block -> frame::seal -> write_all`, then `finish`.
+//! The write path, in the file's order: `add -> flush_block -> frame::seal -> write_all`, then `finish` (`finish.rs`).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -7,23 +7,22 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::comparator::{Order, common_prefix};
 use crate::db::key::{internal_order, user_order};
-use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::{FilterInfo, PrefixFilterInfo};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::block::BlockBuilder;
-use crate::format::filter_block::{FILTER_PREFIX, FilterBlockBuilder, FilterBlockReader};
-use crate::format::footer::{BlockHandle, Footer};
+use crate::format::filter_block::FilterBlockBuilder;
+use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
-use crate::format::prefix_block::{BrokenRule, PREFIXES_NAME, PrefixBlockBuilder};
-use crate::format::properties::{MOST_USER_BYTES, PROPERTIES_NAME, user_key};
+use crate::format::prefix_block::{BrokenRule, PrefixBlockBuilder};
+use crate::format::properties::{MOST_USER_BYTES, user_key};
 use crate::write::align::{Pages, WaitingKeys};
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;
 use crate::write::output::Output;
 use crate::write::summary::Summary;
+
+mod finish;
 
 /// Writes a table: [`add`](TableBuilder::add) every entry in order, then
 /// [`finish`](TableBuilder::finish).
@@ -296,7 +295,7 @@ impl<D: Destination> TableBuilder<D> {
         Ok(())
     }
 
-    /// Writes the last data block, the filter, the properties, the metaindex, the index and the footer. Publishes a file
+    /// Writes the last data block, the filters, the properties, the index, the metaindex and the footer. Publishes a file
     /// made with [`create`](WriteOptions::create): syncs it, renames it to its path, then syncs the directory.
     ///
     /// # Errors
@@ -487,89 +486,6 @@ impl<D: Destination> TableBuilder<D> {
             );
             Error::new(ErrorKind::InvalidState, why)
         })
-    }
-
-    /// Writes everything after the last entry.
-    fn complete(mut self) -> Result<(D::Published, Summary)> {
-        self.flush()?;
-        if self.summary.entries > 0 {
-            self.summary.last_key = Some(self.data.last_key().to_vec());
-        }
-        let filter = self.filter.take();
-        let filter = filter.map(|filter| self.write_filter(filter)).transpose()?;
-        let prefixes = self.prefixes.take();
-        let prefixes = prefixes
-            .map(|prefixes| self.write_prefixes(prefixes))
-            .transpose()?;
-        let properties = self.properties.take();
-        let properties = properties
-            .map(|others| self.write_properties(others))
-            .transpose()?;
-        let mut metaindex = BlockBuilder::new(self.restart_interval);
-        for (name, handle) in properties.into_iter().chain(prefixes).chain(filter) {
-            let shared = common_prefix(metaindex.last_key(), &name);
-            metaindex.add(&name, shared, &encoded(handle));
-        }
-        let metaindex = metaindex.finish(|block| self.file.seal(block))?;
-        if let Some(handle) = self.pending {
-            self.add_index_entry(handle, None)?;
-        }
-        let index = self.index.finish(|block| self.file.seal(block))?;
-        self.file.append_footer(Footer { metaindex, index });
-        self.summary.file_bytes = self.file.offset();
-        Ok((self.file.publish(&self.summary)?, self.summary))
-    }
-
-    /// Writes the properties block; returns its entry of the metaindex.
-    fn write_properties(
-        &mut self,
-        others: BTreeMap<Vec<u8>, Vec<u8>>,
-    ) -> Result<(Vec<u8>, BlockHandle)> {
-        let Some(block) = self.summary.properties(&self.order, others).encode() else {
-            let why = "the properties do not fit a block of 4 GiB";
-            return Err(Error::new(ErrorKind::TooLarge, why));
-        };
-        Ok((PROPERTIES_NAME.to_vec(), self.file.seal(&block)?))
-    }
-
-    /// Writes the prefix filter; returns its entry of the metaindex.
-    fn write_prefixes(&mut self, prefixes: PrefixBlockBuilder) -> Result<(Vec<u8>, BlockHandle)> {
-        let extractor = prefixes.name().to_owned();
-        let Some(contents) = prefixes.finish() else {
-            let why = "the prefix filter does not fit a block of 4 GiB";
-            return Err(Error::new(ErrorKind::TooLarge, why));
-        };
-        let handle = self.file.seal_raw(&contents)?;
-        let name = [PREFIXES_NAME, extractor.as_bytes()].concat();
-        self.summary.prefix_filter = Some(PrefixFilterInfo {
-            extractor,
-            bytes: handle.size,
-        });
-        Ok((name, handle))
-    }
-
-    /// Writes the filter block; returns its entry of the metaindex.
-    fn write_filter(&mut self, filter: NamedFilter) -> Result<(Vec<u8>, BlockHandle)> {
-        let NamedFilter { policy, block, .. } = filter;
-        let name = [FILTER_PREFIX, policy.as_bytes()].concat();
-        let Some(contents) = block.finish().map(Bytes::from) else {
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                format!("the filters of {policy:?} do not fit a block of 4 GiB"),
-            ));
-        };
-        let handle = self.file.seal_raw(&contents)?;
-        let filters = FilterBlockReader::new(contents)
-            .map_err(|defect| defect.locate(Section::Filter, handle.offset))?;
-        self.summary.filter = Some(FilterInfo {
-            policy,
-            bytes: handle.size,
-            filters: filters.filter_count(),
-            whole_table: self
-                .pending
-                .is_some_and(|last_block| filters.covers_all(last_block.offset)),
-        });
-        Ok((name, handle))
     }
 }
 

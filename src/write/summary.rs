@@ -124,11 +124,7 @@ mod tests {
         while cursor.next().unwrap() {
             if cursor.key() == PROPERTIES_NAME {
                 let (handle, _) = BlockHandle::decode(cursor.value()).unwrap();
-                assert_eq!(
-                    handle.end(),
-                    Some(footer.metaindex.offset),
-                    "next to the metaindex"
-                );
+                assert_eq!(handle.end(), Some(footer.index.offset), "next to the index");
                 return Some(Properties::decode(block(handle)).unwrap());
             }
         }

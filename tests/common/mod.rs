@@ -70,6 +70,7 @@ pub(crate) fn assert_holds(table: &Table, entries: &[Entry]) {
 pub(crate) struct Layout {
     pub(crate) data: Vec<Range<usize>>,
     pub(crate) filter: Option<Range<usize>>,
+    pub(crate) prefixes: Option<Range<usize>>,
     pub(crate) properties: Option<Range<usize>>,
     pub(crate) metaindex: Range<usize>,
     pub(crate) index: Range<usize>,
@@ -88,13 +89,15 @@ impl Layout {
             let found = named.find(|(name, _)| name.starts_with(prefix.as_bytes()));
             found.map(|(_, value)| take_handle(&mut &value[..]))
         };
-        let (filter, properties) = (find("filter."), find("about.leveltable"));
+        let [filter, prefixes, properties] =
+            ["filter.", "about.prefixes.", "about.leveltable"].map(find);
         let data = entries(&payload(file, &index))
             .into_iter()
             .map(|(_, value)| take_handle(&mut &value[..]));
         Layout {
             data: data.collect(),
             filter,
+            prefixes,
             properties,
             metaindex,
             index,
@@ -105,7 +108,8 @@ impl Layout {
     /// The section that the byte at `offset` belongs to, and where its block begins.
     pub(crate) fn section_at(&self, offset: usize) -> (Section, usize) {
         let data = self.data.iter().map(|range| (Section::Data, range));
-        let filter = self.filter.iter().map(|range| (Section::Filter, range));
+        let filter = self.filter.iter().chain(&self.prefixes);
+        let filter = filter.map(|range| (Section::Filter, range));
         let properties = self.properties.iter();
         let properties = properties.map(|range| (Section::Properties, range));
         let rest = [
@@ -231,11 +235,35 @@ pub(crate) fn append(file: &mut Vec<u8>, block: &[u8]) -> Range<usize> {
 pub(crate) fn append_end(mut file: Vec<u8>, metaindex: &[Entry], index: &[u8]) -> Vec<u8> {
     let metaindex = append(&mut file, &block(metaindex));
     let index = append(&mut file, index);
-    let mut footer = [handle_of(&metaindex), handle_of(&index)].concat();
+    file.extend(footer(&metaindex, &index));
+    file
+}
+
+/// The footer that leads to the frames at `metaindex` and `index`.
+pub(crate) fn footer(metaindex: &Range<usize>, index: &Range<usize>) -> Vec<u8> {
+    let mut footer = [handle_of(metaindex), handle_of(index)].concat();
     footer.resize(40, 0);
     footer.extend(0xdb47_7524_8b80_fb57_u64.to_le_bytes());
-    file.extend(footer);
-    file
+    footer
+}
+
+/// `file`, and the same table with the metaindex before the index, as LevelDB has them, if `file` has them otherwise.
+pub(crate) fn in_both_orders(file: &[u8]) -> Vec<Vec<u8>> {
+    let Layout {
+        metaindex, index, ..
+    } = Layout::of(file);
+    let mut orders = vec![file.to_vec()];
+    if index.start < metaindex.start {
+        let mut swapped = file[..index.start].to_vec();
+        swapped.extend(&file[metaindex.clone()]);
+        swapped.extend(&file[index.clone()]);
+        let at = index.start + metaindex.len();
+        let moved = at..at + index.len();
+        swapped.extend(footer(&(index.start..at), &moved));
+        assert_eq!(swapped.len(), file.len());
+        orders.push(swapped);
+    }
+    orders
 }
 
 /// An order that is not the bytewise one: descending.

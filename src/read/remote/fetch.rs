@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 
 use super::flights::{Plan, Response, Ticket};
-use super::held::MOST_GAP;
+use super::missing::MOST_GAP;
 use super::source::BoxFuture;
 use super::table::AsyncTable;
 use crate::error::Result;

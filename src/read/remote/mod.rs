@@ -39,7 +39,7 @@
 mod ahead;
 mod fetch;
 mod flights;
-mod held;
+mod missing;
 mod range;
 mod source;
 mod table;

@@ -1,5 +1,6 @@
 //! A remote table that is open.
 
+use std::io;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,9 +10,9 @@ use futures_util::TryStreamExt;
 
 use super::ahead::Blocks;
 use super::flights::Flights;
-use super::held::Held;
+use super::missing::Missing;
 use super::range::AsyncRange;
-use super::source::AsyncReadAt;
+use super::source::{AsyncReadAt, Tail};
 use crate::error::{Error, Result};
 use crate::filter::{FilterInfo, FoundFilter};
 use crate::format::block_search::SearchPart;
@@ -76,15 +77,13 @@ impl OpenOptions {
         if tail.bytes.len() as u64 != tail.size.min(tail_len) {
             let (found, size) = (tail.bytes.len(), tail.size);
             let message = format!("the source returned {found} bytes, and its size as {size}");
-            let error = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, message);
+            let error = io::Error::new(io::ErrorKind::UnexpectedEof, message);
             return Err(name_in(Error::io(doing(), error)));
         }
         let requests = Counters::default();
         requests.add(Counter::SourceReads, 1);
         requests.add(Counter::SourceBytes, tail.bytes.len() as u64);
-        let held = Arc::new(Held::new(tail));
-        let opened = self.open_held(&held, path, &*source, &requests).await;
-        held.release();
+        let opened = self.open_rest(tail, path, &*source, &requests).await;
         let mut table = report(opened)?;
         if let Some(inner) = Arc::get_mut(&mut table.inner) {
             inner.is_remote = true;
@@ -102,34 +101,47 @@ impl OpenOptions {
         Ok(table)
     }
 
-    /// Opens the table of which parts are `held`. Fetches others until there are enough.
-    async fn open_held(
+    /// Opens the table of which the tail was fetched. Fetches what is missing until nothing is.
+    async fn open_rest(
         &self,
-        held: &Arc<Held>,
+        tail: Tail,
         path: Option<Arc<Path>>,
         source: &dyn AsyncReadAt,
         requests: &Counters,
     ) -> Result<Table> {
         let options = self.clone().check_order(false);
+        let missing = Arc::new(Missing::new(tail.size));
+        let mut held = vec![(tail.size - tail.bytes.len() as u64, tail.bytes)];
         loop {
-            let mut file = Source::from(Arc::clone(held));
-            file.path.clone_from(&path);
-            let opened = TableFile::new(file).and_then(|file| options.open_file(file));
-            let missing = held.take_missing();
-            if missing.is_empty() {
+            let mut rest = Source::from(Arc::clone(&missing));
+            rest.path.clone_from(&path);
+            let mut file = TableFile::new(rest)?;
+            file.keep(held.iter().cloned());
+            let opened = options.open_file(file);
+            let parts = missing.take();
+            if parts.is_empty() {
                 return opened;
             }
-            let bytes = missing.iter().map(|&(_, len)| len as u64).sum();
-            requests.add(Counter::SourceReads, missing.len() as u64);
+            let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
+            requests.add(Counter::SourceReads, parts.len() as u64);
             requests.add(Counter::SourceBytes, bytes);
-            let fetched = source.read_many_at(&missing).await;
-            let mut fetched = fetched.into_iter();
-            for part in missing {
-                let none = || Err(std::io::Error::other("the source returned no result"));
-                held.add(part, fetched.next().unwrap_or_else(none));
+            let mut fetched = source.read_many_at(&parts).await.into_iter();
+            for part in parts {
+                let none = || Err(io::Error::other("the source returned no result"));
+                match fetched.next().unwrap_or_else(none) {
+                    Ok(bytes) if bytes.len() == part.1 => held.push((part.0, bytes)),
+                    Ok(bytes) => missing.fail(part, short(bytes.len())),
+                    Err(error) => missing.fail(part, error),
+                }
             }
         }
     }
+}
+
+/// The error of a source that returned so many bytes, and not what was asked for.
+fn short(found: usize) -> io::Error {
+    let message = format!("the source returned {found} bytes");
+    io::Error::new(io::ErrorKind::UnexpectedEof, message)
 }
 
 impl AsyncTable {

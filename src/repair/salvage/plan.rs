@@ -393,7 +393,7 @@ impl Survey<'_> {
             .set_aside
             .iter()
             .find(|(section, _)| *section == Section::Metaindex);
-        // No data comes after a metaindex.
+        // No data comes after a metaindex, nor between what it names and itself, where the index may have been.
         let data_end = metaindex.map_or(self.file.size, |(_, range)| range.start);
         let mut covered: Vec<Range<u64>> = self
             .map
@@ -405,13 +405,25 @@ impl Survey<'_> {
         covered.sort_by_key(|range| range.start);
         let gaps = gaps(covered.into_iter(), self.file.size).into_iter();
         let mut regions: Vec<Region<'_>> = gaps
-            .filter(|gap| gap.start < data_end)
+            .filter(|gap| {
+                gap.start < data_end && !(gap.end == data_end && self.ends_no_data(gap.start))
+            })
             .filter_map(|gap| self.after_padding(gap))
             .map(Region::Gap)
             .chain(self.map.frames.values().map(Region::Found))
             .collect();
         regions.sort_by_key(Region::start);
         regions
+    }
+
+    /// Whether properties, or another part that is known not to be data, end at `offset`.
+    fn ends_no_data(&self, offset: u64) -> bool {
+        let before = self.map.frames.range(..offset).next_back();
+        let ends_properties = before.is_some_and(|(_, found)| {
+            found.range.end == offset && found.no_data() == Some(Section::Properties)
+        });
+        let mut set_aside = self.set_aside.iter();
+        ends_properties || set_aside.any(|(_, range)| range.end == offset)
     }
 
     /// `gap` without the padding at its front, which an aligned table has there. `None` if nothing is left.

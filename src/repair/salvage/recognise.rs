@@ -79,8 +79,8 @@ impl Survey<'_> {
     ///
     /// A data block could pass for an index only if each of its values were the handle of a block, in the file's order, if
     /// the blocks before it had those sizes, and if its keys separated theirs. With two blocks or more, its keys would then
-    /// be out of order as data. An index of a single block is recognised by its place: a metaindex lies between the last
-    /// data block and the index, and no data after it.
+    /// be out of order as data. An index of a single block is recognised by its place: a metaindex or properties lie between the
+    /// last data block and the index, and no data after it.
     fn index_at(&self, handle: BlockHandle, index: Index) -> Option<Candidate> {
         let end = handle.end()?;
         let known = |found: &Found| belongs(&index, found, self.order);
@@ -94,15 +94,13 @@ impl Survey<'_> {
             let is_empty = before.is_some_and(|(_, before)| {
                 before.range.end == handle.offset && before.entries() == 0
             });
-            // A gap of any length will do: the metaindex may have lost bytes.
+            // A gap of any length will do: what lies there may have lost bytes.
             let has_room = data_end < handle.offset;
             (metaindex.is_some() || is_empty || has_room).then_some(())
         };
         let is_last = || {
-            self.map
-                .frames
-                .range(end..)
-                .all(|(_, found)| found.digest().is_none())
+            let mut after = self.data_from(end);
+            after.all(|found| found.range.start == end && self.is_metaindex(found))
         };
         if let Some(last) = before.peek() {
             known(last)?;
@@ -153,12 +151,20 @@ impl Survey<'_> {
 
     /// Whether `found` names filters, which lie before it and are not data.
     fn is_metaindex(&self, found: &Found) -> bool {
-        let mut before = self.map.frames.range(..found.range.start).rev();
-        let is_index = before
-            .next()
-            .is_some_and(|(_, before)| self.is_stock(before) && self.names_filters(before));
-        // After a metaindex comes the index: its keys may look like names of filters since those of the data do.
-        !is_index && self.names_filters(found)
+        // Beside the metaindex lies the index: its keys may look like names of filters since those of the data do. It comes
+        // after the metaindex, except in tables that have properties.
+        let names_properties = |found: &Found| {
+            found
+                .digest()
+                .is_some_and(|digest| *digest.first == *PROPERTIES_NAME)
+        };
+        let is_stock = |other: &&Found| self.is_stock(other) && self.names_filters(other);
+        let before = self.map.frames.range(..found.range.start).next_back();
+        let before = before.map(|(_, before)| before).filter(is_stock);
+        let after = self.map.frames.range(found.range.end..).next();
+        let after = after.map(|(_, after)| after).filter(is_stock);
+        let is_index = before.is_some() || after.is_some_and(names_properties);
+        (names_properties(found) || !is_index) && self.names_filters(found)
     }
 
     /// Whether `found` names properties, a filter of prefixes and a filter of a built-in policy, or some of these, and nothing

@@ -184,7 +184,7 @@ impl<'a> Survey<'a> {
         let footer_range = footer_at..self.file.size;
         self.set_aside.push((Section::Footer, footer_range));
         if self.take_metaindex(footer.metaindex) {
-            self.take_named(footer.metaindex);
+            self.take_named(&footer);
         }
         // In whichever order its keys are: that is for the plan to judge.
         let index = self.index_in_order(footer.index, footer.index.offset, None);
@@ -207,7 +207,7 @@ impl<'a> Survey<'a> {
             let found = self.map.at(index.handle(i));
             found.is_some_and(|found| found.no_data().is_none())
         });
-        let is_in_place = footer.index.end() == Some(footer_at);
+        let is_in_place = footer.blocks_end() == Some(footer_at);
         if leads_to_data
             || (is_in_place && (index.len() > 0 || self.is_empty_table(footer.metaindex)))
         {
@@ -253,10 +253,9 @@ impl<'a> Survey<'a> {
         self.index_offset = handle.offset;
     }
 
-    /// Looks right before the footer for an index that is not where the footer says, in a file that lost or gained bytes
-    /// before it.
+    /// Looks near the footer for an index that is not where the footer says, in a file that lost or gained bytes before it.
     fn follow_displaced(&mut self, footer: Footer) {
-        let Some(end) = footer.index.end() else {
+        let Some(end) = footer.blocks_end() else {
             return;
         };
         let by = self.file.footer_offset().wrapping_sub(end);
@@ -337,12 +336,18 @@ impl<'a> Survey<'a> {
         is_one
     }
 
-    /// Sets aside the filters that the metaindex at `handle` names, and other blocks, such as properties, that lie right
-    /// before it.
-    fn take_named(&mut self, metaindex: BlockHandle) {
+    /// Sets aside the filters that the metaindex names, and other blocks, such as properties, that lie right before metaindex
+    /// and index.
+    fn take_named(&mut self, footer: &Footer) {
+        let metaindex = footer.metaindex;
         let mut handles = self.handles_in(metaindex);
         handles.sort_by_key(|handle| std::cmp::Reverse(handle.offset));
-        let mut beside = metaindex.offset;
+        let index_is_beside = footer.index.end() == Some(metaindex.offset);
+        let mut beside = if index_is_beside {
+            footer.index.offset
+        } else {
+            metaindex.offset
+        };
         for handle in handles {
             self.place(handle);
             let found = self.map.at(handle);
@@ -436,6 +441,12 @@ impl<'a> Survey<'a> {
             .values()
             .filter(|found| !self.is_set_aside(found))
             .filter_map(|found| Some((found, found.digest()?)))
+    }
+
+    /// The data blocks from `offset` on.
+    pub(super) fn data_from(&self, offset: u64) -> impl Iterator<Item = &Found> {
+        let from = self.map.frames.range(offset..).map(|(_, found)| found);
+        from.filter(|found| found.digest().is_some() && !self.is_set_aside(found))
     }
 
     /// The data blocks below `offset`, the last first.

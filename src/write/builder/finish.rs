@@ -1,0 +1,122 @@
+//! The end of a table: all that comes after the data blocks.
+
+use bytes::Bytes;
+
+use super::{NamedFilter, TableBuilder, encoded};
+use crate::comparator::common_prefix;
+use crate::error::{Error, ErrorKind, Result, Section};
+use crate::filter::{FilterInfo, PrefixFilterInfo};
+use crate::format::block::BlockBuilder;
+use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
+use crate::format::footer::{BlockHandle, Footer};
+use crate::format::prefix_block::PREFIXES_NAME;
+use crate::format::properties::PROPERTIES_NAME;
+use crate::write::new_file::Destination;
+use crate::write::summary::Summary;
+
+/// A block that the metaindex names.
+type NamedPart = (Vec<u8>, BlockHandle);
+
+impl<D: Destination> TableBuilder<D> {
+    /// Writes everything after the last entry.
+    ///
+    /// A table with properties ends in the metaindex, which tells a reader of the file's end where everything is. Before it,
+    /// the fewer readers need a part, the further in front it lies: what a reader needs is one stretch. Without properties,
+    /// the order is LevelDB's.
+    pub(super) fn complete(mut self) -> Result<(D::Published, Summary)> {
+        self.flush()?;
+        if self.summary.entries > 0 {
+            self.summary.last_key = Some(self.data.last_key().to_vec());
+        }
+        let prefixes = self.write_prefixes()?;
+        let filter = self.write_filter()?;
+        let properties = self.write_properties()?;
+        let ends_in_metaindex = properties.is_some();
+        let named = [properties, prefixes, filter];
+        let (metaindex, index);
+        if ends_in_metaindex {
+            index = self.write_index()?;
+            metaindex = self.write_metaindex(named)?;
+        } else {
+            metaindex = self.write_metaindex(named)?;
+            index = self.write_index()?;
+        }
+        self.file.append_footer(Footer { metaindex, index });
+        self.summary.file_bytes = self.file.offset();
+        Ok((self.file.publish(&self.summary)?, self.summary))
+    }
+
+    fn write_index(&mut self) -> Result<BlockHandle> {
+        if let Some(handle) = self.pending {
+            self.add_index_entry(handle, None)?;
+        }
+        self.index.finish(|block| self.file.seal(block))
+    }
+
+    /// Writes the metaindex. `parts` come in the order of their names.
+    fn write_metaindex(&mut self, parts: [Option<NamedPart>; 3]) -> Result<BlockHandle> {
+        let mut metaindex = BlockBuilder::new(self.restart_interval);
+        for (name, handle) in parts.into_iter().flatten() {
+            let shared = common_prefix(metaindex.last_key(), &name);
+            metaindex.add(&name, shared, &encoded(handle));
+        }
+        metaindex.finish(|block| self.file.seal(block))
+    }
+
+    /// Writes the properties block, if there is to be one.
+    fn write_properties(&mut self) -> Result<Option<NamedPart>> {
+        let Some(others) = self.properties.take() else {
+            return Ok(None);
+        };
+        let Some(block) = self.summary.properties(&self.order, others).encode() else {
+            let why = "the properties do not fit a block of 4 GiB";
+            return Err(Error::new(ErrorKind::TooLarge, why));
+        };
+        Ok(Some((PROPERTIES_NAME.to_vec(), self.file.seal(&block)?)))
+    }
+
+    /// Writes the prefix filter, if there is to be one.
+    fn write_prefixes(&mut self) -> Result<Option<NamedPart>> {
+        let Some(prefixes) = self.prefixes.take() else {
+            return Ok(None);
+        };
+        let extractor = prefixes.name().to_owned();
+        let Some(contents) = prefixes.finish() else {
+            let why = "the prefix filter does not fit a block of 4 GiB";
+            return Err(Error::new(ErrorKind::TooLarge, why));
+        };
+        let handle = self.file.seal_raw(&contents)?;
+        let name = [PREFIXES_NAME, extractor.as_bytes()].concat();
+        self.summary.prefix_filter = Some(PrefixFilterInfo {
+            extractor,
+            bytes: handle.size,
+        });
+        Ok(Some((name, handle)))
+    }
+
+    /// Writes the filter block, if there is to be one.
+    fn write_filter(&mut self) -> Result<Option<NamedPart>> {
+        let Some(NamedFilter { policy, block, .. }) = self.filter.take() else {
+            return Ok(None);
+        };
+        let name = [FILTER_PREFIX, policy.as_bytes()].concat();
+        let Some(contents) = block.finish().map(Bytes::from) else {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("the filters of {policy:?} do not fit a block of 4 GiB"),
+            ));
+        };
+        let handle = self.file.seal_raw(&contents)?;
+        let filters = FilterBlockReader::new(contents)
+            .map_err(|defect| defect.locate(Section::Filter, handle.offset))?;
+        self.summary.filter = Some(FilterInfo {
+            policy,
+            bytes: handle.size,
+            filters: filters.filter_count(),
+            whole_table: self
+                .pending
+                .is_some_and(|last_block| filters.covers_all(last_block.offset)),
+        });
+        Ok(Some((name, handle)))
+    }
+}
