@@ -17,7 +17,6 @@ use leveltable::{
 const TAIL: usize = 64 << 10;
 
 /// A file that notes what it is asked for: a step for each call, since a caller waits for one before it makes the next.
-#[derive(Default)]
 struct Asked {
     file: Bytes,
     steps: Mutex<Vec<Vec<Range<usize>>>>,
@@ -52,7 +51,11 @@ impl ReadAt for Asked {
         self.file.read_at(offset, len)
     }
 
-    fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
+    fn read_many_at(
+        &self,
+        parts: &[(u64, usize)],
+        each: &mut dyn FnMut(usize, io::Result<Bytes>),
+    ) {
         self.note(parts);
         self.file.read_many_at(parts, each);
     }
@@ -273,8 +276,8 @@ impl ReadAt for Partial {
 /// Opens `file` with what is missing fetched after each attempt. Returns the table, the number of attempts, and how many
 /// bytes were fetched.
 fn open_by_fetching(file: &Bytes, options: &OpenOptions, tail: usize) -> (Table, usize, usize) {
-    let mut known = Vec::new();
-    known.push(file.len().saturating_sub(tail)..file.len());
+    let end = file.len().saturating_sub(tail)..file.len();
+    let mut known = vec![end];
     for attempt in 1..10 {
         let source = Arc::new(Partial {
             file: file.clone(),

@@ -189,8 +189,19 @@ impl Parts {
             index.map(|(i, ((key, _), handle))| (&key[..], &handle[..], usize::MAX, !shares(i))),
         );
         let raw = |bytes| Stored { bytes, codec: 0 };
-        let metaindex = writer.block(&raw(metaindex), |part| matches!(part, Part::Metaindex));
-        let index = writer.block(&raw(index), |part| matches!(part, Part::Index));
+        let (metaindex, index) = (raw(metaindex), raw(index));
+        let write_metaindex =
+            |writer: &mut Writer| writer.block(&metaindex, |part| matches!(part, Part::Metaindex));
+        let write_index =
+            |writer: &mut Writer| writer.block(&index, |part| matches!(part, Part::Index));
+        // In both orders: LevelDB's, and that of tables with properties.
+        let (metaindex, index) = if self.data.len().is_multiple_of(2) {
+            let metaindex = write_metaindex(&mut writer);
+            (metaindex, write_index(&mut writer))
+        } else {
+            let index = write_index(&mut writer);
+            (write_metaindex(&mut writer), index)
+        };
         let mut footer = said(metaindex, &|part| matches!(part, Part::Metaindex)).encode();
         footer.extend(said(index, &|part| matches!(part, Part::Index)).encode());
         footer.resize(FOOTER_LEN - 8, 0);
