@@ -51,11 +51,7 @@ impl ReadAt for Asked {
         self.file.read_at(offset, len)
     }
 
-    fn read_many_at(
-        &self,
-        parts: &[(u64, usize)],
-        each: &mut dyn FnMut(usize, io::Result<Bytes>),
-    ) {
+    fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
         self.note(parts);
         self.file.read_many_at(parts, each);
     }
