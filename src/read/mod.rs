@@ -22,3 +22,4 @@ mod ranking;
 pub(crate) mod source;
 pub(crate) mod stats;
 pub(crate) mod table;
+mod tournament;
