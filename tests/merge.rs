@@ -605,6 +605,37 @@ proptest! {
     }
 }
 
+/// So many inputs that their numbers take more than a byte.
+#[test]
+fn hundreds_of_inputs_are_merged() {
+    let kind = Kind {
+        reverse: false,
+        properties: false,
+    };
+    let key = |i: u32| {
+        format!(
+            "a beginning longer than sixteen bytes {:06}",
+            i * 7919 % 100_003
+        )
+    };
+    let tables: Vec<_> = (0..300)
+        .map(|table| {
+            let keys = (table * 40..(table + 1) * 40).map(key);
+            kind.table(
+                &keys
+                    .map(|key| (key.into_bytes(), Vec::new()))
+                    .collect::<Vec<_>>(),
+            )
+        })
+        .collect();
+    let mut keys: Vec<_> = (0..300 * 40).map(key).collect();
+    keys.sort();
+    let merged = Table::merge(&tables).unwrap().into_iter();
+    assert!(merged.map(|entry| entry.unwrap().0).eq(keys.iter()));
+    let merged = Table::merge(&tables).unwrap().into_iter().rev();
+    assert!(merged.map(|entry| entry.unwrap().0).eq(keys.iter().rev()));
+}
+
 /// A table whose reads are counted, and the number that opening took.
 struct Counted<T> {
     table: T,

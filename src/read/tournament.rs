@@ -118,6 +118,7 @@ impl Tournament {
         let mut winner = self.tree[0];
         let input = self.input(winner);
         let cursor = &inputs[input].cursor;
+        // The rank before lacks its lowest bits. Its other seven bytes are enough.
         let next = if self.input_bits <= 0xff {
             self.ranking.rank_after(cursor, winner, way)
         } else {
@@ -177,9 +178,10 @@ impl Tournament {
         for i in 0..self.tree.len() {
             let number = self.input(self.tree[i]);
             let input = &inputs[number];
-            let rank = match input.is_on_entry() {
-                true => self.ranking.rank(input.key(), way).unwrap_or(0),
-                false => u64::MAX,
+            let rank = if input.is_on_entry() {
+                self.ranking.rank(input.key(), way).unwrap_or(0)
+            } else {
+                u64::MAX
             };
             self.tree[i] = self.player(rank, number);
         }
