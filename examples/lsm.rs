@@ -8,23 +8,24 @@
 //! MANIFEST       names the tables and the log. Its atomic replacement is the moment at which they change.
 //! ```
 //!
-//! `cargo run --release --example lsm` shows it at work; see `lsm/demo.rs`. Memtable and log are in `lsm/memtable.rs`.
+//! `cargo run --release --example lsm` shows it at work: that is in `lsm/demo.rs`.
 
-use std::collections::{BTreeSet, HashSet};
-use std::fs;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
 use std::ops::{Bound, Range, RangeBounds};
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use leveltable::db::{DbRange, MAX_SEQUENCE, ValueType, Version};
-use leveltable::{DbTable, OpenOptions, ReadOptions, RibbonFilterPolicy, Table, WriteOptions};
-use memtable::{Log, Memtable};
+use leveltable::db::{DbRange, MAX_SEQUENCE, Version};
+use leveltable::{
+    Compression, DbTable, OpenOptions, ReadOptions, RibbonFilterPolicy, Table, WriteOptions,
+};
 
 #[path = "lsm/demo.rs"]
 mod demo;
-#[path = "lsm/memtable.rs"]
-mod memtable;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 /// A sequence number: what was written later is not seen. Compactions keep what a snapshot sees until it is dropped.
@@ -32,6 +33,12 @@ pub type Snapshot = Arc<u64>;
 /// Sees all that is written.
 pub const NOW: u64 = MAX_SEQUENCE;
 
+/// The versions of each key by their sequence numbers.
+type Memtable = BTreeMap<Vec<u8>, BTreeMap<u64, Version>>;
+/// By level and the name of the file, the newest of a level first: in the order in which lookups ask them.
+type Tables = BTreeMap<(u64, Reverse<String>), DbTable>;
+
+const LAST_LEVEL: u64 = 6;
 const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 const FAILED: &str = "an earlier write failed, and no flush has succeeded since";
 
@@ -42,14 +49,13 @@ pub struct Lsm {
     memtable_limit: usize,
     level_limit: usize,
     /// `None` after a failure, when nobody knows what is on disk.
-    log: Option<Log>,
+    log: Option<(String, File)>,
     memtable: Memtable,
     memtable_bytes: usize,
-    /// Newest first, each with its level and the number of its file.
-    tables: Vec<(u64, u64, DbTable)>,
+    tables: Tables,
     last_sequence: u64,
     last_file: u64,
-    snapshots: Vec<Weak<u64>>,
+    snapshots: Vec<Snapshot>,
 }
 
 impl Lsm {
@@ -58,53 +64,62 @@ impl Lsm {
         let mut lsm = Lsm::default();
         (lsm.dir, lsm.memtable_limit, lsm.level_limit) = (dir.into(), memtable_limit, level_limit);
         fs::create_dir_all(&lsm.dir)?;
-        let manifest = lsm.dir.join("MANIFEST");
-        if manifest.try_exists()? {
-            lsm.recover(&Table::open(manifest)?)?;
+        if lsm.dir.join("MANIFEST").try_exists()? {
+            for file in &Table::open(lsm.dir.join("MANIFEST"))? {
+                let (name, value) = file?;
+                lsm.recover(str::from_utf8(&name)?, str::from_utf8(&value)?.parse()?)?;
+            }
         }
         lsm.flush()?; // Nothing is added to the old log: its end may be torn.
         Ok(lsm)
     }
 
-    fn recover(&mut self, manifest: &Table) -> Result<()> {
-        for entry in manifest {
-            let (_, value) = entry?;
-            let (level, number) = (number_in(&value[..8])?, number_in(&value[8..])?);
-            let table = DbTable::open(self.path(number, "ldb"))?;
-            self.tables.push((level, number, table));
-            self.last_file = self.last_file.max(number);
+    /// Reads a file that the manifest names, with the level of a table, or the sequence number after which a log begins.
+    fn recover(&mut self, name: &str, value: u64) -> Result<()> {
+        let path = self.dir.join(name);
+        let (number, extension) = name.split_once('.').ok_or("no name of a database's file")?;
+        self.last_file = self.last_file.max(number.parse()?);
+        if extension == "ldb" {
+            self.tables
+                .insert((value, Reverse(name.into())), DbTable::open(path)?);
+            return Ok(());
         }
-        let properties = manifest.properties().ok_or("no properties")?;
-        self.last_sequence = number_in(properties.user("sequence").ok_or("no sequence")?)?;
-        let number = number_in(properties.user("log").ok_or("no log")?)?;
-        self.last_file = self.last_file.max(number);
-        for record in Log::read(&self.path(number, "log"))? {
+        self.last_sequence = value;
+        let mut rest = &fs::read(path)?[..];
+        // Up to the first record that is not whole: a crash tore that one, and its `write` has not returned.
+        while let Some((len, after)) = rest.split_first_chunk()
+            && let Ok(len) = usize::try_from(u64::from_be_bytes(*len))
+            && let Some((record, after)) = after.split_at_checked(len)
+            && let Ok(record) = OpenOptions::new().open_db_source(record.to_vec())
+            && record.iter().all(|entry| entry.is_ok())
+        {
             self.apply(&record)?;
+            rest = after;
         }
         Ok(())
     }
 
     /// Sets keys to values, and deletes those without a value. Returns when that is on disk. After an error or a crash, all of
     /// it is or nothing; after an error, nothing more is written until `flush` succeeds.
-    pub fn write(
+    pub fn write<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &mut self,
-        changes: &[(impl AsRef<[u8]>, Option<impl AsRef<[u8]>>)],
+        changes: &[(K, Option<V>)],
     ) -> Result<()> {
         if self.memtable_bytes >= self.memtable_limit {
             self.flush()?;
         }
-        let mut batch = Memtable::default();
+        let mut batch = Memtable::new();
         for ((key, value), sequence) in changes.iter().zip(self.last_sequence + 1..) {
-            let value = value.as_ref().map(AsRef::as_ref);
-            let version = value
-                .map(Bytes::copy_from_slice)
-                .map_or(Version::Deleted, Version::Value);
-            batch.insert(key.as_ref(), sequence, version);
+            let value = value.as_ref().map(|value| value.as_ref().to_vec());
+            let versions = batch.entry(key.as_ref().to_vec()).or_default();
+            versions.insert(sequence, value.into());
         }
-        let record = batch.table(ALL)?;
-        let mut log = self.log.take().ok_or(FAILED)?;
-        log.append(&record)?;
-        self.log = Some(log);
+        // A record is a whole table, which brings its checksums. Syncing it takes longer than building it.
+        let record = table_of(&batch, ALL)?;
+        let (name, mut log) = self.log.take().ok_or(FAILED)?;
+        log.write_all(&[&(record.len() as u64).to_be_bytes(), &*record].concat())?;
+        log.sync_data()?;
+        self.log = Some((name, log));
         self.memtable_bytes += record.len();
         self.apply(&OpenOptions::new().open_db_source(record)?)
     }
@@ -114,8 +129,8 @@ impl Lsm {
         for entry in record {
             let entry = entry?;
             self.last_sequence = self.last_sequence.max(entry.sequence);
-            self.memtable
-                .insert(&entry.user_key, entry.sequence, entry.version);
+            let versions = self.memtable.entry(entry.user_key.to_vec()).or_default();
+            versions.insert(entry.sequence, entry.version);
         }
         Ok(())
     }
@@ -123,52 +138,43 @@ impl Lsm {
     /// Returns a snapshot of all that is written.
     pub fn snapshot(&mut self) -> Snapshot {
         let snapshot = Arc::new(self.last_sequence);
-        self.snapshots.push(Arc::downgrade(&snapshot));
+        self.snapshots.push(snapshot.clone());
         snapshot
     }
 
     /// Returns the value of `key`: [`NOW`], or as a snapshot sees it.
     pub fn get(&self, key: &[u8], at: u64) -> Result<Option<Bytes>> {
-        let mut found = self.memtable.get(key, at);
-        // The newest table that knows the key decides. The filters of others say that they do not, nearly always without a read.
-        let mut tables = self.tables.iter();
-        while found.is_none()
-            && let Some((_, _, table)) = tables.next()
+        if let Some(versions) = self.memtable.get(key)
+            && let Some((_, version)) = versions.range(..=at).next_back()
         {
-            found = table.get_at(key, at)?;
+            return Ok(version.clone().into_value());
         }
-        match found {
-            Some(Version::Value(value)) => Ok(Some(value)),
-            Some(Version::Deleted) | None => Ok(None),
-        }
+        // The newest table that knows the key decides. The filters of others say that they do not, nearly always without a read.
+        let mut tables = self.tables.values();
+        let found = tables.find_map(|table| table.get_at(key, at).transpose());
+        Ok(found.transpose()?.and_then(Version::into_value))
     }
 
     /// Iterates from both ends over the entries of `keys`, as [`get`](Lsm::get) sees them. Copies what the memtable has of them.
     pub fn range<'k>(&self, keys: impl RangeBounds<&'k [u8]>, at: u64) -> Result<DbRange> {
         let keys = (keys.start_bound().cloned(), keys.end_bound().cloned());
-        // As a table in memory, the memtable is one more input of the merge.
-        let memtable = self.memtable.table(keys)?;
-        let memtable = OpenOptions::new().open_db_source(memtable)?.iter();
-        let tables = self.tables.iter().map(|(_, _, table)| table.range(keys));
-        Ok(DbTable::merge(tables.chain([memtable]))?.at(at).into_iter())
+        let memtable = OpenOptions::new().open_db_source(table_of(&self.memtable, keys)?)?;
+        let tables = self.tables.values().map(|table| table.range(keys));
+        let merged = DbTable::merge(tables.chain([memtable.iter()]))?;
+        Ok(merged.at(at).into_iter())
     }
 
     /// Writes the memtable to a table, starts a new log, and compacts full levels.
     pub fn flush(&mut self) -> Result<()> {
-        let memtable = self.memtable.table(ALL)?;
-        let memtable = OpenOptions::new().open_db_source(memtable)?;
-        let number = self.new_file();
-        let log = Log::create(number, &self.path(number, "log"))?;
-        self.rewrite(0..0, vec![memtable], 0, log)?;
-        self.memtable = Memtable::default();
-        self.memtable_bytes = 0;
-        for level in 0.. {
-            let start = self.tables.partition_point(|table| table.0 < level);
-            let end = self.tables.partition_point(|table| table.0 <= level);
-            if end - start >= self.level_limit.max(2) {
-                self.merge(start..end, level + 1)?;
-            } else if end == self.tables.len() {
-                break;
+        let memtable = OpenOptions::new().open_db_source(table_of(&self.memtable, ALL)?)?;
+        let name = self.new_name("log");
+        let log = File::create(self.dir.join(&name))?;
+        self.log = Some((name, log));
+        self.merge(0..0, Some(memtable), 0)?;
+        (self.memtable, self.memtable_bytes) = (Memtable::new(), 0);
+        for level in 0..=LAST_LEVEL {
+            if self.tables.keys().filter(|id| id.0 == level).count() >= self.level_limit.max(2) {
+                self.merge(level..level + 1, None, LAST_LEVEL.min(level + 1))?;
             }
         }
         Ok(())
@@ -177,94 +183,70 @@ impl Lsm {
     /// Writes all that can be seen to a single table.
     pub fn compact(&mut self) -> Result<()> {
         self.flush()?;
-        let level = self.tables.last().map_or(0, |table| table.0);
-        self.merge(0..self.tables.len(), level)
+        self.merge(0..LAST_LEVEL + 1, None, LAST_LEVEL)
     }
 
-    /// Merges tables into one of the given level.
-    fn merge(&mut self, run: Range<usize>, level: u64) -> Result<()> {
-        let options = ReadOptions::new().fill_cache(false); // the cache is for lookups
-        let tables = self.tables[run.clone()].iter();
-        let inputs = tables.map(|(_, _, table)| table.with(options)).collect();
+    /// Merges the tables of some levels and a new one to one of level `to`, without what nobody can see.
+    fn merge(&mut self, levels: Range<u64>, new: Option<DbTable>, to: u64) -> Result<()> {
         let log = self.log.take().ok_or(FAILED)?;
-        self.rewrite(run, inputs, level, log)
-    }
-
-    /// Puts a table of all that can be seen of the inputs in the place of `run`.
-    fn rewrite(
-        &mut self,
-        run: Range<usize>,
-        inputs: Vec<DbTable>,
-        level: u64,
-        log: Log,
-    ) -> Result<()> {
-        self.log = None; // until all of this has succeeded
-        self.snapshots.retain(|weak| weak.strong_count() > 0);
-        let snapshots = self.snapshots.iter().filter_map(Weak::upgrade).map(|s| *s);
-        let readers: BTreeSet<u64> = snapshots.chain([NOW]).collect();
-        let number = self.new_file();
-        let path = self.path(number, "ldb");
+        let tables = self.tables.clone().into_iter();
+        let (inputs, mut tables): (Tables, _) = tables.partition(|(id, _)| levels.contains(&id.0));
+        let is_bottom = tables.keys().all(|id| id.0 < to);
+        self.snapshots.retain(|one| Arc::strong_count(one) > 1);
+        let snapshots = self.snapshots.iter().map(|one| **one);
+        let uncached = ReadOptions::new().fill_cache(false); // the cache is for lookups
+        let inputs = inputs.values().map(|table| table.with(uncached));
+        let mut seen = DbTable::merge(inputs.chain(new))?.compact(snapshots, is_bottom);
+        let name = self.new_name("ldb");
+        let path = self.dir.join(&name);
         let filter = RibbonFilterPolicy::new(12); // 0.03 % of absent keys pass
         let mut builder = WriteOptions::new().filter_policy(filter).create_db(&path)?;
-        let mut versions = DbTable::merge(inputs)?;
-        let (mut last_key, mut newer) = (Vec::new(), u64::MAX);
-        while versions.next()? {
-            let (key, sequence) = (versions.user_key(), versions.sequence());
-            if key != last_key {
-                (last_key, newer) = (key.to_vec(), u64::MAX);
-            }
-            // Readers see a version from its own number up to that of the next newer one.
-            let is_seen = readers.range(sequence..newer).next().is_some();
-            newer = sequence;
-            // A deletion hides older versions. At the bottom there are none left, unless a reader is older.
-            let hides = run.end < self.tables.len() || readers.first() < Some(&sequence);
-            match versions.value_type() {
-                ValueType::Value if is_seen => builder.put(key, sequence, versions.value())?,
-                ValueType::Deletion if is_seen && hides => builder.delete(key, sequence)?,
-                _ => {}
-            }
+        while let Some((key, value)) = seen.next()? {
+            builder.add(key, value)?;
         }
-        let mut tables = self.tables.clone();
-        tables.drain(run.clone());
         if builder.entries() > 0 {
             builder.finish()?;
-            tables.insert(run.start, (level, number, DbTable::open(path)?));
+            tables.insert((to, Reverse(name)), DbTable::open(path)?);
         }
-        // Publishing the manifest also syncs the directory, with the names of the new table and the log.
+        self.publish(tables, log)
+    }
+
+    /// Makes these the tables and the log of the database, and removes other files.
+    fn publish(&mut self, tables: Tables, log: (String, File)) -> Result<()> {
+        let mut files = BTreeMap::from([(log.0.clone(), self.last_sequence)]);
+        files.extend(tables.keys().map(|(level, name)| (name.0.clone(), *level)));
         let mut manifest = WriteOptions::new().create(self.dir.join("MANIFEST"))?;
-        let mut named = HashSet::from([self.path(log.number, "log")]);
-        for (position, (level, number, _)) in (0u64..).zip(&tables) {
-            let value = [level.to_be_bytes(), number.to_be_bytes()].concat();
-            manifest.add(position.to_be_bytes(), value)?;
-            named.insert(self.path(*number, "ldb"));
+        for (name, value) in &files {
+            manifest.add(name, value.to_string())?;
         }
-        manifest.property("sequence", self.last_sequence.to_be_bytes())?;
-        manifest.property("log", log.number.to_be_bytes())?;
-        manifest.finish()?;
+        manifest.finish()?; // Also syncs the directory, with the names of the new table and the log.
         (self.tables, self.log) = (tables, Some(log));
         for file in fs::read_dir(&self.dir)? {
-            let path = file?.path();
-            let extension = path.extension().unwrap_or_default();
-            let is_ours = extension == "ldb" || extension == "log" || extension == "tmp";
-            if is_ours && !named.contains(&path) {
-                fs::remove_file(path)?; // Open tables stay readable (on Windows they cannot be removed).
+            let name = file?.file_name().into_string().unwrap_or_default();
+            let is_ours = [".ldb", ".log", ".tmp"].map(|end| name.ends_with(end));
+            if is_ours.contains(&true) && !files.contains_key(&name) {
+                fs::remove_file(self.dir.join(name))?; // Open tables stay readable (on Windows they cannot be removed).
             }
         }
         Ok(())
     }
 
-    fn new_file(&mut self) -> u64 {
+    fn new_name(&mut self, extension: &str) -> String {
         self.last_file += 1;
-        self.last_file
-    }
-
-    fn path(&self, number: u64, extension: &str) -> PathBuf {
-        self.dir.join(format!("{number:06}.{extension}"))
+        format!("{:010}.{extension}", self.last_file)
     }
 }
 
-fn number_in(bytes: &[u8]) -> Result<u64> {
-    Ok(u64::from_be_bytes(bytes.try_into()?))
+/// The bytes of a table of the memtable's entries in `keys`.
+fn table_of(memtable: &Memtable, keys: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Vec<u8>> {
+    let options = WriteOptions::leveldb().compression(Compression::None);
+    let mut builder = options.no_filter().build_db(Vec::new());
+    for (key, versions) in memtable.range::<[u8], _>(keys) {
+        for (sequence, version) in versions.iter().rev() {
+            builder.add_version(key, *sequence, version)?;
+        }
+    }
+    Ok(builder.finish_into_writer()?.0)
 }
 
 fn main() -> Result<()> {

@@ -362,6 +362,21 @@ fn a_torn_log_keeps_its_whole_records() {
     }
 }
 
+// ---- How long the engine is -----------------------------------------------------------------
+
+/// Its lines of code: all that are neither blank nor only a comment. `examples/lsm/demo.rs` is what it is shown with.
+#[test]
+fn the_engine_has_at_most_200_lines_of_code() {
+    let source = include_str!("../examples/lsm.rs");
+    let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
+    let lines = source.lines().map(str::trim).filter(is_code).count();
+    println!(
+        "{lines} lines of code, {} with comments",
+        source.lines().count()
+    );
+    assert!((100..=200).contains(&lines), "{lines}");
+}
+
 // ---- What an absent key costs ---------------------------------------------------------------
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use leveltable::Stats;
+use leveltable::{DbTable, Stats};
 
 use super::{Lsm, NOW, Result};
 
@@ -50,9 +50,6 @@ pub(crate) fn run() -> Result<()> {
 impl Lsm {
     /// What each table has done so far, newest first.
     pub fn stats(&self) -> Vec<Stats> {
-        self.tables
-            .iter()
-            .map(|(_, _, table)| table.stats())
-            .collect()
+        self.tables.values().map(DbTable::stats).collect()
     }
 }

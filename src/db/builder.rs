@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order};
+use crate::db::table::Version;
 use crate::error::{Error, ErrorKind, Result};
 use crate::write::builder::TableBuilder;
 use crate::write::new_file::{Destination, NewFile};
@@ -138,6 +139,23 @@ impl<D: Destination> DbTableBuilder<D> {
             value_type: ValueType::Deletion,
         };
         self.add_entry(key, &[])
+    }
+
+    /// Adds a version of `user_key` as lookups return it: [`put`](DbTableBuilder::put) or [`delete`](DbTableBuilder::delete).
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](DbTableBuilder::put).
+    pub fn add_version(
+        &mut self,
+        user_key: impl AsRef<[u8]>,
+        sequence: u64,
+        version: &Version,
+    ) -> Result<()> {
+        match version {
+            Version::Value(value) => self.put(user_key, sequence, value),
+            Version::Deleted => self.delete(user_key, sequence),
+        }
     }
 
     /// Adds an entry as another table stores it. LevelDB's deletions have an empty value.

@@ -114,6 +114,20 @@ impl DbCursor {
         self.rewound()
     }
 
+    /// The same cursor over all entries, before the first.
+    pub(super) fn with_all(self) -> DbCursor {
+        self.showing(None)
+    }
+
+    /// The current key.
+    pub(super) fn internal_key(&self) -> InternalKey<'_> {
+        InternalKey {
+            user_key: self.user_key(),
+            sequence: self.sequence(),
+            value_type: self.value_type(),
+        }
+    }
+
     /// The same cursor before its first entry.
     pub(super) fn rewound(mut self) -> DbCursor {
         self.stored.rewind();

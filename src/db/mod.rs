@@ -1,6 +1,7 @@
 //! Tables of a LevelDB database: internal keys over the plain tables of `read` and `write`.
 
 pub(crate) mod builder;
+mod compaction;
 pub(crate) mod cursor;
 pub(crate) mod key;
 mod lookup;
@@ -9,6 +10,7 @@ pub(crate) mod recognise;
 pub(crate) mod table;
 
 pub use builder::DbTableBuilder;
+pub use compaction::Compaction;
 pub use cursor::DbCursor;
 pub use key::{InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType};
 pub use range::DbRange;

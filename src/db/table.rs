@@ -31,6 +31,23 @@ pub enum Version {
     Deleted,
 }
 
+impl Version {
+    /// The value; `None` of a deletion.
+    pub fn into_value(self) -> Option<Bytes> {
+        match self {
+            Version::Value(value) => Some(value),
+            Version::Deleted => None,
+        }
+    }
+}
+
+/// A value, or `None` for a deletion.
+impl<V: Into<Bytes>> From<Option<V>> for Version {
+    fn from(value: Option<V>) -> Version {
+        value.map_or(Version::Deleted, |value| Version::Value(value.into()))
+    }
+}
+
 /// An entry of a database's table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DbEntry {

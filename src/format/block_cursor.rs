@@ -31,6 +31,8 @@ pub(crate) struct BlockCursor<B> {
 /// its value begins after its lengths.)
 #[derive(Debug, Clone, Copy, Default)]
 struct EntrySpan {
+    /// How many bytes of its key the entry shares with the one before it, as it says.
+    shared: u32,
     offset: u32,
     value_start: u32,
     value_len: u32,
@@ -40,6 +42,7 @@ impl EntrySpan {
     #[inline]
     fn of(offset: usize, entry: &Entry) -> EntrySpan {
         EntrySpan {
+            shared: entry.shared as u32,
             offset: offset as u32,
             value_start: entry.value_start as u32,
             value_len: (entry.end - entry.value_start) as u32,
@@ -94,6 +97,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         self.way_back.clear();
         self.key.clear();
         self.at = EntrySpan {
+            shared: 0,
             offset: end as u32,
             value_start: end as u32,
             value_len: 0,
@@ -110,6 +114,29 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         self.key.as_slice()
+    }
+
+    /// After a move forward from an entry: eight bytes of the key as a number that orders as they do, those of its first `len`
+    /// bytes from `start` on, with zeros past their end. `before` is the same number of the key before.
+    ///
+    /// Reads nothing but the entry, in which the bytes lie that are new: the key itself was stored a moment ago, and a load of
+    /// eight bytes from there waits for that. `None` if the entry does not tell: it shares fewer than `start` bytes or all
+    /// bytes of the number, or is near the end of the block.
+    #[inline(always)]
+    pub(crate) fn number_after(&self, start: usize, len: usize, before: u64) -> Option<u64> {
+        let shared = self.at.shared as usize;
+        let (kept, len) = (shared.checked_sub(start)?, len.checked_sub(start)?);
+        let key_start = (self.at.value_start as usize).checked_sub(self.key.len() - shared)?;
+        let block = self.block.data().as_ref();
+        let new = u64::from_be_bytes(*block.get(key_start..)?.first_chunk()?);
+        // A zero may be one past the end of what `before` was taken of, where the keys can share more: the tags of user keys.
+        let is_told = kept == 0 || kept < 8 && (before >> (64 - 8 * kept)) as u8 != 0;
+        if !is_told {
+            return None;
+        }
+        let is_new = u64::MAX >> (8 * kept);
+        let is_past = if len < 8 { u64::MAX >> (8 * len) } else { 0 };
+        Some((before & !is_new | new >> (8 * kept)) & !is_past)
     }
 
     /// The current value; empty if the cursor is on no entry.
@@ -148,7 +175,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     }
 
     /// Moves to the next entry if it is an ordinary one. Otherwise, or if there is none, stays and returns `false`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn step(&mut self) -> bool {
         // Need not clear the way back: it leads away from an earlier entry, and `pop_short` notices.
         let offset = self.at.end();

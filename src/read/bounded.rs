@@ -241,6 +241,13 @@ impl Input {
         self.arrive_forward(found)
     }
 
+    /// From an entry that is read, moves to the next if that is an ordinary one, and no upper bound has to be asked.
+    /// Otherwise stays and returns `false`.
+    #[inline(always)]
+    pub(super) fn step_plainly(&mut self) -> bool {
+        matches!(self.upper, Bound::Unbounded) && self.cursor.step_plainly()
+    }
+
     /// Moves on along `way`.
     #[inline(always)]
     pub(super) fn step(&mut self, way: Way) -> Result<bool> {

@@ -99,6 +99,12 @@ impl Cursor {
         self.entries.key()
     }
 
+    /// After a step forward: see [`BlockCursor::number_after`].
+    #[inline(always)]
+    pub(super) fn number_after(&self, start: usize, len: usize, before: u64) -> Option<u64> {
+        self.entries.number_after(start, len, before)
+    }
+
     /// The current value; empty unless the cursor [is on an entry](Cursor::is_valid).
     #[inline]
     pub fn value(&self) -> &[u8] {
@@ -215,11 +221,20 @@ impl Cursor {
         reason = "a cursor lends its entries, an Iterator cannot"
     )]
     pub fn next(&mut self) -> Result<bool> {
-        if self.entries.step() {
-            self.touch_at(AHEAD);
+        if self.step_plainly() {
             return Ok(true);
         }
         self.next_slowly()
+    }
+
+    /// Moves to the next entry if it is an ordinary one of the same block. Otherwise stays and returns `false`.
+    #[inline(always)]
+    pub(super) fn step_plainly(&mut self) -> bool {
+        let stepped = self.entries.step();
+        if stepped {
+            self.touch_at(AHEAD);
+        }
+        stepped
     }
 
     #[inline(never)]

@@ -2,13 +2,12 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::hint::select_unpredictable;
 use std::iter::FusedIterator;
 use std::ops::Bound;
 
 use bytes::Bytes;
 
-use crate::comparator::{Order, common_prefix};
+use crate::comparator::Order;
 use crate::db::key::user_order;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
@@ -16,8 +15,9 @@ use crate::read::bounded::Input;
 use crate::read::cursor::lost;
 use crate::read::ends::{Ends, Lend};
 use crate::read::range::Range;
-use crate::read::ranking::{Ranking, Way};
+use crate::read::ranking::Way;
 use crate::read::table::Table;
+use crate::read::tournament::{Ties, Tournament};
 
 /// A cursor over the entries of several tables, in the order of their keys; made by [`Table::merge`].
 ///
@@ -50,30 +50,15 @@ use crate::read::table::Table;
 #[must_use]
 pub struct MergeCursor {
     inputs: Vec<Input>,
-    /// A tournament of the inputs, in which each plays against those next to it for who is first on the way. The first is the
-    /// input that won, which the cursor lends. The others are the losers of each match: that at place `i` was played by the
-    /// winners of the matches at `2i` and `2i + 1`, or by inputs, of which number `i` begins at place `inputs.len() + i`.
-    tree: Vec<Player>,
+    tournament: Tournament,
     /// The input on top, or no input's number where the cursor is on no entry.
     top: usize,
     way: Way,
     /// Where the cursor stands while no input is on an entry.
     off: Off,
-    ranking: Ranking,
-    /// How many keys were compared since they were last ranked.
-    ties: usize,
-    first_wins: bool,
+    ties: Ties,
     /// The key whose further entries are passed over.
     passed: Vec<u8>,
-}
-
-/// An input in the tournament.
-#[derive(Debug, Clone, Copy)]
-struct Player {
-    /// A number of the input's key that orders as the keys do on the [`Way`], as far as eight bytes tell. The largest if the
-    /// input is on no entry.
-    rank: u64,
-    input: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,47 +71,6 @@ enum Off {
 
 /// The number of no input.
 const NOWHERE: usize = usize::MAX;
-
-/// Keys are ranked anew after so many comparisons of keys for each input.
-const MOST_TIES: usize = 4;
-
-/// What decides a match between players of one rank.
-struct Contest<'a> {
-    inputs: &'a [Input],
-    order: &'a Order,
-    way: Way,
-    first_wins: bool,
-}
-
-impl<'a> Contest<'a> {
-    #[inline]
-    fn of(inputs: &'a [Input], ranking: &'a Ranking, way: Way, first_wins: bool) -> Contest<'a> {
-        Contest {
-            inputs,
-            order: &ranking.order,
-            way,
-            first_wins,
-        }
-    }
-
-    /// Whether `a` comes before `b` on the way.
-    #[inline(never)]
-    #[expect(clippy::indexing_slicing, reason = "players name inputs")]
-    fn is_before_by_key(&self, a: Player, b: Player) -> bool {
-        let [input_a, input_b] = [a, b].map(|player| &self.inputs[player.input]);
-        if !(input_a.is_on_entry() && input_b.is_on_entry()) {
-            return input_a.is_on_entry();
-        }
-        let by_key = self.order.compare(input_a.key(), input_b.key());
-        let by_input = a.input.cmp(&b.input);
-        let order = match self.way {
-            Way::Forward => by_key.then(by_input),
-            Way::Back if self.first_wins => by_key.reverse().then(by_input),
-            Way::Back => by_key.then(by_input).reverse(),
-        };
-        order.is_lt()
-    }
-}
 
 impl Table {
     /// Returns a cursor over the entries of several tables of one order, or of [ranges](Table::range) of them, before the
@@ -186,13 +130,11 @@ impl Default for MergeCursor {
     fn default() -> MergeCursor {
         MergeCursor {
             inputs: Vec::new(),
-            tree: Vec::new(),
+            tournament: Tournament::of(&Order::Bytewise),
             top: NOWHERE,
             way: Way::Forward,
             off: Off::BeforeFirst,
-            ranking: Ranking::of(&Order::Bytewise),
-            ties: 0,
-            first_wins: false,
+            ties: Ties::AsGiven,
             passed: Vec::new(),
         }
     }
@@ -238,8 +180,7 @@ impl MergeCursor {
                 return Err(other_order(input, first, order));
             }
         }
-        let ranking = first.map(Ranking::of);
-        self.ranking = ranking.unwrap_or_else(|| Ranking::of(&Order::Bytewise));
+        self.tournament = Tournament::of(first.unwrap_or(&Order::Bytewise));
         Ok(())
     }
 
@@ -258,7 +199,7 @@ impl MergeCursor {
     ///
     /// The cursor returned stands before the first entry.
     pub fn first_wins(mut self) -> MergeCursor {
-        self.first_wins = true;
+        self.ties = Ties::FirstWins;
         self.rewind();
         self
     }
@@ -346,6 +287,21 @@ impl MergeCursor {
         reason = "a cursor lends its entries, an Iterator cannot"
     )]
     pub fn next(&mut self) -> Result<bool> {
+        // Nearly all steps: to an ordinary entry, perhaps among those of other inputs.
+        if self.way == Way::Forward
+            && self.ties == Ties::AsGiven
+            && let Some(top) = self.inputs.get_mut(self.top)
+            && top.step_plainly()
+        {
+            return match &self.inputs[..] {
+                [_] => Ok(true),
+                inputs => {
+                    let (way, ties) = (Way::Forward, Ties::AsGiven);
+                    self.top = self.tournament.play_again(inputs, true, way, ties);
+                    self.read_top()
+                }
+            };
+        }
         self.go(Way::Forward)
     }
 
@@ -361,18 +317,19 @@ impl MergeCursor {
         self.go(Way::Back)
     }
 
-    #[inline(always)]
+    /// A move that may be of any kind.
+    #[inline(never)]
     fn go(&mut self, way: Way) -> Result<bool> {
         if self.way != way || self.top == NOWHERE {
             return self.turn(way);
         }
         let moved = match &mut self.inputs[..] {
-            [alone] => alone.step(way),
+            [alone] => alone.step(way).map(|_| ()),
             _ => self.step(way),
         };
         match moved {
-            Ok(true) => Ok(true),
-            ended => self.end(ended),
+            Ok(()) => self.read_top(),
+            Err(error) => self.end(Err(error)),
         }
     }
 
@@ -407,122 +364,46 @@ impl MergeCursor {
         if !is_any {
             return self.end(Ok(false));
         }
-        let players = 0..self.inputs.len();
-        self.tree.clear();
-        self.tree.extend(players.map(|input| Player {
-            rank: u64::MAX,
-            input,
-        }));
-        self.rank_anew();
-        let players = self.tree.clone();
-        self.tree[0] = self.play(1, &players);
-        match self.read_top() {
-            Ok(true) => Ok(true),
-            ended => self.end(ended),
-        }
-    }
-
-    /// Plays the match at `place`, after those below it. Returns the winner.
-    fn play(&mut self, place: usize, players: &[Player]) -> Player {
-        if let Some(input) = place.checked_sub(players.len()) {
-            return players[input];
-        }
-        let (a, b) = (
-            self.play(2 * place, players),
-            self.play(2 * place + 1, players),
-        );
-        let contest = Contest::of(&self.inputs, &self.ranking, self.way, self.first_wins);
-        let a_wins = a.rank < b.rank || a.rank == b.rank && contest.is_before_by_key(a, b);
-        let (winner, loser) = if a_wins { (a, b) } else { (b, a) };
-        self.tree[place] = loser;
-        winner
-    }
-
-    /// Moves the input on top, and brings the one there that is next. Returns `false` if there is none.
-    #[inline(always)]
-    fn step(&mut self, way: Way) -> Result<bool> {
-        let passes = self.first_wins && self.has_equal_rank();
-        if passes {
-            return self.step_and_pass(way);
-        }
-        self.advance(way)?;
+        self.top = self.tournament.play(&self.inputs, way, self.ties);
         self.read_top()
     }
 
-    /// The same, and passes over other entries of the current key.
-    #[inline(never)]
-    fn step_and_pass(&mut self, way: Way) -> Result<bool> {
+    /// Moves the input on top, and brings the one there that is next.
+    fn step(&mut self, way: Way) -> Result<()> {
+        let passes = self.ties == Ties::FirstWins && self.tournament.has_equal_rank();
+        if !passes {
+            return self.advance(way);
+        }
         let mut passed = std::mem::take(&mut self.passed);
         passed.clear();
         passed.extend_from_slice(self.key());
         loop {
             self.advance(way)?;
-            let next = &self.inputs[self.tree[0].input];
-            if !next.is_on_entry() || self.ranking.order.compare(next.key(), &passed).is_ne() {
+            let next = &self.inputs[self.top];
+            if !next.is_on_entry() || self.tournament.order().compare(next.key(), &passed).is_ne() {
                 break;
             }
         }
         self.passed = passed;
-        self.read_top()
+        Ok(())
     }
 
-    /// Whether another input may have the same key as the one on top. It would have lost to that, or to another such input.
-    #[inline]
-    fn has_equal_rank(&self) -> bool {
-        let top = self.tree[0];
-        let mut place = (self.inputs.len() + top.input) / 2;
-        while place > 0 {
-            if self.tree[place].rank == top.rank {
-                return true;
-            }
-            place /= 2;
-        }
-        false
-    }
-
-    /// Moves the input on top, and plays its matches anew.
+    /// The same, without passing over other entries of the current key.
     #[inline(always)]
     fn advance(&mut self, way: Way) -> Result<()> {
-        let mut winner = self.tree[0];
-        let input = &mut self.inputs[winner.input];
-        winner.rank = if !input.step(way)? {
-            u64::MAX
-        } else if let Some(rank) = self.ranking.rank(input.key(), way) {
-            rank
-        } else {
-            self.rank_anew();
-            self.tree[0].rank
-        };
-        let (contest, tree) = (
-            Contest::of(&self.inputs, &self.ranking, way, self.first_wins),
-            &mut self.tree[..],
-        );
-        let mut place = (tree.len() + winner.input) / 2;
-        while place > 0 {
-            let other = tree[place];
-            let other_wins = if other.rank == winner.rank {
-                self.ties += 1;
-                contest.is_before_by_key(other, winner)
-            } else {
-                other.rank < winner.rank
-            };
-            // Which one wins cannot be predicted.
-            tree[place] = select_unpredictable(other_wins, winner, other);
-            winner = select_unpredictable(other_wins, other, winner);
-            place /= 2;
-        }
-        tree[0] = winner;
-        if self.ties > MOST_TIES * self.inputs.len() {
-            self.rank_anew();
-        }
+        let moved = self.inputs[self.top].step(way)?;
+        let ties = self.ties;
+        self.top = self.tournament.play_again(&self.inputs, moved, way, ties);
         Ok(())
     }
 
     /// Lends the entry on top, which is read if only its key is known. Returns `false` if no input is on an entry.
     #[inline(always)]
     fn read_top(&mut self) -> Result<bool> {
-        self.top = self.tree[0].input;
-        self.inputs[self.top].read()
+        match self.inputs[self.top].read() {
+            Ok(true) => Ok(true),
+            ended => self.end(ended),
+        }
     }
 
     /// Ends a move that did not end on an entry.
@@ -535,26 +416,6 @@ impl MergeCursor {
             (Ok(_), Way::Back) => Off::BeforeFirst,
         };
         ended
-    }
-
-    /// Ranks the keys by the eight bytes after those that all of them share.
-    #[cold]
-    fn rank_anew(&mut self) {
-        let MergeCursor { inputs, tree, .. } = self;
-        let ranking = &mut self.ranking;
-        let on_entry = |player: &&mut Player| inputs[player.input].is_on_entry();
-        let mut shared: Option<&[u8]> = None;
-        for player in tree.iter_mut().filter(on_entry) {
-            let part = ranking.part(inputs[player.input].key());
-            let len = shared.map_or(part.len(), |shared| common_prefix(shared, part));
-            shared = Some(&part[..len]);
-        }
-        ranking.share(shared.unwrap_or(&[]));
-        for player in tree.iter_mut().filter(on_entry) {
-            let rank = ranking.rank(inputs[player.input].key(), self.way);
-            player.rank = rank.unwrap_or(0);
-        }
-        self.ties = 0;
     }
 
     /// The error of a defect in the current entry.

@@ -26,3 +26,4 @@ pub(crate) mod source;
 mod splits;
 pub(crate) mod stats;
 pub(crate) mod table;
+mod tournament;

@@ -2,6 +2,7 @@
 
 use crate::comparator::Order;
 use crate::db::key::{user_key, user_order};
+use crate::read::cursor::Cursor;
 use crate::read::index::prefix_at;
 
 /// The direction of a merge's last move. On the way forward, all other inputs stand on their first entry after the current one, on
@@ -51,12 +52,12 @@ impl Ranking {
     }
 
     /// Ranks keys that share `shared` from now on.
-    pub(super) fn share(&mut self, shared: &[u8]) {
-        self.shared = shared.to_vec();
+    pub(super) fn share(&mut self, shared: Vec<u8>) {
         let (mut start, mut mask) = ([0; 16], [0; 16]);
-        for ((start, mask), &byte) in start.iter_mut().zip(&mut mask).zip(shared) {
+        for ((start, mask), &byte) in start.iter_mut().zip(&mut mask).zip(&shared) {
             (*start, *mask) = (byte, 0xff);
         }
+        self.shared = shared;
         self.start = u128::from_le_bytes(start);
         self.mask = u128::from_le_bytes(mask);
     }
@@ -69,6 +70,18 @@ impl Ranking {
             Ranked::UserKeys => user_key(key),
             Ranked::Nothing => &[],
         }
+    }
+
+    /// The rank of the key to which `cursor` has stepped, from a key of rank `before`; `None` as of [`rank`](Ranking::rank).
+    #[inline(always)]
+    pub(super) fn rank_after(&self, cursor: &Cursor, before: u64, way: Way) -> Option<u64> {
+        let key = cursor.key();
+        if way == Way::Forward
+            && let Some(rank) = cursor.number_after(self.shared.len(), self.part(key).len(), before)
+        {
+            return Some(rank);
+        }
+        self.rank(key, way)
     }
 
     /// The rank of `key`; `None` if it does not begin with what the others share.

@@ -106,7 +106,7 @@ impl Key {
 
     /// The same for ordinary pieces. For others it changes nothing and returns `false`: for long pieces, for those near
     /// the ends of their string or of the room here, and if the key has fewer than `kept` bytes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn splice_short(&mut self, kept: usize, piece: Piece<'_>) -> bool {
         let in_lane = kept % LANE;
         let lane = kept - in_lane;
@@ -129,7 +129,7 @@ impl Key {
 ///
 /// For example, `kept` is 2, `chunk` begins with `apple`, and `piece` is `ricot` in the entry `02 05 06 ricot orange`. The
 /// load begins 2 bytes before the piece, at `05 06 ricot orange`. A mask keeps `ap` in place of `05 06`.
-#[inline]
+#[inline(always)]
 pub(super) fn merge(chunk: &[u8; CHUNK], kept: usize, piece: Piece<'_>) -> Option<[u8; CHUNK]> {
     /// From `CHUNK - n` on: a mask of the first `n` bytes of a chunk.
     static MASKS: [[u8; CHUNK]; 2] = [[0xff; CHUNK], [0; CHUNK]];
