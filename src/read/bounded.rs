@@ -7,7 +7,7 @@ use crate::db::key::{user_key, user_order};
 use crate::error::{Result, Section, show_key};
 use crate::format::Defect;
 use crate::read::cursor::Cursor;
-use crate::read::range::Range;
+use crate::read::range::{Range, exclude_all};
 use crate::read::ranking::Way;
 use crate::read::table::Table;
 
@@ -97,18 +97,13 @@ impl Input {
 
     /// Whether filter or properties tell, without reading, that no entry lies within the bounds.
     pub(super) fn is_ruled_out(&self) -> Result<bool> {
-        if let (Some(lower), Some(upper)) = (key_of(&self.lower), key_of(&self.upper)) {
-            let is_empty = match self.compare(lower, upper)? {
-                Ordering::Less => false,
-                Ordering::Equal => !matches!(
-                    (&self.lower, &self.upper),
-                    (Bound::Included(_), Bound::Included(_))
-                ),
-                Ordering::Greater => true,
-            };
-            if is_empty || self.table().excludes_versions(lower, upper)? {
-                return Ok(true);
-            }
+        if exclude_all(self.table().order()?, &self.lower, &self.upper) {
+            return Ok(true);
+        }
+        if let (Some(lower), Some(upper)) = (key_of(&self.lower), key_of(&self.upper))
+            && self.table().excludes_versions(lower, upper)?
+        {
+            return Ok(true);
         }
         let is_past = match self.first_key() {
             Some(first) => !self.is_below_upper(first)?,
