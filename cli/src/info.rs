@@ -58,7 +58,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    let files = expand(&args.files);
+    let files = expand(&args.files)?;
     if let ([file], false) = (&files[..], args.json) {
         return describe(file, args, Heading::Name);
     }

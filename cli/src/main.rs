@@ -23,11 +23,14 @@ mod interrupt;
 mod notation;
 mod open;
 mod output;
+mod place;
 mod progress;
+mod remote;
 mod salvage;
 mod scan;
 mod shell;
 mod sort;
+mod splits;
 mod verify;
 mod write;
 
@@ -76,6 +79,7 @@ enum Command {
     Info(info::Args),
     Get(get::Args),
     Scan(scan::Args),
+    Splits(splits::Args),
     Verify(verify::Args),
     Salvage(salvage::Args),
     Build(build::Args),
@@ -98,6 +102,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&args),
         Command::Get(args) => get::run(&args),
         Command::Scan(args) => scan::run(&args),
+        Command::Splits(args) => splits::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Salvage(args) => salvage::run(&args),
         Command::Build(args) => build::run(&args),

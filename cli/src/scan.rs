@@ -83,7 +83,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let wanted = Wanted::new(args)?;
-    let files = expand(&args.files);
+    let files = expand(&args.files)?;
     let mut out = Rows::new();
     let mut is_first = true;
     let answer = if let [file] = &files[..] {

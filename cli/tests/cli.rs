@@ -2570,6 +2570,7 @@ fn completions_and_manual_pages_know_every_command() {
         "info",
         "get",
         "scan",
+        "splits",
         "verify",
         "salvage",
         "build",
