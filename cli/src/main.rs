@@ -25,6 +25,10 @@ mod open;
 mod output;
 mod place;
 mod progress;
+#[cfg(feature = "object-store")]
+mod remote;
+#[cfg(not(feature = "object-store"))]
+#[path = "no_remote.rs"]
 mod remote;
 mod salvage;
 mod scan;
