@@ -67,6 +67,7 @@
 
 mod attempts;
 mod parts;
+pub mod set;
 mod source;
 mod upload;
 mod version;
@@ -79,6 +80,7 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 
 pub use attempts::{Retries, Timeouts};
+pub use set::{Shard, TableSet, publish};
 pub use source::ObjectSource;
 pub use upload::{ObjectTableBuilder, UploadOptions, Uploaded};
 pub use version::Version;

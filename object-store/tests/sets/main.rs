@@ -1,0 +1,4 @@
+//! Sets of tables.
+
+mod common;
+mod read;
