@@ -47,7 +47,7 @@ reports the failure. To copy a damaged table, use `leveltable salvage`.
 An interrupted build leaves OUT unchanged. A killed one may also leave a file .leveltable-*.tmp beside it, \
 which can be deleted.")]
 pub(crate) struct Args {
-    /// The table's file; - for standard output
+    /// The table's file or URL; - for standard output
     out: PathBuf,
     /// The lines; - for standard input
     #[arg(value_name = "IN", default_value = "-")]

@@ -25,6 +25,7 @@ mod open;
 mod output;
 mod place;
 mod progress;
+mod publish;
 #[cfg(feature = "object-store")]
 mod remote;
 #[cfg(not(feature = "object-store"))]
@@ -32,6 +33,7 @@ mod remote;
 mod remote;
 mod salvage;
 mod scan;
+mod set_info;
 mod shell;
 mod sort;
 mod splits;
@@ -87,6 +89,7 @@ enum Command {
     Verify(verify::Args),
     Salvage(salvage::Args),
     Build(build::Args),
+    Publish(publish::Args),
     Completions(shell::CompletionsArgs),
     Man(shell::ManArgs),
 }
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Salvage(args) => salvage::run(&args),
         Command::Build(args) => build::run(&args),
+        Command::Publish(args) => publish::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),
     };

@@ -12,12 +12,14 @@ use crate::failure::Failure;
 use crate::notation::{Notation, write_json_field};
 use crate::open::{Keys, open};
 use crate::output::Rows;
+use crate::place::check_no_secret;
+use crate::remote::Set;
 
-/// Divide a table into parts of about the same size.
+/// Divide a table or a set into parts of about the same size.
 ///
 /// A line is the options with which `scan` shows one part, quoted for a shell: `--from KEY --to KEY`. The first part has
 /// no --from, and the last no --to. Every key lies in exactly one part. Parts begin and end where blocks do, so there may
-/// be fewer than N. Reads the index only.
+/// be fewer than N. Reads indexes only: of a set with at least N tables, only the manifest.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,7 +29,7 @@ Examples:
 
 With --json, a line is an object with the fields from and to, or from_hex and to_hex; null where there is no bound.")]
 pub(crate) struct Args {
-    /// The table's file
+    /// The table's file or URL, or the manifest of a set
     file: PathBuf,
     /// The most parts
     n: NonZeroUsize,
@@ -43,12 +45,11 @@ pub(crate) struct Args {
 type Part = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    let table = open(&args.file, Keys::Auto)?;
-    if table.is_database() || !table.order_is_known {
-        let what = "only a table of plain keys in byte order can be divided";
-        return Err(Failure::new(what).at(args.file.display()));
-    }
-    let parts = table.table().splits(args.n.get());
+    check_no_secret(&args.file)?;
+    let parts = match Set::open(&args.file)? {
+        Some(set) => set.splits(args.n.get())?,
+        None => splits_of_table(args)?,
+    };
     let mut rows = Rows::new();
     for bounds in parts {
         let (from, to) = half_open(bounds);
@@ -69,6 +70,15 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     }
     rows.finish()?;
     Ok(Answer::Yes)
+}
+
+fn splits_of_table(args: &Args) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>, Failure> {
+    let table = open(&args.file, Keys::Auto)?;
+    if table.is_database() || !table.order_is_known {
+        let what = "only a table of plain keys in byte order can be divided";
+        return Err(Failure::new(what).at(args.file.display()));
+    }
+    Ok(table.table().splits(args.n.get()))
 }
 
 /// Returns the bounds as `scan` takes them: the lower one is part of the range, and the upper one is not.

@@ -37,7 +37,7 @@ why.
 
 To copy the entries of a damaged table, use `leveltable salvage`.")]
 pub(crate) struct Args {
-    /// The tables' files, or directories of tables
+    /// The tables' files or URLs, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]

@@ -4,10 +4,15 @@
 //! request, so that every command reads an object as it reads a file.
 
 mod blocking;
+mod set;
 mod upload;
 
-use std::path::{self, Path};
-use std::sync::{Arc, OnceLock};
+use std::error::Error as _;
+use std::io;
+use std::path::{self, Path, PathBuf};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use leveltable::{Error, ErrorKind, Source};
 use leveltable_object_store::ObjectSource;
@@ -20,6 +25,7 @@ use url::Url;
 use crate::failure::Failure;
 use crate::place::is_url;
 use blocking::Blocking;
+pub(crate) use set::{Set, Shard, publish};
 pub(crate) use upload::Upload;
 
 /// What the names of variables begin with that say how to reach a store, and with which credentials.
@@ -47,10 +53,36 @@ pub(crate) fn check(path: &Path) -> Result<(), Failure> {
 
 /// Opens the object at the URL `path`.
 pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
-    let (store, object) = locate(path)?;
-    let object = ObjectSource::new(store, object).named(path.to_string_lossy());
-    let source = Blocking::new(object, runtime()?);
-    Ok(Source::from(Arc::new(source)).named(path))
+    // Commands open a table several times: to see what it is, and in other orders.
+    static LAST: Mutex<Option<(PathBuf, Arc<Blocking>)>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let source = match &*last {
+        Some((opened, source)) if opened == path => source.clone(),
+        _ => {
+            let (store, object) = locate(path)?;
+            let object = ObjectSource::new(store, object).named(path.to_string_lossy());
+            let source = Arc::new(Blocking::new(object, runtime()?));
+            *last = Some((path.to_owned(), source.clone()));
+            source
+        }
+    };
+    Ok(Source::from(source).named(path))
+}
+
+/// Waits for `work`, which is often ready at once.
+fn wait<F: Future>(runtime: &Runtime, work: F) -> F::Output {
+    let mut work = pin!(work);
+    let _runtime = runtime.enter();
+    match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => runtime.block_on(work),
+    }
+}
+
+/// Returns whether an error says that there is no such object.
+fn is_not_found(error: &Error) -> bool {
+    let cause = error.source().and_then(|e| e.downcast_ref::<io::Error>());
+    cause.is_some_and(|e| e.kind() == io::ErrorKind::NotFound)
 }
 
 /// Returns the store and the path in it of a URL, or of a file.

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use futures_util::future::{Either, select};
@@ -12,7 +11,7 @@ use leveltable_object_store::{ObjectTableBuilder, UploadOptions};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
-use super::{locate, runtime};
+use super::{locate, runtime, wait};
 use crate::interrupt;
 use crate::output::complain;
 
@@ -79,17 +78,10 @@ impl Upload {
             drop(locked);
             await_end()
         };
-        let _runtime = self.runtime.enter();
         {
-            let mut adding = pin!(builder.add(key, value));
-            // Most entries make no request.
-            let mut context = Context::from_waker(Waker::noop());
-            if let Poll::Ready(added) = adding.as_mut().poll(&mut context) {
-                return added;
-            }
+            let adding = pin!(builder.add(key, value));
             let stopped = pin!(self.shared.stop.notified());
-            let ended = self.runtime.block_on(select(adding, stopped));
-            if let Either::Left((added, _)) = ended {
+            if let Either::Left((added, _)) = wait(self.runtime, select(adding, stopped)) {
                 return added;
             }
         }
