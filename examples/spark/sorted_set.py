@@ -7,8 +7,10 @@ DIRECTORY is a URL such as s3://bucket/path, or a directory that all workers sha
 """
 
 import os
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
@@ -26,14 +28,16 @@ ENVIRONMENT = {
 }
 
 
-def write_shards(entries: DataFrame, directory: str, shards: int) -> RDD:
-    """Returns the names of the tables, one for each range of keys. `entries` has the columns key and value, both binary."""
-    lines = (
-        entries.repartitionByRange(shards, "key")
-        .sortWithinPartitions("key")
-        .selectExpr("concat(hex(key), '\\t', hex(value)) AS line")
-    )
-    return lines.rdd.map(lambda row: row.line).pipe(BUILD + directory, env=ENVIRONMENT, checkCode=True)
+def sorted_lines(entries: DataFrame, shards: int) -> RDD:
+    """Returns what the tool reads: partitions of ascending ranges, sorted. The columns key and value are binary."""
+    ranges = entries.repartitionByRange(shards, "key").sortWithinPartitions("key")
+    lines = ranges.selectExpr("concat(hex(key), '\\t', hex(value)) AS line")
+    return lines.rdd.map(lambda row: row.line)
+
+
+def build(lines: RDD, directory: str) -> RDD:
+    """Writes a table for each partition, and returns the names."""
+    return lines.pipe(BUILD + shlex.quote(directory), env=ENVIRONMENT, checkCode=True)
 
 
 def publish(manifest: str, shards: list[str]) -> None:
@@ -45,21 +49,17 @@ def read_set(spark: SparkSession, manifest: str, parts: int) -> DataFrame:
     """Returns the entries of the set. Each task reads one part of it."""
     splits = subprocess.run(
         ["leveltable", "splits", manifest, str(parts), "--hex"], stdout=subprocess.PIPE, text=True, check=True
-    )
-    ranges = [line.split("\t") for line in splits.stdout.splitlines()]
+    ).stdout.splitlines()
 
-    def scan(bounds):
-        start, end = bounds
-        command = ["leveltable", "scan", manifest, "--hex"]
-        command += ["--from", start] if start else []
-        command += ["--to", end] if end else []
+    def scan(bounds: str) -> Iterator[list[str]]:
+        command = ["leveltable", "scan", manifest, "--hex", *shlex.split(bounds)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tool:
             for line in tool.stdout:
                 yield line.rstrip("\n").split("\t")
         if tool.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)}: exit status {tool.returncode}")
+            raise RuntimeError(f"{shlex.join(command)}: exit status {tool.returncode}")
 
-    lines = spark.sparkContext.parallelize(ranges, len(ranges)).flatMap(scan)
+    lines = spark.sparkContext.parallelize(splits, len(splits)).flatMap(scan)
     rows = spark.createDataFrame(lines, "key STRING, value STRING", verifySchema=False)
     return rows.selectExpr("unhex(key) AS key", "unhex(value) AS value")
 
@@ -79,8 +79,8 @@ def checksum(entries: DataFrame) -> tuple:
 def main(directory: str, entries: int = 5_000_000, shards: int = 16) -> None:
     spark = SparkSession.builder.appName("sorted set").getOrCreate()
     generated = generate(spark, entries)
-    manifest = f"{directory}/manifest.ldb"
-    publish(manifest, write_shards(generated, directory, shards).collect())
+    manifest = f"{directory}/manifest"
+    publish(manifest, build(sorted_lines(generated, shards), directory).collect())
     count, total = checksum(read_set(spark, manifest, parts=2 * shards))
     assert (count, total) == checksum(generated), "the set is not what was generated"
     print(f"{manifest}: {count} entries, as generated")
