@@ -7,8 +7,6 @@ mod blocking;
 mod set;
 mod upload;
 
-use std::error::Error as _;
-use std::io;
 use std::path::{self, Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -77,12 +75,6 @@ fn wait<F: Future>(runtime: &Runtime, work: F) -> F::Output {
         Poll::Ready(done) => done,
         Poll::Pending => runtime.block_on(work),
     }
-}
-
-/// Returns whether an error says that there is no such object.
-fn is_not_found(error: &Error) -> bool {
-    let cause = error.source().and_then(|e| e.downcast_ref::<io::Error>());
-    cause.is_some_and(|e| e.kind() == io::ErrorKind::NotFound)
 }
 
 /// Returns the store and the path in it of a URL, or of a file.

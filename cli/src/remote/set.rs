@@ -11,8 +11,8 @@ use leveltable_object_store::set::{PublishErrorKind, SetOptions, SetRange};
 use tokio::runtime::Runtime;
 use url::Url;
 
-use super::{is_not_found, locate, runtime, source, wait};
-use crate::failure::Failure;
+use super::{locate, runtime, source, wait};
+use crate::failure::{Failure, is_not_found};
 use crate::open::{Bounds, Row};
 use crate::place::{check_url, is_url};
 
@@ -22,12 +22,14 @@ const MANIFEST: &str = "leveltable.set";
 /// An open set.
 pub(crate) struct Set {
     set: TableSet,
+    /// The part of the manifest's URL that names the store.
+    store: Option<String>,
     runtime: &'static Runtime,
 }
 
 /// A table of a set.
 pub(crate) struct Shard {
-    /// As the store knows it.
+    /// A file or a URL.
     pub(crate) path: String,
     pub(crate) first_key: Vec<u8>,
     pub(crate) last_key: Vec<u8>,
@@ -54,10 +56,19 @@ impl Set {
         // Every block is read once.
         let options = SetOptions::new().tables(OpenOptions::new().no_cache());
         match wait(runtime, options.open(store, &manifest)) {
-            Ok(set) => Ok(Some(Set { set, runtime })),
+            Ok(set) => Ok(Some(Set {
+                set,
+                store: store_of(path),
+                runtime,
+            })),
             Err(e) if is_not_found(&e) => Ok(None),
             Err(e) => Err(e.at_path(path).into()),
         }
+    }
+
+    /// Returns the name of an object as the tool takes it.
+    fn name(&self, path: &object_store::path::Path) -> String {
+        format!("{}/{path}", self.store.as_deref().unwrap_or_default())
     }
 
     /// Returns the value of each key, `None` where there is none.
@@ -83,8 +94,8 @@ impl Set {
 
     /// Returns the tables, in the order of their keys.
     pub(crate) fn shards(&self) -> impl ExactSizeIterator<Item = Shard> + '_ {
-        self.set.shards().iter().map(|shard| Shard {
-            path: shard.path().to_string(),
+        self.set.shards().iter().map(move |shard| Shard {
+            path: self.name(shard.path()),
             first_key: shard.first_key().to_vec(),
             last_key: shard.last_key().to_vec(),
             bytes: shard.size(),
