@@ -17,7 +17,7 @@ use crate::version::Version;
 const PART_LEN: usize = 8 << 20;
 
 /// Opening a table reads so many bytes at its end, if it has as many, also where less would do.
-const LEAST_TAIL: u64 = 64 << 10;
+pub(crate) const LEAST_TAIL: u64 = 64 << 10;
 
 /// Room for what the last write of a part brings beyond it, so that the buffer does not move.
 const SLACK: usize = 512 << 10;
