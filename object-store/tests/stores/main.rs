@@ -3,6 +3,8 @@
 //! The tests that need servers are ignored unless asked for: install them with `object-store/tests/servers/install`, then
 //! `cargo test -p leveltable-object-store -- --ignored`.
 
+mod faults;
+mod proxy;
 mod servers;
 mod suite;
 
