@@ -4,6 +4,7 @@
 //! `cargo test -p leveltable-object-store -- --ignored`.
 
 mod faults;
+mod figures;
 mod proxy;
 mod servers;
 mod suite;
