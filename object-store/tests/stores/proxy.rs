@@ -15,7 +15,6 @@ pub(crate) struct Seen {
     pub(crate) method: String,
     /// Path and query.
     pub(crate) target: String,
-    pub(crate) range: Option<String>,
     /// Bytes of the body.
     pub(crate) sent: u64,
     /// Bytes of the response's body.
@@ -118,7 +117,6 @@ impl Shared {
         let mut request = Seen {
             method: next(),
             target: next(),
-            range: header(&text, "range"),
             ..Seen::default()
         };
         let length = header(&text, "content-length").map_or(0, |value| value.parse().unwrap());

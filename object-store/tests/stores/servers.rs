@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -194,15 +194,14 @@ impl Server {
 }
 
 fn installed(program: &str) -> PathBuf {
-    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/servers");
-    let directory = std::env::var_os("LEVELTABLE_SERVERS").unwrap_or_else(|| directory.into());
-    let path = PathBuf::from(directory).join(program);
-    assert!(
-        path.exists(),
-        "{} is missing: run object-store/tests/servers/install",
-        path.display()
-    );
-    path.canonicalize().unwrap()
+    // This file is also part of a benchmark, in a directory below.
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let mut installed = above.map(|above| above.join("target/servers"));
+    let given = std::env::var_os("LEVELTABLE_SERVERS").map(PathBuf::from);
+    let directory = given.or_else(|| installed.find(|directory| directory.exists()));
+    let path = directory.map(|directory| directory.join(program));
+    path.and_then(|path| path.canonicalize().ok())
+        .unwrap_or_else(|| panic!("{program} is missing: run object-store/tests/servers/install"))
 }
 
 fn free_ports<const N: usize>() -> [u16; N] {
