@@ -23,6 +23,8 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
     prop_oneof![
         key().prop_map(Bound::Included),
@@ -40,7 +42,7 @@ struct Case {
     with_properties: bool,
     most_open: usize,
     probes: Vec<Vec<u8>>,
-    bounds: Vec<(Bound<Vec<u8>>, Bound<Vec<u8>>)>,
+    bounds: Vec<Bounds>,
     parts: usize,
 }
 
@@ -88,7 +90,7 @@ async fn put_set(store: &Arc<dyn ObjectStore>, case: &Case) -> TableSet {
     options.open(Arc::clone(store), &manifest()).await.unwrap()
 }
 
-fn within(model: &Model, bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn within(model: &Model, bounds: &Bounds) -> Vec<(Vec<u8>, Vec<u8>)> {
     let is_within = |key: &Vec<u8>| {
         (match &bounds.0 {
             Bound::Included(lower) => key >= lower,
