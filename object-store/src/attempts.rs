@@ -74,7 +74,9 @@ impl Retries {
 
     /// The pause after attempt number `attempt`, counted from 1.
     pub(crate) fn pause(&self, attempt: u32) -> Duration {
-        let factor = 1u32.checked_shl(attempt - 1).unwrap_or(u32::MAX);
+        let factor = 1u32
+            .checked_shl(attempt.saturating_sub(1))
+            .unwrap_or(u32::MAX);
         let pause = self.first_pause.saturating_mul(factor).min(MOST_PAUSE);
         // A hasher with random keys, for want of a generator of random numbers in std.
         let random = RandomState::new().build_hasher().finish();

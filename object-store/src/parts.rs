@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStore, PutMultipartOptions, PutPayload};
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use crate::attempts::{Failure, Retries, Timeouts, attempts};
@@ -117,25 +118,30 @@ impl Parts {
     pub(crate) async fn abort(mut self) -> io::Result<()> {
         let upload = self.upload.take();
         let parts = std::mem::take(&mut self.on_their_way);
-        let deadline = self.deadline(0);
-        remove(upload, parts, deadline).await
+        remove(upload, parts, &self.timeouts, &self.retries).await
     }
 }
 
 async fn remove(
     upload: Option<Box<dyn MultipartUpload>>,
     mut parts: JoinSet<io::Result<()>>,
-    deadline: Duration,
+    timeouts: &Timeouts,
+    retries: &Retries,
 ) -> io::Result<()> {
     // Each has a deadline of its own.
     while parts.join_next().await.is_some() {}
-    let Some(mut upload) = upload else {
+    let Some(upload) = upload else {
         return Ok(());
     };
-    match tokio::time::timeout(deadline, upload.abort()).await {
-        Ok(aborted) => aborted.map_err(|error| Failure::from(error).error),
-        Err(_) => Err(late(deadline)),
-    }
+    let upload = Mutex::new(upload);
+    let request = || async {
+        match upload.lock().await.abort().await {
+            // It is gone already.
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(Failure::from(error)),
+        }
+    };
+    attempts(timeouts, retries, 0, request).await
 }
 
 impl Drop for Parts {
@@ -146,10 +152,10 @@ impl Drop for Parts {
             return;
         };
         let parts = std::mem::take(&mut self.on_their_way);
-        let deadline = self.deadline(0);
-        // Nobody is left to be told of a failure.
+        let (timeouts, retries) = (self.timeouts.clone(), self.retries.clone());
         runtime.spawn(async move {
-            let _ = remove(Some(upload), parts, deadline).await;
+            // Nobody is left to be told of a failure.
+            let _ = remove(Some(upload), parts, &timeouts, &retries).await;
         });
     }
 }
@@ -159,7 +165,52 @@ fn late(deadline: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
-/// Options of an upload whose parts are uploaded anew after failures that may pass.
-fn retrying(_retries: &Retries) -> PutMultipartOptions {
+/// Options of an upload whose parts are uploaded anew after failures that may pass: by the store, since its interface has no way to
+/// do so from outside.
+#[cfg(any(feature = "aws", feature = "azure", feature = "gcp"))]
+fn retrying(retries: &Retries) -> PutMultipartOptions {
+    let policy = policy::PartRetries(retries.clone());
+    PutMultipartOptions::default().with_retry_policy(std::sync::Arc::new(policy))
+}
+
+/// Other stores do not retry.
+#[cfg(not(any(feature = "aws", feature = "azure", feature = "gcp")))]
+fn retrying(_: &Retries) -> PutMultipartOptions {
     PutMultipartOptions::default()
+}
+
+#[cfg(any(feature = "aws", feature = "azure", feature = "gcp"))]
+mod policy {
+    //! When a part is uploaded anew.
+
+    use leveltable::remote::BoxFuture;
+    use object_store::retry::{RetryContext, RetryFailure, RetryPolicy};
+
+    use crate::attempts::Retries;
+
+    #[derive(Debug)]
+    pub(super) struct PartRetries(pub(super) Retries);
+
+    impl RetryPolicy for PartRetries {
+        fn retry<'a, 'b>(&'a self, context: RetryContext) -> BoxFuture<'b, bool>
+        where
+            'a: 'b,
+        {
+            let may_pass = match context.failure {
+                RetryFailure::Status(status) => {
+                    status.is_server_error() || matches!(status.as_u16(), 408 | 429)
+                }
+                _ => true,
+            };
+            let attempt = u32::try_from(context.attempt).unwrap_or(u32::MAX);
+            let is_due = may_pass && attempt <= self.0.most;
+            let pause = self.0.pause(attempt);
+            Box::pin(async move {
+                if is_due {
+                    tokio::time::sleep(pause).await;
+                }
+                is_due
+            })
+        }
+    }
 }

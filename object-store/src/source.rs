@@ -29,6 +29,8 @@ pub struct ObjectSource {
     timeouts: Timeouts,
     retries: Retries,
     allow_unpinned: bool,
+    /// From the caller.
+    size: Option<u64>,
     /// Whether the store fails to return the end of an object of unknown size.
     has_no_suffix: AtomicBool,
     pinned: Mutex<Pinned>,
@@ -62,6 +64,7 @@ impl ObjectSource {
             timeouts: Timeouts::default(),
             retries: Retries::default(),
             allow_unpinned: false,
+            size: None,
             has_no_suffix: AtomicBool::new(false),
             pinned: Mutex::default(),
         }
@@ -74,6 +77,13 @@ impl ObjectSource {
         if !version.is_unknown() {
             self.pinned().version = Some(version);
         }
+        self
+    }
+
+    /// The size of the object, as it was learned when the object was written, or from a manifest. Its end is then asked for by its
+    /// place, which takes one request in every store. An object of another size is one that was replaced.
+    pub fn sized(mut self, bytes: u64) -> ObjectSource {
+        self.size = Some(bytes);
         self
     }
 
@@ -156,6 +166,12 @@ impl ObjectSource {
                 why,
             )));
         }
+        if let Some(size) = self.size.filter(|size| *size != found.size) {
+            return Err(replaced(&format!(
+                "it has {} bytes, and not {size}",
+                found.size
+            )));
+        }
         match &pinned.seen {
             None => {
                 pinned.version = Some(version).filter(|version| !version.is_unknown());
@@ -175,6 +191,10 @@ impl ObjectSource {
 
     /// One attempt at the end of the object.
     async fn tail(&self, len: u64) -> Result<Tail, Failure> {
+        if let Some(size) = self.size {
+            let bytes = self.range(size.saturating_sub(len)..size).await?;
+            return Ok(Tail { size, bytes });
+        }
         if len > 0 && !self.has_no_suffix.load(Ordering::Relaxed) {
             match self.suffix(len).await {
                 Err(failure) if failure.error.kind() == io::ErrorKind::Unsupported => {

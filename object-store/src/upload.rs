@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use leveltable::{Error, ErrorKind, Result, Summary, TableBuilder, WriteOptions};
 use object_store::path::Path;
-use object_store::{ObjectStore, PutMode, PutOptions, PutPayload};
+use object_store::{GetOptions, ObjectStore, PutMode, PutOptions, PutPayload};
 
 use crate::attempts::{Failure, Retries, Timeouts, attempts};
 use crate::parts::Parts;
@@ -17,7 +18,7 @@ use crate::version::Version;
 const PART_LEN: usize = 8 << 20;
 
 /// Opening a table reads so many bytes at its end, if it has as many, also where less would do.
-const LEAST_TAIL: u64 = 64 << 10;
+pub(crate) const LEAST_TAIL: u64 = 64 << 10;
 
 /// Room for what the last write of a part brings beyond it, so that the buffer does not move.
 const SLACK: usize = 512 << 10;
@@ -63,6 +64,7 @@ impl UploadOptions {
     /// With `false`, an object that is at the path already stays, and `finish` fails with
     /// [`AlreadyExists`](io::ErrorKind::AlreadyExists).
     ///
+    /// If the response to the write is lost, the object is read back: one with the same bytes is taken for this one.
     /// The store decides it at the moment of writing for a table of up to 8 MiB. For a larger one, which is uploaded in parts, no
     /// store can: `finish` asks before it completes the upload, and an object that appears between the two is replaced.
     pub fn replace_existing(mut self, yes: bool) -> UploadOptions {
@@ -382,18 +384,33 @@ impl Upload {
         let UploadOptions {
             timeouts, retries, ..
         } = &self.options;
+        let attempt = AtomicU32::new(0);
         let request = || async {
-            let options = PutOptions {
-                mode: if self.options.replace {
-                    PutMode::Overwrite
-                } else {
-                    PutMode::Create
-                },
-                ..PutOptions::default()
+            let is_first = attempt.fetch_add(1, Ordering::Relaxed) == 0;
+            let mode = if self.options.replace {
+                PutMode::Overwrite
+            } else {
+                PutMode::Create
             };
+            let options = PutOptions::from(mode);
             let payload = PutPayload::from(object.clone());
-            let put = self.store.put_opts(&self.path, payload, options).await;
-            Ok(Version::from(put.map_err(Failure::from)?))
+            match self.store.put_opts(&self.path, payload, options).await {
+                Ok(result) => Ok(Version::from(result)),
+                // Perhaps an earlier attempt wrote it, and its response was lost.
+                Err(error @ object_store::Error::AlreadyExists { .. }) if !is_first => {
+                    let found = self
+                        .store
+                        .get_opts(&self.path, GetOptions::default())
+                        .await?;
+                    let version = Version::from(&found.meta);
+                    if found.meta.size == object.len() as u64 && found.bytes().await? == object {
+                        Ok(version)
+                    } else {
+                        Err(Failure::from(error))
+                    }
+                }
+                Err(error) => Err(Failure::from(error)),
+            }
         };
         attempts(timeouts, retries, object.len() as u64, request).await
     }
@@ -404,9 +421,9 @@ impl Upload {
             timeouts, retries, ..
         } = &self.options;
         let request = || async {
-            let options = object_store::GetOptions {
+            let options = GetOptions {
                 head: true,
-                ..Default::default()
+                ..GetOptions::default()
             };
             match self.store.get_opts(&self.path, options).await {
                 Err(object_store::Error::NotFound { .. }) => Ok(()),

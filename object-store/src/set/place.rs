@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::manifest::MOST_LEN;
 use crate::attempts::{Failure, Retries, Timeouts, attempts};
@@ -42,15 +42,22 @@ pub(super) enum Condition {
     NumberIsNew(u64),
 }
 
-/// Why a manifest was not written, as far as the store's answer tells.
+/// Why a manifest was not written, as far as the store tells.
 #[derive(Debug)]
-pub(super) enum PutFailure {
-    /// The store cannot do it, whatever the manifest.
-    Unsupported(io::Error),
-    /// The condition is not met, or was not any more when the request was repeated on its way.
-    Refused(io::Error),
-    /// Anything else. The manifest may have been written.
-    Unclear(io::Error),
+pub(super) struct PutFailure {
+    pub(super) answer: Answer,
+    pub(super) error: io::Error,
+}
+
+/// What a store answers to a conditional request that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It cannot do such a thing, whatever the manifest.
+    Unsupported,
+    /// The condition is not met. Perhaps it was, and this is the answer to a repetition of the request on its way.
+    Refused,
+    /// Anything else, or no answer. The manifest may have been written.
+    Unclear,
 }
 
 /// A store, and how long its requests may take.
@@ -144,22 +151,29 @@ impl Client {
             e_tag: Some("\"leveltable-probe\"".into()),
             version: Some("1".into()),
         };
-        match self
-            .put_at(&probe, PutPayload::new(), PutMode::Update(version))
-            .await
-        {
-            Err(PutFailure::Unsupported(_)) => Ok(Condition::NumberIsNew(1)),
-            Err(PutFailure::Refused(_)) => Ok(Condition::IsNew),
-            Err(failure) => Err(failure),
-            Ok(_) => {
-                // Only an empty object is left if this fails.
-                let _ = timeout(self.timeouts.of(0), self.store.delete(&probe)).await;
-                let why = "the store writes an object although the condition is not met, so that one publisher could overwrite \
-                           what another has published";
-                let error = io::Error::new(io::ErrorKind::Unsupported, why);
-                Err(PutFailure::Unsupported(error))
+        let mut attempt = 1;
+        loop {
+            let mode = PutMode::Update(version.clone());
+            let failure = match self.put_at(&probe, PutPayload::new(), mode).await {
+                Err(failure) => failure,
+                Ok(_) => break,
+            };
+            match failure.answer {
+                Answer::Unsupported => return Ok(Condition::NumberIsNew(1)),
+                Answer::Refused => return Ok(Condition::IsNew),
+                Answer::Unclear if attempt > self.retries.most => return Err(failure),
+                Answer::Unclear => sleep(self.retries.pause(attempt)).await,
             }
+            attempt += 1;
         }
+        // Only an empty object is left if this fails.
+        let _ = timeout(self.timeouts.of(0), self.store.delete(&probe)).await;
+        let why = "the store writes an object although the condition is not met, so that one publisher could overwrite what \
+                   another has published";
+        Err(PutFailure {
+            answer: Answer::Unsupported,
+            error: io::Error::new(io::ErrorKind::Unsupported, why),
+        })
     }
 
     /// Writes the manifest on a condition: one request, made once.
@@ -201,25 +215,22 @@ impl Client {
         let deadline = self.timeouts.of(payload.content_length() as u64);
         let put = self.store.put_opts(path, payload, mode.into());
         let Ok(put) = timeout(deadline, put).await else {
-            return Err(PutFailure::Unclear(timed_out().error));
+            return Err(PutFailure {
+                answer: Answer::Unclear,
+                error: timed_out().error,
+            });
         };
-        put.map(UpdateVersion::from).map_err(|error| {
-            let is_refused = matches!(
-                error,
-                E::AlreadyExists { .. }
-                    | E::Precondition { .. }
-                    | E::NotModified { .. }
-                    | E::NotFound { .. }
-            );
-            let is_unsupported = matches!(error, E::NotImplemented { .. } | E::NotSupported { .. });
-            let error = Failure::from(error).error;
-            if is_unsupported {
-                PutFailure::Unsupported(error)
-            } else if is_refused {
-                PutFailure::Refused(error)
-            } else {
-                PutFailure::Unclear(error)
-            }
+        put.map(UpdateVersion::from).map_err(|error| PutFailure {
+            answer: match error {
+                E::NotImplemented { .. } | E::NotSupported { .. } => Answer::Unsupported,
+                // Some stores say so of an object that should be replaced, and does not exist.
+                E::NotFound { .. } => Answer::Refused,
+                E::AlreadyExists { .. } | E::Precondition { .. } | E::NotModified { .. } => {
+                    Answer::Refused
+                }
+                _ => Answer::Unclear,
+            },
+            error: Failure::from(error).error,
         })
     }
 

@@ -1,5 +1,6 @@
 //! Publishing a set: describing its shards, then replacing the manifest.
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,8 +14,9 @@ use tokio::time::{sleep, timeout};
 use super::SetOptions;
 use super::error::{PublishError, PublishErrorKind};
 use super::manifest::{Id, Lineage, Manifest};
-use super::place::{Client, Place, PutFailure, timed_out};
+use super::place::{Answer, Client, Condition, Place, PutFailure, timed_out};
 use super::record::Shard;
+use crate::upload::LEAST_TAIL;
 use crate::{ObjectSource, Version};
 
 /// Most shards that are looked at at a time.
@@ -98,7 +100,7 @@ impl SetOptions {
             first_key,
             last_key,
             size: table.file_bytes(),
-            tail_len: table.tail_len(),
+            tail_len: table.tail_len().max(LEAST_TAIL).min(table.file_bytes()),
             version: source.version().unwrap_or_default(),
             entries: table.entries(),
         }))
@@ -310,129 +312,106 @@ impl Client {
         own: &Lineage,
         previous: Option<&SetVersion>,
     ) -> Result<Place, PublishError> {
-        let not_published = |failure| match failure {
-            PutFailure::Unsupported(error) => unsupported(path).caused_by(error),
-            PutFailure::Refused(error) | PutFailure::Unclear(error) => {
-                let message = format!("asking what the store can do with {path}");
-                PublishError::new(PublishErrorKind::Io, message).caused_by(error)
-            }
-        };
-        let mut condition = match previous {
-            Some(previous) => previous.place.condition(),
-            None => Some(self.first_condition(path).await.map_err(not_published)?),
-        };
+        let previous_lineage = previous.map(|previous| &previous.lineage);
+        let mut condition = self.first_attempt(path, previous).await?;
         let mut attempt = 1;
-        // Whether a request may have reached the store.
-        let mut has_asked = false;
         loop {
-            let failure = match &condition {
-                Some(condition) => {
-                    has_asked = true;
-                    match self.put(path, bytes, condition).await {
-                        Ok(Place::Unknown) => None,
-                        Ok(place) => return Ok(place),
-                        Err(PutFailure::Unsupported(error)) => {
-                            return Err(unsupported(path).caused_by(error));
-                        }
-                        Err(failure) => Some(failure),
-                    }
+            let failure = match self.put(path, bytes, &condition).await {
+                Ok(place) => return Ok(place),
+                Err(failure) if failure.answer == Answer::Unsupported => {
+                    return Err(unsupported(path, failure));
                 }
-                None => None,
+                Err(failure) => failure,
             };
-            let is_written = condition.is_some() && failure.is_none();
-            let (is_refused, error) = match failure {
-                Some(PutFailure::Refused(error)) => (true, Some(error)),
-                Some(PutFailure::Unclear(error) | PutFailure::Unsupported(error)) => {
-                    (false, Some(error))
-                }
-                None => (false, None),
+            // Whatever the answer, the manifest may be there: the reply to a request may be lost, and clients repeat it by
+            // themselves. What is there now tells.
+            let current = self.read(path).await.map_err(|error| {
+                unconfirmed(path, "and the manifest cannot be read back").caused_by(error)
+            })?;
+            let (found, place) = match current {
+                Some((bytes, place)) => (Some(lineage(bytes, path)?), Some(place)),
+                None => (None, None),
             };
-            // The store's answer may be to a repetition of a request that it had carried out: only the manifest tells.
-            let current = match self.current(path).await {
-                Ok(current) => current,
-                Err(_) if is_written => return Ok(Place::Unknown),
-                Err(failed) if has_asked => {
-                    let message = format!(
-                        "{path} may have been published: the reply was lost, and the manifest cannot be read back"
-                    );
-                    let error = PublishError::new(PublishErrorKind::Unconfirmed, message);
-                    return Err(error.caused_by(failed));
-                }
-                Err(failed) => {
-                    let message = format!("reading the manifest {path}");
-                    let error = PublishError::new(PublishErrorKind::Io, message);
-                    return Err(error.caused_by(failed));
-                }
-            };
-            let (found, place) = current.unzip();
-            match Outcome::of(
-                found.as_ref(),
-                own,
-                previous.map(|previous| &previous.lineage),
-            ) {
+            match Outcome::of(found.as_ref(), own, previous_lineage) {
                 Outcome::Published => return Ok(place.unwrap_or(Place::Unknown)),
                 Outcome::PublishedAndReplaced => return Ok(Place::Unknown),
-                Outcome::Lost => return Err(conflict(path, found)),
-                Outcome::Forgotten if is_refused || !has_asked => {
-                    return Err(conflict(path, found));
+                Outcome::Lost => return Err(conflict(path)),
+                Outcome::Forgotten if failure.answer == Answer::Refused => {
+                    return Err(conflict(path));
                 }
                 Outcome::Forgotten => {
-                    let message = format!(
-                        "{path} may have been published: many publications have followed since"
-                    );
-                    let unconfirmed = PublishError::new(PublishErrorKind::Unconfirmed, message);
-                    return Err(match error {
-                        Some(error) => unconfirmed.caused_by(error),
-                        None => unconfirmed,
-                    });
+                    let why = "and too many others have published since";
+                    return Err(unconfirmed(path, why).caused_by(failure.error));
+                }
+                Outcome::NotYet if attempt > self.retries.most => {
+                    let why = "the earlier manifest is still there";
+                    return Err(unconfirmed(path, why).caused_by(failure.error));
                 }
                 Outcome::NotYet => {}
             }
-            if attempt > self.retries.most {
-                let message = format!(
-                    "{path} was not published by {attempt} attempts, unless a request is still on its way"
-                );
-                let unconfirmed = PublishError::new(PublishErrorKind::Unconfirmed, message);
-                return Err(match error {
-                    Some(error) => unconfirmed.caused_by(error),
-                    None => unconfirmed,
-                });
-            }
-            if error.is_some() {
-                sleep(self.retries.pause(attempt)).await;
-            }
+            sleep(self.retries.pause(attempt)).await;
             attempt += 1;
-            // The same content may have been written again, as by a copy: its version counts now.
-            if let Some(place) = place {
-                condition = place.condition();
+            // If the same manifest was written again, as by a copy onto itself, its version is another one.
+            if let Some(now) = place.and_then(|place| place.condition()) {
+                condition = now;
             }
         }
     }
 
-    /// The publication that is current, and where its manifest lies.
-    async fn current(&self, path: &Path) -> leveltable::Result<Option<(Lineage, Place)>> {
-        let doing = || format!("reading back {path}");
-        let read = self.read(path).await;
-        let read = read.map_err(|error| leveltable::Error::io(doing(), error))?;
-        let Some((bytes, place)) = read else {
-            return Ok(None);
+    /// The condition on which `previous` is replaced.
+    async fn first_attempt(
+        &self,
+        path: &Path,
+        previous: Option<&SetVersion>,
+    ) -> Result<Condition, PublishError> {
+        let failed = |error: io::Error| {
+            let message = format!("{path} was not published");
+            PublishError::new(PublishErrorKind::Io, message).caused_by(error)
         };
-        let manifest = Manifest::decode(bytes, path)?;
-        Ok(Some((manifest.lineage, place)))
+        let Some(previous) = previous else {
+            let condition = self.first_condition(path).await;
+            return condition.map_err(|failure| match failure.answer {
+                Answer::Unsupported => unsupported(path, failure),
+                Answer::Refused | Answer::Unclear => failed(failure.error),
+            });
+        };
+        if let Some(condition) = previous.place.condition() {
+            return Ok(condition);
+        }
+        let (bytes, place) = self
+            .read(path)
+            .await
+            .map_err(failed)?
+            .ok_or_else(|| conflict(path))?;
+        if lineage(bytes, path)?.id != previous.lineage.id {
+            return Err(conflict(path));
+        }
+        place.condition().ok_or_else(|| conflict(path))
     }
 }
 
-fn unsupported(path: &Path) -> PublishError {
-    let message =
-        format!("{path} cannot be published: the store does not write an object on a condition");
-    PublishError::new(PublishErrorKind::Unsupported, message)
+/// Which publication the manifest is that was found at `path`. What is no manifest was put there by others.
+fn lineage(bytes: Bytes, path: &Path) -> Result<Lineage, PublishError> {
+    let manifest = Manifest::decode(bytes, path);
+    Ok(manifest
+        .map_err(|error| conflict(path).caused_by(error))?
+        .lineage)
 }
 
-fn conflict(path: &Path, found: Option<Lineage>) -> PublishError {
-    let what = match found {
-        Some(_) => "another publication is there",
-        None => "it was removed",
-    };
-    let message = format!("{path} is not what was to be replaced: {what}");
+#[cold]
+fn unsupported(path: &Path, failure: PutFailure) -> PublishError {
+    let message = format!("{path} was not published: the store cannot do it safely");
+    PublishError::new(PublishErrorKind::Unsupported, message).caused_by(failure.error)
+}
+
+#[cold]
+fn conflict(path: &Path) -> PublishError {
+    let message = format!("{path} was not published: what is there is not what was to be replaced");
     PublishError::new(PublishErrorKind::Conflict, message)
+}
+
+#[cold]
+fn unconfirmed(path: &Path, why: &str) -> PublishError {
+    let message = format!("{path} may or may not have been published: the request failed, {why}");
+    PublishError::new(PublishErrorKind::Unconfirmed, message)
 }

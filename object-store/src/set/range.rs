@@ -3,7 +3,6 @@
 use std::fmt;
 use std::ops::Bound;
 use std::pin::Pin;
-use std::task::Poll;
 
 use bytes::Bytes;
 use futures_util::future::{MaybeDone, maybe_done, poll_fn};
@@ -15,6 +14,10 @@ use super::table_set::TableSet;
 
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 type Entry = (Bytes, Bytes);
+type Ahead = MaybeDone<BoxFuture<'static, Result<Walk>>>;
+
+/// After so many entries, what is ahead is polled though nothing is waited for.
+const ENTRIES_A_POLL: u64 = 64;
 
 /// The entries of a [`TableSet`] within bounds, in order; made by [`TableSet::range`].
 ///
@@ -28,7 +31,7 @@ pub struct SetRange {
     left: std::ops::Range<usize>,
     here: Option<Walk>,
     /// The first of `left`, on its way.
-    ahead: Option<MaybeDone<BoxFuture<'static, Result<Walk>>>>,
+    ahead: Option<Ahead>,
     is_done: bool,
 }
 
@@ -39,6 +42,8 @@ struct Walk {
     first: Option<Entry>,
     /// Bytes of keys and values until the next shard is begun.
     until_ahead: u64,
+    /// How many entries were returned.
+    entries: u64,
 }
 
 impl fmt::Debug for SetRange {
@@ -115,39 +120,33 @@ impl SetRange {
 }
 
 impl Walk {
-    /// The next entry of the shard. Meanwhile, what is `ahead` goes on.
-    async fn next(
-        &mut self,
-        ahead: &mut Option<MaybeDone<BoxFuture<'static, Result<Walk>>>>,
-    ) -> Result<Option<Entry>> {
-        let entry = match self.first.take() {
-            Some(entry) => Some(entry),
-            None => {
-                let mut next = std::pin::pin!(self.range.next());
-                poll_fn(|context| {
-                    let next = next.as_mut().poll(context);
-                    if let (Poll::Pending, Some(ahead)) = (&next, ahead.as_mut()) {
-                        let _ = Pin::new(ahead).poll(context);
-                    }
-                    next
-                })
-                .await?
+    /// The next entry of the shard. Meanwhile, what is `ahead` goes on: whenever this walk waits, and now and then if its blocks are
+    /// all there.
+    async fn next(&mut self, ahead: &mut Option<Ahead>) -> Result<Option<Entry>> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        let is_due = self.entries.is_multiple_of(ENTRIES_A_POLL);
+        let mut next = std::pin::pin!(self.range.next());
+        let entry = poll_fn(|context| {
+            let next = next.as_mut().poll(context);
+            if let Some(ahead) = ahead.as_mut().filter(|_| next.is_pending() || is_due) {
+                let _ = Pin::new(ahead).poll(context);
             }
-        };
+            next
+        });
+        let entry = entry.await?;
         if let Some((key, value)) = &entry {
             let bytes = (key.len() + value.len()) as u64;
             self.until_ahead = self.until_ahead.saturating_sub(bytes);
+            self.entries += 1;
         }
         Ok(entry)
     }
 }
 
 /// Begins with the next shard that is `left`: opens it and fetches its first entry within the bounds.
-fn begin(
-    set: &TableSet,
-    bounds: &Bounds,
-    left: &mut std::ops::Range<usize>,
-) -> Option<MaybeDone<BoxFuture<'static, Result<Walk>>>> {
+fn begin(set: &TableSet, bounds: &Bounds, left: &mut std::ops::Range<usize>) -> Option<Ahead> {
     let shard = left.next()?;
     let (set, bounds) = (set.clone(), bounds.clone());
     Some(maybe_done(Box::pin(async move {
@@ -162,6 +161,7 @@ fn begin(
             range,
             first,
             until_ahead: bytes / 2,
+            entries: 0,
         })
     })))
 }

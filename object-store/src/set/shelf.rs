@@ -1,11 +1,17 @@
 //! The tables of a set that are open.
 
 use std::collections::HashMap;
+use std::error::Error as _;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leveltable::remote::AsyncTable;
-use leveltable::{Result, Stats};
-use tokio::sync::OnceCell;
+use futures_util::FutureExt;
+use futures_util::future::{Shared, WeakShared};
+use leveltable::remote::{AsyncTable, BoxFuture};
+use leveltable::{Error, Result, Stats};
+
+/// What comes of an opening, for all who wait for it. It goes on while any of them polls it, and is cancelled when all are gone.
+type Opening = BoxFuture<'static, Result<AsyncTable, Arc<Error>>>;
 
 /// Open tables by the number of their shard: at most so many, of which the one that was not used for longest is closed first.
 #[derive(Debug)]
@@ -16,7 +22,9 @@ pub(super) struct Shelf {
 
 #[derive(Debug, Default)]
 struct State {
-    slots: HashMap<usize, Slot>,
+    open: HashMap<usize, Open>,
+    /// May have ended, or been cancelled.
+    openings: HashMap<usize, WeakShared<Opening>>,
     /// Rises with each use.
     clock: u64,
     /// The work of tables that were closed.
@@ -24,17 +32,10 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Slot {
-    table: Arc<OnceCell<AsyncTable>>,
+struct Open {
+    table: AsyncTable,
     /// When it was last used.
     used: u64,
-}
-
-/// Someone who waits for a table. The last one to leave before it is open takes its slot away.
-struct Waiting<'a> {
-    shelf: &'a Shelf,
-    shard: usize,
-    table: Arc<OnceCell<AsyncTable>>,
 }
 
 impl Shelf {
@@ -45,67 +46,79 @@ impl Shelf {
         }
     }
 
-    /// The table of `shard`, which `open` opens if it is not open yet. All who want it at the same time share one opening; if that
-    /// one fails or is dropped, the next one in the queue tries.
+    /// The table of `shard`, by the future of `open` if it is not open yet. All who want it at the same time share one opening, and
+    /// its error.
     pub(super) async fn table(
         &self,
         shard: usize,
-        open: impl Future<Output = Result<AsyncTable>>,
+        open: impl FnOnce() -> BoxFuture<'static, Result<AsyncTable>>,
     ) -> Result<AsyncTable> {
-        let waiting = self.wait_for(shard);
-        if let Some(table) = waiting.table.get() {
-            return Ok(table.clone());
-        }
-        let table = waiting.table.get_or_try_init(|| open).await?.clone();
-        self.close_surplus();
+        let opening = match self.find(shard, open) {
+            Ok(table) => return Ok(table),
+            Err(opening) => opening,
+        };
+        let table = opening.await.map_err(for_all)?;
+        self.keep(shard, &table);
         Ok(table)
     }
 
     /// The table of `shard` if it is open.
     pub(super) fn open_table(&self, shard: usize) -> Option<AsyncTable> {
-        self.state().slots.get(&shard)?.table.get().cloned()
+        Some(self.state().open.get(&shard)?.table.clone())
     }
 
     /// The work of all tables so far, and how many are open.
     pub(super) fn stats(&self) -> (Stats, usize) {
         let state = self.state();
-        let open: Vec<_> = state.open().map(|(_, table)| table.stats()).collect();
-        let sum = open.iter().copied().fold(state.closed, |a, b| a + b);
-        (sum, open.len())
+        let open: Stats = state.open.values().map(|open| open.table.stats()).sum();
+        (state.closed + open, state.open.len())
     }
 
-    fn wait_for(&self, shard: usize) -> Waiting<'_> {
+    /// The open table, or the opening to wait for.
+    fn find(
+        &self,
+        shard: usize,
+        open: impl FnOnce() -> BoxFuture<'static, Result<AsyncTable>>,
+    ) -> Result<AsyncTable, Shared<Opening>> {
         let mut state = self.state();
         state.clock += 1;
         let used = state.clock;
-        let slot = state.slots.entry(shard).or_insert_with(|| Slot {
-            table: Arc::default(),
-            used,
-        });
-        slot.used = used;
-        Waiting {
-            shelf: self,
-            shard,
-            table: Arc::clone(&slot.table),
+        if let Some(open) = state.open.get_mut(&shard) {
+            open.used = used;
+            return Ok(open.table.clone());
         }
+        let on_its_way = state.openings.get(&shard).and_then(WeakShared::upgrade);
+        Err(on_its_way.unwrap_or_else(|| {
+            let opening: Opening = Box::pin(open().map(|opened| opened.map_err(Arc::new)));
+            let opening = opening.shared();
+            state.openings.extend(Some(shard).zip(opening.downgrade()));
+            opening
+        }))
     }
 
-    fn close_surplus(&self) {
-        let mut closed = Vec::new();
+    /// Puts the table of `shard`, which was just opened, on the shelf, unless another who waited for it has done so.
+    fn keep(&self, shard: usize, table: &AsyncTable) {
         let mut state = self.state();
-        while state.open().count() > self.most {
-            let oldest = state
-                .open()
-                .min_by_key(|(shard, _)| state.slots.get(shard).map(|slot| slot.used));
-            let Some((shard, stats)) = oldest.map(|(shard, table)| (shard, table.stats())) else {
+        if state.openings.remove(&shard).is_none() {
+            return;
+        }
+        let used = state.clock;
+        let table = table.clone();
+        state.open.insert(shard, Open { table, used });
+        let mut closed = Vec::new();
+        while state.open.len() > self.most {
+            let oldest = state.open.iter().min_by_key(|(_, open)| open.used);
+            let Some(open) = oldest
+                .map(|(&shard, _)| shard)
+                .and_then(|shard| state.open.remove(&shard))
+            else {
                 break;
             };
-            state.closed += stats;
-            closed.extend(state.slots.remove(&shard));
+            state.closed += open.table.stats();
+            closed.push(open);
         }
-        // A table may be large: not under the lock.
+        // A table may be large: it is not freed under the lock.
         drop(state);
-        drop(closed);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -114,25 +127,15 @@ impl Shelf {
     }
 }
 
-impl State {
-    fn open(&self) -> impl Iterator<Item = (usize, &AsyncTable)> {
-        self.slots
-            .iter()
-            .filter_map(|(&shard, slot)| Some((shard, slot.table.get()?)))
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        if self.table.initialized() {
-            return;
+/// The error of an opening, for each who waited for it.
+fn for_all(error: Arc<Error>) -> Error {
+    Arc::try_unwrap(error).unwrap_or_else(|error| {
+        let source = error
+            .source()
+            .and_then(|source| source.downcast_ref::<io::Error>());
+        match source.map(io::Error::kind) {
+            Some(kind) => Error::io("opening a shard", io::Error::new(kind, error)),
+            None => Error::new(error.kind(), error.to_string()),
         }
-        let mut state = self.shelf.state();
-        let is_own = |slot: &&Slot| Arc::ptr_eq(&slot.table, &self.table);
-        let slot = state.slots.get(&self.shard).filter(is_own);
-        // The slot's and this one: nobody else waits.
-        if slot.is_some() && Arc::strong_count(&self.table) == 2 && !self.table.initialized() {
-            state.slots.remove(&self.shard);
-        }
-    }
+    })
 }

@@ -6,12 +6,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use leveltable::remote::AsyncTable;
+use leveltable::remote::{AsyncTable, BoxFuture};
 use leveltable::{Error, ErrorKind, KeyRange, Result, Stats};
 use object_store::ObjectStore;
 use object_store::path::Path;
+use tokio::sync::Semaphore;
 
 use super::manifest::Manifest;
 use super::range::SetRange;
@@ -133,28 +133,22 @@ impl TableSet {
             wanted.extend(self.shard_of(key.as_ref()).map(|shard| (shard, at)));
         }
         wanted.sort_unstable();
-        let mut groups = wanted.chunk_by(|a, b| a.0 == b.0).peekable();
-        let mut running = FuturesUnordered::new();
-        let mut in_flight = 0;
-        loop {
-            // A shard has no more requests on their way than keys.
-            let most_of = |group: &[_]| group.len().min(MOST_IN_FLIGHT);
-            while let Some(group) = groups
-                .next_if(|group| in_flight == 0 || in_flight + most_of(group) <= MOST_IN_FLIGHT)
-            {
-                in_flight += most_of(group);
-                running.push(self.read_group(group, keys));
-            }
-            let Some((group, found)) = running.next().await else {
-                return Ok(values);
-            };
-            in_flight -= most_of(group);
-            for (&(_, at), found) in group.iter().zip(found?) {
+        let in_flight = Semaphore::new(MOST_IN_FLIGHT);
+        let groups: Vec<_> = wanted.chunk_by(|a, b| a.0 == b.0).collect();
+        let read = (0..groups.len()).map(|i| {
+            let group = groups.get(i).copied().unwrap_or_default();
+            self.read_group(group, keys, &in_flight)
+        });
+        let read = stream::iter(read);
+        let mut read = std::pin::pin!(read.buffer_unordered(MOST_IN_FLIGHT));
+        while let Some((group, found)) = read.try_next().await? {
+            for (&(_, at), found) in group.iter().zip(found) {
                 if let Some(value) = values.get_mut(at) {
                     *value = found;
                 }
             }
         }
+        Ok(values)
     }
 
     /// The values of the keys of `group`, which are all of one shard.
@@ -162,17 +156,22 @@ impl TableSet {
         &self,
         group: &'a [(usize, usize)],
         keys: &[K],
-    ) -> (&'a [(usize, usize)], Result<Vec<Option<Bytes>>>) {
+        in_flight: &Semaphore,
+    ) -> Result<(&'a [(usize, usize)], Vec<Option<Bytes>>)> {
         let Some(&(shard, _)) = group.first() else {
-            return (group, Ok(Vec::new()));
+            return Ok((group, Vec::new()));
+        };
+        let table = {
+            let _permit = in_flight.acquire().await;
+            self.table(shard).await?
         };
         let keys = group.iter().filter_map(|&(_, at)| keys.get(at));
         let keys: Vec<&[u8]> = keys.map(AsRef::as_ref).collect();
-        let found = match self.table(shard).await {
-            Ok(table) => table.get_many(&keys).await,
-            Err(error) => Err(error),
-        };
-        (group, found)
+        // There are no more requests than keys.
+        let most = keys.len().min(MOST_IN_FLIGHT) as u32;
+        let _permits = in_flight.acquire_many(most).await;
+        let found = table.get_many(&keys).await?;
+        Ok((group, found))
     }
 
     /// The entries whose keys lie within `bounds`, in order. Makes no request until the first entry is asked for.
@@ -215,44 +214,11 @@ impl TableSet {
     ///
     /// Those of opening a shard.
     pub async fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
-        let shards = self.shards();
-        let total: u128 = shards.iter().map(|shard| u128::from(shard.size)).sum();
-        let n = n.max(1);
-        let mut ends = Vec::new();
-        if n <= shards.len() {
-            let (mut bytes, mut due) = (0, 1);
-            for (i, shard) in shards.iter().enumerate() {
-                bytes += u128::from(shard.size);
-                let left = shards.len() - i - 1;
-                if left > 0 && due < n as u128 && bytes * n as u128 >= due * total {
-                    ends.push(shard.last_key.clone());
-                    due = bytes * n as u128 / total.max(1) + 1;
-                }
-            }
+        let ends = if n <= self.shards().len() {
+            self.ends_of_shards(n.max(1))
         } else {
-            let parts = |shard: &Shard| {
-                let spare = (n - shards.len()) as u128;
-                1 + (u128::from(shard.size) * spare / total.max(1)) as usize
-            };
-            let split = async |(i, shard): (usize, &Shard)| {
-                let parts = parts(shard);
-                if parts == 1 {
-                    return Ok(Vec::new());
-                }
-                Ok::<_, Error>(self.table(i).await?.splits(parts))
-            };
-            let splits = stream::iter(shards.iter().enumerate()).map(split);
-            let splits: Vec<_> = splits.buffered(MOST_IN_FLIGHT).try_collect().await?;
-            for (shard, splits) in shards.iter().zip(splits) {
-                for (_, upper) in splits {
-                    if let Bound::Included(end) = upper {
-                        ends.push(end);
-                    }
-                }
-                ends.push(shard.last_key.clone());
-            }
-            ends.pop();
-        }
+            self.ends_of_blocks(n).await?
+        };
         let mut lower = Bound::Unbounded;
         let mut bounds = Vec::new();
         for end in ends {
@@ -261,6 +227,61 @@ impl TableSet {
         }
         bounds.push((lower, Bound::Unbounded));
         Ok(bounds)
+    }
+
+    /// Last keys of up to `n` parts without the last part, where shards end: the end nearest to where the part should end.
+    fn ends_of_shards(&self, n: usize) -> Vec<Bytes> {
+        let (total, n) = (self.bytes().max(1), n as u128);
+        let (mut bytes, mut due) = (0, 1);
+        let mut ends = Vec::new();
+        for (shard, next) in self.shards().iter().zip(self.shards().iter().skip(1)) {
+            bytes += u128::from(shard.size);
+            let nearer = bytes + u128::from(next.size) / 2;
+            if nearer * n >= due * total {
+                ends.push(shard.last_key.clone());
+                due = nearer * n / total + 1;
+            }
+        }
+        ends
+    }
+
+    /// The same for more parts than shards: each shard has one, and the others go to the large ones.
+    async fn ends_of_blocks(&self, n: usize) -> Result<Vec<Bytes>> {
+        let shards = self.shards();
+        let (total, spare) = (self.bytes().max(1), (n - shards.len()) as u128);
+        let mut bytes = 0;
+        let parts = shards.iter().map(|shard| {
+            let before = bytes * spare / total;
+            bytes += u128::from(shard.size);
+            1 + (bytes * spare / total - before) as usize
+        });
+        let parts: Vec<usize> = parts.collect();
+        let split = |(i, parts): (usize, usize)| async move {
+            Ok::<_, Error>(match parts {
+                1 => Vec::new(),
+                _ => self.table(i).await?.splits(parts),
+            })
+        };
+        let splits = stream::iter(parts.into_iter().enumerate()).map(split);
+        let splits: Vec<_> = splits.buffered(MOST_IN_FLIGHT).try_collect().await?;
+        let mut ends = Vec::new();
+        for (shard, splits) in shards.iter().zip(splits) {
+            ends.extend(splits.into_iter().filter_map(|(_, upper)| match upper {
+                Bound::Included(end) => Some(end),
+                _ => None,
+            }));
+            ends.push(shard.last_key.clone());
+        }
+        ends.pop();
+        Ok(ends)
+    }
+
+    /// Bytes of all shards.
+    fn bytes(&self) -> u128 {
+        self.shards()
+            .iter()
+            .map(|shard| u128::from(shard.size))
+            .sum()
     }
 
     /// The shard that `key` would be in.
@@ -273,7 +294,11 @@ impl TableSet {
 
     /// The table of shard number `i`, opened by one request if it is not open.
     pub(super) async fn table(&self, i: usize) -> Result<AsyncTable> {
-        self.0.shelf.table(i, self.open_shard(i)).await
+        let open = || -> BoxFuture<'static, _> {
+            let set = self.clone();
+            Box::pin(async move { set.open_shard(i).await })
+        };
+        self.0.shelf.table(i, open).await
     }
 
     async fn open_shard(&self, i: usize) -> Result<AsyncTable> {
@@ -283,6 +308,7 @@ impl TableSet {
         let options = &self.0.options;
         let source = ObjectSource::new(Arc::clone(&self.0.store), shard.path.clone())
             .pinned_to(shard.version.clone())
+            .sized(shard.size)
             .timeouts(options.timeouts.clone())
             .retries(options.retries.clone());
         let opened = options
@@ -290,18 +316,13 @@ impl TableSet {
             .open_async(source, Some(shard.tail_len))
             .await;
         let name = std::path::Path::new(shard.path.as_ref());
-        let table = opened.map_err(|error| match error.source() {
+        opened.map_err(|error| match error.source() {
             Some(source) if is_not_found(source) => {
                 let why = "the shard was removed since the set was published";
                 Error::new(ErrorKind::Replaced, why).at_path(name)
             }
             _ => error,
-        })?;
-        if table.file_bytes() != shard.size {
-            let why = "the shard has another size than in the manifest";
-            return Err(Error::new(ErrorKind::Replaced, why).at_path(name));
-        }
-        Ok(table)
+        })
     }
 }
 

@@ -58,3 +58,29 @@ pub(crate) async fn collect(mut range: SetRange) -> leveltable::Result<Vec<(Vec<
     }
     Ok(entries)
 }
+
+/// The entries `from` up to `to`: keys of eight digits, and values that say which version they are of.
+pub(crate) fn numbered(range: std::ops::Range<u32>, version: &str) -> Model {
+    let entry = |i| {
+        let key = format!("{i:08}").into_bytes();
+        (key, format!("{version} {i}").into_bytes())
+    };
+    range.map(entry).collect()
+}
+
+/// Puts a table of these entries.
+pub(crate) async fn put_numbered(
+    store: &dyn ObjectStore,
+    path: &str,
+    range: std::ops::Range<u32>,
+    version: &str,
+) -> Path {
+    let path = Path::from(path);
+    let table = table(&WriteOptions::new(), &numbered(range, version));
+    put(store, &path, table).await;
+    path
+}
+
+pub(crate) fn manifest() -> Path {
+    Path::from("set/manifest")
+}

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use leveltable::{Compression, ErrorKind, OpenOptions, Summary, Table, WriteOptions};
-use leveltable_object_store::{
-    ObjectSource, ObjectTableBuilder, UploadOptions, Uploaded, Version, open,
-};
+use leveltable_object_store::{ObjectSource, ObjectTableBuilder, UploadOptions, Uploaded, open};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
@@ -56,13 +54,15 @@ async fn contents(store: &Arc<dyn ObjectStore>, path: &Path) -> Bytes {
     store.get(path).await.unwrap().bytes().await.unwrap()
 }
 
-/// Runs all of it. Objects go under paths of their own.
-pub(crate) async fn run(store: Arc<dyn ObjectStore>) {
+/// Runs all of it. A store that ignores the conditions of a write cannot be kept from replacing an object.
+pub(crate) async fn run(store: Arc<dyn ObjectStore>, keeps_conditions: bool) {
     round_trip(&store).await;
     replaced(&store).await;
     removed(&store).await;
     ends(&store).await;
-    kept(&store).await;
+    if keeps_conditions {
+        kept(&store).await;
+    }
 }
 
 /// An uploaded object has the bytes of a local file, whether by one request or in parts, and reads the same.
@@ -151,15 +151,17 @@ async fn removed(store: &Arc<dyn ObjectStore>) {
     let error = table.get("0000000000000007").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Replaced, "{error}");
 
-    for version in [Version::default(), uploaded.version] {
-        let source = ObjectSource::new(Arc::clone(store), path.clone()).pinned_to(version);
-        let error = OpenOptions::new()
-            .open_async(source, None)
-            .await
-            .unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
-        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);
-    }
+    let error = open(Arc::clone(store), path.clone()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);
+    // Azure does not tell a missing object from another version if it is asked for one.
+    let source = ObjectSource::new(Arc::clone(store), path).pinned_to(uploaded.version);
+    let error = OpenOptions::new()
+        .open_async(source, None)
+        .await
+        .unwrap_err();
+    let is_replaced = error.kind() == ErrorKind::Replaced;
+    assert!(is_replaced || io::Error::from(error).kind() == io::ErrorKind::NotFound);
 }
 
 /// Objects that are no tables, and tails of odd lengths.
