@@ -7,6 +7,8 @@ mod blocking;
 mod set;
 mod upload;
 
+use std::fs;
+use std::io;
 use std::path::{self, Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -77,13 +79,25 @@ fn wait<F: Future>(runtime: &Runtime, work: F) -> F::Output {
     }
 }
 
+/// Returns the path of a file, which need not exist, from the root and without links and dots.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    if let Ok(path) = fs::canonicalize(path) {
+        return Ok(path);
+    }
+    let path = path::absolute(path)?;
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => Ok(fs::canonicalize(parent)?.join(name)),
+        _ => Ok(path),
+    }
+}
+
 /// Returns the store and the path in it of a URL, or of a file.
 fn locate(path: &Path) -> leveltable::Result<(Arc<dyn ObjectStore>, ObjectPath)> {
     let failed = |what: &dyn std::fmt::Display| {
         Error::new(ErrorKind::Unsupported, what.to_string()).at_path(path)
     };
     if !is_url(path) {
-        let absolute = path::absolute(path).map_err(|e| failed(&e))?;
+        let absolute = resolve(path).map_err(|e| failed(&e))?;
         let object = ObjectPath::from_absolute_path(absolute).map_err(|e| failed(&e))?;
         return Ok((Arc::new(LocalFileSystem::new()), object));
     }

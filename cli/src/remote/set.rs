@@ -11,10 +11,10 @@ use leveltable_object_store::set::{PublishErrorKind, SetOptions, SetRange};
 use tokio::runtime::Runtime;
 use url::Url;
 
-use super::{locate, runtime, source, wait};
+use super::{locate, runtime, wait};
 use crate::failure::{Failure, is_not_found};
-use crate::open::{Bounds, Row};
-use crate::place::{check_url, is_url};
+use crate::open::{Bounds, Row, check_is_file};
+use crate::place::{check_url, is_url, source};
 
 /// The property that makes a table a manifest.
 const MANIFEST: &str = "leveltable.set";
@@ -166,8 +166,20 @@ pub(crate) fn publish(
             let what = "is not in the store of the manifest, under whose directory all tables of a set lie";
             return Err(Failure::new(what).at(shard.display()));
         }
+        check_is_file(shard)?;
         objects.push(locate(shard)?.1);
     }
+    // Messages call tables as the user does.
+    let prefix = format!("{store}/");
+    let as_given = |word: &str| {
+        let name = word.trim_end_matches([':', ',']);
+        let object = name.strip_prefix(&prefix).unwrap_or(name);
+        let at = objects.iter().position(|other| other.as_ref() == object);
+        match at.and_then(|at| shards.get(at)) {
+            Some(shard) => word.replace(name, &shard.to_string_lossy()),
+            None => word.to_owned(),
+        }
+    };
     let options = SetOptions::new();
     let previous = if force {
         match wait(runtime, options.open(store.clone(), &object)) {
@@ -184,7 +196,10 @@ pub(crate) fn publish(
             PublishErrorKind::Conflict if !force => {
                 Failure::new("a set is published here already: use --force to replace it")
             }
-            _ => Failure::new(e.to_string()),
+            _ => {
+                let words: Vec<String> = e.to_string().split(' ').map(as_given).collect();
+                Failure::new(words.join(" "))
+            }
         };
         failure.at(manifest.display())
     })?;
