@@ -48,7 +48,14 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     check_no_secret(&args.file)?;
     let parts = match Set::open(&args.file)? {
         Some(set) => set.splits(args.n.get())?,
-        None => splits_of_table(args)?,
+        None => {
+            let table = open(&args.file, Keys::Auto)?;
+            if table.is_database() || !table.order_is_known {
+                let what = "only a table of plain keys in byte order can be divided";
+                return Err(Failure::new(what).at(args.file.display()));
+            }
+            table.table().splits(args.n.get())
+        }
     };
     let mut rows = Rows::new();
     for bounds in parts {
@@ -70,15 +77,6 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     }
     rows.finish()?;
     Ok(Answer::Yes)
-}
-
-fn splits_of_table(args: &Args) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>, Failure> {
-    let table = open(&args.file, Keys::Auto)?;
-    if table.is_database() || !table.order_is_known {
-        let what = "only a table of plain keys in byte order can be divided";
-        return Err(Failure::new(what).at(args.file.display()));
-    }
-    Ok(table.table().splits(args.n.get()))
 }
 
 /// Returns the bounds as `scan` takes them: the lower one is part of the range, and the upper one is not.
