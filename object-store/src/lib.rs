@@ -40,6 +40,11 @@
 //! [`Replaced`](leveltable::ErrorKind::Replaced); open it anew. A store that tells neither is refused unless
 //! [`allow_unpinned`](ObjectSource::allow_unpinned) is set.
 //!
+//! # Sets
+//!
+//! What outgrows one table is split by key into many, which a manifest lists: a [`TableSet`] reads like one table, opens a shard
+//! by one request when it is needed, and is replaced as a whole by [`publish`]. The module [`set`] has all about it.
+//!
 //! # Time and retries
 //!
 //! No request goes on without an end: each has a deadline that grows with its bytes ([`Timeouts`]), and what failed for a reason

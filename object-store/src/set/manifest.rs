@@ -1,15 +1,4 @@
-//! The manifest: a table that lists the shards of a set.
-//!
-//! A table of the crate `leveltable` in bytewise order like any other, without a filter: every program that reads tables shows
-//! it. Keys and values are [records](super::record) of the shards. What makes it a manifest are properties of the table's user:
-//!
-//! ```text
-//! leveltable.set          version of this format: the text "1"
-//! leveltable.set.id       16 random bytes, of this publication alone
-//! leveltable.set.history  ids of the publications before, the latest first; at most 64
-//! ```
-//!
-//! By the id, a publisher knows its manifest again, and by the history also after others have replaced it.
+//! The manifest: a table that lists the shards of a set. The [module](super) describes it.
 
 use bytes::Bytes;
 use leveltable::{Error, ErrorKind, OpenOptions, Result, Table, WriteOptions};

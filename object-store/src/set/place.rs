@@ -1,13 +1,4 @@
-//! Where the current manifest lies, and replacing it by one conditional request.
-//!
-//! Most stores replace an object on the condition that it is still the one that was read. There, the manifest is the object at
-//! its path.
-//!
-//! A directory, as `object_store` sees it, cannot do that, but it can create a file on the condition that there is none (by a hard
-//! link). There, the path is a directory of numbered manifests, `0000000001` and so on, and the highest number is the current
-//! one. Whoever replaces number 7 creates number 8, which only one publisher can. A publisher that is killed leaves at most a
-//! temporary file, which is not listed. Manifests of the past stay. To reclaim their space, truncate them: a number that was deleted
-//! could be given again by a publisher that is late.
+//! Where the current manifest lies, and replacing it by one conditional request. The [module](super) says how.
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! Publishing a set: describing its shards, then replacing the manifest.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -27,6 +28,13 @@ const MOST_AT_A_TIME: usize = 32;
 pub struct SetVersion {
     pub(super) lineage: Lineage,
     pub(super) place: Place,
+}
+
+/// The random number of the publication, in hexadecimal.
+impl fmt::Display for SetVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.lineage)
+    }
 }
 
 /// A set that was published.

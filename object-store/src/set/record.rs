@@ -1,41 +1,4 @@
-//! A shard, and the bytes that a manifest keeps of it.
-//!
-//! The key of an entry is the last key of its shard. The value is a record: fields in ascending order of their tags, each at most
-//! once.
-//!
-//! ```text
-//! field   tag      varint
-//!         length   varint
-//!         payload  as many bytes
-//!
-//! tag
-//!   1  path, relative to the directory of the manifest: UTF-8, segments parted by "/"
-//!   2  first key
-//!   3  size of the object in bytes                             varint
-//!   4  bytes after the last data block, which opening reads    varint
-//!   5  ETag, if the store has one: UTF-8
-//!   6  version, if the store has one: UTF-8
-//!   7  number of entries, if the table says                    varint
-//! ```
-//!
-//! A reader ignores tags from 64 on that it does not know. Other unknown tags stand for something that it must not ignore: it
-//! refuses the manifest.
-//!
-//! # A worked example
-//!
-//! The record of the shard `a/0.ldb` with the keys from `apple` to `fig`, of 300 bytes, of which the last 44 are read to open it:
-//!
-//! ```text
-//! offset  bytes
-//!      0  01 07  "a/0.ldb"  path
-//!      9  02 05  "apple"  first key
-//!     16  03 02  ac 02  300 bytes
-//!     20  04 01  2c  the last 44 open it
-//!     23  05 04  22 "e1" 22  ETag, with its quotes
-//!     29  07 01  03  entries
-//! ```
-//!
-//! The test of this module checks the example against the encoder.
+//! A shard, and the record that a manifest keeps of it. The [module](super) describes its bytes.
 
 use bytes::Bytes;
 use object_store::path::Path;
@@ -294,7 +257,9 @@ mod tests {
 
     /// The bytes of the example above, in which text stands in quotes.
     fn example_bytes() -> Vec<u8> {
-        let text = include_str!("record.rs").split("```").nth(3).unwrap();
+        let blocks = include_str!("mod.rs").split("```");
+        let text = blocks.skip_while(|block| !block.contains("offset  bytes"));
+        let text = text.take(1).collect::<String>();
         let mut bytes = Vec::new();
         for line in text.lines().filter_map(|line| line.strip_prefix("//!")) {
             let Some((offset, rest)) = line.trim().split_once("  ") else {

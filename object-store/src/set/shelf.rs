@@ -57,9 +57,17 @@ impl Shelf {
             Ok(table) => return Ok(table),
             Err(opening) => opening,
         };
-        let table = opening.await.map_err(for_all)?;
-        self.keep(shard, &table);
-        Ok(table)
+        match opening.await {
+            Ok(table) => {
+                self.keep(shard, &table);
+                Ok(table)
+            }
+            Err(error) => {
+                // The next one tries again, also while somebody has yet to see this error.
+                self.state().openings.remove(&shard);
+                Err(for_all(error))
+            }
+        }
     }
 
     /// The table of `shard` if it is open.

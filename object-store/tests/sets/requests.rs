@@ -226,6 +226,36 @@ fn a_walk_that_pauses_holds_nobody_up() {
     });
 }
 
+/// The same with a walk among those who wait: it is not polled, and so keeps the opening that failed.
+#[test]
+fn an_opening_that_failed_is_not_shared_any_more() {
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        put_set(&store, 2).await;
+        let mut is_first = true;
+        let watched = Watched::with(store, move |_, request| {
+            if request == "get set/1.ldb" && std::mem::take(&mut is_first) {
+                Fate::LostAfter(Duration::from_millis(20))
+            } else {
+                Fate::Served
+            }
+        });
+        let set = options()
+            .retries(Retries::none())
+            .open(Arc::clone(&watched) as _, &manifest())
+            .await
+            .unwrap();
+        let mut range = set.range(..);
+        let is_ahead = |request: &String| request == "get set/1.ldb";
+        while !watched.take().iter().any(is_ahead) {
+            range.next().await.unwrap().unwrap();
+        }
+        assert!(set.get("00003007").await.is_err());
+        assert_eq!(set.get("00003007").await.unwrap().unwrap(), "a 3007");
+        assert!(collect(range).await.is_err(), "the walk has yet to see it");
+    });
+}
+
 /// Keys of many shards are read at the same time, with at most 32 requests on their way.
 #[test]
 fn get_many_reads_shards_concurrently() {

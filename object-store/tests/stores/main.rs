@@ -7,6 +7,7 @@ mod faults;
 mod figures;
 mod proxy;
 mod servers;
+mod sets;
 mod suite;
 
 use std::sync::Arc;
