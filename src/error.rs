@@ -133,8 +133,10 @@ impl fmt::Display for Section {
 }
 
 impl Error {
+    /// An error of another crate's sources, destinations or collections of tables. Give `kind` the class that callers treat alike;
+    /// for failed reads and writes, use [`Error::io`].
     #[cold]
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error(Box::new(Repr {
             kind,
             path: None,
@@ -144,8 +146,10 @@ impl Error {
         }))
     }
 
+    /// An error of reading or writing: `doing` says what was tried. Its kind is [`ErrorKind::Io`], or [`ErrorKind::Replaced`] for
+    /// [`io::ErrorKind::StaleNetworkFileHandle`].
     #[cold]
-    pub(crate) fn io(doing: impl Into<String>, source: io::Error) -> Error {
+    pub fn io(doing: impl Into<String>, source: io::Error) -> Error {
         let kind = match source.kind() {
             io::ErrorKind::StaleNetworkFileHandle => ErrorKind::Replaced,
             _ => ErrorKind::Io,
@@ -180,9 +184,10 @@ impl Error {
         self
     }
 
-    /// Returns the error with the path of its file.
+    /// Returns the error with the path of its file, with which its message begins.
     #[cold]
-    pub(crate) fn at_path(mut self, path: &Path) -> Error {
+    #[must_use]
+    pub fn at_path(mut self, path: &Path) -> Error {
         self.0.path = Some(path.to_owned());
         self
     }

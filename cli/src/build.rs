@@ -3,14 +3,16 @@
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
-use leveltable::{Destination, ErrorKind, TableBuilder};
+use leveltable::ErrorKind;
 
 use crate::Answer;
 use crate::failure::Failure;
 use crate::input::{Entries, Format, InputOptions};
 use crate::interrupt;
 use crate::notation::Notation;
+use crate::place::{check_url, is_url, refuse_url};
 use crate::progress::Progress;
+use crate::remote::Upload;
 use crate::sort::{KeyOrder, Sorter};
 use crate::write::{TableOptions, check_free, not_written, parse_size, report};
 
@@ -45,7 +47,7 @@ reports the failure. To copy a damaged table, use `leveltable salvage`.
 An interrupted build leaves OUT unchanged. A killed one may also leave a file .leveltable-*.tmp beside it, \
 which can be deleted.")]
 pub(crate) struct Args {
-    /// The table's file; - for standard output
+    /// The table's file or URL; - for standard output
     out: PathBuf,
     /// The lines; - for standard input
     #[arg(value_name = "IN", default_value = "-")]
@@ -122,7 +124,13 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             "standard output is a terminal and a table is binary: redirect it to a file",
         ));
     }
-    if !to_stdout {
+    refuse_url(
+        &args.input,
+        "entries are read from a file or standard input: download them first",
+    )?;
+    if is_url(&args.out) {
+        check_url(&args.out)?;
+    } else if !to_stdout {
         check_free(&args.out, args.force)?;
     }
     let input = InputOptions {
@@ -137,12 +145,17 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let entries = Entries::open(&args.input, input)?;
     let summary = if to_stdout {
         let mut builder = options.build(io::stdout().lock());
-        fill(&mut builder, entries, args)?;
+        fill(|key, value| builder.add(key, value), entries, args)?;
         builder.finish()
+    } else if is_url(&args.out) {
+        let mut upload =
+            Upload::create(&options, &args.out, args.force).map_err(|e| args.failure(e))?;
+        fill(|key, value| upload.add(key, value), entries, args)?;
+        upload.finish()
     } else {
         let options = options.replace_existing(args.force);
         let mut builder = interrupt::create(&options, &args.out).map_err(|e| args.failure(e))?;
-        fill(&mut builder, entries, args)?;
+        fill(|key, value| builder.add(key, value), entries, args)?;
         builder.finish()
     }
     .map_err(|e| args.failure(e))?;
@@ -150,9 +163,9 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     Ok(Answer::Yes)
 }
 
-/// Adds all entries to the table.
-fn fill<D: Destination>(
-    builder: &mut TableBuilder<D>,
+/// Passes all entries to `add`, which adds one to the table.
+fn fill(
+    mut add: impl FnMut(&[u8], &[u8]) -> leveltable::Result<()>,
     mut entries: Entries,
     args: &Args,
 ) -> Result<(), Failure> {
@@ -165,7 +178,7 @@ fn fill<D: Destination>(
         progress.set(entries.position());
         match &mut sorter {
             Some(sorter) => sorter.add(&key, &value)?,
-            None => builder.add(&key, &value).map_err(|e| match e.kind() {
+            None => add(&key, &value).map_err(|e| match e.kind() {
                 ErrorKind::OutOfOrder => {
                     Failure::new(out_of_order(order(args), &previous, &key)).at(entries.place())
                 }
@@ -182,9 +195,7 @@ fn fill<D: Destination>(
         return Err(Failure::new(what).at(entries.name()));
     }
     match sorter {
-        Some(sorter) => {
-            sorter.drain(|key, value| builder.add(key, value).map_err(|e| args.failure(e)))
-        }
+        Some(sorter) => sorter.drain(|key, value| add(key, value).map_err(|e| args.failure(e))),
         None => Ok(()),
     }
 }

@@ -1,7 +1,10 @@
 //! The errors of commands.
 
+use std::error::Error as _;
 use std::fmt::{self, Display};
 use std::io;
+
+use crate::place::is_url;
 
 /// The reason why a command ended early.
 #[derive(Debug)]
@@ -38,8 +41,18 @@ impl Failure {
 
 impl From<leveltable::Error> for Failure {
     fn from(error: leveltable::Error) -> Failure {
-        Failure::Message(error.to_string())
+        match error.path().filter(|path| is_url(path)) {
+            // A store says so at length.
+            Some(path) if is_not_found(&error) => Failure::new("no such object").at(path.display()),
+            _ => Failure::Message(error.to_string()),
+        }
     }
+}
+
+/// Returns whether an error says that there is no such file or object.
+pub(crate) fn is_not_found(error: &leveltable::Error) -> bool {
+    let cause = error.source().and_then(|e| e.downcast_ref::<io::Error>());
+    cause.is_some_and(|e| e.kind() == io::ErrorKind::NotFound)
 }
 
 impl Display for Failure {

@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use crate::Answer;
 use crate::failure::Failure;
 use crate::output::complain;
+use crate::place::check_no_secret;
 
 /// Returns the files themselves, and for a directory its tables. A directory without tables stays in the list, so that
-/// opening it is the error that it should be.
-pub(crate) fn expand(given: &[PathBuf]) -> Vec<PathBuf> {
+/// opening it is the error that it should be. Fails if one of them is a URL with a secret, which nothing may show.
+pub(crate) fn expand(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in given {
+        check_no_secret(path)?;
         match tables_in(path) {
             Some(tables) if !tables.is_empty() => files.extend(tables),
             _ => files.push(path.clone()),
         }
     }
-    files
+    Ok(files)
 }
 
 /// Returns the tables of a directory (`.ldb` and `.sst`) in the order of their numbers, those without a number last.

@@ -19,6 +19,7 @@ use crate::open::{
     open_in_stored_order,
 };
 use crate::output::{Rows, complain};
+use crate::remote::Set;
 
 /// Show the values of keys.
 ///
@@ -41,7 +42,7 @@ Examples:
 With --json, every key has a line. The value of an absent one is null, and so is that of one that damage hides, whose \
 line also has the field error.")]
 pub(crate) struct Args {
-    /// The table's file
+    /// The table's file or URL, or the manifest of a set
     file: PathBuf,
     #[command(flatten)]
     keys: KeysArg,
@@ -58,6 +59,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+const NEEDS_DATABASE: &str =
+    "--at needs a table of a database: the keys of this table have no sequence numbers";
+
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     // A key that cannot be read is an error before any answer is printed.
     let mut keys = Vec::new();
@@ -68,26 +72,15 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
                 .transpose()?,
         );
     }
+    if let Some(set) = Set::open(&args.file)? {
+        return get_from_set(&set, args, keys);
+    }
     let mut table = open(&args.file, args.keys.keys)?;
     if args.at.is_some() && !table.is_database() {
-        return Err(Failure::new(
-            "--at needs a table of a database: the keys of this table have no sequence numbers",
-        ));
+        return Err(Failure::new(NEEDS_DATABASE));
     }
-    let mut answers = Answers {
-        args,
-        is_single: matches!(keys[..], [Some(_)]),
-        out: Rows::new(),
-        worst: Answer::Yes,
-    };
-    let mut keys = keys
-        .into_iter()
-        .flat_map(|key| -> Box<dyn Iterator<Item = _>> {
-            match key {
-                Some(key) => Box::new(std::iter::once(Ok(key))),
-                None => Box::new(keys_of_stdin(args.notation)),
-            }
-        });
+    let mut answers = Answers::new(args, &keys);
+    let mut keys = all_keys(keys, args.notation);
     let mut left = Vec::new();
     let mut is_certain = false;
     while table.order_is_known
@@ -131,6 +124,61 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     }
     answers.out.finish()?;
     Ok(answers.worst)
+}
+
+/// Number of keys that are looked up in a set at once.
+const BATCH: usize = 1024;
+
+fn get_from_set(set: &Set, args: &Args, keys: Vec<Option<Vec<u8>>>) -> Result<Answer, Failure> {
+    if args.at.is_some() {
+        return Err(Failure::new(NEEDS_DATABASE));
+    }
+    let mut answers = Answers::new(args, &keys);
+    let mut keys = all_keys(keys, args.notation);
+    loop {
+        let batch: Vec<Vec<u8>> = keys.by_ref().take(BATCH).collect::<Result<_, _>>()?;
+        if batch.is_empty() {
+            break;
+        }
+        // If one fails, find out which.
+        let values = set.get_many(&batch).ok();
+        for (i, key) in batch.into_iter().enumerate() {
+            let value = match &values {
+                Some(values) => Ok(values.get(i).cloned().flatten()),
+                None => set
+                    .get_many(std::slice::from_ref(&key))
+                    .map(|mut values| values.pop().flatten()),
+            };
+            match value {
+                Ok(value) => {
+                    let row = value.map(|value| Row {
+                        key: key.clone().into(),
+                        tag: None,
+                        value,
+                    });
+                    answers.show(&key, row.as_ref())?;
+                }
+                Err(e) if answers.is_single && !args.json => return Err(e.into()),
+                Err(e) => answers.fail(&key, &e.into())?,
+            }
+        }
+    }
+    answers.out.finish()?;
+    Ok(answers.worst)
+}
+
+/// Returns the keys of the command line, with those of standard input in place of each `-`.
+fn all_keys(
+    keys: Vec<Option<Vec<u8>>>,
+    notation: NotationArgs,
+) -> impl Iterator<Item = Result<Vec<u8>, Failure>> {
+    let keys = keys.into_iter();
+    keys.flat_map(move |key| -> Box<dyn Iterator<Item = _>> {
+        match key {
+            Some(key) => Box::new(std::iter::once(Ok(key))),
+            None => Box::new(keys_of_stdin(notation)),
+        }
+    })
 }
 
 /// Returns the keys on the lines of standard input. Empty lines are skipped.
@@ -224,6 +272,15 @@ struct Answers<'a> {
 }
 
 impl Answers<'_> {
+    fn new<'a>(args: &'a Args, keys: &[Option<Vec<u8>>]) -> Answers<'a> {
+        Answers {
+            args,
+            is_single: matches!(keys, [Some(_)]),
+            out: Rows::new(),
+            worst: Answer::Yes,
+        }
+    }
+
     fn show(&mut self, key: &[u8], row: Option<&Row>) -> Result<(), Failure> {
         let notation = self.args.notation.shown();
         let is_json = self.args.json;

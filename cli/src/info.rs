@@ -24,6 +24,8 @@ use crate::open::{
 };
 use crate::output::{BOLD, complain, count, entries, file_record};
 use crate::progress::Progress;
+use crate::remote::Set;
+use crate::set_info::SetInfo;
 
 /// Show the sections, codecs, keys and filter of tables.
 ///
@@ -44,7 +46,7 @@ why.
 
 The bytes of a block include its trailer of five: one byte for the codec, four for the checksum.")]
 pub(crate) struct Args {
-    /// The tables' files, or directories of tables
+    /// The tables' files or URLs, manifests of sets, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -58,7 +60,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    let files = expand(&args.files);
+    let files = expand(&args.files)?;
     if let ([file], false) = (&files[..], args.json) {
         return describe(file, args, Heading::Name);
     }
@@ -93,6 +95,26 @@ fn describe(path: &Path, args: &Args, heading: Heading) -> Result<Answer, Failur
             Heading::Next => writeln!(out, "\n{BOLD}==> {path} <=={BOLD:#}"),
         }
     };
+    match Set::open(path) {
+        Ok(Some(set)) => {
+            let set = SetInfo::of(path, &set, args.blocks);
+            print(|mut out| {
+                if args.json {
+                    return writeln!(out, "{}", set.to_json(args.fields()));
+                }
+                title(&mut out)?;
+                set.draw(&mut out)
+            })?;
+            return Ok(Answer::Yes);
+        }
+        Ok(None) => {}
+        Err(failure) => {
+            if heading != Heading::Name && !args.json {
+                print(|mut out| title(&mut out))?;
+            }
+            return Err(failure);
+        }
+    }
     let opened = open_with_filter(path, args.keys.keys).and_then(|(table, fault)| {
         if table.order_is_known && shows_another_order(table.table()) {
             let stored = open_in_stored_order(path, table.is_database())?;
@@ -180,7 +202,7 @@ fn open_with_filter(
 }
 
 /// The fields of the record of a file. All are there in each record.
-const FIELDS: [&str; 20] = [
+const FIELDS: [&str; 21] = [
     "file_bytes",
     "keys",
     "order_known",
@@ -199,6 +221,7 @@ const FIELDS: [&str; 20] = [
     "prefix_filter",
     "unused_filters",
     "unreadable",
+    "shards",
     "error",
     "blocks",
 ];
@@ -735,18 +758,23 @@ impl Anatomy<'_> {
     fn key_to_json(&self, key: &[u8]) -> Value {
         let parsed = InternalKey::parse(key).filter(|_| self.is_database);
         let user_key = parsed.map_or(key, |parsed| parsed.user_key);
-        let mut json = match std::str::from_utf8(user_key) {
-            Ok(text) => json!({"key": text}),
-            Err(_) => {
-                let hex: String = user_key.iter().map(|b| format!("{b:02x}")).collect();
-                json!({"key_hex": hex})
-            }
-        };
+        let mut json = key_json(user_key);
         if let (Some(parsed), Some(object)) = (parsed, json.as_object_mut()) {
             object.insert("sequence".into(), parsed.sequence.into());
             object.insert("type".into(), type_name(parsed.value_type).into());
         }
         json
+    }
+}
+
+/// Returns a key without sequence number with the field that `scan --json` prints.
+pub(crate) fn key_json(key: &[u8]) -> Value {
+    match std::str::from_utf8(key) {
+        Ok(text) => json!({"key": text}),
+        Err(_) => {
+            let hex: String = key.iter().map(|b| format!("{b:02x}")).collect();
+            json!({"key_hex": hex})
+        }
     }
 }
 
@@ -773,7 +801,7 @@ fn shown(name: &str) -> String {
 }
 
 /// Returns a size in bytes, and from 1 KiB on also in a larger unit.
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => count(bytes, "byte"),
         _ => format!("{bytes} bytes ({})", indicatif::BinaryBytes(bytes)),

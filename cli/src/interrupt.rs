@@ -1,7 +1,7 @@
 //! Handles Ctrl-C and other requests to terminate while a table is being written.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
@@ -10,10 +10,12 @@ use leveltable::{NewFile, TableBuilder, WriteOptions};
 /// Exit status of an interrupted command, which is the shell's convention for SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// The temporary file of the unfinished table. Finishing the table renames it, so it no longer exists then.
-static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// Removes the unfinished table. Returns `false` if it is finished after all, and the program is about to say so.
+type Undo = Box<dyn FnOnce() -> bool + Send>;
 
-fn unfinished() -> MutexGuard<'static, Option<PathBuf>> {
+static UNFINISHED: Mutex<Option<Undo>> = Mutex::new(None);
+
+fn unfinished() -> MutexGuard<'static, Option<Undo>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -23,21 +25,37 @@ pub(crate) fn create(
     options: &WriteOptions,
     path: &Path,
 ) -> leveltable::Result<TableBuilder<NewFile>> {
-    static HANDLED: Once = Once::new();
-    HANDLED.call_once(|| handle_signals(end));
+    handle();
     // The handler waits for this lock, which is held until the path is known.
     let mut unfinished = unfinished();
     let builder = options.create(path)?;
-    *unfinished = Some(builder.temporary_path().to_owned());
+    let temporary = builder.temporary_path().to_owned();
+    *unfinished = Some(Box::new(move || {
+        // Finishing the table renames the file, so it no longer exists then.
+        let _ = fs::remove_file(temporary);
+        true
+    }));
     Ok(builder)
+}
+
+/// Calls `undo` before the program ends because the user terminates it. If that returns `false`, the program goes on.
+#[cfg(feature = "object-store")]
+pub(crate) fn before_end(undo: impl FnOnce() -> bool + Send + 'static) {
+    handle();
+    *unfinished() = Some(Box::new(undo));
+}
+
+fn handle() {
+    static HANDLED: Once = Once::new();
+    HANDLED.call_once(|| handle_signals(end));
 }
 
 /// Ends the program without a trace of the unfinished table.
 fn end() {
-    if let Some(path) = unfinished().take() {
-        let _ = fs::remove_file(path);
+    let undo = unfinished().take();
+    if undo.is_none_or(|undo| undo()) {
+        process::exit(INTERRUPTED);
     }
-    process::exit(INTERRUPTED);
 }
 
 /// Calls `end` on each of these signals that is not ignored. `nohup` ignores SIGHUP, and a script SIGINT in what it runs

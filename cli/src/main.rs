@@ -23,11 +23,20 @@ mod interrupt;
 mod notation;
 mod open;
 mod output;
+mod place;
 mod progress;
+mod publish;
+#[cfg(feature = "object-store")]
+mod remote;
+#[cfg(not(feature = "object-store"))]
+#[path = "no_remote.rs"]
+mod remote;
 mod salvage;
 mod scan;
+mod set_info;
 mod shell;
 mod sort;
+mod splits;
 mod verify;
 mod write;
 
@@ -76,9 +85,11 @@ enum Command {
     Info(info::Args),
     Get(get::Args),
     Scan(scan::Args),
+    Splits(splits::Args),
     Verify(verify::Args),
     Salvage(salvage::Args),
     Build(build::Args),
+    Publish(publish::Args),
     Completions(shell::CompletionsArgs),
     Man(shell::ManArgs),
 }
@@ -98,9 +109,11 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&args),
         Command::Get(args) => get::run(&args),
         Command::Scan(args) => scan::run(&args),
+        Command::Splits(args) => splits::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Salvage(args) => salvage::run(&args),
         Command::Build(args) => build::run(&args),
+        Command::Publish(args) => publish::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),
     };

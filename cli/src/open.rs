@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::files::tables_in;
 use crate::notation::{Notation, write_json_field};
 use crate::output::complain;
+use crate::place::{check_url, is_url, source};
 
 /// The option that overrules what a table's keys are taken for.
 #[derive(Args, Clone, Copy)]
@@ -77,8 +78,14 @@ impl Keys {
     }
 
     fn open(self, path: &Path, options: &OpenOptions) -> Result<TypedTable> {
-        let as_plain = |options: OpenOptions| options.open(path).map(TypedTable::Plain);
-        let as_database = || options.open_db(path).map(TypedTable::Database);
+        let as_plain = |options: OpenOptions| {
+            let opened = options.open_source(source(path)?);
+            opened.map(TypedTable::Plain)
+        };
+        let as_database = || {
+            let opened = options.open_db_source(source(path)?);
+            opened.map(TypedTable::Database)
+        };
         match self {
             Keys::Auto => match as_plain(options.clone()) {
                 Err(e) if e.kind() == ErrorKind::DatabaseTable => as_database(),
@@ -101,8 +108,8 @@ impl Keys {
     }
 
     fn opened_as_database(self, path: &Path) -> Option<DbTable> {
-        let opened = (self == Keys::Plain).then(|| OpenOptions::new().open_db(path));
-        opened?.ok()
+        let source = (self == Keys::Plain).then(|| source(path));
+        OpenOptions::new().open_db_source(source?.ok()?).ok()
     }
 }
 
@@ -123,7 +130,7 @@ pub(crate) fn open_with(path: &Path, keys: Keys, options: &OpenOptions) -> Resul
         }),
         Err(e) if e.kind() == ErrorKind::Comparator => match keys {
             Keys::Auto => {
-                let plain = options.open(path).map_err(|e| e.kind());
+                let plain = options.open_source(source(path)?).map_err(|e| e.kind());
                 let is_database = matches!(plain, Err(ErrorKind::DatabaseTable));
                 let stored = is_database.then(|| open_in_stored_order(path, true));
                 match stored {
@@ -154,9 +161,9 @@ pub(crate) fn make_certain(path: &Path, keys: Keys, table: AnyTable) -> Result<A
 pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<AnyTable> {
     let options = OpenOptions::new().no_cache().stored_order();
     let keys = if is_database {
-        TypedTable::Database(options.open_db(path)?)
+        TypedTable::Database(options.open_db_source(source(path)?)?)
     } else {
-        TypedTable::Plain(options.open(path)?)
+        TypedTable::Plain(options.open_source(source(path)?)?)
     };
     Ok(AnyTable {
         keys,
@@ -189,8 +196,12 @@ pub(crate) fn refused(error: Error, path: &Path) -> Failure {
     }
 }
 
-/// Fails with a remedy if `path` is not a regular file.
+/// Fails with a remedy if `path` is neither a regular file nor a URL.
 pub(crate) fn check_is_file(path: &Path) -> Result<(), Failure> {
+    check_url(path)?;
+    if is_url(path) {
+        return Ok(());
+    }
     let fail = |what: &str| Err(Failure::new(format!("{}: {what}", path.display())));
     match fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => fail("no such file"),

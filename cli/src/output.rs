@@ -15,6 +15,7 @@ const RED: Style = AnsiColor::Red.on_default().bold();
 /// Prints `what` and `message` as one line to standard error.
 pub(crate) fn complain(what: &str, message: &str) {
     // If this fails too, the exit status still reports the problem.
+    let message = message.replace('\n', " "); // some stores answer with several lines
     let _ = writeln!(anstream::stderr(), "{RED}{what}:{RED:#} {message}");
 }
 

@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::open::{AnyTable, Keys, KeysArg, TypedTable, check_is_file, note_unknown_order};
 use crate::output::{Rows, count, entries};
+use crate::place::refuse_url;
 use crate::progress::Progress;
 use crate::sort::KeyOrder;
 use crate::write::{TableOptions, check_free, not_written};
@@ -51,12 +52,20 @@ pub(crate) struct Args {
     table: TableOptions,
 }
 
+/// Why a damaged table is not read from a store.
+const DOWNLOAD: &str = "salvaging reads a table many times, in any order: download it first";
+
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     if args.out.as_os_str() == "-" {
         return Err(Failure::new(
             "OUT must be a file, because the report goes to standard output: write ./- for a file named -",
         ));
     }
+    refuse_url(&args.input, DOWNLOAD)?;
+    refuse_url(
+        &args.out,
+        "OUT must be a file: salvage it here, then upload it",
+    )?;
     check_is_file(&args.input)?;
     // Check this before asking for --force, which must not overwrite IN.
     if fs::canonicalize(&args.out).ok() == fs::canonicalize(&args.input).ok() {
@@ -206,6 +215,7 @@ pub(crate) struct Rescued {
 /// Copies the readable part of the table at `path` to a temporary table. Its file has no name, so it cannot be left
 /// on disk.
 pub(crate) fn rescue(path: &Path, keys: Keys) -> Result<Rescued, Failure> {
+    refuse_url(path, DOWNLOAD)?;
     let fail = |e: &dyn Display| {
         Failure::new(format!(
             "copying the readable part to a temporary file: {e}"

@@ -17,6 +17,7 @@ use crate::open::{
     note_unknown_order, open, open_in_stored_order,
 };
 use crate::output::{Rows, complain};
+use crate::remote::Set;
 use crate::salvage::rescue;
 
 /// Show entries in order, one a line.
@@ -45,7 +46,7 @@ In JSON, a key or value that is not UTF-8 appears as key_hex or value_hex; with 
 files, each entry has the field file, and a file that cannot be read to its end has a line with the fields file and \
 error.")]
 pub(crate) struct Args {
-    /// The tables' files, or directories of tables
+    /// The tables' files or URLs, manifests of sets, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -83,7 +84,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let wanted = Wanted::new(args)?;
-    let files = expand(&args.files);
+    let files = expand(&args.files)?;
     let mut out = Rows::new();
     let mut is_first = true;
     let answer = if let [file] = &files[..] {
@@ -116,10 +117,35 @@ fn scan_file(
     name_file: Option<&Path>,
     out: &mut Rows,
 ) -> Result<Answer, Failure> {
-    check_is_file(path)?;
     let notation = args.notation.shown();
+    let show = |row: &Row, out: &mut Rows| {
+        out.write(|out| {
+            if args.json {
+                row.write_json(notation == Notation::Hex, args.keys_only, name_file, out)
+            } else {
+                row.write_line(notation, args.keys_only, args.width, out)
+            }
+        })
+    };
+    if let Some(set) = Set::open(path)? {
+        if args.reverse || args.skip_damaged {
+            let what = "--reverse and --skip-damaged need a single table: scan those of the set";
+            return Err(Failure::new(what).at(path.display()));
+        }
+        for row in set.rows(wanted.bounds.clone()).take(most(args)) {
+            match row {
+                Ok(row) => show(&row, out)?,
+                Err(e) => {
+                    out.flush()?;
+                    return Err(e.into());
+                }
+            }
+        }
+        return Ok(Answer::Yes);
+    }
+    check_is_file(path)?;
     let mut walk = Walk::open(path, args, wanted)?;
-    for _ in 0..args.limit.unwrap_or(usize::MAX) {
+    for _ in 0..most(args) {
         let row = match walk.next() {
             Ok(Some(row)) => row,
             Ok(None) => break,
@@ -132,18 +158,17 @@ fn scan_file(
                 }
             }
         };
-        out.write(|out| {
-            if args.json {
-                row.write_json(notation == Notation::Hex, args.keys_only, name_file, out)
-            } else {
-                row.write_line(notation, args.keys_only, args.width, out)
-            }
-        })?;
+        show(&row, out)?;
         walk.shown += 1;
         walk.last = Some(row);
     }
     out.flush()?;
     Ok(walk.answer)
+}
+
+/// Returns the number of entries to show of each file.
+fn most(args: &Args) -> usize {
+    args.limit.unwrap_or(usize::MAX)
 }
 
 /// A walk through a table that can change to another view of it: to its stored order, if the keys turn out not to be in

@@ -1,7 +1,6 @@
 //! `leveltable verify`: checks tables and lists everything that is wrong with them.
 
-use std::fmt::Display;
-use std::fs::File;
+use std::fs;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -16,6 +15,7 @@ use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::open::{Keys, KeysArg, check_is_file, note_unknown_order};
 use crate::output::{Rows, count, entries, file_record};
+use crate::place::source;
 use crate::progress::Progress;
 
 /// Check whether tables are sound.
@@ -37,7 +37,7 @@ why.
 
 To copy the entries of a damaged table, use `leveltable salvage`.")]
 pub(crate) struct Args {
-    /// The tables' files, or directories of tables
+    /// The tables' files or URLs, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let mut rows = Rows::new();
-    let worst = each_file(&expand(&args.files), |path| {
+    let worst = each_file(&expand(&args.files)?, |path| {
         let verified = verify_file(path, args.keys.keys);
         if args.json {
             rows.write(|out| writeln!(out, "{}", to_json(path, &verified)))?;
@@ -83,11 +83,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 /// Returns the report on a file, and whether the file has the footer of a table.
 fn verify_file(path: &Path, keys: Keys) -> Result<(VerifyReport, bool), Failure> {
     check_is_file(path)?;
-    let named = |e: &dyn Display| Failure::new(e.to_string()).at(path.display());
-    let opened = OpenOptions::new().no_filter().open(path);
+    let opened = OpenOptions::new().no_filter().open_source(source(path)?);
     let is_table = !matches!(opened.map_err(|e| e.kind()), Err(ErrorKind::NotATable));
-    let file = File::open(path).map_err(|e| named(&e))?;
-    let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
+    let size = fs::metadata(path).map(|metadata| metadata.len());
+    let mut bar = Progress::bytes(size.ok());
     let mut options = VerifyOptions::new().progress(|progress| {
         bar.set(progress.done);
         ControlFlow::Continue(())
@@ -95,9 +94,8 @@ fn verify_file(path: &Path, keys: Keys) -> Result<(VerifyReport, bool), Failure>
     if let Some(kind) = keys.named() {
         options = options.keys(kind);
     }
-    verify(file, options)
-        .map(|report| (report, is_table))
-        .map_err(|e| named(&e))
+    let report = verify(source(path)?, options)?;
+    Ok((report, is_table))
 }
 
 /// Returns a summary line and a line for each finding.

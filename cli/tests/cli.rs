@@ -4,6 +4,10 @@
 //! that it builds with those that LevelDB built. `tests/cli/` and the README hold whole sessions, input and
 //! output.
 
+#[cfg(unix)]
+#[path = "common/sessions.rs"]
+mod sessions;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -2570,9 +2574,11 @@ fn completions_and_manual_pages_know_every_command() {
         "info",
         "get",
         "scan",
+        "splits",
         "verify",
         "salvage",
         "build",
+        "publish",
         "completions",
         "man",
     ];
@@ -2602,71 +2608,16 @@ fn completions_and_manual_pages_know_every_command() {
 
 // ---- Sessions -------------------------------------------------------------------------------
 
-/// Runs the `console` blocks of `tests/cli/*.md` and of the README. A line that begins with `$ ` is a shell command,
-/// and the lines after it are its exact output. The commands of a file run in one temporary directory, which
-/// contains `testdata`.
-///
-/// `UPDATE_SESSIONS=1` updates the files with the current output: review the changes.
+/// Runs the `console` blocks of `tests/cli/*.md` and of the README: see [`sessions::replay`].
 #[test]
 #[cfg(unix)]
 fn sessions_run_as_they_are_written_down() {
-    let sessions = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli");
-    let mut files: Vec<PathBuf> = names_in(&sessions)
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli");
+    let mut files: Vec<PathBuf> = names_in(&directory)
         .iter()
-        .map(|name| sessions.join(name))
+        .map(|name| directory.join(name))
         .collect();
     files.push(Path::new(ENGINE).join("README.md"));
-    let mut commands = 0;
-    for file in files {
-        let text = fs::read_to_string(&file).unwrap();
-        let directory = TempDir::new().unwrap();
-        std::os::unix::fs::symlink(testdata(""), directory.path().join("testdata")).unwrap();
-        let mut replayed = String::new();
-        let mut in_session = false;
-        let mut in_output = false;
-        for line in text.split_inclusive('\n') {
-            let is_fence = line.starts_with("```");
-            let command = line.strip_prefix("$ ").filter(|_| in_session);
-            in_output &= !is_fence && command.is_none();
-            if !in_output {
-                replayed.push_str(line);
-            }
-            if is_fence {
-                in_session = line.trim_end() == "```console";
-            }
-            if let Some(command) = command {
-                replayed.push_str(&shell(command, directory.path()));
-                in_output = true;
-                commands += 1;
-            }
-        }
-        if std::env::var_os("UPDATE_SESSIONS").is_some() {
-            fs::write(&file, &replayed).unwrap();
-        } else {
-            let mut lines = text.lines().zip(replayed.lines());
-            let differs = lines.find(|(written, now)| written != now);
-            let file = file.display();
-            assert!(
-                text == replayed,
-                "{file}: expected and actual output: {differs:#?}"
-            );
-        }
-    }
+    let commands = sessions::replay(&files, &testdata(""));
     assert!(commands > 30, "{commands}");
-}
-
-/// Returns what a terminal shows when `command` runs.
-#[cfg(unix)]
-fn shell(command: &str, directory: &Path) -> String {
-    let tool = Path::new(env!("CARGO_BIN_EXE_leveltable"));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path =
-        std::iter::once(tool.parent().unwrap().to_owned()).chain(std::env::split_paths(&path));
-    let output = std::process::Command::new("sh")
-        .args(["-c", &format!("exec 2>&1; {command}")])
-        .env("PATH", std::env::join_paths(path).unwrap())
-        .current_dir(directory)
-        .output()
-        .unwrap();
-    String::from_utf8(output.stdout).unwrap()
 }

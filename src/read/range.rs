@@ -288,7 +288,15 @@ impl std::iter::FusedIterator for Range {}
 /// Bounds of a [`Table::range`]: every kind of range over strings, slices, arrays or vectors, and `..`.
 ///
 /// Sealed. (With the standard `RangeBounds` instead, the type of the key could often not be inferred.)
-pub trait KeyRange: sealed::KeyRange {}
+pub trait KeyRange: sealed::KeyRange {
+    /// The lower and the upper bound, for what is made of several tables.
+    fn key_bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>)
+    where
+        Self: Sized,
+    {
+        self.into_bounds()
+    }
+}
 
 impl<R: sealed::KeyRange> KeyRange for R {}
 

@@ -167,6 +167,12 @@ impl Source {
         }
     }
 
+    /// Sets what errors of a table call this source, such as its URL. [`Source::open`] and [`Source::load`] set the path.
+    pub fn named(mut self, name: impl AsRef<Path>) -> Source {
+        self.path = Some(name.as_ref().into());
+        self
+    }
+
     /// Removes and returns the path, for callers that add it to messages themselves.
     pub(crate) fn take_path(&mut self) -> Option<Arc<Path>> {
         self.path.take()

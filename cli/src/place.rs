@@ -1,0 +1,68 @@
+//! Where a table is: a file, or an object that a URL names.
+
+use std::path::Path;
+
+use leveltable::Source;
+
+use crate::failure::Failure;
+use crate::remote;
+
+/// Returns whether `path` is a URL, such as `s3://bucket/table.ldb`.
+pub(crate) fn is_url(path: &Path) -> bool {
+    let Some((scheme, _)) = path.to_str().and_then(|path| path.split_once("://")) else {
+        return false;
+    };
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+}
+
+/// Refuses a URL that contains a secret, and one that this tool cannot open.
+pub(crate) fn check_url(path: &Path) -> Result<(), Failure> {
+    check_no_secret(path)?;
+    if is_url(path) {
+        return remote::check(path);
+    }
+    Ok(())
+}
+
+/// Refuses a URL that contains a secret, before any message shows it.
+pub(crate) fn check_no_secret(path: &Path) -> Result<(), Failure> {
+    let Some((_, rest)) = path.to_str().and_then(|path| path.split_once("://")) else {
+        return Ok(());
+    };
+    if !is_url(path) {
+        return Ok(());
+    }
+    let authority = rest.split('/').next().unwrap_or_default();
+    let remedy = "pass credentials in the environment, as AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_KEY or \
+                  GOOGLE_SERVICE_ACCOUNT";
+    if authority.contains('@') && authority.contains(':') {
+        let what = format!("a URL with a password: {remedy}");
+        return Err(Failure::new(what));
+    }
+    if rest.contains('?') {
+        let what = format!("a URL with a query, which may hold credentials: {remedy}");
+        return Err(Failure::new(what));
+    }
+    Ok(())
+}
+
+/// Fails if `path` is a URL, which this command does not take for the reason `why`.
+pub(crate) fn refuse_url(path: &Path, why: &str) -> Result<(), Failure> {
+    if is_url(path) {
+        check_no_secret(path)?;
+        return Err(Failure::new(why).at(path.display()));
+    }
+    Ok(())
+}
+
+/// Opens the file or the object at `path`.
+pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
+    if is_url(path) {
+        remote::source(path)
+    } else {
+        Source::open(path)
+    }
+}

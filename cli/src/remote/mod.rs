@@ -1,0 +1,112 @@
+//! Tables in object stores, which URLs name.
+//!
+//! The commands know tables as `leveltable::Table`, which reads by calls that block. A [`Blocking`] source makes such a call of a
+//! request, so that every command reads an object as it reads a file.
+
+mod blocking;
+mod set;
+mod upload;
+
+use std::fs;
+use std::io;
+use std::path::{self, Path, PathBuf};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use leveltable::{Error, ErrorKind, Source};
+use leveltable_object_store::ObjectSource;
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as ObjectPath;
+use tokio::runtime::{self, Runtime};
+use url::Url;
+
+use crate::failure::Failure;
+use crate::place::is_url;
+use blocking::Blocking;
+pub(crate) use set::{Set, Shard, publish};
+pub(crate) use upload::Upload;
+
+/// What the names of variables begin with that say how to reach a store, and with which credentials.
+const VARIABLES: [&str; 3] = ["aws_", "azure_", "google_"];
+
+/// The threads that requests run on.
+fn runtime() -> leveltable::Result<&'static Runtime> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let built = runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|e| Error::io("starting threads for requests", e))?;
+    Ok(RUNTIME.get_or_init(|| built))
+}
+
+/// Fails if `path` is not a URL of a store.
+pub(crate) fn check(path: &Path) -> Result<(), Failure> {
+    locate(path)?;
+    Ok(())
+}
+
+/// Opens the object at the URL `path`.
+pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
+    // Commands open a table several times: to see what it is, and in other orders.
+    static LAST: Mutex<Option<(PathBuf, Arc<Blocking>)>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let source = match &*last {
+        Some((opened, source)) if opened == path => source.clone(),
+        _ => {
+            let (store, object) = locate(path)?;
+            let object = ObjectSource::new(store, object).named(path.to_string_lossy());
+            let source = Arc::new(Blocking::new(object, runtime()?));
+            *last = Some((path.to_owned(), source.clone()));
+            source
+        }
+    };
+    Ok(Source::from(source).named(path))
+}
+
+/// Waits for `work`, which is often ready at once.
+fn wait<F: Future>(runtime: &Runtime, work: F) -> F::Output {
+    let mut work = pin!(work);
+    let _runtime = runtime.enter();
+    match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => runtime.block_on(work),
+    }
+}
+
+/// Returns the path of a file, which need not exist, from the root and without links and dots.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    if let Ok(path) = fs::canonicalize(path) {
+        return Ok(path);
+    }
+    let path = path::absolute(path)?;
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => Ok(fs::canonicalize(parent)?.join(name)),
+        _ => Ok(path),
+    }
+}
+
+/// Returns the store and the path in it of a URL, or of a file.
+fn locate(path: &Path) -> leveltable::Result<(Arc<dyn ObjectStore>, ObjectPath)> {
+    let failed = |what: &dyn std::fmt::Display| {
+        Error::new(ErrorKind::Unsupported, what.to_string()).at_path(path)
+    };
+    if !is_url(path) {
+        let absolute = resolve(path).map_err(|e| failed(&e))?;
+        let object = ObjectPath::from_absolute_path(absolute).map_err(|e| failed(&e))?;
+        return Ok((Arc::new(LocalFileSystem::new()), object));
+    }
+    let url = Url::parse(&path.to_string_lossy()).map_err(|e| failed(&e))?;
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?.to_ascii_lowercase();
+        let is_for_stores = VARIABLES.iter().any(|prefix| name.starts_with(prefix));
+        Some((name, value.into_string().ok()?)).filter(|_| is_for_stores)
+    });
+    let (store, object) = object_store::parse_url_opts(&url, variables).map_err(|e| failed(&e))?;
+    Ok((Arc::from(store), object))
+}

@@ -1,0 +1,218 @@
+//! Sets of tables, which are read and published as one.
+
+use std::fs;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use leveltable::OpenOptions;
+use leveltable_object_store::TableSet;
+use leveltable_object_store::set::{PublishErrorKind, SetOptions, SetRange};
+use tokio::runtime::Runtime;
+use url::Url;
+
+use super::{locate, runtime, wait};
+use crate::failure::{Failure, is_not_found};
+use crate::open::{Bounds, Row, check_is_file};
+use crate::place::{check_url, is_url, source};
+
+/// The property that makes a table a manifest.
+const MANIFEST: &str = "leveltable.set";
+
+/// An open set.
+pub(crate) struct Set {
+    set: TableSet,
+    /// The part of the manifest's URL that names the store.
+    store: Option<String>,
+    runtime: &'static Runtime,
+}
+
+/// A table of a set.
+pub(crate) struct Shard {
+    /// A file or a URL.
+    pub(crate) path: String,
+    pub(crate) first_key: Vec<u8>,
+    pub(crate) last_key: Vec<u8>,
+    pub(crate) bytes: u64,
+    pub(crate) entries: Option<u64>,
+}
+
+/// What was published.
+pub(crate) struct Published {
+    pub(crate) shards: usize,
+    pub(crate) bytes: u64,
+    pub(crate) entries: Option<u64>,
+}
+
+impl Set {
+    /// Opens the set whose manifest is at `path`. `None` if there is no manifest, but perhaps a table.
+    pub(crate) fn open(path: &Path) -> Result<Option<Set>, Failure> {
+        check_url(path)?;
+        if !may_be_manifest(path)? {
+            return Ok(None);
+        }
+        let (store, manifest) = locate(path)?;
+        let runtime = runtime()?;
+        // Every block is read once.
+        let options = SetOptions::new().tables(OpenOptions::new().no_cache());
+        match wait(runtime, options.open(store, &manifest)) {
+            Ok(set) => Ok(Some(Set {
+                set,
+                store: store_of(path),
+                runtime,
+            })),
+            Err(e) if is_not_found(&e) => Ok(None),
+            Err(e) => Err(e.at_path(path).into()),
+        }
+    }
+
+    /// Returns the name of an object as the tool takes it.
+    fn name(&self, path: &object_store::path::Path) -> String {
+        format!("{}/{path}", self.store.as_deref().unwrap_or_default())
+    }
+
+    /// Returns the value of each key, `None` where there is none.
+    pub(crate) fn get_many(&self, keys: &[Vec<u8>]) -> leveltable::Result<Vec<Option<Bytes>>> {
+        wait(self.runtime, self.set.get_many(keys))
+    }
+
+    /// Returns the entries within `bounds`, from the first to the last.
+    pub(crate) fn rows(&self, bounds: Bounds) -> Rows {
+        Rows {
+            range: self.set.range(bounds),
+            runtime: self.runtime,
+        }
+    }
+
+    pub(crate) fn splits(&self, n: usize) -> leveltable::Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
+        wait(self.runtime, self.set.splits(n))
+    }
+
+    pub(crate) fn entries(&self) -> Option<u64> {
+        self.set.entries()
+    }
+
+    /// Returns the tables, in the order of their keys.
+    pub(crate) fn shards(&self) -> impl ExactSizeIterator<Item = Shard> + '_ {
+        self.set.shards().iter().map(move |shard| Shard {
+            path: self.name(shard.path()),
+            first_key: shard.first_key().to_vec(),
+            last_key: shard.last_key().to_vec(),
+            bytes: shard.size(),
+            entries: shard.entries(),
+        })
+    }
+}
+
+/// Entries of a set.
+pub(crate) struct Rows {
+    range: SetRange,
+    runtime: &'static Runtime,
+}
+
+impl Iterator for Rows {
+    type Item = leveltable::Result<Row>;
+
+    fn next(&mut self) -> Option<leveltable::Result<Row>> {
+        let next = wait(self.runtime, self.range.next()).transpose()?;
+        Some(next.map(|(key, value)| Row {
+            key,
+            tag: None,
+            value,
+        }))
+    }
+}
+
+/// Returns whether the set's manifest, and no table, may be at `path`. Reading a large table to find that out would take long.
+fn may_be_manifest(path: &Path) -> Result<bool, Failure> {
+    let local = if is_url(path) {
+        let url = Url::parse(&path.to_string_lossy()).ok();
+        url.filter(|url| url.scheme() == "file")
+            .and_then(|url| url.to_file_path().ok())
+    } else {
+        Some(path.to_owned())
+    };
+    match local.map(fs::metadata) {
+        // In a directory, manifests are numbered.
+        Some(Ok(metadata)) if metadata.is_dir() => return Ok(true),
+        Some(Ok(metadata)) if !metadata.is_file() => return Ok(false),
+        Some(Err(_)) => return Ok(false),
+        Some(Ok(_)) | None => {}
+    }
+    let options = OpenOptions::new().no_filter().no_cache();
+    Ok(match options.open_source(source(path)?) {
+        Ok(table) => {
+            let properties = table.properties();
+            properties.is_some_and(|properties| properties.user(MANIFEST).is_some())
+        }
+        // There may be numbered manifests.
+        Err(e) => is_not_found(&e),
+    })
+}
+
+/// Makes the tables at `shards` one set, whose manifest appears at `manifest`, or replaces the one there by `force`.
+pub(crate) fn publish(
+    manifest: &Path,
+    shards: &[PathBuf],
+    force: bool,
+) -> Result<Published, Failure> {
+    check_url(manifest)?;
+    let runtime = runtime()?;
+    let (store, object) = locate(manifest)?;
+    let mut objects = Vec::new();
+    for shard in shards {
+        check_url(shard)?;
+        if store_of(shard) != store_of(manifest) {
+            let what = "is not in the store of the manifest, under whose directory all tables of a set lie";
+            return Err(Failure::new(what).at(shard.display()));
+        }
+        check_is_file(shard)?;
+        objects.push(locate(shard)?.1);
+    }
+    // Messages call tables as the user does.
+    let prefix = format!("{store}/");
+    let as_given = |word: &str| {
+        let name = word.trim_end_matches([':', ',']);
+        let object = name.strip_prefix(&prefix).unwrap_or(name);
+        let at = objects.iter().position(|other| other.as_ref() == object);
+        match at.and_then(|at| shards.get(at)) {
+            Some(shard) => word.replace(name, &shard.to_string_lossy()),
+            None => word.to_owned(),
+        }
+    };
+    let options = SetOptions::new();
+    let previous = if force {
+        match wait(runtime, options.open(store.clone(), &object)) {
+            Ok(set) => Some(set.version().clone()),
+            Err(e) if is_not_found(&e) => None,
+            Err(e) => return Err(e.at_path(manifest).into()),
+        }
+    } else {
+        None
+    };
+    let published = options.publish(store, &object, &objects, previous.as_ref());
+    let published = wait(runtime, published).map_err(|e| {
+        let failure = match e.kind() {
+            PublishErrorKind::Conflict if !force => {
+                Failure::new("a set is published here already: use --force to replace it")
+            }
+            _ => {
+                let words: Vec<String> = e.to_string().split(' ').map(as_given).collect();
+                Failure::new(words.join(" "))
+            }
+        };
+        failure.at(manifest.display())
+    })?;
+    let shards = &published.shards;
+    Ok(Published {
+        shards: shards.len(),
+        bytes: shards.iter().map(|shard| shard.size()).sum(),
+        entries: shards.iter().map(|shard| shard.entries()).sum(),
+    })
+}
+
+/// Returns the part of a URL that says in which store it is. Files are all in one.
+fn store_of(path: &Path) -> Option<String> {
+    let url = Url::parse(path.to_str()?).ok().filter(|_| is_url(path))?;
+    (url.scheme() != "file").then(|| format!("{}://{}", url.scheme(), url.authority()))
+}

@@ -1,0 +1,116 @@
+//! Uploading a table while it is built.
+
+use std::path::Path;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use futures_util::future::{Either, select};
+use leveltable::{Summary, WriteOptions};
+use leveltable_object_store::{ObjectTableBuilder, UploadOptions};
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+
+use super::{locate, runtime, wait};
+use crate::interrupt;
+use crate::output::complain;
+
+/// A table that appears in a store when it is finished, and never if it is dropped or the user ends the program before.
+pub(crate) struct Upload {
+    shared: Arc<Shared>,
+    runtime: &'static Runtime,
+}
+
+/// What the thread that handles signals shares with the one that builds.
+struct Shared {
+    /// `None` once one of the two has finished or aborted the upload.
+    builder: Mutex<Option<ObjectTableBuilder>>,
+    /// Tells the thread that builds, which may wait for requests and hold the lock, to let go of it.
+    stop: Notify,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Option<ObjectTableBuilder>> {
+        self.builder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Aborts the upload, if it is neither finished nor aborted.
+    fn abort(&self, runtime: &Runtime) -> bool {
+        let Some(builder) = self.lock().take() else {
+            return false;
+        };
+        if let Err(e) = runtime.block_on(builder.abort()) {
+            let what = "parts of it may remain until the store removes incomplete uploads";
+            complain("note", &format!("{e}: {what}"));
+        }
+        true
+    }
+}
+
+impl Upload {
+    /// Starts a table at `path`, a URL.
+    pub(crate) fn create(
+        options: &WriteOptions,
+        path: &Path,
+        force: bool,
+    ) -> leveltable::Result<Upload> {
+        let runtime = runtime()?;
+        let (store, object) = locate(path)?;
+        let upload = UploadOptions::new()
+            .replace_existing(force)
+            .named(path.to_string_lossy());
+        let shared = Arc::new(Shared {
+            builder: Mutex::new(Some(upload.create(store, object, options)?)),
+            stop: Notify::new(),
+        });
+        let interrupted = shared.clone();
+        interrupt::before_end(move || {
+            interrupted.stop.notify_one();
+            interrupted.abort(runtime)
+        });
+        Ok(Upload { shared, runtime })
+    }
+
+    /// Adds an entry.
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> leveltable::Result<()> {
+        let mut locked = self.shared.lock();
+        let Some(builder) = locked.as_mut() else {
+            drop(locked);
+            await_end()
+        };
+        {
+            let adding = pin!(builder.add(key, value));
+            let stopped = pin!(self.shared.stop.notified());
+            if let Either::Left((added, _)) = wait(self.runtime, select(adding, stopped)) {
+                return added;
+            }
+        }
+        drop(locked);
+        await_end()
+    }
+
+    /// Makes the table appear.
+    pub(crate) fn finish(self) -> leveltable::Result<Summary> {
+        // The lock is held until the table is there, so that a signal ends the program before or after, and not between.
+        let mut locked = self.shared.lock();
+        let Some(builder) = locked.take() else {
+            drop(locked);
+            await_end()
+        };
+        let uploaded = self.runtime.block_on(builder.finish())?;
+        Ok(uploaded.summary)
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        self.shared.abort(self.runtime);
+    }
+}
+
+/// Waits until the thread that handles signals ends the program.
+fn await_end() -> ! {
+    loop {
+        thread::park();
+    }
+}

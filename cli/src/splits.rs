@@ -1,0 +1,122 @@
+//! `leveltable splits`: the bounds of parts for workers that read one each.
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::ops::Bound;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+
+use crate::Answer;
+use crate::failure::Failure;
+use crate::notation::{Notation, write_json_field};
+use crate::open::{Keys, open};
+use crate::output::Rows;
+use crate::place::check_no_secret;
+use crate::remote::Set;
+
+/// Divide a table or a set into parts of about the same size.
+///
+/// A line is the options with which `scan` shows one part, quoted for a shell: `--from KEY --to KEY`. The first part has
+/// no --from, and the last no --to. Every key lies in exactly one part. Parts begin and end where blocks do, so there may
+/// be fewer than N. Reads indexes only: of a set with at least N tables, only the manifest.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  leveltable splits words.ldb 8
+  leveltable splits words.ldb 8 | xargs -L 1 -P 2 leveltable scan words.ldb
+  leveltable splits words.ldb 8 --hex | xargs -L 1 leveltable scan words.ldb --hex
+
+With --json, a line is an object with the fields from and to, or from_hex and to_hex; null where there is no bound.")]
+pub(crate) struct Args {
+    /// The table's file or URL, or the manifest of a set
+    file: PathBuf,
+    /// The most parts
+    n: NonZeroUsize,
+    /// Show keys in hexadecimal
+    #[arg(long)]
+    hex: bool,
+    /// Show each part as a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// The bounds of a part: of the keys from the first one on that come before the second.
+type Part = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
+    check_no_secret(&args.file)?;
+    let parts = match Set::open(&args.file)? {
+        Some(set) => set.splits(args.n.get())?,
+        None => {
+            let table = open(&args.file, Keys::Auto)?;
+            if table.is_database() || !table.order_is_known {
+                let what = "only a table of plain keys in byte order can be divided";
+                return Err(Failure::new(what).at(args.file.display()));
+            }
+            table.table().splits(args.n.get())
+        }
+    };
+    let mut rows = Rows::new();
+    for bounds in parts {
+        let (from, to) = half_open(bounds);
+        rows.write(|out| {
+            if args.json {
+                out.write_all(b"{")?;
+                write_bound("from", from.as_deref(), args.hex, out)?;
+                out.write_all(b",")?;
+                write_bound("to", to.as_deref(), args.hex, out)?;
+                return out.write_all(b"}\n");
+            }
+            let from = from.map(|key| format!("--from {}", quote(&key, args.hex)));
+            let to = to.map(|key| format!("--to {}", quote(&key, args.hex)));
+            // `xargs` takes a line that ends with a space for continued.
+            let options: Vec<String> = from.into_iter().chain(to).collect();
+            writeln!(out, "{}", options.join(" "))
+        })?;
+    }
+    rows.finish()?;
+    Ok(Answer::Yes)
+}
+
+/// Returns the bounds as `scan` takes them: the lower one is part of the range, and the upper one is not.
+fn half_open((lower, upper): (Bound<Bytes>, Bound<Bytes>)) -> Part {
+    let from = match lower {
+        Bound::Unbounded => None,
+        Bound::Included(key) => Some(key.to_vec()),
+        Bound::Excluded(key) => Some(next(&key)),
+    };
+    let to = match upper {
+        Bound::Unbounded => None,
+        Bound::Included(key) => Some(next(&key)),
+        Bound::Excluded(key) => Some(key.to_vec()),
+    };
+    (from, to)
+}
+
+/// Returns the first possible key after `key` in byte order.
+fn next(key: &[u8]) -> Vec<u8> {
+    [key, b"\0"].concat()
+}
+
+/// Returns `key` in quotes that shells, `xargs` and Python's `shlex` understand.
+fn quote(key: &[u8], hex: bool) -> String {
+    let notation = if hex { Notation::Hex } else { Notation::Text };
+    let mut written = Vec::new();
+    // Writing to memory does not fail.
+    let _ = notation.write(key, &mut written);
+    let written = String::from_utf8_lossy(&written).replace('\'', r#"'"'"'"#);
+    format!("'{written}'")
+}
+
+fn write_bound(
+    name: &str,
+    key: Option<&[u8]>,
+    hex: bool,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    match key {
+        Some(key) => write_json_field(name, key, hex, out),
+        None => write!(out, "\"{name}\":null"),
+    }
+}

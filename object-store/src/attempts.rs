@@ -1,0 +1,186 @@
+//! How long a request may take, and how often it is made again.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::time::Duration;
+
+/// How long one attempt of a request may take: a fixed part, and time for its bytes.
+///
+/// With the default of 10 seconds and 1 MiB a second, a block of 4 KiB has 10 seconds, and a part of 8 MiB has 18.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timeouts {
+    /// For a request of no bytes.
+    pub fixed: Duration,
+    /// The slowest transfer that is waited for.
+    pub bytes_per_second: u64,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts::new(Duration::from_secs(10), 1 << 20)
+    }
+}
+
+impl Timeouts {
+    /// `fixed` for each request, and as long as its bytes take at `bytes_per_second`.
+    pub fn new(fixed: Duration, bytes_per_second: u64) -> Timeouts {
+        Timeouts {
+            fixed,
+            bytes_per_second,
+        }
+    }
+
+    /// How long one attempt to transfer `bytes` may take.
+    pub fn of(&self, bytes: u64) -> Duration {
+        let seconds = bytes as f64 / self.bytes_per_second.max(1) as f64;
+        let transfer = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        self.fixed.saturating_add(transfer)
+    }
+}
+
+/// How often a request that failed is made again, and after which pause.
+///
+/// By default two times: after 100 ms, then after 200. Each pause is shortened by up to a half at random, so that many clients do not
+/// return at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Retries {
+    /// How many attempts follow the first.
+    pub most: u32,
+    /// The pause before the second attempt. Each further one is twice as long, up to 10 seconds.
+    pub first_pause: Duration,
+}
+
+/// The longest pause between two attempts.
+const MOST_PAUSE: Duration = Duration::from_secs(10);
+
+impl Default for Retries {
+    fn default() -> Retries {
+        Retries::new(2, Duration::from_millis(100))
+    }
+}
+
+impl Retries {
+    /// Up to `most` retries, the first after `first_pause`.
+    pub fn new(most: u32, first_pause: Duration) -> Retries {
+        Retries { most, first_pause }
+    }
+
+    /// None: the first failure is returned.
+    pub fn none() -> Retries {
+        Retries::new(0, Duration::ZERO)
+    }
+
+    /// The pause after attempt number `attempt`, counted from 1.
+    pub(crate) fn pause(&self, attempt: u32) -> Duration {
+        let factor = 1u32
+            .checked_shl(attempt.saturating_sub(1))
+            .unwrap_or(u32::MAX);
+        let pause = self.first_pause.saturating_mul(factor).min(MOST_PAUSE);
+        // A hasher with random keys, for want of a generator of random numbers in std.
+        let random = RandomState::new().build_hasher().finish();
+        pause.mul_f64(1.0 - (random % 1000) as f64 / 2000.0)
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: io::Error,
+    /// Whether another attempt may succeed.
+    pub(crate) may_pass: bool,
+}
+
+impl Failure {
+    pub(crate) fn lasting(error: io::Error) -> Failure {
+        Failure {
+            error,
+            may_pass: false,
+        }
+    }
+
+    pub(crate) fn passing(error: io::Error) -> Failure {
+        Failure {
+            error,
+            may_pass: true,
+        }
+    }
+}
+
+/// What the store's error means.
+impl From<object_store::Error> for Failure {
+    fn from(error: object_store::Error) -> Failure {
+        use io::ErrorKind::{
+            AlreadyExists, InvalidInput, NotFound, Other, PermissionDenied, Unsupported,
+        };
+        use object_store::Error as E;
+        let (kind, may_pass) = match &error {
+            E::NotFound { .. } => (NotFound, false),
+            E::AlreadyExists { .. } => (AlreadyExists, false),
+            E::PermissionDenied { .. } | E::Unauthenticated { .. } => (PermissionDenied, false),
+            E::NotSupported { .. } | E::NotImplemented { .. } => (Unsupported, false),
+            E::InvalidPath { .. } | E::UnknownConfigurationKey { .. } => (InvalidInput, false),
+            E::Precondition { .. } | E::NotModified { .. } => (Other, false),
+            // A server that is busy, a connection that was lost, and what the store does not tell from these.
+            _ => (Other, true),
+        };
+        Failure {
+            error: io::Error::new(kind, error),
+            may_pass,
+        }
+    }
+}
+
+/// Makes attempts of a request that transfers `bytes` until one succeeds, or fails for good, or there were enough.
+///
+/// The error says how many attempts there were.
+pub(crate) async fn attempts<T, F>(
+    timeouts: &Timeouts,
+    retries: &Retries,
+    bytes: u64,
+    mut request: impl FnMut() -> F,
+) -> io::Result<T>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    let deadline = timeouts.of(bytes);
+    let most = retries.most.saturating_add(1);
+    let mut attempt = 1;
+    loop {
+        let failure = match tokio::time::timeout(deadline, request()).await {
+            Ok(Ok(response)) => return Ok(response),
+            Ok(Err(failure)) => failure,
+            Err(_) => {
+                let why = format!("not complete after {deadline:?}");
+                Failure::passing(io::Error::new(io::ErrorKind::TimedOut, why))
+            }
+        };
+        if !failure.may_pass || attempt == most {
+            let error = failure.error;
+            let message = format!("attempt {attempt} of {most}: {error}");
+            return Err(io::Error::new(error.kind(), Described { message, error }));
+        }
+        tokio::time::sleep(retries.pause(attempt)).await;
+        attempt += 1;
+    }
+}
+
+/// An error with a longer message.
+#[derive(Debug)]
+struct Described {
+    message: String,
+    error: io::Error,
+}
+
+impl std::fmt::Display for Described {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Described {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}

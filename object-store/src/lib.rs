@@ -1,0 +1,117 @@
+//! Tables of the crate [`leveltable`] in object storage: S3, Google Cloud Storage, Azure Blob Storage, or a directory, through
+//! the crate [`object_store`].
+//!
+//! A table is one object. [`ObjectTableBuilder`] uploads it while it builds it, and [`open`] reads it where it is, by requests of
+//! the bytes that a lookup needs: one request to open a small table, at most two for a large one, none for a key that the filter
+//! excludes, one for any other.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use leveltable::WriteOptions;
+//! use leveltable_object_store::{ObjectTableBuilder, open};
+//! use object_store::memory::InMemory;
+//! use object_store::path::Path;
+//!
+//! # tokio_test(async {
+//! let store = Arc::new(InMemory::new()); // or an AmazonS3, a GoogleCloudStorage, ..
+//! let path = Path::from("fruit.ldb");
+//!
+//! let mut builder = ObjectTableBuilder::create(store.clone(), path.clone(), &WriteOptions::new())?;
+//! builder.add("apple", "red").await?; // keys in ascending order
+//! builder.add("banana", "yellow").await?;
+//! builder.finish().await?; // the object appears now, as a whole
+//!
+//! let table = open(store, path).await?;
+//! assert_eq!(table.get("apple").await?.as_deref(), Some(&b"red"[..]));
+//! assert_eq!(table.get("cherry").await?, None); // the filter excludes it: no request
+//! # Ok(())
+//! # });
+//! # fn tokio_test(work: impl Future<Output = leveltable::Result<()>>) {
+//! #     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+//! #     runtime.block_on(work).unwrap();
+//! # }
+//! ```
+//!
+//! # One object, never a mixture of two
+//!
+//! An [`ObjectSource`] knows from its first response on which version of the object it reads, by the object's ETag or version,
+//! and makes every later request conditional on it. An object that was replaced or removed in the meantime is an error of the kind
+//! [`Replaced`](leveltable::ErrorKind::Replaced); open it anew. A store that tells neither is refused unless
+//! [`allow_unpinned`](ObjectSource::allow_unpinned) is set.
+//!
+//! # Sets
+//!
+//! What outgrows one table is split by key into many, which a manifest lists: a [`TableSet`] reads like one table, opens a shard
+//! by one request when it is needed, and is replaced as a whole by [`publish`]. The module [`set`] has all about it.
+//!
+//! # Time and retries
+//!
+//! No request goes on without an end: each has a deadline that grows with its bytes ([`Timeouts`]), and what failed for a reason
+//! that may pass is tried again a bounded number of times ([`Retries`]). The stores of `object_store` retry requests, too, by
+//! default up to ten times. They do so *within* one attempt of this crate and its deadline: a read takes at most as long as all
+//! attempts and the pauses between them, whatever the store does. To have requests counted in one place, build the store with
+//! `RetryConfig { max_retries: 0, .. }`.
+//!
+//! Deadlines need a Tokio runtime with its timer, and so do the stores.
+//!
+//! # Features
+//!
+//! `aws`, `azure`, `gcp`, `http` and `fs` switch on the stores of these names in `object_store`. None is on by default.
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic
+    )
+)]
+
+mod attempts;
+mod parts;
+pub mod set;
+mod source;
+mod upload;
+mod version;
+
+use std::sync::Arc;
+
+use leveltable::remote::AsyncTable;
+use leveltable::{OpenOptions, Result};
+use object_store::ObjectStore;
+use object_store::path::Path;
+
+pub use attempts::{Retries, Timeouts};
+pub use set::{Shard, TableSet, publish};
+pub use source::ObjectSource;
+pub use upload::{ObjectTableBuilder, UploadOptions, Uploaded};
+pub use version::Version;
+
+/// Opens the table at `path` with [`OpenOptions::new`]: one request, and a second if index and filters take more than 256 KiB.
+///
+/// # Errors
+///
+/// As [`open_with`].
+pub async fn open(store: Arc<dyn ObjectStore>, path: Path) -> Result<AsyncTable> {
+    open_with(store, path, &OpenOptions::new()).await
+}
+
+/// Opens the table at `path` with `options`.
+///
+/// For other timeouts, or a version that is known, make an [`ObjectSource`] and pass it to [`OpenOptions::open_async`].
+///
+/// # Errors
+///
+/// As [`OpenOptions::open_async`]; [`Io`](leveltable::ErrorKind::Io) with [`NotFound`](std::io::ErrorKind::NotFound) if there is no
+/// such object.
+pub async fn open_with(
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    options: &OpenOptions,
+) -> Result<AsyncTable> {
+    let source = ObjectSource::new(store, path);
+    options.open_async(source, None).await
+}

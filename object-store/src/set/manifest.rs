@@ -1,0 +1,157 @@
+//! The manifest: a table that lists the shards of a set. The [module](super) describes it.
+
+use bytes::Bytes;
+use leveltable::{Error, ErrorKind, OpenOptions, Result, Table, WriteOptions};
+use object_store::path::Path;
+
+use super::record::{Shard, directory_of};
+
+const FORMAT: &str = "leveltable.set";
+const ID: &str = "leveltable.set.id";
+const HISTORY: &str = "leveltable.set.history";
+
+/// The version of the format that this crate writes and reads.
+const VERSION: &[u8] = b"1";
+
+/// Most ids that a history has.
+const MOST_HISTORY: usize = 64;
+
+/// Most bytes of a manifest: it is read as a whole. A million shards take some 100 MB.
+pub(super) const MOST_LEN: u64 = 1 << 30;
+
+/// The random number of a publication.
+pub(super) type Id = [u8; 16];
+
+/// Which publication a manifest is, and of which ones it is the successor.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Lineage {
+    pub(super) id: Id,
+    /// The latest first.
+    history: Vec<Id>,
+}
+
+impl std::fmt::Debug for Lineage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.id))
+    }
+}
+
+impl Lineage {
+    /// That of a new publication with the random number `id`, which replaces `previous`.
+    pub(super) fn new(id: Id, previous: Option<&Lineage>) -> Lineage {
+        let before = previous.iter().flat_map(|previous| {
+            let before = previous.history.iter();
+            std::iter::once(&previous.id).chain(before)
+        });
+        Lineage {
+            id,
+            history: before.take(MOST_HISTORY).copied().collect(),
+        }
+    }
+
+    /// Whether the publication `id` is one of those before.
+    pub(super) fn follows(&self, id: &Id) -> bool {
+        self.history.contains(id)
+    }
+
+    /// Whether all publications before are in the history, since there were so few.
+    pub(super) fn is_complete(&self) -> bool {
+        self.history.len() < MOST_HISTORY
+    }
+}
+
+/// What a manifest says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Manifest {
+    pub(super) lineage: Lineage,
+    /// In the order of their keys, which do not overlap.
+    pub(super) shards: Vec<Shard>,
+}
+
+impl Manifest {
+    /// The table, for the path `path`, under whose directory all shards lie.
+    pub(super) fn encode(&self, path: &Path) -> Result<Bytes> {
+        let directory = directory_of(path);
+        let mut builder = WriteOptions::new().no_filter().build(Vec::new());
+        builder.property(FORMAT, VERSION)?;
+        builder.property(ID, self.lineage.id)?;
+        builder.property(HISTORY, self.lineage.history.concat())?;
+        for shard in &self.shards {
+            let record = shard.encode(&directory).ok_or_else(|| {
+                let why = format!(
+                    "the shard {} does not lie under the directory {directory:?} of the manifest",
+                    shard.path
+                );
+                Error::new(ErrorKind::InvalidState, why)
+            })?;
+            builder.add(&shard.last_key, record)?;
+        }
+        let (file, _) = builder.finish_into_writer()?;
+        Ok(file.into())
+    }
+
+    /// Decodes the manifest at `path`, which anybody may have written.
+    pub(super) fn decode(file: Bytes, path: &Path) -> Result<Manifest> {
+        let name = std::path::Path::new(path.as_ref());
+        Manifest::decode_unnamed(file, path).map_err(|error| error.at_path(name))
+    }
+
+    fn decode_unnamed(file: Bytes, path: &Path) -> Result<Manifest> {
+        let options = OpenOptions::new().no_cache().check_order(true);
+        let table = options.open_source(file)?;
+        let lineage = lineage_of(&table)?;
+        let directory = directory_of(path);
+        let mut shards: Vec<Shard> = Vec::new();
+        for entry in table.iter() {
+            let (last_key, record) = entry?;
+            let number = shards.len() + 1;
+            let shard = Shard::decode(last_key, &record, &directory)
+                .map_err(|why| damaged(format!("the record of shard {number}: {why}")))?;
+            if let Some(last) = shards
+                .last()
+                .filter(|last| last.last_key >= shard.first_key)
+            {
+                let (a, b) = (&last.path, &shard.path);
+                return Err(damaged(format!("its shards {a} and {b} overlap")));
+            }
+            shards.push(shard);
+        }
+        Ok(Manifest { lineage, shards })
+    }
+}
+
+/// What the properties say, or the error that it is no manifest.
+fn lineage_of(table: &Table) -> Result<Lineage> {
+    let property = |name| {
+        table
+            .properties()
+            .and_then(|properties| properties.user(name))
+    };
+    match property(FORMAT) {
+        Some(VERSION) => {}
+        Some(other) => {
+            let version = other.escape_ascii();
+            let why = format!("a manifest of format {version}; this version reads format 1");
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        None => {
+            let why = "a table, but not the manifest of a set: it has no property leveltable.set";
+            return Err(Error::new(ErrorKind::NotATable, why));
+        }
+    }
+    let id = property(ID).and_then(|id| Id::try_from(id).ok());
+    let id = id.ok_or_else(|| damaged("its id does not have 16 bytes".into()))?;
+    let (history, rest) = property(HISTORY).unwrap_or_default().as_chunks();
+    if !rest.is_empty() {
+        return Err(damaged("its history does not consist of ids".into()));
+    }
+    Ok(Lineage {
+        id,
+        history: history.to_vec(),
+    })
+}
+
+#[cold]
+fn damaged(why: String) -> Error {
+    Error::new(ErrorKind::Corruption, format!("a damaged manifest: {why}"))
+}

@@ -1,0 +1,213 @@
+//! Sets: many tables that read like one, and are replaced as one.
+//!
+//! A *shard* is a table, with keys that no other shard of the set has between its first and its last. A *manifest* lists the shards.
+//! Any engine may build the shards, on many machines; then one of them publishes the manifest. Readers see the set that was
+//! there before or the new one, never a mixture.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use leveltable::WriteOptions;
+//! use leveltable_object_store::{ObjectTableBuilder, TableSet, publish};
+//! use object_store::memory::InMemory;
+//! use object_store::path::Path;
+//!
+//! # let work = async {
+//! let store = Arc::new(InMemory::new()); // or an AmazonS3, a LocalFileSystem, ..
+//! let shards = [Path::from("fruit/a.ldb"), Path::from("fruit/b.ldb")];
+//! for (path, key) in shards.iter().zip(["apple", "banana"]) {
+//!     let mut builder = ObjectTableBuilder::create(store.clone(), path.clone(), &WriteOptions::new())?;
+//!     builder.add(key, "a value").await?;
+//!     builder.finish().await?;
+//! }
+//! let manifest = Path::from("fruit/manifest");
+//! publish(store.clone(), &manifest, &shards, None).await?; // None: there is none yet
+//!
+//! let set = TableSet::open(store.clone(), &manifest).await?;
+//! assert_eq!(set.get("banana").await?.as_deref(), Some(&b"a value"[..]));
+//! assert_eq!(set.get("aubergine").await?, None); // between two shards: no request
+//! let mut all = set.range(..);
+//! while let Some((key, value)) = all.next().await? {
+//!     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
+//! }
+//!
+//! // The next set replaces the one that was read. If another publisher has replaced it meanwhile, this is an error.
+//! publish(store, &manifest, &shards[..1], Some(set.version())).await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # };
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+//! # runtime.block_on(work).unwrap();
+//! ```
+//!
+//! # Requests
+//!
+//! | | requests |
+//! |---|---|
+//! | opening a set | one for the manifest, which is read as a whole |
+//! | a key between shards | none |
+//! | a key of a shard that is not open | one to open the shard, since the size of its tail is known; then as of an open one |
+//! | a key of an open shard | as of an [`AsyncTable`](leveltable::remote::AsyncTable): none if the filter excludes it or the block is in the cache, otherwise one |
+//! | [`get_many`](TableSet::get_many) | the shards at the same time, with up to 32 requests on their way |
+//! | a walk | as of a table; the next shard is opened before it is reached |
+//! | [`publish`] | one or two for each shard, one for the manifest; the first publication asks one more to learn what the store can do |
+//!
+//! Each shard is read in the version that the manifest names, by the object's ETag or version. One that was replaced or removed
+//! is an error of the kind [`Replaced`](leveltable::ErrorKind::Replaced): open the set anew. So a publication does not disturb
+//! readers of the one before as long as its shards are kept; remove them when no reader can be left, and write new shards under
+//! new names.
+//!
+//! # Publishing
+//!
+//! The manifest is written after all shards, by one request that has an effect only if the manifest is still the one that was to be
+//! replaced, or if there still is none. Of several publishers, one wins, and the others get a
+//! [`Conflict`](PublishErrorKind::Conflict). One that is killed, at whatever request, leaves the earlier set or the new one.
+//!
+//! A reply may be lost, and clients repeat requests by themselves, so an answer that the condition is not met may mean that the
+//! first request has met it. The manifest is then read back. It carries a random number, by which its publisher knows it
+//! again, and the numbers of the publications before, which tell the publisher if others have replaced it since. If the earlier
+//! manifest is still there, the request is made again. Only if the manifest cannot be read back, or no attempt succeeds, the outcome
+//! is [`Unconfirmed`](PublishErrorKind::Unconfirmed).
+//!
+//! A store that ignores conditions is refused: the first publication asks it to replace an object that does not exist, at the
+//! manifest's path with `.probe` appended.
+//!
+//! # Directories
+//!
+//! A directory, by `object_store`'s `LocalFileSystem`, cannot replace a file on a condition, but it can create one on the condition
+//! that there is none (by a hard link). There, and in any other store that can do no more, the manifest's path is a directory of
+//! numbered manifests, `0000000001` and so on, and the highest number is the current one. Whoever replaces number 7 creates
+//! number 8, which one publisher can. Opening takes two requests more. A publisher that is killed leaves at most a temporary
+//! file, which is not listed.
+//!
+//! Earlier manifests stay. To reclaim their space, truncate all but the last. Do not delete them: a late publisher that has read
+//! the one before could create the deleted number again, and would take itself for the winner.
+//!
+//! A set cannot be copied to another place by copying its objects, since the copies have other ETags. Publish it there.
+//!
+//! # The manifest's bytes
+//!
+//! A table in bytewise order, without a filter, and like any other: tools that read tables show it. What makes it a manifest are
+//! three [properties of the user](leveltable::TableBuilder::property):
+//!
+//! ```text
+//! leveltable.set          version of this format: the text "1"
+//! leveltable.set.id       16 random bytes
+//! leveltable.set.history  those of the publications before, the latest first; at most 64
+//! ```
+//!
+//! It has an entry for each shard. The key is the last key of the shard. The value is a record: fields in ascending order of their
+//! tags, each at most once.
+//!
+//! ```text
+//! field   tag      varint
+//!         length   varint
+//!         payload  as many bytes
+//!
+//! tag
+//!   1  path, relative to the directory of the manifest: UTF-8, segments parted by "/"
+//!   2  first key
+//!   3  size of the object in bytes                         varint
+//!   4  bytes at its end that are read to open it           varint
+//!   5  ETag, if the store has one: UTF-8
+//!   6  version, if the store has one: UTF-8
+//!   7  number of entries, if the table says                varint
+//! ```
+//!
+//! All shards lie under the directory of the manifest. A reader ignores tags from 64 on that it does not know. Other unknown tags
+//! stand for something that must not be ignored, and the manifest is refused.
+//!
+//! For example, the record of the shard `a/0.ldb` with the keys from `apple` to `fig`, of 300 bytes, of which the last 44 are read
+//! to open it:
+//!
+//! ```text
+//! offset  bytes
+//!      0  01 07  "a/0.ldb"  path
+//!      9  02 05  "apple"  first key
+//!     16  03 02  ac 02  300 bytes
+//!     20  04 01  2c  the last 44 open it
+//!     23  05 04  22 "e1" 22  ETag, with its quotes
+//!     29  07 01  03  entries
+//! ```
+
+mod error;
+mod manifest;
+mod place;
+mod publish;
+mod range;
+mod record;
+mod shelf;
+mod table_set;
+
+use std::sync::Arc;
+
+use leveltable::OpenOptions;
+use object_store::ObjectStore;
+
+use crate::attempts::{Retries, Timeouts};
+
+pub use error::{PublishError, PublishErrorKind};
+pub use publish::{Published, SetVersion, publish};
+pub use range::SetRange;
+pub use record::Shard;
+pub use table_set::TableSet;
+
+/// How a set is opened and published.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct SetOptions {
+    tables: OpenOptions,
+    most_open: usize,
+    timeouts: Timeouts,
+    retries: Retries,
+}
+
+impl Default for SetOptions {
+    fn default() -> SetOptions {
+        SetOptions::new()
+    }
+}
+
+impl SetOptions {
+    /// Tables are opened with [`OpenOptions::new`], and 64 of them stay open.
+    pub fn new() -> SetOptions {
+        SetOptions {
+            tables: OpenOptions::new(),
+            most_open: 64,
+            timeouts: Timeouts::default(),
+            retries: Retries::default(),
+        }
+    }
+
+    /// How the tables are opened, such as with a cache of their own.
+    pub fn tables(mut self, options: OpenOptions) -> SetOptions {
+        self.tables = options;
+        self
+    }
+
+    /// How many tables stay open, at least one. The one that was not used for longest is closed. An open table keeps its
+    /// filter and its index in memory, about as many bytes as its [tail](Shard::tail_len).
+    pub fn most_open(mut self, tables: usize) -> SetOptions {
+        self.most_open = tables;
+        self
+    }
+
+    /// How long each attempt of a request may take.
+    pub fn timeouts(mut self, timeouts: Timeouts) -> SetOptions {
+        self.timeouts = timeouts;
+        self
+    }
+
+    /// How often a request that failed is made again.
+    pub fn retries(mut self, retries: Retries) -> SetOptions {
+        self.retries = retries;
+        self
+    }
+
+    fn client(&self, store: Arc<dyn ObjectStore>) -> place::Client {
+        place::Client {
+            store,
+            timeouts: self.timeouts.clone(),
+            retries: self.retries.clone(),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The entries of a set within bounds.
+
+use std::fmt;
+use std::ops::Bound;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_util::future::{MaybeDone, maybe_done, poll_fn};
+use leveltable::Result;
+use leveltable::remote::{AsyncRange, BoxFuture};
+
+use super::record::Shard;
+use super::table_set::TableSet;
+
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+type Entry = (Bytes, Bytes);
+type Ahead = MaybeDone<BoxFuture<'static, Result<Walk>>>;
+
+/// After so many entries, what is ahead is polled though nothing is waited for.
+const ENTRIES_A_POLL: u64 = 64;
+
+/// The entries of a [`TableSet`] within bounds, in order; made by [`TableSet::range`].
+///
+/// Ends after its first error: no entry is skipped in silence. When half of a shard has been walked, the next one is opened and its
+/// first blocks are fetched. Nothing runs unless [`next`](SetRange::next) is polled.
+#[must_use]
+pub struct SetRange {
+    set: TableSet,
+    bounds: Bounds,
+    /// The shards that have yet to be begun.
+    left: std::ops::Range<usize>,
+    here: Option<Walk>,
+    /// The first of `left`, on its way.
+    ahead: Option<Ahead>,
+    is_done: bool,
+}
+
+/// A walk through one shard.
+struct Walk {
+    range: AsyncRange,
+    /// Taken from the range already.
+    first: Option<Entry>,
+    /// Bytes of keys and values until the next shard is begun.
+    until_ahead: u64,
+    /// How many entries were returned.
+    entries: u64,
+}
+
+impl fmt::Debug for SetRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SetRange")
+            .field("bounds", &self.bounds)
+            .field("left", &self.left)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SetRange {
+    pub(super) fn new(set: &TableSet, bounds: Bounds) -> SetRange {
+        let shards = set.shards();
+        let is_before = |shard: &Shard| match &bounds.0 {
+            Bound::Included(lower) => shard.last_key < lower,
+            Bound::Excluded(lower) => shard.last_key <= lower,
+            Bound::Unbounded => false,
+        };
+        let is_not_after = |shard: &Shard| match &bounds.1 {
+            Bound::Included(upper) => shard.first_key <= upper,
+            Bound::Excluded(upper) => shard.first_key < upper,
+            Bound::Unbounded => true,
+        };
+        SetRange {
+            set: set.clone(),
+            left: shards.partition_point(is_before)..shards.partition_point(is_not_after),
+            bounds,
+            here: None,
+            ahead: None,
+            is_done: false,
+        }
+    }
+
+    /// Returns the next entry, or `None` after the last.
+    ///
+    /// A future that is dropped before it is ready takes no entry: the next call returns it.
+    ///
+    /// # Errors
+    ///
+    /// As [`TableSet::get`]. There are no entries after one.
+    pub async fn next(&mut self) -> Result<Option<Entry>> {
+        if self.is_done {
+            return Ok(None);
+        }
+        let next = self.step().await;
+        self.is_done = !matches!(next, Ok(Some(_)));
+        next
+    }
+
+    async fn step(&mut self) -> Result<Option<Entry>> {
+        loop {
+            if let Some(here) = &mut self.here {
+                if here.until_ahead == 0 && self.ahead.is_none() {
+                    self.ahead = begin(&self.set, &self.bounds, &mut self.left);
+                }
+                if let Some(entry) = here.next(&mut self.ahead).await? {
+                    return Ok(Some(entry));
+                }
+                self.here = None;
+            }
+            if self.ahead.is_none() {
+                self.ahead = begin(&self.set, &self.bounds, &mut self.left);
+            }
+            let Some(ahead) = &mut self.ahead else {
+                return Ok(None);
+            };
+            Pin::new(&mut *ahead).await;
+            let walk = Pin::new(ahead).take_output();
+            self.ahead = None;
+            self.here = walk.transpose()?;
+        }
+    }
+}
+
+impl Walk {
+    /// The next entry of the shard. Meanwhile, what is `ahead` goes on: whenever this walk waits, and now and then if its blocks are
+    /// all there.
+    async fn next(&mut self, ahead: &mut Option<Ahead>) -> Result<Option<Entry>> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        let is_due = self.entries.is_multiple_of(ENTRIES_A_POLL);
+        let mut next = std::pin::pin!(self.range.next());
+        let entry = poll_fn(|context| {
+            let next = next.as_mut().poll(context);
+            if let Some(ahead) = ahead.as_mut().filter(|_| next.is_pending() || is_due) {
+                let _ = Pin::new(ahead).poll(context);
+            }
+            next
+        });
+        let entry = entry.await?;
+        if let Some((key, value)) = &entry {
+            let bytes = (key.len() + value.len()) as u64;
+            self.until_ahead = self.until_ahead.saturating_sub(bytes);
+            self.entries += 1;
+        }
+        Ok(entry)
+    }
+}
+
+/// Begins with the next shard that is `left`: opens it and fetches its first entry within the bounds.
+fn begin(set: &TableSet, bounds: &Bounds, left: &mut std::ops::Range<usize>) -> Option<Ahead> {
+    let shard = left.next()?;
+    let (set, bounds) = (set.clone(), bounds.clone());
+    Some(maybe_done(Box::pin(async move {
+        let table = set.table(shard).await?;
+        let properties = table.properties();
+        let bytes = properties.map_or(table.file_bytes(), |p| {
+            p.key_bytes.saturating_add(p.value_bytes)
+        });
+        let mut range = table.range(bounds);
+        let first = range.next().await?;
+        Ok(Walk {
+            range,
+            first,
+            until_ahead: bytes / 2,
+            entries: 0,
+        })
+    })))
+}

@@ -1,0 +1,149 @@
+//! The tables of a set that are open.
+
+use std::collections::HashMap;
+use std::error::Error as _;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt;
+use futures_util::future::{Shared, WeakShared};
+use leveltable::remote::{AsyncTable, BoxFuture};
+use leveltable::{Error, Result, Stats};
+
+/// What comes of an opening, for all who wait for it. It goes on while any of them polls it, and is cancelled when all are gone.
+type Opening = BoxFuture<'static, Result<AsyncTable, Arc<Error>>>;
+
+/// Open tables by the number of their shard: at most so many, of which the one that was not used for longest is closed first.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: HashMap<usize, Open>,
+    /// May have ended, or been cancelled.
+    openings: HashMap<usize, WeakShared<Opening>>,
+    /// Rises with each use.
+    clock: u64,
+    /// The work of tables that were closed.
+    closed: Stats,
+}
+
+#[derive(Debug)]
+struct Open {
+    table: AsyncTable,
+    /// When it was last used.
+    used: u64,
+}
+
+impl Shelf {
+    pub(super) fn new(most: usize) -> Shelf {
+        Shelf {
+            most: most.max(1),
+            state: Mutex::default(),
+        }
+    }
+
+    /// The table of `shard`, by the future of `open` if it is not open yet. All who want it at the same time share one opening, and
+    /// its error.
+    pub(super) async fn table(
+        &self,
+        shard: usize,
+        open: impl FnOnce() -> BoxFuture<'static, Result<AsyncTable>>,
+    ) -> Result<AsyncTable> {
+        let opening = match self.find(shard, open) {
+            Ok(table) => return Ok(table),
+            Err(opening) => opening,
+        };
+        match opening.await {
+            Ok(table) => {
+                self.keep(shard, &table);
+                Ok(table)
+            }
+            Err(error) => {
+                // The next one tries again, also while somebody has yet to see this error.
+                self.state().openings.remove(&shard);
+                Err(for_all(error))
+            }
+        }
+    }
+
+    /// The table of `shard` if it is open.
+    pub(super) fn open_table(&self, shard: usize) -> Option<AsyncTable> {
+        Some(self.state().open.get(&shard)?.table.clone())
+    }
+
+    /// The work of all tables so far, and how many are open.
+    pub(super) fn stats(&self) -> (Stats, usize) {
+        let state = self.state();
+        let open: Stats = state.open.values().map(|open| open.table.stats()).sum();
+        (state.closed + open, state.open.len())
+    }
+
+    /// The open table, or the opening to wait for.
+    fn find(
+        &self,
+        shard: usize,
+        open: impl FnOnce() -> BoxFuture<'static, Result<AsyncTable>>,
+    ) -> Result<AsyncTable, Shared<Opening>> {
+        let mut state = self.state();
+        state.clock += 1;
+        let used = state.clock;
+        if let Some(open) = state.open.get_mut(&shard) {
+            open.used = used;
+            return Ok(open.table.clone());
+        }
+        let on_its_way = state.openings.get(&shard).and_then(WeakShared::upgrade);
+        Err(on_its_way.unwrap_or_else(|| {
+            let opening: Opening = Box::pin(open().map(|opened| opened.map_err(Arc::new)));
+            let opening = opening.shared();
+            state.openings.extend(Some(shard).zip(opening.downgrade()));
+            opening
+        }))
+    }
+
+    /// Puts the table of `shard`, which was just opened, on the shelf, unless another who waited for it has done so.
+    fn keep(&self, shard: usize, table: &AsyncTable) {
+        let mut state = self.state();
+        if state.openings.remove(&shard).is_none() {
+            return;
+        }
+        let used = state.clock;
+        let table = table.clone();
+        state.open.insert(shard, Open { table, used });
+        let mut closed = Vec::new();
+        while state.open.len() > self.most {
+            let oldest = state.open.iter().min_by_key(|(_, open)| open.used);
+            let Some(open) = oldest
+                .map(|(&shard, _)| shard)
+                .and_then(|shard| state.open.remove(&shard))
+            else {
+                break;
+            };
+            state.closed += open.table.stats();
+            closed.push(open);
+        }
+        // A table may be large: it is not freed under the lock.
+        drop(state);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that holds the lock can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The error of an opening, for each who waited for it.
+fn for_all(error: Arc<Error>) -> Error {
+    Arc::try_unwrap(error).unwrap_or_else(|error| {
+        let source = error
+            .source()
+            .and_then(|source| source.downcast_ref::<io::Error>());
+        match source.map(io::Error::kind) {
+            Some(kind) => Error::io("opening a shard", io::Error::new(kind, error)),
+            None => Error::new(error.kind(), error.to_string()),
+        }
+    })
+}

@@ -1,0 +1,332 @@
+//! A set that is open.
+
+use std::error::Error as _;
+use std::io;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use leveltable::remote::{AsyncTable, BoxFuture};
+use leveltable::{Error, ErrorKind, KeyRange, Result, Stats};
+use object_store::ObjectStore;
+use object_store::path::Path;
+use tokio::sync::Semaphore;
+
+use super::manifest::Manifest;
+use super::range::SetRange;
+use super::record::Shard;
+use super::shelf::Shelf;
+use super::{SetOptions, SetVersion};
+use crate::ObjectSource;
+
+/// Most requests of one call that are on their way at once, as of a table.
+const MOST_IN_FLIGHT: usize = 32;
+
+/// An open set: many tables, each with keys of its own, which read like one.
+///
+/// Clones are cheap and share everything. The set is the one that the manifest listed when it was opened. A shard that was replaced
+/// or removed since is an error of the kind [`ErrorKind::Replaced`]: open the set anew.
+#[derive(Debug, Clone)]
+pub struct TableSet(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Arc<dyn ObjectStore>,
+    options: SetOptions,
+    version: SetVersion,
+    /// In the order of their keys.
+    shards: Vec<Shard>,
+    shelf: Shelf,
+}
+
+impl SetOptions {
+    /// Opens the set whose manifest is at `manifest`: one request, however many shards it has.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::Io`], with [`io::ErrorKind::NotFound`] if there is no manifest.
+    /// - [`ErrorKind::NotATable`] if the object is no manifest, and [`ErrorKind::Unsupported`] if it is one of a later version.
+    /// - [`ErrorKind::Corruption`] for a damaged one.
+    pub async fn open(&self, store: Arc<dyn ObjectStore>, manifest: &Path) -> Result<TableSet> {
+        let read = self.client(Arc::clone(&store)).read(manifest).await;
+        let none = || io::Error::new(io::ErrorKind::NotFound, "there is no manifest");
+        let read = read.and_then(|found| found.ok_or_else(none));
+        let (bytes, place) = read.map_err(|error| {
+            let name = std::path::Path::new(manifest.as_ref());
+            Error::io("reading the manifest", error).at_path(name)
+        })?;
+        let Manifest { lineage, shards } = Manifest::decode(bytes, manifest)?;
+        Ok(TableSet(Arc::new(Inner {
+            store,
+            options: self.clone(),
+            version: SetVersion { lineage, place },
+            shards,
+            shelf: Shelf::new(self.most_open),
+        })))
+    }
+}
+
+impl TableSet {
+    /// Opens a set with [`SetOptions::new`]; see [`SetOptions::open`].
+    ///
+    /// # Errors
+    ///
+    /// As [`SetOptions::open`].
+    pub async fn open(store: Arc<dyn ObjectStore>, manifest: &Path) -> Result<TableSet> {
+        SetOptions::new().open(store, manifest).await
+    }
+
+    /// Which publication it is, for [`publish`](super::publish) to replace.
+    pub fn version(&self) -> &SetVersion {
+        &self.0.version
+    }
+
+    /// The shards, in the order of their keys.
+    pub fn shards(&self) -> &[Shard] {
+        &self.0.shards
+    }
+
+    /// Number of entries; `None` if a shard does not say.
+    pub fn entries(&self) -> Option<u64> {
+        let mut entries = self.shards().iter().map(|shard| shard.entries);
+        entries.try_fold(0u64, |sum, entries| sum.checked_add(entries?))
+    }
+
+    /// The work of the tables so far, openings included. What a range reads of a table that was closed meanwhile is not counted.
+    pub fn stats(&self) -> Stats {
+        self.0.shelf.stats().0
+    }
+
+    /// Number of tables that are open.
+    pub fn open_tables(&self) -> usize {
+        self.0.shelf.stats().1
+    }
+
+    /// Returns the value of `key`, or `None` if the set does not hold it.
+    ///
+    /// A key between two shards takes no request. For others, one opens the shard if it is not open, and one reads the block, unless
+    /// the shard's filter excludes the key or the block is in the cache.
+    ///
+    /// # Errors
+    ///
+    /// As [`AsyncTable::get`], and those of opening a shard.
+    pub async fn get(&self, key: impl AsRef<[u8]> + Send) -> Result<Option<Bytes>> {
+        let Some(shard) = self.shard_of(key.as_ref()) else {
+            return Ok(None);
+        };
+        self.table(shard).await?.get(key).await
+    }
+
+    /// Returns the values of many keys, in the order of `keys`; `None` for each that the set does not hold.
+    ///
+    /// Shards are read concurrently, with up to 32 requests on their way at a time; see [`AsyncTable::get_many`].
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](TableSet::get), for the first shard or block that cannot be read; no value is returned then.
+    pub async fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
+        let mut values = vec![None; keys.len()];
+        // The shard and the position of each key.
+        let mut wanted: Vec<(usize, usize)> = Vec::new();
+        for (at, key) in keys.iter().enumerate() {
+            wanted.extend(self.shard_of(key.as_ref()).map(|shard| (shard, at)));
+        }
+        wanted.sort_unstable();
+        let in_flight = Semaphore::new(MOST_IN_FLIGHT);
+        let groups: Vec<_> = wanted.chunk_by(|a, b| a.0 == b.0).collect();
+        let read = (0..groups.len()).map(|i| {
+            let group = groups.get(i).copied().unwrap_or_default();
+            self.read_group(group, keys, &in_flight)
+        });
+        let read = stream::iter(read);
+        let mut read = std::pin::pin!(read.buffer_unordered(MOST_IN_FLIGHT));
+        while let Some((group, found)) = read.try_next().await? {
+            for (&(_, at), found) in group.iter().zip(found) {
+                if let Some(value) = values.get_mut(at) {
+                    *value = found;
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    /// The values of the keys of `group`, which are all of one shard.
+    async fn read_group<'a, K: AsRef<[u8]> + Sync>(
+        &self,
+        group: &'a [(usize, usize)],
+        keys: &[K],
+        in_flight: &Semaphore,
+    ) -> Result<(&'a [(usize, usize)], Vec<Option<Bytes>>)> {
+        let Some(&(shard, _)) = group.first() else {
+            return Ok((group, Vec::new()));
+        };
+        let table = {
+            let _permit = in_flight.acquire().await;
+            self.table(shard).await?
+        };
+        let keys = group.iter().filter_map(|&(_, at)| keys.get(at));
+        let keys: Vec<&[u8]> = keys.map(AsRef::as_ref).collect();
+        // There are no more requests than keys.
+        let most = keys.len().min(MOST_IN_FLIGHT) as u32;
+        let _permits = in_flight.acquire_many(most).await;
+        let found = table.get_many(&keys).await?;
+        Ok((group, found))
+    }
+
+    /// The entries whose keys lie within `bounds`, in order. Makes no request until the first entry is asked for.
+    pub fn range(&self, bounds: impl KeyRange) -> SetRange {
+        SetRange::new(self, bounds.key_bounds())
+    }
+
+    /// The entries whose keys begin with `prefix`, in order. Shards whose filter of prefixes excludes it are opened and not read.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> SetRange {
+        let prefix = prefix.as_ref();
+        let upper = match prefix.iter().rposition(|&byte| byte < 0xff) {
+            Some(at) => {
+                let mut end = prefix.get(..=at).unwrap_or_default().to_vec();
+                if let Some(last) = end.last_mut() {
+                    *last += 1;
+                }
+                Bound::Excluded(end)
+            }
+            None => Bound::Unbounded,
+        };
+        SetRange::new(self, (Bound::Included(prefix.to_vec()), upper))
+    }
+
+    /// Whether the set may hold `key`, as far as is known without a request: by the keys of its shards, and by the filter of the shard
+    /// that the key would be in if that is open.
+    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
+        let key = key.as_ref();
+        self.shard_of(key).is_some_and(|shard| {
+            let table = self.0.shelf.open_table(shard);
+            table.is_none_or(|table| table.may_contain(key))
+        })
+    }
+
+    /// Returns the bounds of at most `n` parts of the set, in order, of about as many bytes each: every key lies in exactly one.
+    ///
+    /// Up to as many parts as there are shards end where shards end, and take no request. For more, shards are opened, one request
+    /// each, and are split where their blocks end.
+    ///
+    /// # Errors
+    ///
+    /// Those of opening a shard.
+    pub async fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
+        let ends = if n <= self.shards().len() {
+            self.ends_of_shards(n.max(1))
+        } else {
+            self.ends_of_blocks(n).await?
+        };
+        let mut lower = Bound::Unbounded;
+        let mut bounds = Vec::new();
+        for end in ends {
+            bounds.push((lower, Bound::Included(end.clone())));
+            lower = Bound::Excluded(end);
+        }
+        bounds.push((lower, Bound::Unbounded));
+        Ok(bounds)
+    }
+
+    /// Last keys of up to `n` parts without the last part, where shards end: the end nearest to where the part should end.
+    fn ends_of_shards(&self, n: usize) -> Vec<Bytes> {
+        let (total, n) = (self.bytes().max(1), n as u128);
+        let (mut bytes, mut due) = (0, 1);
+        let mut ends = Vec::new();
+        for (shard, next) in self.shards().iter().zip(self.shards().iter().skip(1)) {
+            bytes += u128::from(shard.size);
+            let nearer = bytes + u128::from(next.size) / 2;
+            if nearer * n >= due * total {
+                ends.push(shard.last_key.clone());
+                due = nearer * n / total + 1;
+            }
+        }
+        ends
+    }
+
+    /// The same for more parts than shards: each shard has one, and the others go to the large ones.
+    async fn ends_of_blocks(&self, n: usize) -> Result<Vec<Bytes>> {
+        let shards = self.shards();
+        let (total, spare) = (self.bytes().max(1), (n - shards.len()) as u128);
+        let mut bytes = 0;
+        let parts = shards.iter().map(|shard| {
+            let before = bytes * spare / total;
+            bytes += u128::from(shard.size);
+            1 + (bytes * spare / total - before) as usize
+        });
+        let parts: Vec<usize> = parts.collect();
+        let split = |(i, parts): (usize, usize)| async move {
+            Ok::<_, Error>(match parts {
+                1 => Vec::new(),
+                _ => self.table(i).await?.splits(parts),
+            })
+        };
+        let splits = stream::iter(parts.into_iter().enumerate()).map(split);
+        let splits: Vec<_> = splits.buffered(MOST_IN_FLIGHT).try_collect().await?;
+        let mut ends = Vec::new();
+        for (shard, splits) in shards.iter().zip(splits) {
+            ends.extend(splits.into_iter().filter_map(|(_, upper)| match upper {
+                Bound::Included(end) => Some(end),
+                _ => None,
+            }));
+            ends.push(shard.last_key.clone());
+        }
+        ends.pop();
+        Ok(ends)
+    }
+
+    /// Bytes of all shards.
+    fn bytes(&self) -> u128 {
+        self.shards()
+            .iter()
+            .map(|shard| u128::from(shard.size))
+            .sum()
+    }
+
+    /// The shard that `key` would be in.
+    fn shard_of(&self, key: &[u8]) -> Option<usize> {
+        let shards = self.shards();
+        let found = shards.partition_point(|shard| shard.last_key < key);
+        shards.get(found).filter(|shard| shard.covers(key))?;
+        Some(found)
+    }
+
+    /// The table of shard number `i`, opened by one request if it is not open.
+    pub(super) async fn table(&self, i: usize) -> Result<AsyncTable> {
+        let open = || -> BoxFuture<'static, _> {
+            let set = self.clone();
+            Box::pin(async move { set.open_shard(i).await })
+        };
+        self.0.shelf.table(i, open).await
+    }
+
+    async fn open_shard(&self, i: usize) -> Result<AsyncTable> {
+        let Some(shard) = self.shards().get(i) else {
+            return Err(Error::new(ErrorKind::InvalidState, "no such shard"));
+        };
+        let options = &self.0.options;
+        let source = ObjectSource::new(Arc::clone(&self.0.store), shard.path.clone())
+            .pinned_to(shard.version.clone())
+            .sized(shard.size)
+            .timeouts(options.timeouts.clone())
+            .retries(options.retries.clone());
+        let opened = options
+            .tables
+            .open_async(source, Some(shard.tail_len))
+            .await;
+        let name = std::path::Path::new(shard.path.as_ref());
+        opened.map_err(|error| match error.source() {
+            Some(source) if is_not_found(source) => {
+                let why = "the shard was removed since the set was published";
+                Error::new(ErrorKind::Replaced, why).at_path(name)
+            }
+            _ => error,
+        })
+    }
+}
+
+fn is_not_found(source: &(dyn std::error::Error + 'static)) -> bool {
+    let error = source.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+}

@@ -1,0 +1,450 @@
+//! Uploading a table while it is built.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use leveltable::{Error, ErrorKind, Result, Summary, TableBuilder, WriteOptions};
+use object_store::path::Path;
+use object_store::{GetOptions, ObjectStore, PutMode, PutOptions, PutPayload};
+
+use crate::attempts::{Failure, Retries, Timeouts, attempts};
+use crate::parts::Parts;
+use crate::version::Version;
+
+/// Bytes of each part but the last. Some stores want at least 5 MiB, and all parts of one size.
+const PART_LEN: usize = 8 << 20;
+
+/// Opening a table reads so many bytes at its end, if it has as many, also where less would do.
+pub(crate) const LEAST_TAIL: u64 = 64 << 10;
+
+/// Room for what the last write of a part brings beyond it, so that the buffer does not move.
+const SLACK: usize = 512 << 10;
+
+/// How an object is uploaded.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use leveltable::WriteOptions;
+/// # use object_store::{memory::InMemory, path::Path};
+/// use leveltable_object_store::UploadOptions;
+///
+/// # let (store, path) = (Arc::new(InMemory::new()), Path::from("fruit.ldb"));
+/// let upload = UploadOptions::new().replace_existing(false);
+/// let builder = upload.create(store, path, &WriteOptions::new())?;
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct UploadOptions {
+    replace: bool,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) retries: Retries,
+    name: Option<String>,
+}
+
+impl Default for UploadOptions {
+    fn default() -> UploadOptions {
+        UploadOptions::new()
+    }
+}
+
+impl UploadOptions {
+    /// Replaces an object that is there; default timeouts and retries.
+    pub fn new() -> UploadOptions {
+        UploadOptions {
+            replace: true,
+            timeouts: Timeouts::default(),
+            retries: Retries::default(),
+            name: None,
+        }
+    }
+
+    /// With `false`, an object that is at the path already stays, and `finish` fails with
+    /// [`AlreadyExists`](io::ErrorKind::AlreadyExists).
+    ///
+    /// If the response to the write is lost, the object is read back: one with the same bytes is taken for this one.
+    /// The store decides it at the moment of writing for a table of up to 8 MiB. For a larger one, which is uploaded in parts, no
+    /// store can: `finish` asks before it completes the upload, and an object that appears between the two is replaced.
+    pub fn replace_existing(mut self, yes: bool) -> UploadOptions {
+        self.replace = yes;
+        self
+    }
+
+    /// How long each attempt of a request may take. That for a part should be long enough for the store's own retries, which are
+    /// part of it.
+    pub fn timeouts(mut self, timeouts: Timeouts) -> UploadOptions {
+        self.timeouts = timeouts;
+        self
+    }
+
+    /// How often a request that failed is made again.
+    pub fn retries(mut self, retries: Retries) -> UploadOptions {
+        self.retries = retries;
+        self
+    }
+
+    /// What error messages call the object, such as its URL. By default the store's name and the path.
+    pub fn named(mut self, name: impl Into<String>) -> UploadOptions {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Starts a table that appears at `path` when it is finished. Makes no request.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidState`](ErrorKind::InvalidState) if one of `options` is out of its range.
+    pub fn create(
+        &self,
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        options: &WriteOptions,
+    ) -> Result<ObjectTableBuilder> {
+        let written = Written::default();
+        let mut table = options.build(written.clone());
+        // Options out of range are refused now.
+        table.flush()?;
+        let name = self.name.clone();
+        Ok(ObjectTableBuilder {
+            table,
+            written,
+            full_at: PART_LEN as u64,
+            upload: Upload {
+                name: name.unwrap_or_else(|| format!("{store}/{path}")),
+                store,
+                path,
+                options: self.clone(),
+                parts: None,
+            },
+            has_failed: false,
+        })
+    }
+}
+
+/// Builds a table as an object: [`add`](ObjectTableBuilder::add) every entry in order, then
+/// [`finish`](ObjectTableBuilder::finish).
+///
+/// Uploads parts of 8 MiB while entries are added, six at a time. Holds at most 64 MiB of the table besides what a
+/// [`TableBuilder`] holds; when it finishes, the filter as well. A table of up to 8 MiB is written by a single request, a larger one
+/// by one for each part, one before and one after them. Stores take up to 10,000 parts, so a table of up to 80 GB.
+///
+/// The object appears when `finish` returns, as a whole, or not at all. Until then, parts may lie in the store, and cost money.
+/// [`abort`](ObjectTableBuilder::abort) removes them. So does a builder that is dropped within a Tokio runtime, in the background if the
+/// runtime lives long enough. What a killed process leaves, only the store can remove: give the bucket a rule that removes incomplete
+/// uploads after some days.
+#[must_use = "there is no object until `finish`"]
+pub struct ObjectTableBuilder {
+    table: TableBuilder<Written>,
+    /// What `table` has written, and is not in a part yet.
+    written: Written,
+    /// Size of the table at which the next part may be full.
+    full_at: u64,
+    upload: Upload,
+    has_failed: bool,
+}
+
+/// What was uploaded, returned by [`ObjectTableBuilder::finish`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Uploaded {
+    /// What the table holds. Its `file_bytes` are the object's size.
+    pub summary: Summary,
+    /// Opening the table with this length takes one request: the bytes after the last data block, and at least 64 KiB if there
+    /// are as many.
+    pub tail_len: u64,
+    /// The object's version, for [`ObjectSource::pinned_to`](crate::ObjectSource::pinned_to). Unknown if the store does not tell.
+    pub version: Version,
+}
+
+impl fmt::Debug for ObjectTableBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectTableBuilder")
+            .field("name", &self.upload.name)
+            .field("table", &self.table)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ObjectTableBuilder {
+    /// Starts a table with [`UploadOptions::new`]; see [`UploadOptions::create`].
+    ///
+    /// # Errors
+    ///
+    /// As [`UploadOptions::create`].
+    pub fn create(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        options: &WriteOptions,
+    ) -> Result<ObjectTableBuilder> {
+        UploadOptions::new().create(store, path, options)
+    }
+
+    /// Adds an entry. Keys come in ascending order, each once.
+    ///
+    /// Waits only when a part is full and six others are on their way.
+    ///
+    /// # Errors
+    ///
+    /// As [`TableBuilder::add`]. [`Io`](ErrorKind::Io) if a part could not be uploaded; every further call then fails.
+    pub async fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        if self.has_failed {
+            let why = "an earlier part could not be uploaded";
+            return Err(Error::new(ErrorKind::InvalidState, why));
+        }
+        self.table.add(key, value)?;
+        if self.table.file_bytes() < self.full_at {
+            return Ok(());
+        }
+        let uploaded = self.upload_full_parts().await;
+        self.has_failed = uploaded.is_err();
+        uploaded
+    }
+
+    /// Stores a property of the application in the table; see [`TableBuilder::property`].
+    ///
+    /// # Errors
+    ///
+    /// As [`TableBuilder::property`].
+    pub fn property(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<()> {
+        self.table.property(name, value)
+    }
+
+    /// Number of entries added so far.
+    pub fn entries(&self) -> u64 {
+        self.table.entries()
+    }
+
+    /// Bytes of the table so far: the data blocks that have ended.
+    pub fn file_bytes(&self) -> u64 {
+        self.table.file_bytes()
+    }
+
+    /// Writes what comes after the entries, and makes the object appear.
+    ///
+    /// # Errors
+    ///
+    /// As [`TableBuilder::finish`], and [`Io`](ErrorKind::Io) if a request failed. The upload is then aborted, and the object at the
+    /// path is the one that was there before, unless the last request was carried out and its response was lost: the error says so.
+    pub async fn finish(mut self) -> Result<Uploaded> {
+        let finished = self.try_finish().await;
+        if finished.is_err() {
+            // The first error says more than one of cleaning up.
+            let _ = self.upload.abort().await;
+        }
+        finished
+    }
+
+    /// Gives up: removes the parts that were uploaded. The object at the path stays as it was.
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io) if the store did not confirm it. Parts may then remain.
+    pub async fn abort(mut self) -> Result<()> {
+        self.upload.abort().await
+    }
+
+    async fn try_finish(&mut self) -> Result<Uploaded> {
+        if self.has_failed {
+            let why = "a part could not be uploaded";
+            return Err(Error::new(ErrorKind::InvalidState, why));
+        }
+        self.table.flush()?;
+        let data_end = self.table.file_bytes();
+        // A builder is consumed when it finishes.
+        let table = std::mem::replace(
+            &mut self.table,
+            WriteOptions::new().build(Written::default()),
+        );
+        let summary = table.finish()?;
+        let rest = Bytes::from(std::mem::take(&mut *self.written.lock()));
+        let version = self.upload.finish(rest).await?;
+        let tail_len = LEAST_TAIL.max(summary.file_bytes - data_end);
+        Ok(Uploaded {
+            tail_len: tail_len.min(summary.file_bytes),
+            summary,
+            version,
+        })
+    }
+
+    /// Begins to upload the parts that are full.
+    async fn upload_full_parts(&mut self) -> Result<()> {
+        loop {
+            let part = {
+                let mut written = self.written.lock();
+                if written.len() < PART_LEN {
+                    self.full_at = self.upload.sent() + PART_LEN as u64;
+                    return Ok(());
+                }
+                let mut next = Vec::with_capacity(PART_LEN + SLACK);
+                next.extend_from_slice(written.get(PART_LEN..).unwrap_or_default());
+                let mut part = std::mem::replace(&mut *written, next);
+                part.truncate(PART_LEN);
+                Bytes::from(part)
+            };
+            self.upload.send(part).await?;
+        }
+    }
+}
+
+/// What a [`TableBuilder`] has written, shared with it.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Written {
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        // Nothing that holds the lock can panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The object that is being written.
+struct Upload {
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    name: String,
+    options: UploadOptions,
+    /// None while the table may fit one request.
+    parts: Option<Parts>,
+}
+
+impl Upload {
+    fn error(&self, doing: &str, error: io::Error) -> Error {
+        Error::io(doing, error).at_path(self.name.as_ref())
+    }
+
+    /// Bytes that went into parts.
+    fn sent(&self) -> u64 {
+        self.parts.as_ref().map_or(0, Parts::sent)
+    }
+
+    /// Uploads a part in the background, after those that must end first.
+    async fn send(&mut self, part: Bytes) -> Result<()> {
+        let parts = match &mut self.parts {
+            Some(parts) => parts,
+            none => {
+                let begun = Parts::begin(&*self.store, &self.path, &self.options).await;
+                let begun = begun.map_err(|error| {
+                    Error::io("beginning an upload", error).at_path(self.name.as_ref())
+                })?;
+                none.insert(begun)
+            }
+        };
+        let sent = parts.send(part).await;
+        sent.map_err(|error| self.error("uploading a part", error))
+    }
+
+    /// Uploads `rest`, and makes the object appear.
+    async fn finish(&mut self, mut rest: Bytes) -> Result<Version> {
+        if self.parts.is_none() && rest.len() <= PART_LEN {
+            let put = self.put(rest).await;
+            return put.map_err(|error| self.error("writing the object", error));
+        }
+        while !rest.is_empty() {
+            let part = rest.split_to(PART_LEN.min(rest.len()));
+            self.send(part).await?;
+        }
+        let Some(parts) = &mut self.parts else {
+            // There was at least one part.
+            return Err(Error::new(ErrorKind::InvalidState, "no part was uploaded"));
+        };
+        let arrived = parts.wait().await;
+        arrived.map_err(|error| self.error("uploading a part", error))?;
+        if !self.options.replace {
+            let absent = self.check_absent().await;
+            absent.map_err(|error| self.error("looking for an object that is there", error))?;
+        }
+        let Some(parts) = self.parts.take() else {
+            return Err(Error::new(ErrorKind::InvalidState, "no part was uploaded"));
+        };
+        match parts.complete().await {
+            Ok(version) => Ok(version),
+            Err((parts, error)) => {
+                self.parts = Some(parts);
+                let doing = "completing the upload, which may have been carried out";
+                Err(self.error(doing, error))
+            }
+        }
+    }
+
+    /// Writes the whole object by one request.
+    async fn put(&self, object: Bytes) -> io::Result<Version> {
+        let UploadOptions {
+            timeouts, retries, ..
+        } = &self.options;
+        let attempt = AtomicU32::new(0);
+        let request = || async {
+            let is_first = attempt.fetch_add(1, Ordering::Relaxed) == 0;
+            let mode = if self.options.replace {
+                PutMode::Overwrite
+            } else {
+                PutMode::Create
+            };
+            let options = PutOptions::from(mode);
+            let payload = PutPayload::from(object.clone());
+            match self.store.put_opts(&self.path, payload, options).await {
+                Ok(result) => Ok(Version::from(result)),
+                // Perhaps an earlier attempt wrote it, and its response was lost.
+                Err(error @ object_store::Error::AlreadyExists { .. }) if !is_first => {
+                    let found = self
+                        .store
+                        .get_opts(&self.path, GetOptions::default())
+                        .await?;
+                    let version = Version::from(&found.meta);
+                    if found.meta.size == object.len() as u64 && found.bytes().await? == object {
+                        Ok(version)
+                    } else {
+                        Err(Failure::from(error))
+                    }
+                }
+                Err(error) => Err(Failure::from(error)),
+            }
+        };
+        attempts(timeouts, retries, object.len() as u64, request).await
+    }
+
+    /// Fails if there is an object at the path.
+    async fn check_absent(&self) -> io::Result<()> {
+        let UploadOptions {
+            timeouts, retries, ..
+        } = &self.options;
+        let request = || async {
+            let options = GetOptions {
+                head: true,
+                ..GetOptions::default()
+            };
+            match self.store.get_opts(&self.path, options).await {
+                Err(object_store::Error::NotFound { .. }) => Ok(()),
+                Err(error) => Err(Failure::from(error)),
+                Ok(_) => Err(Failure::lasting(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "there is an object already",
+                ))),
+            }
+        };
+        attempts(timeouts, retries, 0, request).await
+    }
+
+    /// Removes the parts.
+    async fn abort(&mut self) -> Result<()> {
+        match self.parts.take() {
+            Some(parts) => {
+                let aborted = parts.abort().await;
+                aborted.map_err(|error| self.error("aborting an upload", error))
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Sets of tables: against a map in memory, with publishers that race, lose replies and die, and with manifests of bad will.
+
+mod common;
+mod hostile;
+mod publish;
+mod read;
+mod requests;
+mod watched;

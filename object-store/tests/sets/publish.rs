@@ -1,0 +1,565 @@
+//! Publishers that race, lose replies, or are killed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use leveltable::{Comparator, ErrorKind, WriteOptions};
+use leveltable_object_store::set::{
+    PublishError, PublishErrorKind, Published, SetOptions, SetVersion,
+};
+use leveltable_object_store::{Retries, Shard, TableSet, publish};
+use object_store::path::Path;
+use object_store::{Error, ObjectStore, ObjectStoreExt};
+use tokio::time::timeout;
+
+use crate::common::{Model, collect, manifest, numbered, put, put_numbered, run, stores, table};
+use crate::watched::{Fate, Watched};
+
+type Store = Arc<dyn ObjectStore>;
+
+/// Publishes three shards of 100 entries each, all of this version.
+async fn put_and_publish(
+    store: &Store,
+    version: &str,
+    previous: Option<&SetVersion>,
+) -> Result<Published, PublishError> {
+    let paths = put_shards(store, version).await;
+    publish(Arc::clone(store), &manifest(), &paths, previous).await
+}
+
+async fn put_shards(store: &Store, version: &str) -> Vec<Path> {
+    let mut paths = Vec::new();
+    for i in 0..3 {
+        let path = format!("set/{version}/{i}.ldb");
+        paths.push(put_numbered(&**store, &path, 100 * i..100 * (i + 1), version).await);
+    }
+    paths
+}
+
+/// All entries of the current set; `None` if there is none.
+async fn contents(store: &Store) -> Option<Model> {
+    let set = match TableSet::open(Arc::clone(store), &manifest()).await {
+        Ok(set) => set,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+            return None;
+        }
+    };
+    Some(collect(set.range(..)).await.unwrap().into_iter().collect())
+}
+
+async fn current(store: &Store) -> SetVersion {
+    let set = TableSet::open(Arc::clone(store), &manifest()).await;
+    set.unwrap().version().clone()
+}
+
+fn all(version: &str) -> Option<Model> {
+    Some(numbered(0..300, version))
+}
+
+fn few_retries() -> SetOptions {
+    SetOptions::new().retries(Retries::new(2, Duration::from_millis(1)))
+}
+
+fn assert_kind<T: std::fmt::Debug>(result: Result<T, PublishError>, kind: PublishErrorKind) {
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+}
+
+#[test]
+fn one_publication_follows_another() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let first = put_and_publish(&store, "a", None).await.unwrap();
+            let second = put_and_publish(&store, "b", Some(&first.version)).await;
+            let second = second.unwrap();
+            assert_eq!(contents(&store).await, all("b"));
+            assert_eq!(current(&store).await, second.version);
+            // By what was read instead of what was returned.
+            let third = put_and_publish(&store, "c", Some(&current(&store).await)).await;
+            assert_eq!(contents(&store).await, all("c"));
+            for late in [None, Some(&first.version), Some(&second.version)] {
+                assert_kind(
+                    put_and_publish(&store, "d", late).await,
+                    PublishErrorKind::Conflict,
+                );
+            }
+            assert_eq!(contents(&store).await, all("c"));
+            assert_eq!(current(&store).await, third.unwrap().version);
+        });
+    }
+}
+
+/// Many publications later, a publisher is still told that it is late.
+#[test]
+fn a_late_publisher_is_told_so_after_a_hundred_others() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let first = put_and_publish(&store, "a", None).await.unwrap();
+            let mut version = first.version.clone();
+            let shards = first.shards.clone();
+            for _ in 0..100 {
+                version = SetOptions::new()
+                    .publish_shards(
+                        Arc::clone(&store),
+                        &manifest(),
+                        shards.clone(),
+                        Some(&version),
+                    )
+                    .await
+                    .unwrap()
+                    .version;
+            }
+            for late in [None, Some(&first.version)] {
+                assert_kind(
+                    put_and_publish(&store, "d", late).await,
+                    PublishErrorKind::Conflict,
+                );
+            }
+            assert_eq!(current(&store).await, version);
+        });
+    }
+}
+
+/// Of publishers that replace the same publication at the same time, one succeeds, and the others are told.
+#[test]
+fn of_many_at_once_one_wins() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let mut previous = None;
+            for round in 0..20 {
+                let mut tasks = Vec::new();
+                for task in 0..6 {
+                    let name = format!("{round}-{task}");
+                    let paths = put_shards(&store, &name).await;
+                    let (store, previous) = (Arc::clone(&store), previous.clone());
+                    let publishing = async move {
+                        let path = manifest();
+                        let published = publish(store, &path, &paths, previous.as_ref());
+                        (name, published.await)
+                    };
+                    tasks.push(publishing);
+                }
+                let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
+                let mut winners = Vec::new();
+                for task in tasks {
+                    match task.await.unwrap() {
+                        (name, Ok(published)) => winners.push((name, published)),
+                        (_, Err(error)) => {
+                            assert_eq!(error.kind(), PublishErrorKind::Conflict, "{error}");
+                        }
+                    }
+                }
+                assert_eq!(winners.len(), 1);
+                let (name, published) = winners.pop().unwrap();
+                assert_eq!(contents(&store).await, all(&name));
+                previous = Some(published.version);
+            }
+        });
+    }
+}
+
+/// Whatever request fails, is lost or never ends, readers see the old set or the new one, the publisher is told which if it can
+/// be known, and the next one can publish.
+#[test]
+fn a_publisher_may_fail_or_die_at_any_request() {
+    let fates: [fn() -> Fate; 4] = [
+        || Fate::Lost,
+        Fate::reply_lost,
+        || Fate::Stalled,
+        Fate::reply_stalled,
+    ];
+    for has_previous in [false, true] {
+        for fate in fates {
+            for retries in [Retries::none(), Retries::new(2, Duration::from_millis(1))] {
+                for failing in 0.. {
+                    let (mut failed, mut cases) = (false, 0);
+                    for (store, _directory) in stores() {
+                        let retries = retries.clone();
+                        cases += 1;
+                        failed |= run(async move {
+                            let old = match has_previous {
+                                true => Some(put_and_publish(&store, "a", None).await.unwrap()),
+                                false => None,
+                            };
+                            let paths = put_shards(&store, "b").await;
+                            let hits = Arc::new(AtomicUsize::new(0));
+                            let hit = Arc::clone(&hits);
+                            let watched = Watched::with(Arc::clone(&store), move |n, _| {
+                                if n == failing {
+                                    hit.fetch_add(1, Ordering::Relaxed);
+                                    fate()
+                                } else {
+                                    Fate::Served
+                                }
+                            });
+                            let options = SetOptions::new().retries(retries.clone());
+                            let previous = old.as_ref().map(|old| &old.version);
+                            let path = manifest();
+                            let publishing = options.publish(watched, &path, &paths, previous);
+                            // A stalled request: the publisher is killed.
+                            let published = timeout(Duration::from_millis(40), publishing).await;
+                            let found = contents(&store).await;
+                            let before = old.as_ref().and_then(|_| all("a"));
+                            let is_new = found == all("b");
+                            assert!(is_new || found == before, "neither old nor new");
+                            match published {
+                                Err(_) => {}
+                                Ok(Ok(published)) => {
+                                    assert!(is_new);
+                                    assert_eq!(published.version, current(&store).await);
+                                }
+                                Ok(Err(error)) => {
+                                    assert!(retries == Retries::none(), "{error}");
+                                    assert!(
+                                        !is_new || error.kind() == PublishErrorKind::Unconfirmed,
+                                        "{error}"
+                                    );
+                                    assert_ne!(error.kind(), PublishErrorKind::Conflict);
+                                }
+                            }
+                            let previous = match found {
+                                Some(_) => Some(current(&store).await),
+                                None => None,
+                            };
+                            put_and_publish(&store, "c", previous.as_ref())
+                                .await
+                                .unwrap();
+                            assert_eq!(contents(&store).await, all("c"));
+                            hits.load(Ordering::Relaxed) > 0
+                        });
+                    }
+                    assert_eq!(cases, 2);
+                    if !failed {
+                        // Three shards, a question if there was none before, and the manifest.
+                        assert!(failing >= if has_previous { 4 } else { 5 }, "{failing}");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a client of the store says if its first request was carried out, the reply was lost, and it made the request again.
+fn refused(is_new: bool) -> Error {
+    let (path, source) = ("set/manifest".into(), "condition not met".into());
+    match is_new {
+        true => Error::AlreadyExists { path, source },
+        false => Error::Precondition { path, source },
+    }
+}
+
+fn is_manifest(request: &str) -> bool {
+    request == "put set/manifest" || request.starts_with("put set/manifest/")
+}
+
+/// Publishes "b" in a store that does `fate` to the first request that publishes.
+async fn publish_with(
+    store: &Store,
+    previous: Option<&SetVersion>,
+    fate: Fate,
+) -> Result<Published, PublishError> {
+    let paths = put_shards(store, "b").await;
+    let mut fate = Some(fate);
+    let watched = Watched::with(Arc::clone(store), move |_, request| {
+        let fate = fate.take_if(|_| is_manifest(request));
+        fate.unwrap_or(Fate::Served)
+    });
+    let path = manifest();
+    let options = few_retries();
+    options.publish(watched, &path, &paths, previous).await
+}
+
+/// Another publisher, which replaces what is there now.
+fn other(store: &Store) -> futures_util::future::BoxFuture<'static, ()> {
+    let store = Arc::clone(store);
+    Box::pin(async move {
+        let previous = match contents(&store).await {
+            Some(_) => Some(current(&store).await),
+            None => None,
+        };
+        put_and_publish(&store, "other", previous.as_ref())
+            .await
+            .unwrap();
+    })
+}
+
+#[test]
+fn a_lost_reply_is_told_from_a_lost_race() {
+    for has_previous in [false, true] {
+        for is_repeated in [false, true] {
+            for (store, _directory) in stores() {
+                run(async move {
+                    let previous = match has_previous {
+                        true => Some(put_and_publish(&store, "a", None).await.unwrap().version),
+                        false => None,
+                    };
+                    let error = || match is_repeated {
+                        true => refused(!has_previous),
+                        false => crate::watched::failure(),
+                    };
+                    let nothing = Box::pin(async {});
+                    let fate = Fate::ReplyLost(nothing, Some(error()));
+                    let published = publish_with(&store, previous.as_ref(), fate).await;
+                    let published = published.unwrap();
+                    assert_eq!(contents(&store).await, all("b"));
+                    // Others have replaced it before it was read back: it was published all the same.
+                    let fate = Fate::ReplyLost(other(&store), Some(error()));
+                    let again = publish_with(&store, Some(&published.version), fate).await;
+                    let again = again.unwrap();
+                    assert_eq!(contents(&store).await, all("other"));
+                    // And cannot be replaced, since it is not there.
+                    let late = put_and_publish(&store, "c", Some(&again.version)).await;
+                    assert_kind(late, PublishErrorKind::Conflict);
+                    // The race was lost.
+                    let previous = current(&store).await;
+                    let fate = Fate::After(other(&store));
+                    let lost = publish_with(&store, Some(&previous), fate).await;
+                    assert_kind(lost, PublishErrorKind::Conflict);
+                    assert_eq!(contents(&store).await, all("other"));
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_that_had_no_effect_is_made_again() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let first = publish_with(&store, None, Fate::Lost).await.unwrap();
+            assert_eq!(contents(&store).await, all("b"));
+            publish_with(&store, Some(&first.version), Fate::Lost)
+                .await
+                .unwrap();
+            assert_eq!(contents(&store).await, all("b"));
+        });
+    }
+}
+
+/// If neither a reply comes nor the manifest can be read back, nobody knows.
+#[test]
+fn without_any_reply_nothing_is_claimed() {
+    for has_effect in [false, true] {
+        for (store, _directory) in stores() {
+            run(async move {
+                let paths = put_shards(&store, "b").await;
+                let mut is_down = false;
+                let watched = Watched::with(Arc::clone(&store), move |_, request| {
+                    let was_down = is_down;
+                    is_down |= is_manifest(request);
+                    match (is_down, was_down) {
+                        (false, _) => Fate::Served,
+                        (true, false) if has_effect => Fate::reply_lost(),
+                        (true, _) => Fate::Lost,
+                    }
+                });
+                let path = manifest();
+                let published = few_retries().publish(watched, &path, &paths, None).await;
+                assert_kind(published, PublishErrorKind::Unconfirmed);
+                let expected = if has_effect { all("b") } else { None };
+                assert_eq!(contents(&store).await, expected);
+            });
+        }
+    }
+}
+
+/// The manifest was written again with the same bytes, as by a copy onto itself.
+#[test]
+fn the_same_manifest_in_another_version_is_replaced() {
+    for (store, directory) in stores() {
+        run(async move {
+            let first = put_and_publish(&store, "a", None).await.unwrap();
+            if directory.is_none() {
+                let object = store.get(&manifest()).await.unwrap();
+                let bytes = object.bytes().await.unwrap();
+                put(&*store, &manifest(), bytes).await;
+                assert_ne!(current(&store).await, first.version);
+            }
+            put_and_publish(&store, "b", Some(&first.version))
+                .await
+                .unwrap();
+            assert_eq!(contents(&store).await, all("b"));
+        });
+    }
+}
+
+#[test]
+fn what_is_no_set_is_not_replaced() {
+    for (store, _directory) in stores() {
+        run(async move {
+            put_numbered(&*store, "set/manifest", 0..10, "a").await;
+            if let Err(error) = put_and_publish(&store, "b", None).await {
+                // A directory's manifests lie in a directory, which this file is in the way of.
+                let kinds = [PublishErrorKind::Conflict, PublishErrorKind::Unconfirmed];
+                assert!(kinds.contains(&error.kind()), "{error}");
+            } else {
+                panic!("replaced a table");
+            }
+            let error = TableSet::open(store, &manifest()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotATable, "{error}");
+        });
+    }
+}
+
+#[test]
+fn overlapping_shards_are_refused() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let a = put_numbered(&*store, "set/a.ldb", 0..100, "a").await;
+            let b = put_numbered(&*store, "set/b.ldb", 99..200, "a").await;
+            let c = put_numbered(&*store, "set/c.ldb", 100..200, "a").await;
+            let within = put_numbered(&*store, "set/w.ldb", 120..130, "a").await;
+            let at = manifest();
+            for shards in [
+                [a.clone(), b.clone()],
+                [b, a.clone()],
+                [a.clone(), a.clone()],
+                [within, c.clone()],
+            ] {
+                let published = publish(Arc::clone(&store), &at, &shards, None).await;
+                assert_kind(published, PublishErrorKind::Overlap);
+            }
+            assert_eq!(contents(&store).await, None);
+            publish(store, &at, &[c, a], None).await.unwrap();
+        });
+    }
+}
+
+#[derive(Debug)]
+struct Reverse;
+
+impl Comparator for Reverse {
+    fn name(&self) -> &str {
+        "test.Reverse"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        b.cmp(a)
+    }
+}
+
+#[test]
+fn what_cannot_be_a_shard_is_refused_by_name() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let good = put_numbered(&*store, "set/good.ldb", 0..100, "a").await;
+            let reverse = Path::from("set/reverse.ldb");
+            let mut builder = WriteOptions::new().comparator(Reverse).build(Vec::new());
+            builder.add("b", "").unwrap();
+            builder.add("a", "").unwrap();
+            let file = builder.finish_into_writer().unwrap().0;
+            put(&*store, &reverse, file.into()).await;
+            let text = Path::from("set/text.ldb");
+            put(&*store, &text, vec![b'x'; 100_000].into()).await;
+            let cut = Path::from("set/cut.ldb");
+            let whole = table(&WriteOptions::new(), &numbered(0..100, "a"));
+            put(&*store, &cut, whole.slice(..whole.len() - 1)).await;
+            let outside = put_numbered(&*store, "outside.ldb", 200..300, "a").await;
+            let missing = Path::from("set/missing.ldb");
+            for (bad, message) in [
+                (reverse, "test.Reverse"),
+                (text, "plain text"),
+                (cut, ""),
+                (outside, "does not lie under"),
+                (missing, "not found"),
+            ] {
+                let shards = [good.clone(), bad.clone()];
+                let published = publish(Arc::clone(&store), &manifest(), &shards, None).await;
+                let error = published.unwrap_err();
+                assert_eq!(error.kind(), PublishErrorKind::Shard);
+                let text = error.to_string();
+                assert!(text.contains(bad.as_ref()), "{text}");
+                assert!(
+                    text.to_lowercase().contains(&message.to_lowercase()),
+                    "{text}"
+                );
+            }
+            assert_eq!(contents(&store).await, None);
+        });
+    }
+}
+
+#[test]
+fn shards_that_were_replaced_are_refused_and_found() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let a = put_numbered(&*store, "set/a.ldb", 0..100, "a").await;
+            let b = put_numbered(&*store, "set/b.ldb", 100..200, "a").await;
+            let mut described = Vec::new();
+            for path in [&a, &b] {
+                let shard = Shard::describe(Arc::clone(&store), path).await.unwrap();
+                described.push(shard.unwrap());
+            }
+            let options = SetOptions::new();
+            let path = manifest();
+            let publish = |described: &[Shard]| {
+                let store = Arc::clone(&store);
+                options.publish_shards(store, &path, described.to_vec(), None)
+            };
+            // Replaced between its description and the publication, with as many bytes.
+            put_numbered(&*store, "set/b.ldb", 100..200, "b").await;
+            assert_kind(publish(&described).await, PublishErrorKind::Shard);
+            described[1] = Shard::describe(Arc::clone(&store), &b)
+                .await
+                .unwrap()
+                .unwrap();
+            publish(&described).await.unwrap();
+            // Replaced and removed since the publication.
+            let set = TableSet::open(Arc::clone(&store), &path).await.unwrap();
+            let kept = TableSet::open(Arc::clone(&store), &path).await.unwrap();
+            kept.get("00000150").await.unwrap().unwrap();
+            put_numbered(&*store, "set/b.ldb", 100..200, "c").await;
+            store.delete(&a).await.unwrap();
+            for set in [set, kept] {
+                for key in ["00000050", "00000101", "00000199"] {
+                    // The block that is in the cache is of the version that the set names.
+                    match set.get(key).await {
+                        Ok(value) => assert!(value.unwrap().starts_with(b"b ")),
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::Replaced, "{error}"),
+                    }
+                }
+                let error = set.get("00000050").await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Replaced, "{error}");
+                assert!(error.to_string().contains("set/a.ldb"), "{error}");
+                let error = collect(set.range(..)).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Replaced, "{error}");
+            }
+        });
+    }
+}
+
+/// A reader that lists the manifests of a directory while others are published sees one of them.
+#[test]
+fn readers_see_one_set_while_others_are_published() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let first = put_and_publish(&store, "0", None).await.unwrap();
+            let writer = Arc::clone(&store);
+            let writer = tokio::spawn(async move {
+                let mut version = first.version;
+                for i in 1..30 {
+                    let name = i.to_string();
+                    let published = put_and_publish(&writer, &name, Some(&version));
+                    version = published.await.unwrap().version;
+                }
+            });
+            let mut last = 0;
+            while !writer.is_finished() {
+                let contents = contents(&store).await.unwrap();
+                let value = std::str::from_utf8(&contents[&b"00000000"[..]]).unwrap();
+                let version = value.split(' ').next().unwrap().to_owned();
+                assert_eq!(Some(contents), all(&version), "a mixture");
+                let number: u32 = version.parse().unwrap();
+                assert!(number >= last, "{number} after {last}");
+                last = number;
+                // In memory, nothing waits, and the writer could be left in this thread's queue.
+                tokio::task::yield_now().await;
+            }
+            writer.await.unwrap();
+            assert_eq!(contents(&store).await, all("29"));
+        });
+    }
+}

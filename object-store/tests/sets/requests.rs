@@ -1,0 +1,353 @@
+//! How many requests a call makes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leveltable::{BlockCache, ErrorKind, OpenOptions};
+use leveltable_object_store::set::SetOptions;
+use leveltable_object_store::{Retries, TableSet, publish};
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use tokio::time::timeout;
+
+use crate::common::{collect, manifest, numbered, put_numbered, run};
+use crate::watched::{Fate, Watched};
+
+/// A set of `shards` tables of 2000 entries each, with a gap of 1000 between them.
+async fn put_set(store: &Arc<dyn ObjectStore>, shards: u32) {
+    let mut paths = Vec::new();
+    for i in 0..shards {
+        let (path, start) = (format!("set/{i}.ldb"), 3000 * i);
+        paths.push(put_numbered(&**store, &path, start..start + 2000, "a").await);
+    }
+    let published = publish(Arc::clone(store), &manifest(), &paths, None).await;
+    assert_eq!(published.unwrap().shards.len() as u32, shards);
+}
+
+fn options() -> SetOptions {
+    SetOptions::new().tables(OpenOptions::new().cache(BlockCache::new(64 << 20)))
+}
+
+async fn open(shards: u32) -> (Arc<Watched>, TableSet) {
+    let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    put_set(&store, shards).await;
+    let watched = Watched::new(store);
+    let set = options()
+        .open(Arc::clone(&watched) as _, &manifest())
+        .await
+        .unwrap();
+    (watched, set)
+}
+
+#[test]
+fn opening_takes_one_request_and_so_does_opening_a_shard() {
+    run(async {
+        let (store, set) = open(100).await;
+        assert_eq!(store.take(), ["get set/manifest"]);
+        assert_eq!(set.shards().len(), 100);
+        assert_eq!(set.get("00003001").await.unwrap().unwrap(), "a 3001");
+        assert_eq!(store.take(), ["get set/1.ldb"; 2]);
+        assert_eq!(set.get("00003001").await.unwrap().unwrap(), "a 3001");
+        assert_eq!(store.take(), [""; 0], "from the cache");
+        assert_eq!(set.get("00004999").await.unwrap().unwrap(), "a 4999");
+        assert_eq!(store.take(), ["get set/1.ldb"], "another block");
+        assert_eq!(set.stats().source_reads, 3);
+    });
+}
+
+/// Publishing opens each table by one request, asks what the store can do, and publishes.
+#[test]
+fn publishing_takes_a_request_for_each_shard_and_two_more() {
+    run(async {
+        let store = Watched::new(Arc::new(InMemory::new()));
+        put_set(&(Arc::clone(&store) as _), 3).await;
+        let mut log = store.take();
+        let publishing = log.split_off(3);
+        let (last, described) = (&publishing[3..], &publishing[..3]);
+        assert!(
+            described
+                .iter()
+                .all(|request| request.starts_with("get set/"))
+        );
+        assert_eq!(last, ["put set/manifest.probe", "put set/manifest"]);
+        // The next publication asks nothing.
+        let set = TableSet::open(Arc::clone(&store) as _, &manifest())
+            .await
+            .unwrap();
+        store.take();
+        let shards = set.shards().to_vec();
+        options()
+            .publish_shards(
+                Arc::clone(&store) as _,
+                &manifest(),
+                shards,
+                Some(set.version()),
+            )
+            .await
+            .unwrap();
+        let log = store.take();
+        assert!(
+            log[..3]
+                .iter()
+                .all(|request| request.starts_with("head set/"))
+        );
+        assert_eq!(log[3..], ["put set/manifest"]);
+    });
+}
+
+#[test]
+fn absent_keys_take_none_but_for_opening() {
+    run(async {
+        let (store, set) = open(10).await;
+        store.take();
+        // Between shards, before the first, after the last.
+        for key in ["00002500", "00005999", "", "9", "00001999x"] {
+            assert_eq!(set.get(key).await.unwrap(), None);
+            assert!(!set.may_contain(key));
+        }
+        assert_eq!(store.take(), [""; 0]);
+        // Within shards, the filters exclude all but some in a thousand.
+        let keys: Vec<_> = (0..1000).map(|i| format!("{:08}x", 3 * i)).collect();
+        for key in &keys {
+            assert_eq!(set.get(key).await.unwrap(), None);
+        }
+        let requests = store.take().len();
+        assert!(requests < 20, "{requests}");
+        let values = set.get_many(&keys).await.unwrap();
+        assert!(values.iter().all(Option::is_none));
+        assert_eq!(store.take(), [""; 0]);
+    });
+}
+
+/// All who want a shard at the same time share the request that opens it, and the one that reads the block.
+#[test]
+fn many_tasks_share_one_opening() {
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        put_set(&store, 2).await;
+        let slow = Watched::with(store, |_, _| {
+            Fate::After(Box::pin(tokio::time::sleep(Duration::from_millis(20))))
+        });
+        let set = options()
+            .open(Arc::clone(&slow) as _, &manifest())
+            .await
+            .unwrap();
+        slow.take();
+        let tasks: Vec<_> = (0..100)
+            .map(|_| {
+                let set = set.clone();
+                tokio::spawn(async move { set.get("00000007").await.unwrap().unwrap() })
+            })
+            .collect();
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), "a 7");
+        }
+        assert_eq!(slow.take(), ["get set/0.ldb"; 2]);
+    });
+}
+
+/// Those who open a shard go away, and the next one opens it.
+#[test]
+fn an_opening_that_is_dropped_hurts_nobody_else() {
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        put_set(&store, 2).await;
+        let watched = Watched::with(store, |n, _| match n {
+            1 => Fate::Stalled,
+            _ => Fate::Served,
+        });
+        let set = options()
+            .open(Arc::clone(&watched) as _, &manifest())
+            .await
+            .unwrap();
+        watched.take();
+        for _ in 0..2 {
+            let get = timeout(Duration::from_millis(20), set.get("00000007"));
+            match get.await {
+                Err(_) => assert_eq!(watched.take(), ["get set/0.ldb"]),
+                Ok(value) => assert_eq!(value.unwrap().unwrap(), "a 7"),
+            }
+        }
+        assert_eq!(watched.take(), ["get set/0.ldb"; 2]);
+    });
+}
+
+/// All who wait get the error at once, and the next one tries again.
+#[test]
+fn an_opening_that_fails_fails_for_all_who_wait() {
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        put_set(&store, 2).await;
+        let watched = Watched::with(store, |n, _| match n {
+            1 => Fate::LostAfter(Duration::from_millis(50)),
+            _ => Fate::Served,
+        });
+        let set = options()
+            .retries(Retries::none())
+            .open(Arc::clone(&watched) as _, &manifest())
+            .await
+            .unwrap();
+        watched.take();
+        let gets = (0..10).map(|_| set.get("00000007"));
+        for value in futures_util::future::join_all(gets).await {
+            let error = value.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Io);
+            assert!(error.to_string().contains("connection reset"), "{error}");
+        }
+        assert_eq!(watched.take(), ["get set/0.ldb"]);
+        assert_eq!(set.get("00000007").await.unwrap().unwrap(), "a 7");
+    });
+}
+
+/// A walk that has begun to open the next shard, and is not polled, holds nobody up.
+#[test]
+fn a_walk_that_pauses_holds_nobody_up() {
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        put_set(&store, 2).await;
+        let slow = Watched::with(store, |_, _| {
+            Fate::After(Box::pin(tokio::time::sleep(Duration::from_millis(20))))
+        });
+        let set = options()
+            .open(Arc::clone(&slow) as _, &manifest())
+            .await
+            .unwrap();
+        slow.take();
+        let mut range = set.range(..);
+        let mut walked = 0;
+        while !slow.take().iter().any(|request| request == "get set/1.ldb") {
+            range.next().await.unwrap().unwrap();
+            walked += 1;
+        }
+        assert!(walked < 2000);
+        let get = timeout(Duration::from_secs(5), set.get("00003007"));
+        assert_eq!(get.await.unwrap().unwrap().unwrap(), "a 3007");
+        assert_eq!(collect(range).await.unwrap().len(), 4000 - walked);
+    });
+}
+
+/// The same with a walk among those who wait: it is not polled, and so keeps the opening that failed.
+#[test]
+fn an_opening_that_failed_is_not_shared_any_more() {
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        put_set(&store, 2).await;
+        let mut is_first = true;
+        let watched = Watched::with(store, move |_, request| {
+            if request == "get set/1.ldb" && std::mem::take(&mut is_first) {
+                Fate::LostAfter(Duration::from_millis(20))
+            } else {
+                Fate::Served
+            }
+        });
+        let set = options()
+            .retries(Retries::none())
+            .open(Arc::clone(&watched) as _, &manifest())
+            .await
+            .unwrap();
+        let mut range = set.range(..);
+        let is_ahead = |request: &String| request == "get set/1.ldb";
+        while !watched.take().iter().any(is_ahead) {
+            range.next().await.unwrap().unwrap();
+        }
+        assert!(set.get("00003007").await.is_err());
+        assert_eq!(set.get("00003007").await.unwrap().unwrap(), "a 3007");
+        assert!(collect(range).await.is_err(), "the walk has yet to see it");
+    });
+}
+
+/// Keys of many shards are read at the same time, with at most 32 requests on their way.
+#[test]
+fn get_many_reads_shards_concurrently() {
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        put_set(&store, 64).await;
+        let now = Arc::new(std::sync::Mutex::new((0, 0)));
+        let counted = Arc::clone(&now);
+        let slow = Watched::with(store, move |_, _| {
+            let now = Arc::clone(&counted);
+            Fate::After(Box::pin(async move {
+                {
+                    let mut now = now.lock().unwrap();
+                    now.0 += 1;
+                    now.1 = now.1.max(now.0);
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                now.lock().unwrap().0 -= 1;
+            }))
+        });
+        let set = options()
+            .open(Arc::clone(&slow) as _, &manifest())
+            .await
+            .unwrap();
+        slow.take();
+        let model = numbered(0..64 * 3000, "a");
+        // Of each shard two keys of one block, of a few shards very many.
+        let mut keys: Vec<_> = (0..64).flat_map(|i| [3000 * i + 7, 3000 * i + 8]).collect();
+        keys.extend((0..1000).map(|i| 30_000 + 2 * i));
+        let keys: Vec<_> = keys.iter().map(|i| format!("{i:08}")).collect();
+        let values = set.get_many(&keys).await.unwrap();
+        for (key, value) in keys.iter().zip(values) {
+            assert_eq!(value.unwrap(), model[key.as_bytes()]);
+        }
+        let (_, most) = *now.lock().unwrap();
+        assert!((17..=32).contains(&most), "{most} at a time");
+        let log = slow.take();
+        // Each was opened once.
+        assert!(log.len() <= 64 * 2 + 4, "{}", log.len());
+    });
+}
+
+/// A shard is opened while the one before is walked, and not long before.
+#[test]
+fn a_walk_reads_ahead_into_the_next_shard_only() {
+    run(async {
+        let (store, set) = open(3).await;
+        store.take();
+        let mut range = set.range("00000100"..);
+        assert_eq!(store.take(), [""; 0]);
+        range.next().await.unwrap();
+        assert!(
+            store
+                .take()
+                .iter()
+                .all(|request| request == "get set/0.ldb")
+        );
+        for _ in 0..1900 - 1 {
+            range.next().await.unwrap();
+        }
+        let log = store.take();
+        assert!(!log.iter().any(|request| request == "get set/2.ldb"));
+        let rest = collect(range).await.unwrap();
+        assert_eq!(rest.len(), 4000);
+        let log = [log, store.take()].concat();
+        for shard in ["get set/1.ldb", "get set/2.ldb"] {
+            let requests = log.iter().filter(|request| *request == shard).count();
+            assert!(requests <= 3, "{requests} of {shard}");
+        }
+        // What lies before the bounds, or after, is not opened.
+        let (store, set) = open(3).await;
+        store.take();
+        let range = set.range("00003000".."00006000");
+        assert_eq!(collect(range).await.unwrap().len(), 2000);
+        assert!(
+            store
+                .take()
+                .iter()
+                .all(|request| request == "get set/1.ldb")
+        );
+    });
+}
+
+#[test]
+fn up_to_as_many_parts_as_shards_take_no_request() {
+    run(async {
+        let (store, set) = open(10).await;
+        store.take();
+        assert_eq!(set.splits(10).await.unwrap().len(), 10);
+        assert_eq!(set.splits(4).await.unwrap().len(), 4);
+        assert_eq!(store.take(), [""; 0]);
+        assert!(set.splits(30).await.unwrap().len() > 20);
+        assert_eq!(store.take().len(), 10);
+    });
+}

@@ -1,0 +1,244 @@
+//! Stores that answer wrongly, late or without saying which version they read: each answer is right or an error.
+
+mod common;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::Odd;
+use futures_util::{StreamExt, stream};
+use leveltable::remote::AsyncReadAt;
+use leveltable_object_store::{ObjectSource, Retries, Timeouts, Version};
+use object_store::path::Path;
+use object_store::{
+    Error, GetOptions, GetRange, GetResult, GetResultPayload, ObjectStoreExt, Result,
+};
+use tokio::time::Instant;
+
+const LEN: usize = 1000;
+
+fn content() -> Bytes {
+    (0..LEN).map(|i| (i * 7 % 251) as u8).collect()
+}
+
+async fn source(odd: Odd) -> (ObjectSource, Arc<Odd>) {
+    let odd = Arc::new(odd);
+    let path = Path::from("o");
+    odd.inner.put(&path, content().into()).await.unwrap();
+    let source = ObjectSource::new(odd.clone(), path);
+    (source, odd)
+}
+
+fn body(chunks: Vec<Bytes>) -> GetResultPayload {
+    GetResultPayload::Stream(stream::iter(chunks.into_iter().map(Ok)).boxed())
+}
+
+/// A response with another body.
+fn with_body(response: Result<GetResult>, chunks: Vec<Bytes>) -> Result<GetResult> {
+    response.map(|response| GetResult {
+        payload: body(chunks),
+        ..response
+    })
+}
+
+/// Bodies that are too short or too long, in one piece or in many.
+#[tokio::test(start_paused = true)]
+async fn a_body_has_the_length_that_was_asked_for() {
+    for len in [0, 1, 99, 101, 10_000] {
+        for pieces in [1, 7] {
+            let odd = Odd::new(move |_, _, response| {
+                let body = Bytes::from(vec![1; len]);
+                let pieces = body.chunks(len.div_ceil(pieces).max(1));
+                with_body(response, pieces.map(Bytes::copy_from_slice).collect())
+            });
+            let (source, odd) = source(odd).await;
+            let error = source.read_at(100, 100).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+            assert!(error.to_string().starts_with("attempt 3 of 3: "), "{error}");
+            assert_eq!(odd.reads.load(Ordering::Relaxed), 3);
+        }
+    }
+    // As many pieces as bytes.
+    let odd = Odd::new(|_, _, response| {
+        let pieces = content().slice(100..200);
+        with_body(
+            response,
+            pieces.chunks(1).map(Bytes::copy_from_slice).collect(),
+        )
+    });
+    let (source, _) = source(odd).await;
+    assert_eq!(source.read_at(100, 100).await.unwrap(), content()[100..200]);
+}
+
+/// A body that never ends is not collected.
+#[tokio::test(start_paused = true)]
+async fn a_body_without_an_end_is_refused() {
+    let odd = Odd::new(|_, _, response| {
+        response.map(|response| GetResult {
+            payload: GetResultPayload::Stream(
+                stream::repeat_with(|| Ok(Bytes::from_static(b"more"))).boxed(),
+            ),
+            ..response
+        })
+    });
+    let (source, _) = source(odd).await;
+    let error = source.read_at(100, 100).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+}
+
+/// Another range than the one that was asked for, with as many bytes.
+#[tokio::test(start_paused = true)]
+async fn a_response_has_the_range_that_was_asked_for() {
+    let odd = Odd::new(|_, _, response| {
+        response.map(|response| GetResult {
+            range: 0..100,
+            ..response
+        })
+    });
+    let (source, _) = source(odd).await;
+    assert_eq!(source.read_at(0, 100).await.unwrap(), content()[..100]);
+    let error = source.read_at(100, 100).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+}
+
+/// A suffix that is taken for a range from the start, or refused, or of another size: the size is asked for instead.
+#[tokio::test(start_paused = true)]
+async fn a_store_without_suffix_ranges_is_asked_for_the_size() {
+    let is_suffix = |options: &GetOptions| matches!(options.range, Some(GetRange::Suffix(_)));
+    let refused = move |options: GetOptions, _, response| match response {
+        Ok(_) if is_suffix(&options) => Err(Error::NotSupported {
+            source: "no suffix".into(),
+        }),
+        response => response,
+    };
+    let from_start = move |options: GetOptions, _, response: Result<GetResult>| {
+        if !is_suffix(&options) {
+            return response;
+        }
+        response.map(|response| GetResult {
+            range: 0..100,
+            payload: body(vec![content().slice(..100)]),
+            ..response
+        })
+    };
+    for (odd, reads) in [(Odd::new(refused), 3), (Odd::new(from_start), 3)] {
+        let (source, odd) = source(odd).await;
+        let tail = source.read_tail(100).await.unwrap();
+        assert_eq!((tail.size, tail.bytes), (1000, content().slice(900..)));
+        assert_eq!(odd.reads.load(Ordering::Relaxed), reads);
+        // It is remembered.
+        source.read_tail(2000).await.unwrap();
+        assert_eq!(odd.reads.load(Ordering::Relaxed), reads + 2);
+    }
+}
+
+/// No ETag, no version: refused, or read with a check of size and time.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_tells_no_version_is_refused_unless_allowed() {
+    let unpinned = |_, _, response: Result<GetResult>| {
+        response.map(|mut response| {
+            response.meta.e_tag = None;
+            response
+        })
+    };
+    let (refused, odd) = source(Odd::new(unpinned)).await;
+    let error = refused.read_tail(100).await.unwrap_err();
+    assert!(
+        error.to_string().contains("allow_unpinned(true)"),
+        "{error}"
+    );
+    assert_eq!(odd.reads.load(Ordering::Relaxed), 1);
+    assert_eq!(refused.version(), None);
+
+    let (allowed, odd) = source(Odd::new(unpinned)).await;
+    let allowed = allowed.allow_unpinned(true);
+    assert_eq!(allowed.read_tail(100).await.unwrap().size, 1000);
+    assert_eq!(allowed.version(), None);
+    assert_eq!(allowed.read_at(0, 10).await.unwrap(), content()[..10]);
+    let other = content().slice(1..);
+    odd.inner.put(&Path::from("o"), other.into()).await.unwrap();
+    let error = allowed.read_at(0, 10).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StaleNetworkFileHandle);
+
+    // A version that was pinned must be told.
+    let (pinned, _) = source(Odd::new(unpinned)).await;
+    let pinned = pinned.allow_unpinned(true).pinned_to(Version {
+        e_tag: Some("\"0\"".into()),
+        version: None,
+    });
+    let error = pinned.read_at(0, 10).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StaleNetworkFileHandle);
+}
+
+/// A store that ignores conditions, and says what it returns.
+#[tokio::test(start_paused = true)]
+async fn each_response_is_compared_with_the_first() {
+    let e_tags = |e_tags: &'static [&str]| {
+        move |_, read: usize, response: Result<GetResult>| {
+            response.map(|mut response| {
+                response.meta.e_tag = Some(e_tags[read].into());
+                response
+            })
+        }
+    };
+    // A weak one is no condition, and compared all the same.
+    let (weak, _) = source(Odd::new(e_tags(&["W/\"a\"", "W/\"a\"", "W/\"b\""]))).await;
+    weak.read_tail(10).await.unwrap();
+    weak.read_at(0, 10).await.unwrap();
+    let error = weak.read_at(0, 10).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StaleNetworkFileHandle);
+    // The size of the same version cannot change.
+    let grown = |_, read, response: Result<GetResult>| {
+        response.map(|mut response| {
+            response.meta.size += read as u64;
+            response
+        })
+    };
+    let (grown, _) = source(Odd::new(grown)).await;
+    grown.read_at(0, 10).await.unwrap();
+    let error = grown.read_at(0, 10).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StaleNetworkFileHandle);
+}
+
+/// The clock stands still but for the deadlines: time is exact.
+#[tokio::test(start_paused = true)]
+async fn every_request_ends_by_its_deadline() {
+    let mut odd = Odd::new(|_, _, response| response);
+    odd.delay = Duration::from_secs(3600);
+    let (source, odd) = source(odd).await;
+    let source = source
+        .timeouts(Timeouts::new(Duration::from_secs(2), 100))
+        .retries(Retries::new(3, Duration::from_secs(1)));
+    let start = Instant::now();
+    let error = source.read_at(0, 500).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert_eq!(error.to_string(), "attempt 4 of 4: not complete after 7s");
+    assert_eq!(odd.reads.load(Ordering::Relaxed), 4);
+    // Four times seven seconds, and pauses of up to 1, 2 and 4.
+    let took = start.elapsed();
+    let most = Duration::from_secs(4 * 7 + 7);
+    assert!(
+        took <= most && took >= Duration::from_millis(31_500),
+        "{took:?}"
+    );
+}
+
+/// What lies past the end is no request, once the size is known.
+#[tokio::test(start_paused = true)]
+async fn reads_past_the_end_are_errors() {
+    let (source, odd) = source(Odd::new(|_, _, response| response)).await;
+    for (offset, len) in [(999, 2), (1000, 1), (u64::MAX, 1)] {
+        source.read_at(offset, len).await.unwrap_err();
+    }
+    source.read_tail(10).await.unwrap();
+    let reads = odd.reads.load(Ordering::Relaxed);
+    for (offset, len) in [(999, 2), (1000, 1), (u64::MAX, 1), (u64::MAX, usize::MAX)] {
+        let error = source.read_at(offset, len).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
+    }
+    assert!(source.read_at(1000, 0).await.unwrap().is_empty());
+    assert_eq!(odd.reads.load(Ordering::Relaxed), reads);
+}
