@@ -23,10 +23,16 @@ fn sum(seen: &[Seen]) -> (usize, u64) {
     (seen.len(), seen.iter().map(|seen| seen.received).sum())
 }
 
-/// Keys of the table in an order that looks random.
+/// Random keys of the table, the same each time.
 fn scattered(count: u64) -> Vec<String> {
-    let key = |i| format!("{:016}", (i * 7_368_787 + 12_345) % COUNT);
-    (0..count).map(key).collect()
+    let mut state = 1u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        format!("{:016}", (state >> 33) % COUNT)
+    };
+    (0..count).map(|_| next()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -51,12 +51,16 @@ pub fn value(i: u64) -> [u8; 100] {
     })
 }
 
-/// Keys of the table in an order that looks random, others in each round.
+/// Random keys of the table, others in each round.
 fn scattered(round: usize, count: u64) -> Vec<String> {
-    let start = 12_345 + round as u64 * 1_234_567;
-    (0..count)
-        .map(|i| key((start + i * 7_368_787) % COUNT))
-        .collect()
+    let mut state = 1 + round as u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        key((state >> 33) % COUNT)
+    };
+    (0..count).map(|_| next()).collect()
 }
 
 /// A table or database that is open.
