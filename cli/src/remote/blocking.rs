@@ -121,7 +121,10 @@ impl ReadAt for Blocking {
         found.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    fn read_many_at(&self, parts: &[(u64, usize)]) -> Vec<io::Result<Bytes>> {
-        self.runtime.block_on(self.object.read_many_at(parts))
+    fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
+        let read = self.runtime.block_on(self.object.read_many_at(parts));
+        for (i, part) in read.into_iter().enumerate() {
+            each(i, part);
+        }
     }
 }
