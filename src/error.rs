@@ -146,21 +146,27 @@ impl Error {
         }))
     }
 
-    /// An error of reading or writing: `doing` says what was tried. Its kind is [`ErrorKind::Io`], or [`ErrorKind::Replaced`] for
-    /// [`io::ErrorKind::StaleNetworkFileHandle`].
+    /// An error of reading or writing: `doing` says what was tried. Its kind is [`ErrorKind::Io`].
     #[cold]
     pub fn io(doing: impl Into<String>, source: io::Error) -> Error {
-        let kind = match source.kind() {
-            io::ErrorKind::StaleNetworkFileHandle => ErrorKind::Replaced,
-            _ => ErrorKind::Io,
-        };
         Error(Box::new(Repr {
-            kind,
+            kind: ErrorKind::Io,
             path: None,
             message: doing.into(),
             corruption: None,
             source: Some(source),
         }))
+    }
+
+    /// The error of reading a table, whose source may say that it was replaced.
+    #[cold]
+    pub(crate) fn reading(doing: impl Into<String>, source: io::Error) -> Error {
+        let is_stale = source.kind() == io::ErrorKind::StaleNetworkFileHandle;
+        let mut error = Error::io(doing, source);
+        if is_stale {
+            error.0.kind = ErrorKind::Replaced;
+        }
+        error
     }
 
     #[cold]

@@ -1113,3 +1113,32 @@ fn entries_are_counted_without_a_walk() {
     assert_eq!(properties.sequences, Some(4..=9));
     assert_eq!(properties.deletions, 2);
 }
+
+/// A comparator that takes keys of eight bytes only.
+#[test]
+fn a_merge_of_an_empty_range_asks_the_order_about_no_other_keys() {
+    #[derive(Debug)]
+    struct Fixed;
+    impl leveltable::Comparator for Fixed {
+        fn name(&self) -> &str {
+            "fixed"
+        }
+        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+            assert_eq!((a.len(), b.len()), (8, 8), "not a key of this order");
+            a.cmp(b)
+        }
+    }
+    let fixed = |i: u64| format!("{i:08}").into_bytes();
+    let entries: Vec<Entry> = (0..10).map(|i| (fixed(i), vec![])).collect();
+    let file = common::build(&WriteOptions::new().comparator(Fixed), &entries);
+    let table = OpenOptions::new()
+        .comparator(Fixed)
+        .open_source(file)
+        .unwrap();
+    let merged = Table::merge([
+        table.range(fixed(7)..fixed(3)),
+        table.range(fixed(3)..fixed(5)),
+    ])
+    .unwrap();
+    assert_eq!(merged.into_iter().count(), 2);
+}

@@ -904,3 +904,21 @@ mod system_calls {
         }
     }
 }
+
+/// A failed write says nothing about a table's source.
+#[test]
+fn a_write_that_fails_is_an_error_of_io() {
+    struct Stale;
+    impl Write for Stale {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::StaleNetworkFileHandle.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut builder = WriteOptions::new().build(Stale);
+    builder.add(b"key", b"value").unwrap();
+    let error = builder.finish().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+}

@@ -676,3 +676,22 @@ fn estimates_stay_inside_the_file_whatever_the_metaindex_handle_says() {
     let table = OpenOptions::new().no_filter().open_source(file).unwrap();
     assert!(table.approximate_offset_of(b"z") <= table.file_bytes());
 }
+
+/// As those of a plain table.
+#[test]
+fn a_databases_table_reads_nothing_between_bounds_that_exclude_each_other() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::new().build_db(&mut file);
+    for i in 0..5_000 {
+        builder.put(format!("{i:05}"), 9, [b'v'; 100]).unwrap();
+    }
+    builder.finish().unwrap();
+    let source: Arc<dyn ReadAt> = Arc::new(bytes::Bytes::from(file));
+    let table = OpenOptions::new()
+        .no_cache()
+        .open_db_source(source)
+        .unwrap();
+    let opened = table.stats().source_reads;
+    assert_eq!(table.range("04000".."03000").count(), 0);
+    assert_eq!(table.stats().source_reads, opened);
+}

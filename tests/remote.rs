@@ -39,7 +39,7 @@ struct Server {
     /// Requests that are on their way, and the most that there were.
     flying: AtomicUsize,
     most_flying: AtomicUsize,
-    /// The number of the request that fails, and how.
+    /// The number of the first request that fails, and how it and all that follow do.
     fault: Mutex<Option<(usize, Fault)>>,
 }
 
@@ -90,7 +90,7 @@ impl Server {
         let object = self.object.lock().unwrap().clone();
         let read = ReadAt::read_at(&object, offset, len);
         match *self.fault.lock().unwrap() {
-            Some((at, fault)) if at == number => match fault {
+            Some((at, fault)) if number >= at => match fault {
                 Fault::Error(kind) => Err(kind.into()),
                 Fault::Short => read.map(|bytes| bytes.slice(..bytes.len() / 2)),
                 Fault::Long => read.map(|bytes| [&bytes[..], b"?"].concat().into()),
@@ -581,7 +581,7 @@ fn a_value_does_not_keep_what_came_with_it() {
 
 // ---- Errors ---------------------------------------------------------------------------------
 
-/// Each request in turn fails, in each way: every answer is right, or an error that says which request.
+/// From each request in turn on, all fail, in each way: every answer is right, or an error that says which request.
 #[test]
 fn a_request_that_fails_is_an_error_of_those_who_need_it() {
     let file = table_of(8_000);

@@ -2009,3 +2009,20 @@ fn copy_a_sound_table(seed: u64) {
         "{what}: {verified}"
     );
 }
+
+/// Only the index is damaged, and the values of a data block could be handles. The metaindex after it, which the footer names, shows
+/// that it is not the index.
+#[test]
+fn a_data_block_is_not_the_index_because_the_metaindex_is_set_aside() {
+    // As two bytes, big-endian: 9.
+    let entries = vec![(b"count".to_vec(), vec![0, 9])];
+    for file in common::in_both_orders(&build(&WriteOptions::new(), &entries)) {
+        let mut file = file.clone();
+        let index = Layout::of(&file).index;
+        file[index.start + 1] ^= 1;
+        let mut rescued = Vec::new();
+        let mut builder = WriteOptions::new().build(&mut rescued);
+        let report = salvage(file, &mut builder, SalvageOptions::new()).unwrap();
+        assert_eq!(report.entries, 1, "{report}");
+    }
+}

@@ -994,3 +994,29 @@ fn the_path_is_in_errors_and_not_in_findings() {
         );
     }
 }
+
+/// A file on a network drive that was replaced is unreadable, as before, and not damaged.
+#[test]
+fn verify_does_not_take_a_replaced_source_for_damage() {
+    struct Stale(Bytes, io::ErrorKind);
+    impl ReadAt for Stale {
+        fn size(&self) -> io::Result<u64> {
+            Ok(self.0.len() as u64)
+        }
+        fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+            if offset == 0 {
+                return Err(self.1.into());
+            }
+            self.0.read_at(offset, len)
+        }
+    }
+    let file = Bytes::from(build(&WriteOptions::new(), &entries(2_000)));
+    for kind in [
+        io::ErrorKind::TimedOut,
+        io::ErrorKind::StaleNetworkFileHandle,
+    ] {
+        let source = Source::from(Arc::new(Stale(file.clone(), kind)));
+        let report = repair::verify(source, VerifyOptions::new()).unwrap();
+        assert_eq!(report.damage, 0, "{kind}: {report}");
+    }
+}

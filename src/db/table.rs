@@ -17,7 +17,7 @@ use crate::format::Defect;
 use crate::format::properties::Properties;
 use crate::read::merge::MergeCursor;
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::range::{KeyRange, prefix_bounds};
+use crate::read::range::{KeyRange, exclude_all, prefix_bounds};
 use crate::read::source::Source;
 use crate::read::stats::Stats;
 use crate::read::table::Table;
@@ -155,7 +155,7 @@ impl DbTable {
 
     fn cursor_within(&self, bounds: impl KeyRange) -> DbCursor {
         let (lower, upper) = bounds.into_bounds();
-        if self.table.prefixes_exclude(&lower, &upper) {
+        if exclude_all(&self.order, &lower, &upper) || self.table.prefixes_exclude(&lower, &upper) {
             return DbCursor::new(MergeCursor::default(), self.order.clone());
         }
         // The newest and oldest keys that a user key could be stored under.

@@ -25,6 +25,8 @@ pub(super) struct Input {
     pub(super) number: usize,
     /// Whether to use what the properties say of the first and the last key. A table that is walked alone is read as it is.
     uses_properties: bool,
+    /// Whether nothing was left of the range.
+    is_empty: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +50,9 @@ enum At {
 impl Input {
     /// Input number `number`: what is left of `range`.
     pub(super) fn new(range: Range, number: usize) -> Result<Input> {
-        let (mut cursor, (lower, upper)) = range.into_parts()?;
+        let (mut cursor, bounds) = range.into_parts()?;
+        let is_empty = bounds.is_none();
+        let (lower, upper) = bounds.unwrap_or((Bound::Unbounded, Bound::Unbounded));
         cursor.read_within(&lower, &upper);
         Ok(Input {
             cursor,
@@ -57,6 +61,7 @@ impl Input {
             at: At::Before,
             number,
             uses_properties: true,
+            is_empty,
         })
     }
 
@@ -71,6 +76,7 @@ impl Input {
             at: At::Before,
             number: 0,
             uses_properties: false,
+            is_empty: false,
         }
     }
 
@@ -97,7 +103,7 @@ impl Input {
 
     /// Whether filter or properties tell, without reading, that no entry lies within the bounds.
     pub(super) fn is_ruled_out(&self) -> Result<bool> {
-        if exclude_all(self.table().order()?, &self.lower, &self.upper) {
+        if self.is_empty || exclude_all(self.table().order()?, &self.lower, &self.upper) {
             return Ok(true);
         }
         if let (Some(lower), Some(upper)) = (key_of(&self.lower), key_of(&self.upper))

@@ -225,7 +225,7 @@ impl Inner {
             self.file.counters.add(Counter::CacheMisses, 1);
             if read.fill_cache && read.verify_checksums && (self.is_remote || cache.admits()) {
                 // In bytes of its own: a source may return a slice of something large, and all of that would stay in memory.
-                let kept = if frame::is_raw(frame) {
+                let kept = if frame::is_raw(frame) && !self.is_remote {
                     Bytes::copy_from_slice(&block)
                 } else {
                     block.clone()

@@ -27,6 +27,9 @@ const PROPERTIES_ROOM: u64 = 4 << 10;
 /// read each into memory of its own.
 const MOST_TOGETHER: u64 = 8 << 20;
 
+/// Longer parts are not read ahead.
+const MOST_AHEAD: u64 = 64 << 20;
+
 /// The source, its size, and counters of what was read.
 #[derive(Debug)]
 pub(crate) struct TableFile {
@@ -88,7 +91,8 @@ impl TableFile {
     }
 
     fn keep_missing(&mut self, mut ranges: Vec<Range<u64>>) {
-        ranges.retain(|range| !self.is_kept(range));
+        // A hostile file may claim parts of gigabytes. Those are read one by one, and checked before the next.
+        ranges.retain(|range| range.end - range.start <= MOST_AHEAD && !self.is_kept(range));
         // A single one is read when it is needed.
         if ranges.len() > 1 {
             self.keep_all(together(ranges));
@@ -430,7 +434,7 @@ impl TableFile {
         // Of a file that is fetched as it is opened: no error, the part is just not there yet.
         let is_awaited = error.kind() == io::ErrorKind::WouldBlock;
         let reading = format!("reading {len} bytes at offset {offset}");
-        let error = self.with_path(Error::io(reading, error));
+        let error = self.with_path(Error::reading(reading, error));
         Err(if is_awaited {
             error
         } else {

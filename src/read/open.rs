@@ -158,7 +158,7 @@ impl OpenOptions {
             decoded.map_err(|defect| file.locate(defect, Section::Metaindex, offset))
         };
         match read() {
-            Err(_) if !self.needs_metaindex() => Ok(None),
+            Err(error) if !self.needs_metaindex() && is_of_file(&error) => Ok(None),
             read => read.map(Some),
         }
     }
@@ -187,7 +187,7 @@ impl OpenOptions {
             decoded.map_err(|defect| file.locate(defect, section, handle.offset))
         };
         match read() {
-            Err(_) if !self.needs_metaindex() => Ok(None),
+            Err(error) if !self.needs_metaindex() && is_of_file(&error) => Ok(None),
             read => read,
         }
     }
@@ -326,6 +326,11 @@ impl OpenOptions {
         }
         filters
     }
+}
+
+/// Whether an error is due to what the file has, and not to a read that failed.
+fn is_of_file(error: &Error) -> bool {
+    !matches!(error.kind(), ErrorKind::Io | ErrorKind::Replaced)
 }
 
 /// Reports to those who trace whether a table was opened.

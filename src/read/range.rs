@@ -57,11 +57,13 @@ impl Table {
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a [`range`](Table::range) there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        let mut range = self.range(prefix_bounds(prefix.as_ref()));
         if let Ok(Order::Custom(_)) = self.order() {
+            // Nor is the order asked about the prefix, which may be no key to it.
+            let mut range = self.iter();
             range.state = State::NoPrefixes;
+            return range;
         }
-        range
+        self.range(prefix_bounds(prefix.as_ref()))
     }
 
     /// The first entry, or `None` in an empty table.
@@ -165,26 +167,17 @@ impl Range {
         }
     }
 
-    /// The cursor, and the bounds of what is left; an error if this is a range of keys of one prefix that need not lie
-    /// together.
-    pub(super) fn into_parts(mut self) -> Result<(Cursor, Bounds)> {
+    /// The cursor, and the bounds of what is left, or `None` if nothing is; an error if this is a range of keys of one prefix
+    /// that need not lie together.
+    pub(super) fn into_parts(mut self) -> Result<(Cursor, Option<Bounds>)> {
         match self.state {
             State::Fresh => {}
             State::Front => self.lower = Bound::Excluded(self.cursor.key().to_vec()),
             State::Back => self.upper = Bound::Excluded(self.cursor.key().to_vec()),
-            State::Done => {
-                self.lower = Bound::Excluded(Vec::new());
-                self.upper = Bound::Excluded(Vec::new());
-            }
+            State::Done => return Ok((self.cursor, None)),
             State::NoPrefixes => return Err(self.no_prefixes()),
         }
-        Ok((self.cursor, (self.lower, self.upper)))
-    }
-
-    /// Whether nothing is left, as when a filter knows so.
-    #[cfg(feature = "async")]
-    pub(super) fn is_done(&self) -> bool {
-        matches!(self.state, State::Done)
+        Ok((self.cursor, Some((self.lower, self.upper))))
     }
 
     fn step_front(&mut self) -> Result<bool> {
@@ -315,7 +308,7 @@ fn owned(key: impl AsRef<[u8]>) -> Vec<u8> {
 pub(super) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// Whether no key can lie within these bounds.
-pub(super) fn exclude_all(order: &Order, lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
+pub(crate) fn exclude_all(order: &Order, lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
     match (lower, upper) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
         (Bound::Included(lower), Bound::Included(upper)) => order.compare(lower, upper).is_gt(),

@@ -29,7 +29,8 @@ pub trait ReadAt: Send + Sync {
 
     /// Reads several parts, each an offset and a length, as by [`read_at`](ReadAt::read_at). Gives the result of each to `each`, with
     /// the part's position in `parts`, as soon as it is there: one that fails does not fail the others. The order is the source's
-    /// choice. A result that is never given is an error of its part.
+    /// choice. A result that is never given is an error of its part. `each` may itself read from the source, so it must not be called
+    /// under a lock that a read takes.
     ///
     /// [`Table::get_many`](crate::Table::get_many) asks for all blocks of a batch in one call, up to some hundred parts of a
     /// few MiB together, and searches a block in `each`, while others are on their way. The default reads one part after another.

@@ -30,10 +30,12 @@ impl Table {
         let parts = n.clamp(1, index.len().max(1)) as u64;
         let data_len = self.inner.blocks_end();
         let mut splits = Vec::new();
+        if self.order().is_err() {
+            return vec![(Bound::Unbounded, Bound::Unbounded)];
+        }
         let (mut lower, mut due) = (Bound::Unbounded, 1);
         // The last block ends the last part.
-        let ends = 0..index.len().saturating_sub(1);
-        for i in ends.filter(|_| self.order().is_ok()) {
+        for i in 0..index.len().saturating_sub(1) {
             let end = u128::from(self.inner.frame_end(i)) * u128::from(parts);
             if due < parts && end >= u128::from(due) * u128::from(data_len) {
                 let key = Bytes::copy_from_slice(index.key(i));

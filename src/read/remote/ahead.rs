@@ -68,42 +68,46 @@ impl Blocks {
         if self.left.is_empty() {
             return Ok(None);
         }
-        let block = match self.frames_with(table, i).await? {
-            Some((run, bytes)) => {
-                // What a walk brings does not push out what lookups use.
-                let is_full = table
-                    .table
-                    .inner
-                    .cache
-                    .as_ref()
-                    .is_some_and(BlockCache::is_full);
-                let read = table.table.read;
-                let read = read.fill_cache(read.fill_cache && !is_full);
-                table.admit(run, bytes, i, read)?
-            }
-            None => table.fetch_block(table.table.inner.index.block(i)).await?,
+        let block = match self.read(table, i).await {
+            Some(block) => block,
+            None => table.fetch_block(i).await?,
         };
         self.left.start = i + 1;
         Ok(Some((i, block)))
     }
 
-    /// The run that data block `i` came with; `None` if it is in the cache, and no request brings it.
-    async fn frames_with(&mut self, table: &AsyncTable, i: usize) -> Result<Option<&(Run, Bytes)>> {
+    /// Data block `i` out of what was asked for ahead. `None` if that does not bring it, or nothing sound: it is then fetched
+    /// alone, so that an error is that of one block.
+    async fn read(&mut self, table: &AsyncTable, i: usize) -> Option<Bytes> {
         let is_here = |(run, _): &(Run, Bytes)| run.blocks.contains(&i);
         if !self.here.as_ref().is_some_and(is_here) {
             self.here = None;
             self.ask(table);
-            if self.runs.front().is_none_or(|run| run.blocks.start > i) {
-                return Ok(None);
-            }
-            if let (Some(response), Some(run)) =
-                (self.responses.next().await, self.runs.pop_front())
-            {
-                let bytes = table.check(&run, response)?;
-                self.here = Some((run, bytes));
+            self.runs.front().filter(|run| run.blocks.contains(&i))?;
+            let response = self.responses.next().await?;
+            let run = self.runs.pop_front()?;
+            match table.check(&run, response) {
+                Ok(bytes) => self.here = Some((run, bytes)),
+                Err(_) => {
+                    self.begin_anew(i + 1);
+                    return None;
+                }
             }
         }
-        Ok(self.here.as_ref())
+        let (run, bytes) = self.here.as_ref()?;
+        // What a walk brings does not push out what lookups use.
+        let cache = table.table.inner.cache.as_ref();
+        let is_full = cache.is_some_and(BlockCache::is_full);
+        let read = table.table.read;
+        let read = read.fill_cache(read.fill_cache && !is_full);
+        table.admit(run, bytes, i, read).ok()
+    }
+
+    /// Forgets what was asked for, and begins at data block `i` with short requests.
+    fn begin_anew(&mut self, i: usize) {
+        let end = self.left.end;
+        let left = std::mem::replace(self, Blocks::new(i..end)).left;
+        self.left = left;
     }
 
     /// Makes requests for the blocks that come next and are not in the cache.

@@ -1,19 +1,20 @@
 //! Fetching data blocks: those of one lookup, and those of many together.
 
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
+use futures_util::{FutureExt, StreamExt};
 
 use super::flights::{Plan, Response, Ticket};
 use super::missing::MOST_GAP;
 use super::source::BoxFuture;
 use super::table::AsyncTable;
 use crate::error::Result;
+use crate::format::frame;
 use crate::read::fetch::Run;
-use crate::read::index::BlockRef;
 use crate::read::options::ReadOptions;
 
 /// Most bytes of one request, unless a single block takes more.
@@ -23,42 +24,61 @@ pub(super) const MOST_REQUEST_LEN: u64 = 8 << 20;
 pub(super) const MOST_IN_FLIGHT: usize = 32;
 
 impl AsyncTable {
-    /// A data block, from the cache or from the source: checked when it comes in.
-    pub(super) async fn fetch_block(&self, found: BlockRef) -> Result<Bytes> {
+    /// Data block `i`, from the cache or from the source: checked when it comes in.
+    pub(super) async fn fetch_block(&self, i: usize) -> Result<Bytes> {
         let inner = &*self.table.inner;
-        loop {
-            if let Some(block) = inner.cached(found) {
-                return Ok(block);
-            }
-            // None if the block came into the cache just now.
-            if let Some(ticket) = self.board(&[found.block]).pop() {
-                let bytes = self.receive(&ticket).await?;
-                return self.admit(&ticket.run, &bytes, found.block, self.table.read);
-            }
+        if let Some(block) = inner.cached(inner.index.block(i)) {
+            return Ok(block);
+        }
+        let arrived = match self.board(&[i]).pop() {
+            Some(ticket) => self.arrive(ticket).await?.pop(),
+            None => None,
+        };
+        match arrived {
+            Some((_, block)) => Ok(block),
+            None => self.fetch_alone(i).await,
         }
     }
 
-    /// The data blocks of `missing`, in ascending order, each with its number, in the order in which they arrive.
-    pub(super) fn fetch_all(
-        &self,
-        missing: &[usize],
-    ) -> BoxStream<'_, Result<Vec<(usize, Bytes)>>> {
-        let arrive = async |ticket: Ticket| {
-            let bytes = self.receive(&ticket).await?;
-            let admit = |&i: &usize| Ok((i, self.admit(&ticket.run, &bytes, i, self.table.read)?));
-            ticket.blocks.iter().map(admit).collect()
-        };
-        let tickets = stream::iter(self.board(missing));
+    /// Those data blocks of `wanted`, which ascend, that are not in the cache: each with its number, in the order in which they
+    /// arrive.
+    pub(super) fn fetch_all(&self, wanted: &[usize]) -> BoxStream<'_, Result<Vec<(usize, Bytes)>>> {
+        let tickets = stream::iter(self.board(wanted));
+        let arrive = |ticket| self.arrive(ticket);
         tickets.map(arrive).buffer_unordered(MOST_IN_FLIGHT).boxed()
     }
 
-    /// Joins or begins the requests for `blocks` that are not in the cache.
-    fn board(&self, blocks: &[usize]) -> Vec<Ticket> {
-        let inner = &self.table.inner;
-        let plan = |blocks: &[usize]| {
-            let is_missing = |i: &usize| !inner.is_cached(*i);
-            self.plan(blocks.iter().copied().filter(is_missing))
+    /// The wanted blocks that a request brings. If it was for several and fails, or what it brings is not sound, each is asked for
+    /// alone: an error is that of one block.
+    async fn arrive(&self, ticket: Ticket) -> Result<Vec<(usize, Bytes)>> {
+        let is_alone = ticket.run.blocks.len() == 1;
+        let bytes = match self.check(&ticket.run, ticket.response().await) {
+            Err(error) if is_alone => return Err(error),
+            bytes => bytes.ok(),
         };
+        let mut blocks = Vec::with_capacity(ticket.blocks.len());
+        for &i in &ticket.blocks {
+            let admit = |bytes| self.admit(&ticket.run, bytes, i, self.table.read);
+            let block = match bytes.as_ref().map(admit) {
+                Some(Ok(block)) => block,
+                Some(Err(error)) if is_alone => return Err(error),
+                Some(Err(_)) | None => self.fetch_alone(i).await?,
+            };
+            blocks.push((i, block));
+        }
+        Ok(blocks)
+    }
+
+    /// Data block `i` by a request that nobody shares.
+    async fn fetch_alone(&self, i: usize) -> Result<Bytes> {
+        let run = self.table.inner.run(i..i + 1);
+        let bytes = self.check(&run, self.request(&run).await)?;
+        self.admit(&run, &bytes, i, self.table.read)
+    }
+
+    /// Joins or begins the requests for `blocks`.
+    fn board(&self, blocks: &[usize]) -> Vec<Ticket> {
+        let plan = |blocks: &[usize]| self.plan(blocks.iter().copied());
         let request = |run: &Run| self.request(run);
         self.flights.board(blocks, plan, request)
     }
@@ -96,13 +116,11 @@ impl AsyncTable {
             let len = usize::try_from(run.len)
                 .map_err(|_| Arc::new(io::ErrorKind::OutOfMemory.into()))?;
             table.inner.file.count_read(run.offset, len);
-            source.read_at(run.offset, len).await.map_err(Arc::new)
+            let read = async { source.read_at(run.offset, len).await };
+            let read = AssertUnwindSafe(read).catch_unwind().await;
+            let panicked = |_| Err(io::Error::other("the source panicked"));
+            read.unwrap_or_else(panicked).map_err(Arc::new)
         })
-    }
-
-    /// The bytes that the request of `ticket` brings.
-    async fn receive(&self, ticket: &Ticket) -> Result<Bytes> {
-        self.check(&ticket.run, ticket.response().await)
     }
 
     /// What the source returned for `run`: as many bytes, or an error.
@@ -124,7 +142,10 @@ impl AsyncTable {
         let inner = &*self.table.inner;
         let found = inner.index.block(i);
         // It is there, since the block is one of the run's. None would be an error like a damaged one.
-        let frame = run.frame(bytes, found.handle).unwrap_or_default();
-        inner.admit(found, &Bytes::copy_from_slice(&frame), read)
+        let mut frame = run.frame(bytes, found.handle).unwrap_or_default();
+        if frame::is_raw(&frame) {
+            frame = Bytes::copy_from_slice(&frame);
+        }
+        inner.admit(found, &frame, read)
     }
 }

@@ -69,8 +69,14 @@ impl Flights {
         let mut new = Vec::new();
         let mut joined = HashMap::new();
         for &i in blocks {
-            match state.by_block.get(&i) {
-                Some(&number) => joined.entry(number).or_insert_with(Vec::new).push(i),
+            let number = state.by_block.get(&i).copied();
+            // A request that failed is only for those who waited for it.
+            let is_sound = |number: &u64| {
+                let flight = state.flights.get(number);
+                flight.is_some_and(|flight| flight.response.peek().is_none_or(Result::is_ok))
+            };
+            match number.filter(is_sound) {
+                Some(number) => joined.entry(number).or_insert_with(Vec::new).push(i),
                 None => new.push(i),
             }
         }
@@ -134,7 +140,9 @@ impl Drop for Ticket {
         }
         let forgotten = state.flights.remove(&self.number);
         for i in forgotten.iter().flat_map(|flight| &flight.blocks) {
-            state.by_block.remove(i);
+            if state.by_block.get(i) == Some(&self.number) {
+                state.by_block.remove(i);
+            }
         }
         // To drop the request is to cancel it, which is the source's code: not under the lock.
         drop(state);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+use super::fetch::MOST_REQUEST_LEN;
 use crate::read::source::ReadAt;
 
 /// Parts that lie at most so many bytes apart are fetched as one, and what lies between them with them: at 100 MB/s, that takes
@@ -43,14 +44,21 @@ impl Missing {
         self.state().failed.push((offset, end, Arc::new(error)));
     }
 
-    /// Removes and returns what was asked for, parts that lie near each other as one.
+    /// Removes and returns what was asked for: parts that lie near each other as one, up to 8 MiB, since what comes together is
+    /// copied apart.
     pub(super) fn take(&self) -> Vec<(u64, usize)> {
         let mut parts = std::mem::take(&mut self.state().parts);
         parts.sort_unstable();
         let mut merged: Vec<(u64, u64)> = Vec::new();
         for (start, end) in parts {
             match merged.last_mut() {
-                Some(last) if start <= last.1.saturating_add(MOST_GAP) => last.1 = last.1.max(end),
+                Some(last) if end <= last.1 => {}
+                Some(last)
+                    if start <= last.1.saturating_add(MOST_GAP)
+                        && end - last.0 <= MOST_REQUEST_LEN =>
+                {
+                    last.1 = end;
+                }
                 _ => merged.push((start, end)),
             }
         }

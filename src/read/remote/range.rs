@@ -42,20 +42,15 @@ enum Place {
 impl AsyncRange {
     /// What is left of `range`, which is one of the table.
     pub(super) fn new(table: &AsyncTable, range: range::Range) -> AsyncRange {
-        let is_done = range.is_done();
-        let planned = range.into_parts().and_then(|(_, bounds)| {
-            let blocks = if is_done {
-                0..0
-            } else {
-                blocks_of(&table.table, &bounds)?
-            };
-            Ok((bounds, blocks))
-        });
-        let (planned, error) = match planned {
-            Ok(planned) => (planned, None),
-            Err(error) => (((Bound::Unbounded, Bound::Unbounded), 0..0), Some(error)),
+        let plan = || match range.into_parts()? {
+            (_, Some(bounds)) => Ok(Some((blocks_of(&table.table, &bounds)?, bounds))),
+            (_, None) => Ok(None),
         };
-        let (bounds, blocks) = planned;
+        let (planned, error) = match plan() {
+            Ok(planned) => (planned, None),
+            Err(error) => (None, Some(error)),
+        };
+        let (blocks, bounds) = planned.unwrap_or((0..0, (Bound::Unbounded, Bound::Unbounded)));
         AsyncRange {
             table: table.clone(),
             bounds,
@@ -64,7 +59,7 @@ impl AsyncRange {
             entries: BlockCursor::new(Block::empty()),
             block: 0,
             error,
-            is_done,
+            is_done: false,
         }
     }
 
@@ -139,6 +134,15 @@ fn blocks_of(table: &Table, (lower, upper): &Bounds) -> Result<Range<usize>> {
         Bound::Unbounded => Ok(None),
     };
     let start = match (lower, block_at(lower)?) {
+        // The block ends with the key at the latest.
+        (Bound::Excluded(key), Some(block))
+            if table
+                .order()?
+                .compare(key, table.index().key(block))
+                .is_eq() =>
+        {
+            block + 1
+        }
         (_, Some(block)) => block,
         (Bound::Unbounded, None) => 0,
         // Past the last index key there is nothing if the last block is in order, which is seen when it comes in.

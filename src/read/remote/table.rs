@@ -30,7 +30,7 @@ const TAIL_LEN: u64 = 256 << 10;
 
 /// An open table whose blocks are fetched from an [`AsyncReadAt`]: the twin of [`Table`], with the same answers.
 ///
-/// Clones are cheap and share everything, requests on their way among it. Memory and cache are as for a [`Table`], but that the
+/// Clones are cheap and share everything; lookups and batches also share requests that are on their way. Memory and cache are as for a [`Table`], but that the
 /// cache takes every block that a lookup fetched. The [module](crate::remote) says how many requests a call makes.
 #[derive(Clone)]
 pub struct AsyncTable {
@@ -73,12 +73,12 @@ impl OpenOptions {
         };
         let doing = || format!("reading the last {tail_len} bytes");
         let tail = source.read_tail(tail_len).await;
-        let tail = tail.map_err(|error| name_in(Error::io(doing(), error)))?;
+        let tail = tail.map_err(|error| name_in(Error::reading(doing(), error)))?;
         if tail.bytes.len() as u64 != tail.size.min(tail_len) {
             let (found, size) = (tail.bytes.len(), tail.size);
-            let message = format!("the source returned {found} bytes, and its size as {size}");
+            let message = format!("the source returned {found} bytes, and a size of {size}");
             let error = io::Error::new(io::ErrorKind::UnexpectedEof, message);
-            return Err(name_in(Error::io(doing(), error)));
+            return Err(name_in(Error::reading(doing(), error)));
         }
         let requests = Counters::default();
         requests.add(Counter::SourceReads, 1);
@@ -95,7 +95,8 @@ impl OpenOptions {
             source,
             flights: Arc::default(),
         };
-        if self.check_order && !self.stored_order {
+        // A small table was checked when it was opened.
+        if self.check_order && !self.stored_order && table.file_bytes() > SMALL {
             table.check_order().await?;
         }
         Ok(table)
@@ -109,7 +110,9 @@ impl OpenOptions {
         source: &dyn AsyncReadAt,
         requests: &Counters,
     ) -> Result<Table> {
-        let options = self.clone().check_order(false);
+        let options = self
+            .clone()
+            .check_order(self.check_order && tail.size <= SMALL);
         let missing = Arc::new(Missing::new(tail.size));
         let mut held = vec![(tail.size - tail.bytes.len() as u64, tail.bytes)];
         loop {
@@ -202,7 +205,7 @@ impl AsyncTable {
         let Some(found) = self.table.candidate(key)? else {
             return Ok(None);
         };
-        let block = self.fetch_block(found).await?;
+        let block = self.fetch_block(found.block).await?;
         let value = self.search(found.block, &block, key)?;
         Ok(value.map(|value| (block, value)))
     }
@@ -217,12 +220,12 @@ impl AsyncTable {
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
     ///
     /// Blocks that lie near each other come with one request, and up to 32 requests are on their way at a time. Takes some 40 bytes a
-    /// key while it runs, and at most 256 MiB for what is on its way: 32 requests of 8 MiB, if so many neighbouring blocks are
-    /// asked for.
+    /// key while it runs, and at most 256 MiB for what is on its way, 32 requests of 8 MiB, if so many neighbouring blocks are
+    /// asked for; what is compressed takes more when it has come in.
     ///
     /// # Errors
     ///
-    /// As [`get`](AsyncTable::get), for the first block that cannot be read; no value is returned then.
+    /// As [`get`](AsyncTable::get), for one block that cannot be read; no value is returned then.
     pub async fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         // The block and the position of each key.
         let mut wanted = Vec::new();
@@ -240,8 +243,8 @@ impl AsyncTable {
             for &(_, at) in here {
                 if let (Some(key), Some(value)) = (keys.get(at), values.get_mut(at)) {
                     let found = self.search(i, block, key.as_ref())?;
-                    *value =
-                        found.map(|range| Bytes::copy_from_slice(block.get(range).unwrap_or(&[])));
+                    let found = found.and_then(|range| block.get(range));
+                    *value = found.map(Bytes::copy_from_slice);
                 }
             }
             Ok(())
@@ -336,8 +339,10 @@ impl AsyncTable {
 
     /// Checks the order of keys in all data blocks.
     async fn check_order(&self) -> Result<()> {
+        // Checksums or not: what is damaged may have any keys.
+        let table = self.with(ReadOptions::new().fill_cache(false));
         let mut blocks = Blocks::new(0..self.table.data_blocks());
-        while blocks.next(self).await?.is_some() {}
+        while blocks.next(&table).await?.is_some() {}
         Ok(())
     }
 }

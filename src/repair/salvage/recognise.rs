@@ -99,8 +99,11 @@ impl Survey<'_> {
             (metaindex.is_some() || is_empty || has_room).then_some(())
         };
         let is_last = || {
-            let mut after = self.data_from(end);
-            after.all(|found| found.range.start == end && self.is_metaindex(found))
+            let after = self.map.frames.range(end..).map(|(_, found)| found);
+            let mut after = after.filter(|found| found.digest().is_some());
+            after.all(|found| {
+                found.range.start == end && (self.is_set_aside(found) || self.is_metaindex(found))
+            })
         };
         if let Some(last) = before.peek() {
             known(last)?;

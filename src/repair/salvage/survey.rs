@@ -443,12 +443,6 @@ impl<'a> Survey<'a> {
             .filter_map(|found| Some((found, found.digest()?)))
     }
 
-    /// The data blocks from `offset` on.
-    pub(super) fn data_from(&self, offset: u64) -> impl Iterator<Item = &Found> {
-        let from = self.map.frames.range(offset..).map(|(_, found)| found);
-        from.filter(|found| found.digest().is_some() && !self.is_set_aside(found))
-    }
-
     /// The data blocks below `offset`, the last first.
     pub(super) fn data_before(&self, offset: u64) -> impl Iterator<Item = &Found> {
         let before = self

@@ -196,7 +196,7 @@ impl VerifyReport {
     pub(super) fn find_error(&mut self, place: (Section, u64), error: &Error) {
         match (error.corruption(), error.kind()) {
             (Some(corruption), _) => self.record(Severity::Damage, corruption.clone()),
-            (None, ErrorKind::Unsupported | ErrorKind::Io) => {
+            (None, ErrorKind::Unsupported | ErrorKind::Io | ErrorKind::Replaced) => {
                 let expected = "a block that can be read";
                 self.find(Severity::Unchecked, place, expected, error.to_string());
             }
