@@ -1,7 +1,7 @@
 //! How many requests a call makes.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leveltable::{BlockCache, ErrorKind, OpenOptions};
 use leveltable_object_store::set::SetOptions;
@@ -349,5 +349,41 @@ fn up_to_as_many_parts_as_shards_take_no_request() {
         assert_eq!(store.take(), [""; 0]);
         assert!(set.splits(30).await.unwrap().len() > 20);
         assert_eq!(store.take().len(), 10);
+    });
+}
+
+/// As many shards as 10 TB have, each tiny here. Prints figures.
+#[test]
+#[ignore = "takes a minute without optimisation"]
+fn forty_thousand_shards() {
+    const SHARDS: u32 = 40_000;
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let mut paths = Vec::new();
+        for i in 0..SHARDS {
+            let path = format!("set/2026-11-22/part-{i:05}.ldb");
+            paths.push(put_numbered(&*store, &path, 2 * i..2 * i + 2, "a").await);
+        }
+        let watched = Watched::new(store);
+        let begun = Instant::now();
+        let path = manifest();
+        let published = publish(Arc::clone(&watched) as _, &path, &paths, None);
+        let published = published.await.unwrap();
+        println!(
+            "published in {:?}: a manifest of {} bytes",
+            begun.elapsed(),
+            published.manifest_bytes
+        );
+        assert_eq!(watched.take().len() as u32, SHARDS + 2);
+        let begun = Instant::now();
+        let set = TableSet::open(Arc::clone(&watched) as _, &manifest())
+            .await
+            .unwrap();
+        println!("opened in {:?}", begun.elapsed());
+        assert_eq!(watched.take().len(), 1);
+        assert_eq!(set.entries(), Some(2 * u64::from(SHARDS)));
+        assert_eq!(set.splits(1000).await.unwrap().len(), 1000);
+        assert_eq!(set.get("00051234").await.unwrap().unwrap(), "a 51234");
+        assert_eq!(watched.take().len(), 2);
     });
 }

@@ -36,11 +36,6 @@ impl Fate {
     pub(crate) fn reply_lost() -> Fate {
         Fate::ReplyLost(Box::pin(async {}), Some(failure()))
     }
-
-    /// The effect, and no end.
-    pub(crate) fn reply_stalled() -> Fate {
-        Fate::ReplyLost(Box::pin(async {}), None)
-    }
 }
 
 pub(crate) fn failure() -> Error {
