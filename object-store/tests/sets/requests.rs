@@ -256,6 +256,41 @@ fn an_opening_that_failed_is_not_shared_any_more() {
     });
 }
 
+/// Each call is dropped whenever it waits, again and again, across shards.
+#[test]
+fn a_call_for_the_next_entry_that_is_dropped_loses_nothing() {
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        put_set(&store, 4).await;
+        let slow = Watched::with(store, |_, _| {
+            Fate::After(Box::pin(tokio::time::sleep(Duration::from_millis(5))))
+        });
+        let set = options()
+            .open(Arc::clone(&slow) as _, &manifest())
+            .await
+            .unwrap();
+        slow.take();
+        let mut range = set.range(..);
+        let (mut entries, mut drops) = (Vec::new(), 0);
+        loop {
+            match timeout(Duration::from_millis(1), range.next()).await {
+                Err(_) => drops += 1,
+                Ok(next) => match next.unwrap() {
+                    Some((key, value)) => entries.push((key.to_vec(), value.to_vec())),
+                    None => break,
+                },
+            }
+        }
+        assert!(drops >= 3, "{drops}");
+        let model: Vec<_> = (0..4)
+            .flat_map(|i| numbered(3000 * i..3000 * i + 2000, "a"))
+            .collect();
+        assert!(entries == model, "{} entries", entries.len());
+        // Nothing was asked for twice.
+        assert_eq!(slow.take().len(), 8);
+    });
+}
+
 /// Keys of many shards are read at the same time, with at most 32 requests on their way.
 #[test]
 fn get_many_reads_shards_concurrently() {
