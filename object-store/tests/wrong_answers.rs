@@ -12,7 +12,7 @@ use common::Odd;
 use futures_util::{StreamExt, stream};
 use leveltable::remote::AsyncReadAt;
 use leveltable::{Compression, ErrorKind, WriteOptions};
-use leveltable_object_store::{ObjectSource, ObjectTableBuilder, Retries, Timeouts, Version};
+use leveltable_object_store::{ObjectSource, ObjectTableBuilder, Retries, Timeouts, Version, open};
 use object_store::path::Path;
 use object_store::{
     Error, GetOptions, GetRange, GetResult, GetResultPayload, ObjectStoreExt, Result,
@@ -268,4 +268,21 @@ async fn an_add_that_is_given_up_ends_the_build() {
     assert_eq!(error.kind(), ErrorKind::InvalidState);
     let error = builder.finish().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidState);
+}
+
+/// Tasks of a runtime with several threads can build and open.
+#[test]
+fn futures_move_between_threads() {
+    fn is_send(_: impl Send) {}
+    let store = Arc::new(Odd::new(|_, _, response| response));
+    let (path, options) = (Path::from("t"), WriteOptions::new());
+    is_send(open(store.clone(), path.clone()));
+    is_send(async move {
+        let mut builder = ObjectTableBuilder::create(store.clone(), path.clone(), &options)?;
+        builder.add("key", "value").await?;
+        builder.finish().await?;
+        ObjectTableBuilder::create(store, path, &options)?
+            .abort()
+            .await
+    });
 }
