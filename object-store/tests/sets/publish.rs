@@ -161,6 +161,29 @@ fn of_many_at_once_one_wins() {
     }
 }
 
+/// What reclaims the space of earlier manifests in a directory does not let a late publisher win.
+#[test]
+fn truncated_manifests_keep_their_numbers() {
+    let (store, _directory) = stores().pop().unwrap();
+    run(async move {
+        let first = put_and_publish(&store, "a", None).await.unwrap();
+        let second = put_and_publish(&store, "b", Some(&first.version)).await;
+        let numbered = |number| Path::from(format!("set/manifest/{number:010}"));
+        let old = store.get(&numbered(1)).await.unwrap();
+        assert!(old.meta.size > 0);
+        put(&*store, &numbered(1), Vec::new().into()).await;
+        assert_eq!(contents(&store).await, all("b"));
+        for late in [None, Some(&first.version)] {
+            let late = put_and_publish(&store, "c", late).await;
+            assert_kind(late, PublishErrorKind::Conflict);
+        }
+        let third = put_and_publish(&store, "c", Some(&second.unwrap().version)).await;
+        third.unwrap();
+        assert_eq!(contents(&store).await, all("c"));
+        assert!(store.get(&numbered(3)).await.is_ok());
+    });
+}
+
 /// Whatever request fails, is lost or never ends, readers see the old set or the new one, the publisher is told which if it can
 /// be known, and the next one can publish.
 #[test]
