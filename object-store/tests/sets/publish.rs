@@ -376,6 +376,20 @@ fn a_request_that_had_no_effect_is_made_again() {
     }
 }
 
+#[test]
+fn a_request_that_is_not_permitted_is_an_error_of_its_own() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let first = put_and_publish(&store, "a", None).await.unwrap();
+            let (path, source) = ("set/manifest".into(), "read only".into());
+            let denied = Fate::Denied(Error::PermissionDenied { path, source });
+            let published = publish_with(&store, Some(&first.version), denied).await;
+            assert_kind(published, PublishErrorKind::Io);
+            assert_eq!(contents(&store).await, all("a"));
+        });
+    }
+}
+
 /// If neither a reply comes nor the manifest can be read back, nobody knows.
 #[test]
 fn without_any_reply_nothing_is_claimed() {
