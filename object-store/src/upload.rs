@@ -112,10 +112,12 @@ impl UploadOptions {
             written,
             full_at: PART_LEN as u64,
             upload: Upload {
-                name: name.unwrap_or_else(|| format!("{store}/{path}")),
-                store,
-                path,
-                options: self.clone(),
+                target: Target {
+                    name: name.unwrap_or_else(|| format!("{store}/{path}")),
+                    store,
+                    path,
+                    options: self.clone(),
+                },
                 parts: None,
             },
             has_failed: false,
@@ -161,7 +163,7 @@ pub struct Uploaded {
 impl fmt::Debug for ObjectTableBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectTableBuilder")
-            .field("name", &self.upload.name)
+            .field("name", &self.upload.target.name)
             .field("table", &self.table)
             .finish_non_exhaustive()
     }
@@ -187,16 +189,19 @@ impl ObjectTableBuilder {
     ///
     /// # Errors
     ///
-    /// As [`TableBuilder::add`]. [`Io`](ErrorKind::Io) if a part could not be uploaded; every further call then fails.
+    /// As [`TableBuilder::add`]. [`Io`](ErrorKind::Io) if a part could not be uploaded. Every further call then fails, and also if
+    /// the future of a call was dropped while it waited.
     pub async fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         if self.has_failed {
-            let why = "an earlier part could not be uploaded";
+            let why = "an earlier part could not be uploaded, or waiting for it was given up";
             return Err(Error::new(ErrorKind::InvalidState, why));
         }
         self.table.add(key, value)?;
         if self.table.file_bytes() < self.full_at {
             return Ok(());
         }
+        // If this future is dropped while it waits, a part is lost with it.
+        self.has_failed = true;
         let uploaded = self.upload_full_parts().await;
         self.has_failed = uploaded.is_err();
         uploaded
@@ -247,7 +252,7 @@ impl ObjectTableBuilder {
 
     async fn try_finish(&mut self) -> Result<Uploaded> {
         if self.has_failed {
-            let why = "a part could not be uploaded";
+            let why = "a part could not be uploaded, or waiting for it was given up";
             return Err(Error::new(ErrorKind::InvalidState, why));
         }
         self.table.flush()?;
@@ -312,19 +317,20 @@ impl Write for Written {
 
 /// The object that is being written.
 struct Upload {
-    store: Arc<dyn ObjectStore>,
-    path: Path,
-    name: String,
-    options: UploadOptions,
+    target: Target,
     /// None while the table may fit one request.
     parts: Option<Parts>,
 }
 
-impl Upload {
-    fn error(&self, doing: &str, error: io::Error) -> Error {
-        Error::io(doing, error).at_path(self.name.as_ref())
-    }
+/// Where it is written, and how.
+struct Target {
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    name: String,
+    options: UploadOptions,
+}
 
+impl Upload {
     /// Bytes that went into parts.
     fn sent(&self) -> u64 {
         self.parts.as_ref().map_or(0, Parts::sent)
@@ -335,22 +341,25 @@ impl Upload {
         let parts = match &mut self.parts {
             Some(parts) => parts,
             none => {
-                let begun = Parts::begin(&*self.store, &self.path, &self.options).await;
-                let begun = begun.map_err(|error| {
-                    Error::io("beginning an upload", error).at_path(self.name.as_ref())
-                })?;
-                none.insert(begun)
+                let Target {
+                    store,
+                    path,
+                    options,
+                    ..
+                } = &self.target;
+                let begun = Parts::begin(&**store, path, options).await;
+                none.insert(begun.map_err(|error| self.target.error("beginning an upload", error))?)
             }
         };
         let sent = parts.send(part).await;
-        sent.map_err(|error| self.error("uploading a part", error))
+        sent.map_err(|error| self.target.error("uploading a part", error))
     }
 
     /// Uploads `rest`, and makes the object appear.
     async fn finish(&mut self, mut rest: Bytes) -> Result<Version> {
         if self.parts.is_none() && rest.len() <= PART_LEN {
-            let put = self.put(rest).await;
-            return put.map_err(|error| self.error("writing the object", error));
+            let put = self.target.put(rest).await;
+            return put.map_err(|error| self.target.error("writing the object", error));
         }
         while !rest.is_empty() {
             let part = rest.split_to(PART_LEN.min(rest.len()));
@@ -361,10 +370,13 @@ impl Upload {
             return Err(Error::new(ErrorKind::InvalidState, "no part was uploaded"));
         };
         let arrived = parts.wait().await;
-        arrived.map_err(|error| self.error("uploading a part", error))?;
-        if !self.options.replace {
-            let absent = self.check_absent().await;
-            absent.map_err(|error| self.error("looking for an object that is there", error))?;
+        arrived.map_err(|error| self.target.error("uploading a part", error))?;
+        if !self.target.options.replace {
+            let absent = self.target.check_absent().await;
+            absent.map_err(|error| {
+                self.target
+                    .error("looking for an object that is there", error)
+            })?;
         }
         let Some(parts) = self.parts.take() else {
             return Err(Error::new(ErrorKind::InvalidState, "no part was uploaded"));
@@ -374,9 +386,26 @@ impl Upload {
             Err((parts, error)) => {
                 self.parts = Some(parts);
                 let doing = "completing the upload, which may have been carried out";
-                Err(self.error(doing, error))
+                Err(self.target.error(doing, error))
             }
         }
+    }
+
+    /// Removes the parts.
+    async fn abort(&mut self) -> Result<()> {
+        match self.parts.take() {
+            Some(parts) => {
+                let aborted = parts.abort().await;
+                aborted.map_err(|error| self.target.error("aborting an upload", error))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Target {
+    fn error(&self, doing: &str, error: io::Error) -> Error {
+        Error::io(doing, error).at_path(self.name.as_ref())
     }
 
     /// Writes the whole object by one request.
@@ -435,16 +464,5 @@ impl Upload {
             }
         };
         attempts(timeouts, retries, 0, request).await
-    }
-
-    /// Removes the parts.
-    async fn abort(&mut self) -> Result<()> {
-        match self.parts.take() {
-            Some(parts) => {
-                let aborted = parts.abort().await;
-                aborted.map_err(|error| self.error("aborting an upload", error))
-            }
-            None => Ok(()),
-        }
     }
 }

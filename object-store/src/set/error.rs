@@ -26,7 +26,7 @@ pub enum PublishErrorKind {
     Shard,
     /// The store cannot create an object on a condition. Nothing was published.
     Unsupported,
-    /// A request failed before the one that publishes. Nothing was published.
+    /// A request failed before the one that publishes, or that one is not permitted. Nothing was published.
     Io,
     /// The request that publishes failed, and so did finding out what came of it: the set may have been published, or may yet be.
     /// Read the manifest.

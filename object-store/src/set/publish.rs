@@ -351,6 +351,10 @@ impl Client {
                     let why = "and too many others have published since";
                     return Err(unconfirmed(path, why).caused_by(failure.error));
                 }
+                // It was not carried out, and will not be.
+                Outcome::NotYet if failure.error.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(failed(path, failure.error));
+                }
                 Outcome::NotYet if attempt > self.retries.most => {
                     let why = "the earlier manifest is still there";
                     return Err(unconfirmed(path, why).caused_by(failure.error));
@@ -372,15 +376,11 @@ impl Client {
         path: &Path,
         previous: Option<&SetVersion>,
     ) -> Result<Condition, PublishError> {
-        let failed = |error: io::Error| {
-            let message = format!("{path} was not published");
-            PublishError::new(PublishErrorKind::Io, message).caused_by(error)
-        };
         let Some(previous) = previous else {
             let condition = self.first_condition(path).await;
             return condition.map_err(|failure| match failure.answer {
                 Answer::Unsupported => unsupported(path, failure),
-                Answer::Refused | Answer::Unclear => failed(failure.error),
+                Answer::Refused | Answer::Unclear => failed(path, failure.error),
             });
         };
         if let Some(condition) = previous.place.condition() {
@@ -389,7 +389,7 @@ impl Client {
         let (bytes, place) = self
             .read(path)
             .await
-            .map_err(failed)?
+            .map_err(|error| failed(path, error))?
             .ok_or_else(|| conflict(path))?;
         if lineage(bytes, path)?.id != previous.lineage.id {
             return Err(conflict(path));
@@ -410,6 +410,12 @@ fn lineage(bytes: Bytes, path: &Path) -> Result<Lineage, PublishError> {
 fn unsupported(path: &Path, failure: PutFailure) -> PublishError {
     let message = format!("{path} was not published: the store cannot do it safely");
     PublishError::new(PublishErrorKind::Unsupported, message).caused_by(failure.error)
+}
+
+#[cold]
+fn failed(path: &Path, error: io::Error) -> PublishError {
+    let message = format!("{path} was not published");
+    PublishError::new(PublishErrorKind::Io, message).caused_by(error)
 }
 
 #[cold]

@@ -8,9 +8,10 @@ use leveltable::{Comparator, ErrorKind, WriteOptions};
 use leveltable_object_store::set::{
     PublishError, PublishErrorKind, Published, SetOptions, SetVersion,
 };
-use leveltable_object_store::{Retries, Shard, TableSet, publish};
+use leveltable_object_store::{Retries, Shard, TableSet, Timeouts, publish};
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::common::{Model, collect, manifest, numbered, put, put_numbered, run, stores, table};
@@ -160,15 +161,47 @@ fn of_many_at_once_one_wins() {
     }
 }
 
+/// What reclaims the space of earlier manifests in a directory does not let a late publisher win.
+#[test]
+fn truncated_manifests_keep_their_numbers() {
+    let (store, _directory) = stores().pop().unwrap();
+    run(async move {
+        let first = put_and_publish(&store, "a", None).await.unwrap();
+        let second = put_and_publish(&store, "b", Some(&first.version)).await;
+        let numbered = |number| Path::from(format!("set/manifest/{number:010}"));
+        let old = store.get(&numbered(1)).await.unwrap();
+        assert!(old.meta.size > 0);
+        put(&*store, &numbered(1), Vec::new().into()).await;
+        assert_eq!(contents(&store).await, all("b"));
+        for late in [None, Some(&first.version)] {
+            let late = put_and_publish(&store, "c", late).await;
+            assert_kind(late, PublishErrorKind::Conflict);
+        }
+        let third = put_and_publish(&store, "c", Some(&second.unwrap().version)).await;
+        third.unwrap();
+        assert_eq!(contents(&store).await, all("c"));
+        assert!(store.get(&numbered(3)).await.is_ok());
+    });
+}
+
 /// Whatever request fails, is lost or never ends, readers see the old set or the new one, the publisher is told which if it can
 /// be known, and the next one can publish.
 #[test]
 fn a_publisher_may_fail_or_die_at_any_request() {
-    let fates: [fn() -> Fate; 4] = [
-        || Fate::Lost,
-        Fate::reply_lost,
-        || Fate::Stalled,
-        Fate::reply_stalled,
+    // The last two never end, and the publisher is killed when they tell.
+    let fates: [fn(Arc<Notify>) -> Fate; 4] = [
+        |_| Fate::Lost,
+        |_| Fate::reply_lost(),
+        |reached| {
+            Fate::After(Box::pin(async move {
+                reached.notify_one();
+                std::future::pending().await
+            }))
+        },
+        |reached| {
+            let tell = Box::pin(async move { reached.notify_one() });
+            Fate::ReplyLost(tell, None)
+        },
     ];
     for has_previous in [false, true] {
         for fate in fates {
@@ -186,10 +219,12 @@ fn a_publisher_may_fail_or_die_at_any_request() {
                             let paths = put_shards(&store, "b").await;
                             let hits = Arc::new(AtomicUsize::new(0));
                             let hit = Arc::clone(&hits);
+                            let killed = Arc::new(Notify::new());
+                            let kill = Arc::clone(&killed);
                             let watched = Watched::with(Arc::clone(&store), move |n, _| {
                                 if n == failing {
                                     hit.fetch_add(1, Ordering::Relaxed);
-                                    fate()
+                                    fate(Arc::clone(&kill))
                                 } else {
                                     Fate::Served
                                 }
@@ -198,19 +233,21 @@ fn a_publisher_may_fail_or_die_at_any_request() {
                             let previous = old.as_ref().map(|old| &old.version);
                             let path = manifest();
                             let publishing = options.publish(watched, &path, &paths, previous);
-                            // A stalled request: the publisher is killed.
-                            let published = timeout(Duration::from_millis(40), publishing).await;
+                            let published = tokio::select! {
+                                published = publishing => Some(published),
+                                () = killed.notified() => None,
+                            };
                             let found = contents(&store).await;
                             let before = old.as_ref().and_then(|_| all("a"));
                             let is_new = found == all("b");
                             assert!(is_new || found == before, "neither old nor new");
                             match published {
-                                Err(_) => {}
-                                Ok(Ok(published)) => {
+                                None => {}
+                                Some(Ok(published)) => {
                                     assert!(is_new);
                                     assert_eq!(published.version, current(&store).await);
                                 }
-                                Ok(Err(error)) => {
+                                Some(Err(error)) => {
                                     assert!(retries == Retries::none(), "{error}");
                                     assert!(
                                         !is_new || error.kind() == PublishErrorKind::Unconfirmed,
@@ -339,6 +376,20 @@ fn a_request_that_had_no_effect_is_made_again() {
     }
 }
 
+#[test]
+fn a_request_that_is_not_permitted_is_an_error_of_its_own() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let first = put_and_publish(&store, "a", None).await.unwrap();
+            let (path, source) = ("set/manifest".into(), "read only".into());
+            let denied = Fate::Denied(Error::PermissionDenied { path, source });
+            let published = publish_with(&store, Some(&first.version), denied).await;
+            assert_kind(published, PublishErrorKind::Io);
+            assert_eq!(contents(&store).await, all("a"));
+        });
+    }
+}
+
 /// If neither a reply comes nor the manifest can be read back, nobody knows.
 #[test]
 fn without_any_reply_nothing_is_claimed() {
@@ -363,6 +414,51 @@ fn without_any_reply_nothing_is_claimed() {
                 assert_eq!(contents(&store).await, expected);
             });
         }
+    }
+}
+
+/// Against a store that answers nothing, publishing and reading end when their time is over.
+#[test]
+fn no_request_is_without_an_end() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let paths = put_shards(&store, "a").await;
+            let options = SetOptions::new()
+                .retries(Retries::new(1, Duration::from_millis(1)))
+                .timeouts(Timeouts::new(Duration::from_millis(300), 1 << 20));
+            let path = manifest();
+            let watched = |stalls: fn(&str) -> bool| {
+                Watched::with(Arc::clone(&store), move |_, request| {
+                    match stalls(request) {
+                        true => Fate::Stalled,
+                        false => Fate::Served,
+                    }
+                })
+            };
+            let end = async |stalls, kind| {
+                let published = options.publish(watched(stalls), &path, &paths, None);
+                let published = timeout(Duration::from_secs(60), published).await.unwrap();
+                assert_kind(published, kind);
+            };
+            end(|_| true, PublishErrorKind::Shard).await;
+            end(|request| request.ends_with(".probe"), PublishErrorKind::Io).await;
+            end(is_manifest, PublishErrorKind::Unconfirmed).await;
+            let published = options.publish(Arc::clone(&store), &path, &paths, None);
+            published.await.unwrap();
+
+            let end = async |stalls| {
+                let read = async {
+                    let set = options.open(watched(stalls), &path).await?;
+                    set.get("00000007").await
+                };
+                let read = timeout(Duration::from_secs(60), read).await.unwrap();
+                let error = read.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Io);
+                assert!(error.to_string().contains("not complete"), "{error}");
+            };
+            end(|_| true).await;
+            end(|request| request == "get set/a/0.ldb").await;
+        });
     }
 }
 

@@ -1,7 +1,7 @@
 //! How many requests a call makes.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leveltable::{BlockCache, ErrorKind, OpenOptions};
 use leveltable_object_store::set::SetOptions;
@@ -256,6 +256,41 @@ fn an_opening_that_failed_is_not_shared_any_more() {
     });
 }
 
+/// Each call is dropped whenever it waits, again and again, across shards.
+#[test]
+fn a_call_for_the_next_entry_that_is_dropped_loses_nothing() {
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        put_set(&store, 4).await;
+        let slow = Watched::with(store, |_, _| {
+            Fate::After(Box::pin(tokio::time::sleep(Duration::from_millis(5))))
+        });
+        let set = options()
+            .open(Arc::clone(&slow) as _, &manifest())
+            .await
+            .unwrap();
+        slow.take();
+        let mut range = set.range(..);
+        let (mut entries, mut drops) = (Vec::new(), 0);
+        loop {
+            match timeout(Duration::from_millis(1), range.next()).await {
+                Err(_) => drops += 1,
+                Ok(next) => match next.unwrap() {
+                    Some((key, value)) => entries.push((key.to_vec(), value.to_vec())),
+                    None => break,
+                },
+            }
+        }
+        assert!(drops >= 3, "{drops}");
+        let model: Vec<_> = (0..4)
+            .flat_map(|i| numbered(3000 * i..3000 * i + 2000, "a"))
+            .collect();
+        assert!(entries == model, "{} entries", entries.len());
+        // Nothing was asked for twice.
+        assert_eq!(slow.take().len(), 8);
+    });
+}
+
 /// Keys of many shards are read at the same time, with at most 32 requests on their way.
 #[test]
 fn get_many_reads_shards_concurrently() {
@@ -285,7 +320,11 @@ fn get_many_reads_shards_concurrently() {
         // Of each shard two keys of one block, of a few shards very many.
         let mut keys: Vec<_> = (0..64).flat_map(|i| [3000 * i + 7, 3000 * i + 8]).collect();
         keys.extend((0..1000).map(|i| 30_000 + 2 * i));
-        let keys: Vec<_> = keys.iter().map(|i| format!("{i:08}")).collect();
+        // In no order.
+        let keys: Vec<_> = (0..keys.len())
+            .map(|i| keys[i * 787 % keys.len()])
+            .map(|i| format!("{i:08}"))
+            .collect();
         let values = set.get_many(&keys).await.unwrap();
         for (key, value) in keys.iter().zip(values) {
             assert_eq!(value.unwrap(), model[key.as_bytes()]);
@@ -306,14 +345,16 @@ fn a_walk_reads_ahead_into_the_next_shard_only() {
         store.take();
         let mut range = set.range("00000100"..);
         assert_eq!(store.take(), [""; 0]);
-        range.next().await.unwrap();
+        for _ in 0..500 {
+            range.next().await.unwrap();
+        }
         assert!(
             store
                 .take()
                 .iter()
                 .all(|request| request == "get set/0.ldb")
         );
-        for _ in 0..1900 - 1 {
+        for _ in 0..1900 - 500 {
             range.next().await.unwrap();
         }
         let log = store.take();
@@ -349,5 +390,41 @@ fn up_to_as_many_parts_as_shards_take_no_request() {
         assert_eq!(store.take(), [""; 0]);
         assert!(set.splits(30).await.unwrap().len() > 20);
         assert_eq!(store.take().len(), 10);
+    });
+}
+
+/// As many shards as 10 TB have, each tiny here. Prints figures.
+#[test]
+#[ignore = "takes a minute without optimisation"]
+fn forty_thousand_shards() {
+    const SHARDS: u32 = 40_000;
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let mut paths = Vec::new();
+        for i in 0..SHARDS {
+            let path = format!("set/2026-11-22/part-{i:05}.ldb");
+            paths.push(put_numbered(&*store, &path, 2 * i..2 * i + 2, "a").await);
+        }
+        let watched = Watched::new(store);
+        let begun = Instant::now();
+        let path = manifest();
+        let published = publish(Arc::clone(&watched) as _, &path, &paths, None);
+        let published = published.await.unwrap();
+        println!(
+            "published in {:?}: a manifest of {} bytes",
+            begun.elapsed(),
+            published.manifest_bytes
+        );
+        assert_eq!(watched.take().len() as u32, SHARDS + 2);
+        let begun = Instant::now();
+        let set = TableSet::open(Arc::clone(&watched) as _, &manifest())
+            .await
+            .unwrap();
+        println!("opened in {:?}", begun.elapsed());
+        assert_eq!(watched.take().len(), 1);
+        assert_eq!(set.entries(), Some(2 * u64::from(SHARDS)));
+        assert_eq!(set.splits(1000).await.unwrap().len(), 1000);
+        assert_eq!(set.get("00051234").await.unwrap().unwrap(), "a 51234");
+        assert_eq!(watched.take().len(), 2);
     });
 }

@@ -21,7 +21,9 @@ pub(crate) enum Fate {
     Served,
     /// It fails without effect.
     Lost,
-    /// The same, after a while.
+    /// The same, with this error.
+    Denied(Error),
+    /// The same as if lost, after a while.
     LostAfter(Duration),
     /// It has its effect, then `Box` runs, and the reply is this error, or never comes.
     ReplyLost(BoxFuture<'static, ()>, Option<Error>),
@@ -35,11 +37,6 @@ impl Fate {
     /// The effect, and an error that tells nothing.
     pub(crate) fn reply_lost() -> Fate {
         Fate::ReplyLost(Box::pin(async {}), Some(failure()))
-    }
-
-    /// The effect, and no end.
-    pub(crate) fn reply_stalled() -> Fate {
-        Fate::ReplyLost(Box::pin(async {}), None)
     }
 }
 
@@ -94,6 +91,7 @@ impl Watched {
         match fate {
             Fate::Served => request.await,
             Fate::Lost => Err(failure()),
+            Fate::Denied(error) => Err(error),
             Fate::LostAfter(delay) => {
                 tokio::time::sleep(delay).await;
                 Err(failure())
