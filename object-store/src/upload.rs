@@ -365,30 +365,26 @@ impl Upload {
             let part = rest.split_to(PART_LEN.min(rest.len()));
             self.send(part).await?;
         }
-        let Some(parts) = &mut self.parts else {
-            // There was at least one part.
-            return Err(Error::new(ErrorKind::InvalidState, "no part was uploaded"));
-        };
-        let arrived = parts.wait().await;
-        arrived.map_err(|error| self.target.error("uploading a part", error))?;
+        if let Some(parts) = &mut self.parts {
+            let arrived = parts.wait().await;
+            arrived.map_err(|error| self.target.error("uploading a part", error))?;
+        }
         if !self.target.options.replace {
             let absent = self.target.check_absent().await;
             absent.map_err(|error| {
-                self.target
-                    .error("looking for an object that is there", error)
+                let doing = "looking for an object that is there";
+                self.target.error(doing, error)
             })?;
         }
         let Some(parts) = self.parts.take() else {
-            return Err(Error::new(ErrorKind::InvalidState, "no part was uploaded"));
+            let why = "there are no parts to complete";
+            return Err(Error::new(ErrorKind::InvalidState, why));
         };
-        match parts.complete().await {
-            Ok(version) => Ok(version),
-            Err((parts, error)) => {
-                self.parts = Some(parts);
-                let doing = "completing the upload, which may have been carried out";
-                Err(self.target.error(doing, error))
-            }
-        }
+        parts.complete().await.map_err(|(parts, error)| {
+            self.parts = Some(parts);
+            let doing = "completing the upload, which may have been carried out";
+            self.target.error(doing, error)
+        })
     }
 
     /// Removes the parts.
