@@ -115,3 +115,8 @@ pub async fn open_with(
     let source = ObjectSource::new(store, path);
     options.open_async(source, None).await
 }
+
+/// The README's code is compiled with the tests.
+#[cfg(all(doctest, feature = "aws"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -79,7 +79,8 @@ impl Parts {
 
     /// A store cannot be asked to upload the same part anew, so the attempts and pauses are within one deadline.
     fn deadline(&self, len: u64) -> Duration {
-        self.timeouts.of(len) * (self.retries.most + 1)
+        let attempts = self.retries.most.saturating_add(1);
+        self.timeouts.of(len).saturating_mul(attempts)
     }
 
     /// Waits until all parts have arrived.

@@ -187,16 +187,19 @@ impl ObjectTableBuilder {
     ///
     /// # Errors
     ///
-    /// As [`TableBuilder::add`]. [`Io`](ErrorKind::Io) if a part could not be uploaded; every further call then fails.
+    /// As [`TableBuilder::add`]. [`Io`](ErrorKind::Io) if a part could not be uploaded. Every further call then fails, and also if
+    /// the future of a call was dropped while it waited.
     pub async fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         if self.has_failed {
-            let why = "an earlier part could not be uploaded";
+            let why = "an earlier part could not be uploaded, or waiting for it was given up";
             return Err(Error::new(ErrorKind::InvalidState, why));
         }
         self.table.add(key, value)?;
         if self.table.file_bytes() < self.full_at {
             return Ok(());
         }
+        // If this future is dropped while it waits, a part is lost with it.
+        self.has_failed = true;
         let uploaded = self.upload_full_parts().await;
         self.has_failed = uploaded.is_err();
         uploaded
@@ -247,7 +250,7 @@ impl ObjectTableBuilder {
 
     async fn try_finish(&mut self) -> Result<Uploaded> {
         if self.has_failed {
-            let why = "a part could not be uploaded";
+            let why = "a part could not be uploaded, or waiting for it was given up";
             return Err(Error::new(ErrorKind::InvalidState, why));
         }
         self.table.flush()?;

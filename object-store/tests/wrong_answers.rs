@@ -4,14 +4,15 @@ mod common;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::Odd;
 use futures_util::{StreamExt, stream};
 use leveltable::remote::AsyncReadAt;
-use leveltable_object_store::{ObjectSource, Retries, Timeouts, Version};
+use leveltable::{Compression, ErrorKind, WriteOptions};
+use leveltable_object_store::{ObjectSource, ObjectTableBuilder, Retries, Timeouts, Version};
 use object_store::path::Path;
 use object_store::{
     Error, GetOptions, GetRange, GetResult, GetResultPayload, ObjectStoreExt, Result,
@@ -73,20 +74,27 @@ async fn a_body_has_the_length_that_was_asked_for() {
     assert_eq!(source.read_at(100, 100).await.unwrap(), content()[100..200]);
 }
 
-/// A body that never ends is not collected.
+/// A body that hardly ever ends is not collected.
 #[tokio::test(start_paused = true)]
 async fn a_body_without_an_end_is_refused() {
-    let odd = Odd::new(|_, _, response| {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&taken);
+    let odd = Odd::new(move |_, _, response| {
+        let counter = Arc::clone(&counter);
+        let more = stream::repeat_with(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok(Bytes::from_static(b"more"))
+        });
         response.map(|response| GetResult {
-            payload: GetResultPayload::Stream(
-                stream::repeat_with(|| Ok(Bytes::from_static(b"more"))).boxed(),
-            ),
+            payload: GetResultPayload::Stream(more.take(100_000).boxed()),
             ..response
         })
     });
     let (source, _) = source(odd).await;
     let error = source.read_at(100, 100).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+    // Three attempts, each until the first piece too many.
+    assert_eq!(taken.load(Ordering::Relaxed), 3 * 26);
 }
 
 /// Another range than the one that was asked for, with as many bytes.
@@ -241,4 +249,23 @@ async fn reads_past_the_end_are_errors() {
     }
     assert!(source.read_at(1000, 0).await.unwrap().is_empty());
     assert_eq!(odd.reads.load(Ordering::Relaxed), reads);
+}
+
+/// A part goes with the call that waited for its turn: the builder does not go on without it.
+#[tokio::test(start_paused = true)]
+async fn an_add_that_is_given_up_ends_the_build() {
+    let store = Arc::new(Odd::new(|_, _, response| response));
+    let options = WriteOptions::new().compression(Compression::None);
+    let mut builder = ObjectTableBuilder::create(store, Path::from("t"), &options).unwrap();
+    let value = vec![7; 100_000];
+    let mut keys = 0u32..;
+    let mut add = async || {
+        let key = keys.next().unwrap().to_be_bytes();
+        tokio::time::timeout(Duration::from_secs(1), builder.add(key, &value)).await
+    };
+    while add().await.is_ok() {}
+    let error = add().await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidState);
+    let error = builder.finish().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidState);
 }

@@ -107,7 +107,7 @@ struct Sink;
 impl MultipartUpload for Sink {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         Box::pin(async move {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_secs(10)).await;
             drop(data);
             Ok(())
         })
