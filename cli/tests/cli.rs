@@ -2566,6 +2566,29 @@ fn a_build_in_the_background_leaves_no_trace() {
     }
 }
 
+// ---- Object stores --------------------------------------------------------------------------
+
+/// With it, `tests/object_store.rs` tests them.
+#[test]
+#[cfg(not(feature = "object-store"))]
+fn a_url_needs_a_feature_that_the_message_names() {
+    const URL: &str = "s3://bucket/table.ldb";
+    for arguments in [
+        &["info", URL][..],
+        &["get", URL, "key"],
+        &["scan", URL],
+        &["splits", URL, "2"],
+        &["verify", URL],
+        &["build", URL],
+        &["publish", "manifest", "table.ldb"],
+    ] {
+        let complaint = complaint(run(arguments), 2);
+        let names_feature =
+            complaint.contains("cargo install leveltable-cli --features object-store");
+        assert!(names_feature, "{arguments:?}: {complaint}");
+    }
+}
+
 // ---- Shells ---------------------------------------------------------------------------------
 
 #[test]
