@@ -33,12 +33,12 @@ impl ReadAt for Object {
             .block_on(self.store.get_range(&self.path, range))?)
     }
 
-    fn read_many_at(&self, parts: &[(u64, usize)]) -> Vec<io::Result<Bytes>> {
+    fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
         if !self.ranges {
-            return parts
-                .iter()
-                .map(|&(offset, len)| self.read_at(offset, len))
-                .collect();
+            for (i, &(offset, len)) in parts.iter().enumerate() {
+                each(i, self.read_at(offset, len));
+            }
+            return;
         }
         let ranges: Vec<_> = parts
             .iter()
@@ -47,7 +47,9 @@ impl ReadAt for Object {
         let read = self
             .runtime
             .block_on(self.store.get_ranges(&self.path, &ranges));
-        read.unwrap().into_iter().map(Ok).collect()
+        for (i, part) in read.unwrap().into_iter().enumerate() {
+            each(i, Ok(part));
+        }
     }
 }
 
