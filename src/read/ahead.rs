@@ -169,8 +169,9 @@ impl ReadAhead {
         self.grow();
     }
 
-    /// Whether the walk took more than 2 ns a byte for the last run: longer than in memory, so it waits for a disk, or its caller is
-    /// slow. Blocks that were seen before are announced to such a walk only, since asking for what is in memory takes time.
+    /// Whether the walk took more than 2 ns a byte for the last run: longer than in memory, so it waits for a disk, or its
+    /// caller is slow. Blocks that were seen before are announced to such a walk only, since asking for what is in memory takes
+    /// time.
     fn is_slow(&mut self) -> bool {
         const MOST_NANOS_A_BYTE: u64 = 2;
         let now = Instant::now();

@@ -22,10 +22,10 @@ const ENTRY_OVERHEAD: u64 = 96;
 /// and no shard is locked while a block is read or decompressed. A block larger than a shard's part of the
 /// capacity (a few shards for each processor) is not kept.
 ///
-/// Once it is full, it admits one block of 32 that are offered by lookups, at random, and none that a walk has read ahead. In a table much larger than the cache most
-/// blocks would be evicted before they are used again, and the work of keeping and evicting them would only delay lookups;
-/// blocks that are used often are soon admitted (bimodal insertion: Qureshi et al., "Adaptive insertion policies for high
-/// performance caching", ISCA 2007).
+/// Once it is full, it admits one block of 32 that are offered by lookups, at random, and none that a walk has read ahead. In a
+/// table much larger than the cache most blocks would be evicted before they are used again, and the work of keeping and
+/// evicting them would only delay lookups; blocks that are used often are soon admitted (bimodal insertion: Qureshi et al.,
+/// "Adaptive insertion policies for high performance caching", ISCA 2007).
 #[derive(Clone)]
 pub struct BlockCache {
     blocks: Arc<Blocks>,

@@ -236,8 +236,8 @@ impl Inner {
         Ok(block)
     }
 
-    /// Data blocks of a file that is not in memory, in ascending order. Gives each to `take`, with its position in `found`, when it
-    /// is there and was checked. They are asked for a batch at a time, so that the memory that they take is bounded.
+    /// Data blocks of a file that is not in memory, in ascending order. Gives each to `take`, with its position in `found`,
+    /// when it is there and was checked. They are asked for a batch at a time, so that the memory that they take is bounded.
     pub(super) fn fetch_all(
         &self,
         found: &[BlockRef],
@@ -252,8 +252,8 @@ impl Inner {
         }
     }
 
-    /// A batch of them, from the cache or from the source, which is asked for all that are missing at once, and goes on while those
-    /// that are there are taken.
+    /// A batch of them, from the cache or from the source, which is asked for all that are missing at once, and goes on while
+    /// those that are there are taken.
     fn fetch_batch(
         &self,
         found: &[BlockRef],
@@ -402,8 +402,8 @@ impl Inner {
         offset + size + TRAILER_LEN as u64
     }
 
-    /// The block in `frame`, which is that of data block `i`: checks checksum and form, and, unless a lookup has done so, the order
-    /// of its keys.
+    /// The block in `frame`, which is that of data block `i`: checks checksum and form, and, unless a lookup has done so, the
+    /// order of its keys.
     fn check_frame(&self, i: usize, frame: &Bytes, verify: bool) -> Result<Bytes, Defect> {
         if verify {
             frame::verify(frame)?;

@@ -357,8 +357,8 @@ impl TableFile {
         }
     }
 
-    /// Gives `each` all `parts`, each an offset and a length inside the file, by their positions, or why one cannot be read. All are
-    /// asked for at once.
+    /// Gives `each` all `parts`, each an offset and a length inside the file, by their positions, or why one cannot be read.
+    /// All are asked for at once.
     pub(crate) fn read_many(
         &self,
         parts: &[(u64, usize)],

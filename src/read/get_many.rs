@@ -30,8 +30,8 @@ impl Table {
     /// [asked for at once](crate::ReadAt::read_many_at), so that a disk works on several at a time. In memory the waits for
     /// different keys overlap (`docs/performance.md` has figures).
     ///
-    /// Takes some 75 bytes a key while it runs, and at most 6 MiB for blocks and what lies between them, or one block if that is larger. From memory, a
-    /// value is a slice of its block, as that of [`get`](Table::get); from a file, it is a copy.
+    /// Takes some 75 bytes a key while it runs, and at most 6 MiB for blocks and what lies between them, or one block if that
+    /// is larger. From memory, a value is a slice of its block, as that of [`get`](Table::get); from a file, it is a copy.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};

@@ -61,7 +61,30 @@ impl OpenOptions {
     }
 
     /// Opens the table in `file`, of which the end was read, or will be read part by part.
-    pub(super) fn open_file(&self, mut file: TableFile) -> Result<Table> {
+    pub(super) fn open_file(&self, file: TableFile) -> Result<Table> {
+        let (mut inner, footer, metaindex) = self.read_parts(file)?;
+        let is_guess = self.order.is_none() && !self.stored_order && inner.properties.is_none();
+        let unclear = if is_guess {
+            inner.refuse_internal_keys()?
+        } else {
+            None
+        };
+        if (self.check_order || inner.file.size <= SMALL) && !self.stored_order {
+            inner.check_order(self.check_order)?;
+        }
+        if let Some(metaindex) = metaindex {
+            self.attach_filters(&mut inner, &footer, metaindex, unclear)?;
+        }
+        inner.file.forget_ahead();
+        inner.file.expect_random_access();
+        Ok(Table {
+            inner: Arc::new(inner),
+            read: self.read,
+        })
+    }
+
+    /// Reads footer, metaindex, properties and index, and makes a table of them that has no filters yet.
+    fn read_parts(&self, mut file: TableFile) -> Result<(Inner, Footer, Option<Metaindex>)> {
         let footer = file.footer()?;
         file.read_metadata_ahead(&footer);
         let metaindex = self.read_metaindex(&file, &footer);
@@ -75,7 +98,7 @@ impl OpenOptions {
         let order = order.map_err(|error| file.name_in(error))?;
         let index = self.decode_index(index, &file, &footer, order.as_ref());
         let index = index.map_err(|error| file.name_in(error))?;
-        let mut inner = Inner {
+        let inner = Inner {
             filter: None,
             prefixes: None,
             filters: Vec::new(),
@@ -89,50 +112,43 @@ impl OpenOptions {
             is_remote: false,
             file,
         };
-        let is_guess = self.order.is_none() && !self.stored_order && inner.properties.is_none();
-        let unclear = if is_guess {
-            inner.refuse_internal_keys()?
-        } else {
-            None
-        };
-        if (self.check_order || inner.file.size <= SMALL) && !self.stored_order {
-            inner.check_order(self.check_order)?;
+        Ok((inner, footer, metaindex))
+    }
+
+    /// Reads the filters that can be used. One that cannot may still tell what an `unclear` table is.
+    fn attach_filters(
+        &self,
+        inner: &mut Inner,
+        footer: &Footer,
+        mut metaindex: Metaindex,
+        unclear: Option<Unclear>,
+    ) -> Result<()> {
+        let is_usable = self.filter_is_usable(inner);
+        if is_usable && inner.properties.is_none() {
+            let may_be_clear = unclear.is_none() || metaindex.has_filter();
+            let handles = metaindex.filters_for(may_be_clear && inner.is_bytewise());
+            inner.file.read_ahead(handles);
         }
-        // A filter that nobody wants to use may still tell what the table is.
+        let filters = std::mem::take(&mut metaindex.filters);
+        let prefixes = std::mem::replace(&mut metaindex.prefixes, Ok(None));
+        let Inner { file, index, .. } = &*inner;
         let mut witness = None;
-        if let Some(mut metaindex) = metaindex {
-            let is_usable = self.filter_is_usable(&inner);
-            if is_usable && inner.properties.is_none() {
-                let may_be_clear = unclear.is_none() || metaindex.has_filter();
-                let handles = metaindex.filters_for(may_be_clear && inner.is_bytewise());
-                inner.file.read_ahead(handles);
-            }
-            let filters = std::mem::take(&mut metaindex.filters);
-            let prefixes = std::mem::replace(&mut metaindex.prefixes, Ok(None));
-            let Inner { file, index, .. } = &inner;
-            if is_usable {
-                inner.filter = self.read_filter(file, &footer, metaindex, index)?;
-            } else if unclear.is_some() {
-                let filter = self.read_filter(file, &footer, metaindex, index);
-                witness = filter.ok().flatten();
-            }
-            // Of a table that may be a database's for all that is known, the prefixes may be those of user keys.
-            let is_clear = unclear.is_none() || inner.filter.is_some();
-            if is_usable && is_clear && inner.is_bytewise() {
-                inner.prefixes = read_prefixes(&inner.file, &footer, prefixes)?;
-            }
-            inner.filters = self.explain(filters, &inner, is_usable);
+        if is_usable {
+            inner.filter = self.read_filter(file, footer, metaindex, index)?;
+        } else if unclear.is_some() {
+            let filter = self.read_filter(file, footer, metaindex, index);
+            witness = filter.ok().flatten();
         }
-        if let (Some(unclear), Some(filter)) = (unclear, inner.filter.as_ref().or(witness.as_ref()))
-        {
-            inner.refuse_filter_of_user_keys(unclear, filter)?;
+        // Of a table that may be a database's for all that is known, the prefixes may be those of user keys.
+        let is_clear = unclear.is_none() || inner.filter.is_some();
+        if is_usable && is_clear && inner.is_bytewise() {
+            inner.prefixes = read_prefixes(&inner.file, footer, prefixes)?;
         }
-        inner.file.forget_ahead();
-        inner.file.expect_random_access();
-        Ok(Table {
-            inner: Arc::new(inner),
-            read: self.read,
-        })
+        inner.filters = self.explain(filters, inner, is_usable);
+        match (unclear, inner.filter.as_ref().or(witness.as_ref())) {
+            (Some(unclear), Some(filter)) => inner.refuse_filter_of_user_keys(unclear, filter),
+            _ => Ok(()),
+        }
     }
 
     /// The blocks that will be read after the metaindex. Whether the filters of a table without properties are of use, its

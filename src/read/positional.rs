@@ -58,9 +58,9 @@ impl Drop for Spared {
     }
 }
 
-/// Reads all `parts`, each an offset and a length, and gives each to `each`. First copies what is in the page cache, then announces
-/// the rest to the system before it waits for each, so that the disk works on several at a time, and meanwhile the caller on
-/// those that are there.
+/// Reads all `parts`, each an offset and a length, and gives each to `each`. First copies what is in the page cache, then
+/// announces the rest to the system before it waits for each, so that the disk works on several at a time, and meanwhile the
+/// caller on those that are there.
 pub(super) fn read_many_at(
     file: &File,
     parts: &[(u64, usize)],

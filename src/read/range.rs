@@ -18,9 +18,10 @@ impl Table {
 
     /// The entries whose keys lie within `bounds`, from either end.
     ///
-    /// If the lower bound is above the upper one, the range is empty, and nothing is read. If no key within the bounds can have another prefix, as
-    /// between `user/1` and `user/5` where prefixes end at a slash, a filter [of prefixes](crate::WriteOptions::prefix_filter) is
-    /// asked, and if it knows that no key has the prefix, nothing is read. Other filters are not: they know single keys.
+    /// If the lower bound is above the upper one, the range is empty, and nothing is read. If no key within the bounds can have
+    /// another prefix, as between `user/1` and `user/5` where prefixes end at a slash, a filter [of
+    /// prefixes](crate::WriteOptions::prefix_filter) is asked, and if it knows that no key has the prefix, nothing is read.
+    /// Other filters are not: they know single keys.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};

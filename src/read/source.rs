@@ -27,10 +27,10 @@ pub trait ReadAt: Send + Sync {
     /// A table reads only within [`size`](ReadAt::size).
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
 
-    /// Reads several parts, each an offset and a length, as by [`read_at`](ReadAt::read_at). Gives the result of each to `each`, with
-    /// the part's position in `parts`, as soon as it is there: one that fails does not fail the others. The order is the source's
-    /// choice. A result that is never given is an error of its part. `each` may itself read from the source, so it must not be called
-    /// under a lock that a read takes.
+    /// Reads several parts, each an offset and a length, as by [`read_at`](ReadAt::read_at). Gives the result of each to
+    /// `each`, with the part's position in `parts`, as soon as it is there: one that fails does not fail the others. The order
+    /// is the source's choice. A result that is never given is an error of its part. `each` may itself read from the source, so
+    /// it must not be called under a lock that a read takes.
     ///
     /// [`Table::get_many`](crate::Table::get_many) asks for all blocks of a batch in one call, up to some hundred parts of a
     /// few MiB together, and searches a block in `each`, while others are on their way. The default reads one part after another.
@@ -95,9 +95,9 @@ impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
 /// Uncompressed blocks in memory are used in place, without a copy and without the block cache. Everything else is read block by
 /// block, through the cache.
 ///
-/// With the feature `mmap`, `Source::map` maps a file into memory. If a mapped file is truncated, access to it raises SIGBUS, which
-/// no library can turn into an error. A map made elsewhere becomes a source with `Bytes::from_owner`, but the system then reads
-/// ahead of lookups as it likes.
+/// With the feature `mmap`, `Source::map` maps a file into memory. If a mapped file is truncated, access to it raises SIGBUS,
+/// which no library can turn into an error. A map made elsewhere becomes a source with `Bytes::from_owner`, but the system then
+/// reads ahead of lookups as it likes.
 ///
 /// ```no_run
 /// use leveltable::{OpenOptions, Source};
@@ -138,12 +138,13 @@ impl Source {
         })
     }
 
-    /// Reads the whole file at `path` into memory, as large as it is now. Lookups then need no I/O. The file may change afterwards.
+    /// Reads the whole file at `path` into memory, as large as it is now. Lookups then need no I/O. The file may change
+    /// afterwards.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be read, is not a regular file, or is larger than the memory that
-    /// the system grants.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be read, is not a regular file, or is larger than the memory
+    /// that the system grants.
     pub fn load(path: impl AsRef<Path>) -> Result<Source> {
         let path = path.as_ref();
         let load = || {
@@ -196,8 +197,8 @@ impl Source {
     }
 }
 
-/// Opens the file at `path`, and returns its size with it. Refuses all but regular files: what else can be opened may have no size,
-/// no end, or nobody who writes it.
+/// Opens the file at `path`, and returns its size with it. Refuses all but regular files: what else can be opened may have no
+/// size, no end, or nobody who writes it.
 pub(super) fn open_regular(path: &Path) -> io::Result<(File, u64)> {
     let size = |metadata: Metadata| {
         if metadata.is_file() {

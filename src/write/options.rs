@@ -210,8 +210,8 @@ impl WriteOptions {
     /// started. A copy that [`salvage`](crate::repair::salvage) makes in the stored order gets none. Until the table is finished,
     /// the builder keeps 8 bytes for each distinct prefix.
     ///
-    /// Opening a table of more than 64 KiB takes one more read, unless the filter lies in the last 64 KiB. An open table holds it in
-    /// memory.
+    /// Opening a table of more than 64 KiB takes one more read, unless the filter lies in the last 64 KiB. An open table holds
+    /// it in memory.
     ///
     /// An absent prefix passes with a probability of 0.11 %, and with few prefixes up to 0.27 %. The scan then reads one block.
     ///

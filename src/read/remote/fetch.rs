@@ -130,8 +130,8 @@ impl AsyncTable {
         self.table.inner.file.check_read(run.offset, len, response)
     }
 
-    /// Data block `i`, of which `bytes` came with `run`: checked, kept in the cache, and in memory of its own, so that a value does
-    /// not keep all that came with it.
+    /// Data block `i`, of which `bytes` came with `run`: checked, kept in the cache, and in memory of its own, so that a value
+    /// does not keep all that came with it.
     pub(super) fn admit(
         &self,
         run: &Run,

@@ -30,8 +30,9 @@ const TAIL_LEN: u64 = 256 << 10;
 
 /// An open table whose blocks are fetched from an [`AsyncReadAt`]: the twin of [`Table`], with the same answers.
 ///
-/// Clones are cheap and share everything; lookups and batches also share requests that are on their way. Memory and cache are as for a [`Table`], but that the
-/// cache takes every block that a lookup fetched. The [module](crate::remote) says how many requests a call makes.
+/// Clones are cheap and share everything; lookups and batches also share requests that are on their way. Memory and cache are
+/// as for a [`Table`], but that the cache takes every block that a lookup fetched. The [module](crate::remote) says how many
+/// requests a call makes.
 #[derive(Clone)]
 pub struct AsyncTable {
     /// Knows what the file holds, and cannot read it.
@@ -49,9 +50,9 @@ impl std::fmt::Debug for AsyncTable {
 impl OpenOptions {
     /// Opens a remote table.
     ///
-    /// Asks for the last `tail_len` bytes, 256 KiB if it is `None`, and then, at once, for what is missing of index and filters. One
-    /// request is enough if the tail has all that lies behind the data blocks: [`AsyncTable::tail_len`] says how much that is.
-    /// With [`check_order`](OpenOptions::check_order), the whole table is fetched.
+    /// Asks for the last `tail_len` bytes, 256 KiB if it is `None`, and then, at once, for what is missing of index and
+    /// filters. One request is enough if the tail has all that lies behind the data blocks: [`AsyncTable::tail_len`] says how
+    /// much that is. With [`check_order`](OpenOptions::check_order), the whole table is fetched.
     ///
     /// # Errors
     ///
@@ -219,9 +220,9 @@ impl AsyncTable {
 
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
     ///
-    /// Blocks that lie near each other come with one request, and up to 32 requests are on their way at a time. Takes some 40 bytes a
-    /// key while it runs, and at most 256 MiB for what is on its way, 32 requests of 8 MiB, if so many neighbouring blocks are
-    /// asked for; what is compressed takes more when it has come in.
+    /// Blocks that lie near each other come with one request, and up to 32 requests are on their way at a time. Takes some 40
+    /// bytes a key while it runs, and at most 256 MiB for what is on its way, 32 requests of 8 MiB, if so many neighbouring
+    /// blocks are asked for; what is compressed takes more when it has come in.
     ///
     /// # Errors
     ///
