@@ -22,9 +22,9 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use leveltable::remote::{AsyncTable, BoxFuture};
 use leveltable::{Compression, OpenOptions, WriteOptions};
-use leveltable_object_store::{ObjectSource, ObjectTableBuilder, open};
+use leveltable_object_store::{ObjectSource, ObjectTableBuilder};
+use object_store::ObjectStoreExt;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::proxy::Proxy;
 use crate::servers::seaweed;
@@ -72,6 +72,11 @@ pub trait Reader: Send + Sync {
 
     /// Number of entries, by reading all.
     fn scan(&self) -> BoxFuture<'_, u64>;
+
+    /// Ends what it does in the background.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 impl Reader for AsyncTable {
@@ -147,24 +152,34 @@ async fn measure_all(proxy: &Proxy, open: &Open) -> Vec<(&'static str, Cost)> {
         add(1, "get, present", cost);
         let (_, cost) = measure(proxy, table.get(keys[0].clone())).await;
         add(2, "get, in the cache", cost);
+        let another = scattered(round + 100, 1).remove(0);
+        let (found, cost) = measure(proxy, table.get(another)).await;
+        assert!(found.is_some());
+        add(3, "get, another key", cost);
         let (found, cost) = measure(proxy, table.get(key(round as u64) + ".5")).await;
         assert!(found.is_none());
-        add(3, "get, absent", cost);
+        add(4, "get, absent", cost);
         let (found, cost) = measure(proxy, table.get_many(scattered(round, 256))).await;
         assert!(found.iter().all(Option::is_some));
-        add(4, "256 random keys", cost);
+        add(5, "256 random keys", cost);
         let start = 500_000 + 10_000 * round as u64;
         let keys = (start..start + 256).map(key).collect();
         let (found, cost) = measure(proxy, table.get_many(keys)).await;
         assert!(found.iter().all(Option::is_some));
-        add(5, "256 neighbours", cost);
+        add(6, "256 neighbours", cost);
         let wanted = key(700_000 + 10_000 * round as u64);
         let tasks = (0..100).map(|_| {
             let (table, wanted) = (Arc::clone(&table), wanted.clone());
             tokio::spawn(async move { table.get(wanted).await.unwrap() })
         });
         let (_, cost) = measure(proxy, futures_util::future::join_all(tasks)).await;
-        add(6, "100 tasks, one block", cost);
+        add(7, "100 tasks, one block", cost);
+        table.close().await;
+        let table = open().await;
+        let (count, cost) = measure(proxy, table.scan()).await;
+        assert_eq!(count, COUNT);
+        add(9, "scan", cost);
+        table.close().await;
     }
     let table = open().await;
     let absent = stream::iter((0..200_000).map(|i| key(i * 5) + ".5"));
@@ -172,18 +187,14 @@ async fn measure_all(proxy: &Proxy, open: &Open) -> Vec<(&'static str, Cost)> {
     let found = absent.filter(|value| std::future::ready(value.is_some()));
     let (count, cost) = measure(proxy, found.count()).await;
     assert_eq!(count, 0);
-    add(7, "200,000 absent keys", cost);
-    let table = open().await;
-    let (count, cost) = measure(proxy, table.scan()).await;
-    assert_eq!(count, COUNT);
-    add(8, "scan", cost);
+    add(8, "200,000 absent keys", cost);
+    table.close().await;
     let rows = rows.into_values();
     rows.map(|(name, costs)| (name, median(costs))).collect()
 }
 
 #[tokio::main]
 async fn main() {
-    let direct = seaweed().store();
     let proxy = Proxy::start(seaweed().address).await;
     let store = seaweed().store_by(proxy.address);
     let path = Path::from("table.ldb");
@@ -209,8 +220,28 @@ async fn main() {
         let body = store.get(&path).await.unwrap();
         assert_eq!(body.bytes().await.unwrap().len() as u64, size);
     };
-    let (_, downloaded) = measure(&proxy, download()).await;
-    println!("plain download: {downloaded}\n");
+    let mut downloads = Vec::new();
+    for _ in 0..ROUNDS {
+        downloads.push(measure(&proxy, download()).await.1);
+    }
+    println!("plain download: {}", median(downloads));
+
+    // What the manifest of a set knows.
+    let mut opened = Vec::new();
+    for _ in 0..ROUNDS {
+        let source = ObjectSource::new(Arc::clone(&store), path.clone());
+        let source = source.pinned_to(uploaded.version.clone());
+        let options = OpenOptions::new();
+        let known = options.open_async(source, Some(uploaded.tail_len));
+        opened.push(measure(&proxy, known).await.1);
+    }
+    println!("open, size of the tail known: {}", median(opened));
+
+    // What a scan costs without a network.
+    let object = store.get(&path).await.unwrap().bytes().await.unwrap();
+    let table = AsyncTable::open(object).await.unwrap();
+    let (_, cost) = measure(&proxy, table.scan()).await;
+    println!("scan in memory: {cost}\n");
 
     let by_path: Open = {
         let (store, path) = (Arc::clone(&store), path.clone());
@@ -230,7 +261,7 @@ async fn main() {
     columns.push(("`get_ranges`", adapters::open(&store, &path, true)));
     #[cfg(feature = "slatedb")]
     {
-        slate::load(Arc::clone(&direct)).await;
+        slate::load(seaweed().store()).await;
         columns.push(("SlateDB", slate::open(&store)));
     }
     let mut table: BTreeMap<usize, Vec<String>> = BTreeMap::new();
@@ -247,12 +278,4 @@ async fn main() {
     for cells in table.values() {
         println!("| {} |", cells.join(" | "));
     }
-
-    // What the manifest of a set knows.
-    let source = ObjectSource::new(Arc::clone(&store), path.clone());
-    let source = source.pinned_to(uploaded.version.clone());
-    let known = OpenOptions::new().open_async(source, Some(uploaded.tail_len));
-    let (_, cost) = measure(&proxy, known).await;
-    println!("\nopen, size of the tail known: {cost}");
-    drop((direct, open));
 }

@@ -35,6 +35,10 @@ impl Reader for Slate {
         Box::pin(gets.buffered(32).collect())
     }
 
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move { self.0.close().await.unwrap() })
+    }
+
     /// With requests as large as those of this crate, since its default is one for each block.
     fn scan(&self) -> BoxFuture<'_, u64> {
         Box::pin(async move {
@@ -43,11 +47,7 @@ impl Reader for Slate {
                 max_fetch_tasks: 4,
                 ..ScanOptions::default()
             };
-            let mut all = self
-                .0
-                .scan_with_options::<Vec<u8>, _>(.., &options)
-                .await
-                .unwrap();
+            let mut all = self.0.scan_with_options(.., &options).await.unwrap();
             let mut count = 0;
             while all.next().await.unwrap().is_some() {
                 count += 1;
