@@ -14,10 +14,6 @@ use crate::suite::{entries, options};
 
 const COUNT: u64 = 1_000_000;
 
-/// Most requests to open the table by its path, and the bytes they bring besides those after the data. With the metaindex behind the
-/// index: 2, and 256 KiB.
-const OPEN: (usize, u64) = (3, 1 << 20);
-
 /// Number of requests and bytes of their responses.
 fn sum(seen: &[Seen]) -> (usize, u64) {
     (seen.len(), seen.iter().map(|seen| seen.received).sum())
@@ -55,8 +51,8 @@ async fn a_million_entries() {
     proxy.delay(Duration::from_millis(30));
     let table = open(Arc::clone(&store), path.clone()).await.unwrap();
     let (requests, bytes) = sum(&proxy.take());
-    assert!(requests <= OPEN.0, "{requests} requests to open");
-    assert!(bytes <= uploaded.tail_len + OPEN.1, "{bytes}");
+    assert!(requests <= 2, "{requests} requests to open");
+    assert!(bytes <= uploaded.tail_len + (256 << 10), "{bytes}");
 
     let source = ObjectSource::new(Arc::clone(&store), path.clone());
     let source = source.pinned_to(uploaded.version);
