@@ -526,6 +526,14 @@ fn a_walk_reads_ahead_and_no_further_than_its_end() {
     assert!(time <= 6 * LATENCY, "{time} ms");
 
     let table = open(&server);
+    let (entries, error) = server.run(collect(table.range(..).expect_all()));
+    assert_eq!((entries.len() as u64, error), (count, None));
+    let (requests, time) = server.taken();
+    let bytes: usize = requests.iter().map(|request| request.1).sum();
+    assert!(requests.len() <= 4 && bytes <= file.len(), "{requests:?}");
+    assert_eq!(time, LATENCY);
+
+    let table = open(&server);
     let (entries, _) = server.run(collect(table.range(key(5_000)..key(5_020))));
     assert_eq!(entries.len(), 20);
     let (requests, _) = server.taken();

@@ -61,6 +61,11 @@ impl Blocks {
         }
     }
 
+    /// Says that the walk will come to all of them: its requests are long from the first on.
+    pub(super) fn expect_all(&mut self) {
+        (self.len, self.most) = (MOST_REQUEST_LEN, MOST_AHEAD);
+    }
+
     /// The next data block and its number; `None` after the last. A call that is dropped before it is ready is as if it had not
     /// been made.
     pub(super) async fn next(&mut self, table: &AsyncTable) -> Result<Option<(usize, Bytes)>> {

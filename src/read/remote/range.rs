@@ -63,6 +63,13 @@ impl AsyncRange {
         }
     }
 
+    /// Says that all entries will be read: requests are of 8 MiB from the first on, four at a time, instead of growing to that.
+    /// Saves some three round trips, and wastes up to 32 MiB of reading if the caller stops early after all.
+    pub fn expect_all(mut self) -> AsyncRange {
+        self.blocks.expect_all();
+        self
+    }
+
     /// Returns the next entry, or `None` after the last.
     ///
     /// A future that is dropped before it is ready takes no entry: the next call returns it.

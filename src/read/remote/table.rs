@@ -343,6 +343,7 @@ impl AsyncTable {
         // Checksums or not: what is damaged may have any keys.
         let table = self.with(ReadOptions::new().fill_cache(false));
         let mut blocks = Blocks::new(0..self.table.data_blocks());
+        blocks.expect_all();
         while blocks.next(&table).await?.is_some() {}
         Ok(())
     }

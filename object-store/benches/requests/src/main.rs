@@ -90,7 +90,7 @@ impl Reader for AsyncTable {
 
     fn scan(&self) -> BoxFuture<'_, u64> {
         Box::pin(async move {
-            let mut all = self.range(..);
+            let mut all = self.range(..).expect_all();
             let mut count = 0;
             while all.next().await.unwrap().is_some() {
                 count += 1;
