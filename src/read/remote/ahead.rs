@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
+use std::pin::Pin;
+use std::task::Poll;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesOrdered;
+use futures_util::future::{MaybeDone, maybe_done, poll_fn};
 
 use super::fetch::MOST_REQUEST_LEN;
 use super::flights::Response;
@@ -33,8 +34,8 @@ pub(super) struct Blocks {
     /// How many requests may be on their way.
     most: usize,
     runs: VecDeque<Run>,
-    /// What comes of `runs`. It does not go on unless it is polled, and then all of it does.
-    responses: FuturesOrdered<BoxFuture<'static, Response>>,
+    /// What comes of `runs`. They do not go on unless they are polled.
+    responses: VecDeque<MaybeDone<BoxFuture<'static, Response>>>,
     /// What the walk is in.
     here: Option<(Run, Bytes)>,
 }
@@ -56,7 +57,7 @@ impl Blocks {
             len: FIRST_LEN,
             most: 1,
             runs: VecDeque::new(),
-            responses: FuturesOrdered::new(),
+            responses: VecDeque::new(),
             here: None,
         }
     }
@@ -89,7 +90,7 @@ impl Blocks {
             self.here = None;
             self.ask(table);
             self.runs.front().filter(|run| run.blocks.contains(&i))?;
-            let response = self.responses.next().await?;
+            let response = self.response().await?;
             let run = self.runs.pop_front()?;
             match table.check(&run, response) {
                 Ok(bytes) => self.here = Some((run, bytes)),
@@ -106,6 +107,23 @@ impl Blocks {
         let read = table.table.read;
         let read = read.fill_cache(read.fill_cache && !is_full);
         table.admit(run, bytes, i, read).ok()
+    }
+
+    /// The response to the first request. All of them go on until it is there, and one that is new begins, even if the first is
+    /// there already.
+    async fn response(&mut self) -> Option<Response> {
+        poll_fn(|context| {
+            let mut first = Poll::Ready(());
+            for (i, response) in self.responses.iter_mut().enumerate() {
+                let polled = Pin::new(response).poll(context);
+                if i == 0 {
+                    first = polled;
+                }
+            }
+            first
+        })
+        .await;
+        Pin::new(&mut self.responses.pop_front()?).take_output()
     }
 
     /// Forgets what was asked for, and begins at data block `i` with short requests.
@@ -127,7 +145,7 @@ impl Blocks {
             };
             let run = inner.run_from(start, self.left.end, self.len);
             self.unasked = run.blocks.end;
-            self.responses.push_back(table.request(&run));
+            self.responses.push_back(maybe_done(table.request(&run)));
             self.runs.push_back(run);
             self.len = MOST_REQUEST_LEN.min(2 * self.len);
         }
