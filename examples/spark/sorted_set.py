@@ -46,7 +46,7 @@ def publish(manifest: str, shards: list[str]) -> None:
 
 
 def read_set(spark: SparkSession, manifest: str, parts: int) -> DataFrame:
-    """Returns the entries of the set. Each task reads one part of it."""
+    """Returns the entries of the set. Each task reads one part of it, and fails if another set has replaced it since."""
     splits = subprocess.run(
         ["leveltable", "splits", manifest, str(parts), "--hex"], stdout=subprocess.PIPE, text=True, check=True
     ).stdout.splitlines()

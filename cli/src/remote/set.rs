@@ -92,6 +92,11 @@ impl Set {
         wait(self.runtime, self.set.splits(n))
     }
 
+    /// Returns what tells this publication from any other.
+    pub(crate) fn id(&self) -> String {
+        self.set.version().to_string()
+    }
+
     pub(crate) fn entries(&self) -> Option<u64> {
         self.set.entries()
     }
