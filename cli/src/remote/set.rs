@@ -248,6 +248,9 @@ fn url_of(store: &Url, object: &ObjectPath) -> Url {
             .pop_if_empty()
             .extend(names.map(|name| name.as_ref().to_owned()));
     }
+    // It could end a password, so the tool does not take it.
+    let path = url.path().replace('@', "%40");
+    url.set_path(&path);
     url
 }
 
@@ -276,7 +279,7 @@ mod tests {
             ("https://account.blob.core.windows.net/container", "1.ldb"),
             (
                 "https://account.blob.core.windows.net/container",
-                "a%20b/%C3%A4%25%23.ldb",
+                "a%20b/%C3%A4%25%23%40.ldb",
             ),
         ] {
             let written = format!("{store}/{object}");
