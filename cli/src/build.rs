@@ -45,7 +45,8 @@ If the command before a pipe fails, the table is built from the lines that arriv
 reports the failure. To copy a damaged table, use `leveltable salvage`.
 
 An interrupted build leaves OUT unchanged. A killed one may also leave a file .leveltable-*.tmp beside it, \
-which can be deleted.")]
+which can be deleted. Of an upload, interrupting it twice ends it without waiting for the store: parts of it may remain, and if \
+it was being completed, OUT may be there.")]
 pub(crate) struct Args {
     /// The table's file or URL; - for standard output
     out: PathBuf,

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::input::BYTE_ORDER_MARK;
 use crate::notation::{Notation, NotationArgs, quoted, write_json_field};
 use crate::open::{
-    AnyTable, KeysArg, Row, TypedTable, make_certain, note_unknown_order, open,
+    AnyTable, KeysArg, Row, SetArg, TypedTable, make_certain, note_unknown_order, open,
     open_in_stored_order,
 };
 use crate::output::{Rows, complain};
@@ -46,6 +46,8 @@ pub(crate) struct Args {
     file: PathBuf,
     #[command(flatten)]
     keys: KeysArg,
+    #[command(flatten)]
+    set: SetArg,
     /// The keys, as text with escapes; - for lines of standard input
     #[arg(required = true)]
     key: Vec<OsString>,
@@ -72,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
                 .transpose()?,
         );
     }
-    if let Some(set) = Set::open(&args.file)? {
+    if let Some(set) = args.set.open(&args.file)? {
         return get_from_set(&set, args, keys);
     }
     let mut table = open(&args.file, args.keys.keys)?;

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 use std::process;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use leveltable::{NewFile, TableBuilder, WriteOptions};
 
@@ -12,6 +14,12 @@ const INTERRUPTED: i32 = 130;
 
 /// Removes the unfinished table. Returns `false` if it is finished after all, and the program is about to say so.
 type Undo = Box<dyn FnOnce() -> bool + Send>;
+
+/// Signals that follow the first one sooner than this are the same request: `timeout` sends one to the program and one to its group.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
+/// When the first signal came.
+static INTERRUPTED_AT: OnceLock<Instant> = OnceLock::new();
 
 static UNFINISHED: Mutex<Option<Undo>> = Mutex::new(None);
 
@@ -50,12 +58,28 @@ fn handle() {
     HANDLED.call_once(|| handle_signals(end));
 }
 
-/// Ends the program without a trace of the unfinished table.
+/// Returns whether the user terminates the program, which may take a while.
+#[cfg(feature = "object-store")]
+pub(crate) fn is_interrupted() -> bool {
+    INTERRUPTED_AT.get().is_some()
+}
+
+/// Ends the program without a trace of the unfinished table. When called again, ends it at once: removing what was uploaded takes
+/// requests, and the user may not want to wait for them.
 fn end() {
-    let undo = unfinished().take();
-    if undo.is_none_or(|undo| undo()) {
-        process::exit(INTERRUPTED);
+    if let Some(first) = INTERRUPTED_AT.get() {
+        if first.elapsed() > AT_ONCE {
+            process::exit(INTERRUPTED);
+        }
+        return;
     }
+    let _ = INTERRUPTED_AT.set(Instant::now());
+    thread::spawn(|| {
+        let undo = unfinished().take();
+        if undo.is_none_or(|undo| undo()) {
+            process::exit(INTERRUPTED);
+        }
+    });
 }
 
 /// Calls `end` on each of these signals that is not ignored. `nohup` ignores SIGHUP, and a script SIGINT in what it runs
@@ -71,11 +95,7 @@ fn handle_signals(end: fn()) {
         .filter(|&signal| !is_ignored(signal));
     // Without a handler a temporary file may be left behind, as after a signal that no program can handle.
     if let Ok(mut signals) = signal_hook::iterator::Signals::new(signals) {
-        std::thread::spawn(move || {
-            if signals.forever().next().is_some() {
-                end();
-            }
-        });
+        thread::spawn(move || signals.forever().for_each(|_| end()));
     }
 }
 

@@ -73,6 +73,10 @@ impl Set {
         match *self {}
     }
 
+    pub(crate) fn id(&self) -> String {
+        match *self {}
+    }
+
     pub(crate) fn entries(&self) -> Option<u64> {
         match *self {}
     }

@@ -17,6 +17,7 @@ use crate::files::tables_in;
 use crate::notation::{Notation, write_json_field};
 use crate::output::complain;
 use crate::place::{check_url, is_url, source};
+use crate::remote::Set;
 
 /// The option that overrules what a table's keys are taken for.
 #[derive(Args, Clone, Copy)]
@@ -24,6 +25,29 @@ pub(crate) struct KeysArg {
     /// The kind of the tables' keys
     #[arg(long, value_enum, default_value_t = Keys::Auto, value_name = "KIND")]
     pub(crate) keys: Keys,
+}
+
+/// The option that names a publication of a set.
+#[derive(Args)]
+pub(crate) struct SetArg {
+    /// Read this publication of the set, as `splits` prints it, or fail
+    #[arg(long, value_name = "ID")]
+    set: Option<String>,
+}
+
+impl SetArg {
+    /// Opens the set whose manifest is at `path`. `None` if it is a table, which no publication was named of.
+    pub(crate) fn open(&self, path: &Path) -> std::result::Result<Option<Set>, Failure> {
+        let set = Set::open(path)?;
+        let failed = |what: &str| Err(Failure::new(what).at(path.display()));
+        match (&self.set, &set) {
+            (Some(_), None) => failed("not a set, which --set asks for"),
+            (Some(id), Some(set)) if *id != set.id() => {
+                failed("another set is published here than --set asks for: run `splits` again")
+            }
+            _ => Ok(set),
+        }
+    }
 }
 
 /// The kind of a table's keys.

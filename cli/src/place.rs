@@ -35,15 +35,21 @@ pub(crate) fn check_no_secret(path: &Path) -> Result<(), Failure> {
     if !is_url(path) {
         return Ok(());
     }
-    let authority = rest.split('/').next().unwrap_or_default();
     let remedy = "pass credentials in the environment, as AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_KEY or \
                   GOOGLE_SERVICE_ACCOUNT";
-    if authority.contains('@') && authority.contains(':') {
-        let what = format!("a URL with a password: {remedy}");
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    // A slash in a password ends the authority. Only Azure's URLs name something else before an @: `container@account`.
+    let before_name = path.rsplit_once('/').map_or("", |(directory, _)| directory);
+    let has_colon = authority.contains(':');
+    if !authority.is_empty() && (has_colon && rest.contains('@') || before_name.contains('@')) {
+        let what = format!(
+            "a URL with a password, or with an @ that may end one: {remedy}, and write %40 for an @ in a name"
+        );
         return Err(Failure::new(what));
     }
-    if rest.contains('?') {
-        let what = format!("a URL with a query, which may hold credentials: {remedy}");
+    if rest.contains(['?', '#']) {
+        let what =
+            format!("a URL with a query or a fragment, which may hold credentials: {remedy}");
         return Err(Failure::new(what));
     }
     Ok(())

@@ -13,11 +13,10 @@ use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::notation::{Notation, NotationArgs};
 use crate::open::{
-    AnyTable, Bounds, Keys, KeysArg, Row, RowIter, SHOWN_AS_STORED, check_is_file, make_certain,
-    note_unknown_order, open, open_in_stored_order,
+    AnyTable, Bounds, Keys, KeysArg, Row, RowIter, SHOWN_AS_STORED, SetArg, check_is_file,
+    make_certain, note_unknown_order, open, open_in_stored_order,
 };
 use crate::output::{Rows, complain};
-use crate::remote::Set;
 use crate::salvage::rescue;
 
 /// Show entries in order, one a line.
@@ -51,6 +50,8 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
     #[command(flatten)]
     keys: KeysArg,
+    #[command(flatten)]
+    set: SetArg,
     /// Start at this key, or at the first key after it
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     from: Option<OsString>,
@@ -127,7 +128,7 @@ fn scan_file(
             }
         })
     };
-    if let Some(set) = Set::open(path)? {
+    if let Some(set) = args.set.open(path)? {
         if args.reverse || args.skip_damaged {
             let what = "--reverse and --skip-damaged need a single table: scan those of the set";
             return Err(Failure::new(what).at(path.display()));

@@ -17,17 +17,23 @@ use crate::remote::Set;
 
 /// Divide a table or a set into parts of about the same size.
 ///
-/// A line is the options with which `scan` shows one part, quoted for a shell: `--from KEY --to KEY`. The first part has
-/// no --from, and the last no --to. Every key lies in exactly one part. Parts begin and end where blocks do, so there may
-/// be fewer than N. Reads indexes only: of a set with at least N tables, only the manifest.
+/// A line is the options with which `scan` shows one part, quoted for a shell: `--from KEY --to KEY`. The first part begins
+/// with the empty key, and the last has no --to. Every key lies in exactly one part. Parts begin and end where blocks do, so
+/// there may be fewer than N. Reads indexes only: of a set with at least N tables, only the manifest.
+///
+/// Of a set, a line also has `--set ID`, with which `scan` fails if another set has been published there since.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   leveltable splits words.ldb 8
-  leveltable splits words.ldb 8 | xargs -L 1 -P 2 leveltable scan words.ldb
   leveltable splits words.ldb 8 --hex | xargs -L 1 leveltable scan words.ldb --hex
+  leveltable splits words.ldb 8 | nl | xargs -L 1 -P 2 sh -c 'leveltable scan words.ldb \"$@\" > part-$0'
 
-With --json, a line is an object with the fields from and to, or from_hex and to_hex; null where there is no bound.")]
+The last one reads two parts at a time, each into a file of its own, part-1 to part-8: lines of processes that write to \
+one pipe would mix.
+
+With --json, a line is an object with the fields from and to, or from_hex and to_hex; null where there is no bound. Of a \
+set, it also has the field set.")]
 pub(crate) struct Args {
     /// The table's file or URL, or the manifest of a set
     file: PathBuf,
@@ -46,15 +52,15 @@ type Part = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     check_no_secret(&args.file)?;
-    let parts = match Set::open(&args.file)? {
-        Some(set) => set.splits(args.n.get())?,
+    let (set, parts) = match Set::open(&args.file)? {
+        Some(set) => (Some(set.id()), set.splits(args.n.get())?),
         None => {
             let table = open(&args.file, Keys::Auto)?;
             if table.is_database() || !table.order_is_known {
                 let what = "only a table of plain keys in byte order can be divided";
                 return Err(Failure::new(what).at(args.file.display()));
             }
-            table.table().splits(args.n.get())
+            (None, table.table().splits(args.n.get()))
         }
     };
     let mut rows = Rows::new();
@@ -66,13 +72,21 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
                 write_bound("from", from.as_deref(), args.hex, out)?;
                 out.write_all(b",")?;
                 write_bound("to", to.as_deref(), args.hex, out)?;
+                if let Some(id) = &set {
+                    write!(out, ",\"set\":\"{id}\"")?;
+                }
                 return out.write_all(b"}\n");
             }
-            let from = from.map(|key| format!("--from {}", quote(&key, args.hex)));
-            let to = to.map(|key| format!("--to {}", quote(&key, args.hex)));
+            // For an empty line, some versions of `xargs` run nothing.
+            write!(out, "--from {}", quote(&from.unwrap_or_default(), args.hex))?;
+            if let Some(to) = to {
+                write!(out, " --to {}", quote(&to, args.hex))?;
+            }
+            if let Some(id) = &set {
+                write!(out, " --set {id}")?;
+            }
             // `xargs` takes a line that ends with a space for continued.
-            let options: Vec<String> = from.into_iter().chain(to).collect();
-            writeln!(out, "{}", options.join(" "))
+            writeln!(out)
         })?;
     }
     rows.finish()?;

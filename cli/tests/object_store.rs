@@ -8,9 +8,10 @@ mod sessions;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -137,6 +138,106 @@ fn an_interrupted_upload_leaves_no_trace() {
         assert_eq!(status.code(), Some(130), "{signal}: {status}");
         assert_eq!(names_in(directory.path()), [""; 0], "{signal}");
     }
+}
+
+/// Starts a server of S3 that begins uploads, and answers other requests that write as `answer` says: not at all, if that is
+/// `None`. Returns its URL, and a channel that tells of these requests.
+fn slow_server(answer: Option<(Duration, &'static str)>) -> (String, mpsc::Receiver<()>) {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", server.local_addr().unwrap());
+    let (tell, told) = mpsc::channel();
+    let serve = move |mut connection: TcpStream, tell: mpsc::Sender<()>| {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") && connection.read_exact(&mut byte).is_ok() {
+            head.push(byte[0]);
+        }
+        let body =
+            "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>";
+        let (status, body) = match &head[..] {
+            [b'P', b'O', b'S', b'T', ..] => ("200 OK", body),
+            [b'H', b'E', b'A', b'D', ..] => ("404 Not Found", ""),
+            _ => {
+                let _ = tell.send(());
+                let Some((pause, status)) = answer else {
+                    std::thread::sleep(Duration::from_secs(600));
+                    return;
+                };
+                std::thread::sleep(pause);
+                (status, "")
+            }
+        };
+        let len = body.len();
+        let _ = write!(
+            connection,
+            "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n{body}"
+        );
+        let _ = std::io::copy(&mut connection, &mut std::io::sink());
+    };
+    std::thread::spawn(move || {
+        for connection in server.incoming() {
+            let tell = tell.clone();
+            std::thread::spawn(move || serve(connection.unwrap(), tell));
+        }
+    });
+    (endpoint, told)
+}
+
+/// Starts a build in the bucket of a server.
+fn build_at(endpoint: &str, lines: &[u8]) -> Child {
+    let mut building = Command::new("env")
+        .arg("--default-signal=INT,TERM,HUP")
+        .arg(env!("CARGO_BIN_EXE_leveltable"))
+        .args(["build", "--codec", "none", "s3://bucket/new.ldb"])
+        .env("AWS_ENDPOINT", endpoint)
+        .env("AWS_ALLOW_HTTP", "true")
+        .env("AWS_REGION", "us-east-1")
+        .env("AWS_SKIP_SIGNATURE", "true")
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    building.stdin.take().unwrap().write_all(lines).unwrap();
+    building
+}
+
+fn send_signal(signal: &str, child: &Child) {
+    let id = child.id().to_string();
+    let kill = Command::new("kill").args([signal, &id]).status();
+    assert!(kill.unwrap().success());
+}
+
+/// Aborting an upload takes requests, which the server may answer late or never.
+#[test]
+fn a_second_signal_ends_an_upload_at_once() {
+    // Of parts, and of one request.
+    for lines in [many_lines(), b"apple\tred\n".to_vec()] {
+        let (endpoint, told) = slow_server(None);
+        let mut building = build_at(&endpoint, &lines);
+        told.recv_timeout(Duration::from_secs(60)).unwrap();
+        send_signal("-INT", &building);
+        std::thread::sleep(Duration::from_secs(1));
+        let status = building.try_wait().unwrap();
+        assert_eq!(status, None, "the first signal waits");
+        let sent = Instant::now();
+        send_signal("-TERM", &building);
+        let status = building.wait().unwrap();
+        assert_eq!(status.code(), Some(130), "{status}");
+        assert!(sent.elapsed() < Duration::from_secs(2));
+    }
+}
+
+/// The table is not there, as the status of an interrupted program says.
+#[test]
+fn an_upload_that_fails_after_a_signal_is_interrupted() {
+    let (endpoint, told) = slow_server(Some((Duration::from_millis(300), "403 Forbidden")));
+    let building = build_at(&endpoint, b"apple\tred\n");
+    told.recv_timeout(Duration::from_secs(60)).unwrap();
+    send_signal("-TERM", &building);
+    let output = building.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(stderr.contains("403"), "{stderr}");
 }
 
 #[test]

@@ -20,11 +20,12 @@ from pyspark.sql import DataFrame, SparkSession
 BUILD = """sh -c 'shard="$0/$(cat /proc/sys/kernel/random/uuid).ldb"
 leveltable build "$shard" --hex --allow-empty --block-size 16K && echo "$shard"' """
 
-# `pipe` starts the tool with this environment only: where it is, and what may write to the bucket.
+# `pipe` starts the tool with this environment only: where it is, how it reaches the store, and what may write to the bucket.
+NAMES = ("PATH", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_DIR", "SSL_CERT_FILE")
 ENVIRONMENT = {
     name: value
     for name, value in os.environ.items()
-    if name == "PATH" or name.startswith(("AWS_", "AZURE_", "GOOGLE_"))
+    if name.upper() in NAMES or name.startswith(("AWS_", "AZURE_", "GOOGLE_"))
 }
 
 
@@ -46,7 +47,7 @@ def publish(manifest: str, shards: list[str]) -> None:
 
 
 def read_set(spark: SparkSession, manifest: str, parts: int) -> DataFrame:
-    """Returns the entries of the set. Each task reads one part of it."""
+    """Returns the entries of the set. Each task reads one part of it, and fails if another set has replaced it since."""
     splits = subprocess.run(
         ["leveltable", "splits", manifest, str(parts), "--hex"], stdout=subprocess.PIPE, text=True, check=True
     ).stdout.splitlines()

@@ -99,7 +99,7 @@ fn locate(path: &Path) -> leveltable::Result<(Arc<dyn ObjectStore>, ObjectPath)>
     if !is_url(path) {
         let absolute = resolve(path).map_err(|e| failed(&e))?;
         let object = ObjectPath::from_absolute_path(absolute).map_err(|e| failed(&e))?;
-        return Ok((Arc::new(LocalFileSystem::new()), object));
+        return Ok((files(), object));
     }
     let url = Url::parse(&path.to_string_lossy()).map_err(|e| failed(&e))?;
     let variables = std::env::vars_os().filter_map(|(name, value)| {
@@ -108,5 +108,13 @@ fn locate(path: &Path) -> leveltable::Result<(Arc<dyn ObjectStore>, ObjectPath)>
         Some((name, value.into_string().ok()?)).filter(|_| is_for_stores)
     });
     let (store, object) = object_store::parse_url_opts(&url, variables).map_err(|e| failed(&e))?;
+    if url.scheme() == "file" {
+        return Ok((files(), object));
+    }
     Ok((Arc::from(store), object))
+}
+
+/// Returns the store of local files. They are on disk when the tool says that they are written, as those that it names without a URL.
+fn files() -> Arc<dyn ObjectStore> {
+    Arc::new(LocalFileSystem::new().with_fsync(true))
 }

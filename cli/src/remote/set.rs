@@ -8,6 +8,7 @@ use bytes::Bytes;
 use leveltable::OpenOptions;
 use leveltable_object_store::TableSet;
 use leveltable_object_store::set::{PublishErrorKind, SetOptions, SetRange};
+use object_store::path::Path as ObjectPath;
 use tokio::runtime::Runtime;
 use url::Url;
 
@@ -22,8 +23,8 @@ const MANIFEST: &str = "leveltable.set";
 /// An open set.
 pub(crate) struct Set {
     set: TableSet,
-    /// The part of the manifest's URL that names the store.
-    store: Option<String>,
+    /// The URL of the store. `None` for files.
+    store: Option<Url>,
     runtime: &'static Runtime,
 }
 
@@ -58,7 +59,7 @@ impl Set {
         match wait(runtime, options.open(store, &manifest)) {
             Ok(set) => Ok(Some(Set {
                 set,
-                store: store_of(path),
+                store: store_of(path, &manifest),
                 runtime,
             })),
             Err(e) if is_not_found(&e) => Ok(None),
@@ -67,8 +68,11 @@ impl Set {
     }
 
     /// Returns the name of an object as the tool takes it.
-    fn name(&self, path: &object_store::path::Path) -> String {
-        format!("{}/{path}", self.store.as_deref().unwrap_or_default())
+    fn name(&self, path: &ObjectPath) -> String {
+        match &self.store {
+            Some(store) => url_of(store, path).to_string(),
+            None => format!("/{path}"),
+        }
     }
 
     /// Returns the value of each key, `None` where there is none.
@@ -86,6 +90,11 @@ impl Set {
 
     pub(crate) fn splits(&self, n: usize) -> leveltable::Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
         wait(self.runtime, self.set.splits(n))
+    }
+
+    /// Returns what tells this publication from any other.
+    pub(crate) fn id(&self) -> String {
+        self.set.version().to_string()
     }
 
     pub(crate) fn entries(&self) -> Option<u64> {
@@ -159,15 +168,17 @@ pub(crate) fn publish(
     check_url(manifest)?;
     let runtime = runtime()?;
     let (store, object) = locate(manifest)?;
+    let store_url = store_of(manifest, &object);
     let mut objects = Vec::new();
     for shard in shards {
         check_url(shard)?;
-        if store_of(shard) != store_of(manifest) {
+        let (_, table) = locate(shard)?;
+        if store_of(shard, &table) != store_url {
             let what = "is not in the store of the manifest, under whose directory all tables of a set lie";
             return Err(Failure::new(what).at(shard.display()));
         }
         check_is_file(shard)?;
-        objects.push(locate(shard)?.1);
+        objects.push(table);
     }
     // Messages call tables as the user does.
     let prefix = format!("{store}/");
@@ -211,8 +222,73 @@ pub(crate) fn publish(
     })
 }
 
-/// Returns the part of a URL that says in which store it is. Files are all in one.
-fn store_of(path: &Path) -> Option<String> {
-    let url = Url::parse(path.to_str()?).ok().filter(|_| is_url(path))?;
-    (url.scheme() != "file").then(|| format!("{}://{}", url.scheme(), url.authority()))
+/// Returns the URL of the store that holds `object`, which is at `path`: all that comes before the object's own path, since some
+/// URLs name the bucket in theirs. `None` for files, which are all in one store.
+fn store_of(path: &Path, object: &ObjectPath) -> Option<Url> {
+    let mut url = Url::parse(path.to_str()?).ok().filter(|_| is_url(path))?;
+    if url.scheme() == "file" {
+        return None;
+    }
+    let path = url.path();
+    let mut slashes = path.match_indices('/').map(|(at, _)| at);
+    let is_object = |rest: &str| ObjectPath::from_url_path(rest).is_ok_and(|path| path == *object);
+    let at = slashes.find(|&at| path.get(at..).is_some_and(is_object));
+    let store = at.and_then(|at| path.get(..at)).unwrap_or(path).to_owned();
+    url.set_path(&store);
+    Some(url)
+}
+
+/// Returns the URL of an object in `store`.
+fn url_of(store: &Url, object: &ObjectPath) -> Url {
+    let mut url = store.clone();
+    // Every URL of a store has a path.
+    if let Ok(mut segments) = url.path_segments_mut() {
+        let names = object.parts();
+        segments
+            .pop_if_empty()
+            .extend(names.map(|name| name.as_ref().to_owned()));
+    }
+    // It could end a password, so the tool does not take it.
+    let path = url.path().replace('@', "%40");
+    url.set_path(&path);
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use object_store::{ObjectStoreScheme, path::Path as ObjectPath};
+    use url::Url;
+
+    use super::{store_of, url_of};
+
+    #[test]
+    fn a_store_is_the_url_without_the_path_in_it() {
+        for (store, object) in [
+            ("s3://bucket", "words/1.ldb"),
+            ("az://container", "1.ldb"),
+            ("abfss://container@account.dfs.core.windows.net", "1.ldb"),
+            ("https://bucket.s3.eu-west-1.amazonaws.com", "words/1.ldb"),
+            ("https://s3.eu-west-1.amazonaws.com/bucket", "words/1.ldb"),
+            ("https://s3.eu-west-1.amazonaws.com/a", "a/a"),
+            (
+                "https://account.r2.cloudflarestorage.com/bucket",
+                "words/1.ldb",
+            ),
+            ("https://account.blob.core.windows.net/container", "1.ldb"),
+            (
+                "https://account.blob.core.windows.net/container",
+                "a%20b/%C3%A4%25%23%40.ldb",
+            ),
+        ] {
+            let written = format!("{store}/{object}");
+            let url = Url::parse(&written).unwrap();
+            let (_, path) = ObjectStoreScheme::parse(&url).unwrap();
+            let found = store_of(Path::new(&written), &path).unwrap();
+            assert_eq!(found.as_str().trim_end_matches('/'), store);
+            assert_eq!(url_of(&found, &path).as_str(), written);
+        }
+        assert_eq!(store_of(Path::new("/a/b"), &ObjectPath::from("a/b")), None);
+    }
 }

@@ -1,5 +1,6 @@
 //! Uploading a table while it is built.
 
+use std::mem;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,27 +24,43 @@ pub(crate) struct Upload {
 
 /// What the thread that handles signals shares with the one that builds.
 struct Shared {
-    /// `None` once one of the two has finished or aborted the upload.
-    builder: Mutex<Option<ObjectTableBuilder>>,
+    state: Mutex<State>,
     /// Tells the thread that builds, which may wait for requests and hold the lock, to let go of it.
     stop: Notify,
 }
 
+/// How far the upload is.
+enum State {
+    Building(Box<ObjectTableBuilder>),
+    /// The table is there.
+    Finished,
+    /// The upload failed or was aborted.
+    Gone,
+}
+
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Option<ObjectTableBuilder>> {
-        self.builder.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Aborts the upload, if it is neither finished nor aborted.
+    /// Aborts the upload, if it is neither finished nor aborted. Returns `false` if the table is there.
     fn abort(&self, runtime: &Runtime) -> bool {
-        let Some(builder) = self.lock().take() else {
-            return false;
-        };
-        if let Err(e) = runtime.block_on(builder.abort()) {
-            let what = "parts of it may remain until the store removes incomplete uploads";
-            complain("note", &format!("{e}: {what}"));
+        // The lock is held until it is aborted, so that a signal does not end the program before.
+        let mut state = self.lock();
+        match mem::replace(&mut *state, State::Gone) {
+            State::Building(builder) => {
+                if let Err(e) = runtime.block_on(builder.abort()) {
+                    let what = "parts of it may remain until the store removes incomplete uploads";
+                    complain("note", &format!("{e}: {what}"));
+                }
+                true
+            }
+            State::Finished => {
+                *state = State::Finished;
+                false
+            }
+            State::Gone => true,
         }
-        true
     }
 }
 
@@ -59,8 +76,9 @@ impl Upload {
         let upload = UploadOptions::new()
             .replace_existing(force)
             .named(path.to_string_lossy());
+        let builder = upload.create(store, object, options)?;
         let shared = Arc::new(Shared {
-            builder: Mutex::new(Some(upload.create(store, object, options)?)),
+            state: Mutex::new(State::Building(Box::new(builder))),
             stop: Notify::new(),
         });
         let interrupted = shared.clone();
@@ -74,7 +92,7 @@ impl Upload {
     /// Adds an entry.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> leveltable::Result<()> {
         let mut locked = self.shared.lock();
-        let Some(builder) = locked.as_mut() else {
+        let State::Building(builder) = &mut *locked else {
             drop(locked);
             await_end()
         };
@@ -93,12 +111,22 @@ impl Upload {
     pub(crate) fn finish(self) -> leveltable::Result<Summary> {
         // The lock is held until the table is there, so that a signal ends the program before or after, and not between.
         let mut locked = self.shared.lock();
-        let Some(builder) = locked.take() else {
+        let State::Building(builder) = mem::replace(&mut *locked, State::Gone) else {
             drop(locked);
             await_end()
         };
-        let uploaded = self.runtime.block_on(builder.finish())?;
-        Ok(uploaded.summary)
+        match self.runtime.block_on(builder.finish()) {
+            Ok(uploaded) => {
+                *locked = State::Finished;
+                Ok(uploaded.summary)
+            }
+            Err(e) if interrupt::is_interrupted() => {
+                complain("note", &e.to_string());
+                drop(locked);
+                await_end()
+            }
+            Err(e) => Err(e),
+        }
     }
 }
 
