@@ -155,7 +155,13 @@ fn begin(set: &TableSet, bounds: &Bounds, left: &mut std::ops::Range<usize>) -> 
         let bytes = properties.map_or(table.file_bytes(), |p| {
             p.key_bytes.saturating_add(p.value_bytes)
         });
-        let mut range = table.range(bounds);
+        let states_keys = properties.is_some_and(|p| p.first_key.is_some() && p.last_key.is_some());
+        let record = set.shards().get(shard).filter(|_| !states_keys);
+        let mut range = table.range(match record {
+            // Nothing has shown that its keys are those of the manifest.
+            Some(shard) => within(bounds, shard),
+            None => bounds,
+        });
         let first = range.next().await?;
         Ok(Walk {
             range,
@@ -164,4 +170,21 @@ fn begin(set: &TableSet, bounds: &Bounds, left: &mut std::ops::Range<usize>) -> 
             entries: 0,
         })
     })))
+}
+
+/// The part of `bounds` that lies within the keys of `shard`.
+fn within((lower, upper): Bounds, shard: &Shard) -> Bounds {
+    let is_within = |key: &[u8]| shard.covers(key);
+    let lower = match lower {
+        Bound::Included(key) if is_within(&key) => Bound::Included(key),
+        Bound::Excluded(key) if is_within(&key) => Bound::Excluded(key),
+        // A shard that is walked does not lie outside of the bounds.
+        _ => Bound::Included(shard.first_key.to_vec()),
+    };
+    let upper = match upper {
+        Bound::Included(key) if is_within(&key) => Bound::Included(key),
+        Bound::Excluded(key) if is_within(&key) => Bound::Excluded(key),
+        _ => Bound::Included(shard.last_key.to_vec()),
+    };
+    (lower, upper)
 }
