@@ -48,7 +48,7 @@
 //! | a key of a shard that is not open | one to open the shard, since the size of its tail is known; then as of an open one |
 //! | a key of an open shard | as of an [`AsyncTable`](leveltable::remote::AsyncTable): none if the filter excludes it or the block is in the cache, otherwise one |
 //! | [`get_many`](TableSet::get_many) | the shards at the same time, with up to 32 requests on their way |
-//! | a walk | as of a table; the next shard is opened before it is reached |
+//! | a walk | as of a table; the next shard is opened ahead once as many bytes were returned as half of a shard has |
 //! | [`publish`] | one or two for each shard, one for the manifest; the first publication asks one more to learn what the store can do |
 //!
 //! Each shard is read in the version that the manifest names, by the object's ETag or version. One that was replaced or removed
@@ -106,8 +106,8 @@
 //! tag
 //!   1  path, relative to the directory of the manifest: UTF-8, segments parted by "/"
 //!   2  first key
-//!   3  size of the object in bytes                         varint
-//!   4  bytes at its end that are read to open it           varint
+//!   3  size of the object in bytes, at least 48            varint
+//!   4  bytes at its end that are read to open it           varint, at most 4 GiB
 //!   5  ETag, if the store has one: UTF-8
 //!   6  version, if the store has one: UTF-8
 //!   7  number of entries, if the table says                varint

@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::manifest::MOST_LEN;
 use crate::attempts::{Failure, Retries, Timeouts, attempts};
+use crate::source::collect;
 
 /// Where a manifest lies, in which version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,15 +100,8 @@ impl Client {
                 e_tag: response.meta.e_tag.clone(),
                 version: response.meta.version.clone(),
             };
-            let bytes = timeout(self.timeouts.of(size), response.bytes()).await;
+            let bytes = timeout(self.timeouts.of(size), collect(response, 0..size)).await;
             let bytes = bytes.map_err(|_| timed_out())??;
-            if bytes.len() as u64 != size {
-                let why = format!("{} bytes came of {size}", bytes.len());
-                return Err(Failure::passing(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    why,
-                )));
-            }
             Ok((bytes, version))
         });
         match got.await {

@@ -16,7 +16,7 @@ use super::SetOptions;
 use super::error::{PublishError, PublishErrorKind};
 use super::manifest::{Id, Lineage, Manifest};
 use super::place::{Answer, Client, Condition, Place, PutFailure, timed_out};
-use super::record::Shard;
+use super::record::{MOST_TAIL, Shard};
 use crate::upload::LEAST_TAIL;
 use crate::{ObjectSource, Version};
 
@@ -108,7 +108,10 @@ impl SetOptions {
             first_key,
             last_key,
             size: table.file_bytes(),
-            tail_len: table.tail_len().max(LEAST_TAIL).min(table.file_bytes()),
+            tail_len: table
+                .tail_len()
+                .clamp(LEAST_TAIL, MOST_TAIL)
+                .min(table.file_bytes()),
             version: source.version().unwrap_or_default(),
             entries: table.entries(),
         }))

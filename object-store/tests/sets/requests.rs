@@ -8,6 +8,7 @@ use leveltable_object_store::set::SetOptions;
 use leveltable_object_store::{Retries, TableSet, publish};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use tokio::time::timeout;
 
 use crate::common::{collect, manifest, numbered, put_numbered, run};
@@ -427,4 +428,32 @@ fn forty_thousand_shards() {
         assert_eq!(set.get("00051234").await.unwrap().unwrap(), "a 51234");
         assert_eq!(watched.take().len(), 2);
     });
+}
+
+/// Requests have deadlines, also those that are made ahead: 30 ms a request and 1 us a byte, and a second between two entries.
+#[tokio::test(start_paused = true)]
+async fn a_walk_may_be_slower_than_the_deadlines_of_its_requests() {
+    let inner = Arc::new(InMemory::new());
+    let mut paths = Vec::new();
+    for i in 0..2 {
+        let path = format!("set/{i}.ldb");
+        paths.push(put_numbered(&*inner, &path, 5000 * i..5000 * (i + 1), "a").await);
+    }
+    publish(inner.clone(), &manifest(), &paths, None)
+        .await
+        .unwrap();
+    let throttle = ThrottleConfig {
+        wait_get_per_call: Duration::from_millis(30),
+        wait_get_per_byte: Duration::from_micros(1),
+        ..ThrottleConfig::default()
+    };
+    let store = Arc::new(ThrottledStore::new(inner, throttle));
+    let set = TableSet::open(store, &manifest()).await.unwrap();
+    let mut range = set.range(..);
+    let mut count = 0;
+    while range.next().await.unwrap().is_some() {
+        count += 1;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(count, 10_000);
 }
