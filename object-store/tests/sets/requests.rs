@@ -9,6 +9,7 @@ use leveltable_object_store::{Retries, TableSet, publish};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::common::{collect, manifest, numbered, put_numbered, run};
@@ -248,12 +249,64 @@ fn an_opening_that_failed_is_not_shared_any_more() {
             .unwrap();
         let mut range = set.range(..);
         let is_ahead = |request: &String| request == "get set/1.ldb";
+        let mut walked = 0;
         while !watched.take().iter().any(is_ahead) {
             range.next().await.unwrap().unwrap();
+            walked += 1;
         }
         assert!(set.get("00003007").await.is_err());
         assert_eq!(set.get("00003007").await.unwrap().unwrap(), "a 3007");
-        assert!(collect(range).await.is_err(), "the walk has yet to see it");
+        // The walk, which has yet to see the error, begins once more.
+        assert_eq!(collect(range).await.unwrap().len(), 4000 - walked);
+    });
+}
+
+/// A walk that sees late that its opening failed shares the one that others have begun since.
+#[test]
+fn a_late_waiter_does_not_remove_a_newer_opening() {
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        put_set(&store, 2).await;
+        let release = Arc::new(Notify::new());
+        let (released, mut openings) = (Arc::clone(&release), 0);
+        let watched = Watched::with(store, move |_, request| {
+            openings += u32::from(request == "get set/1.ldb");
+            match openings {
+                1 if request == "get set/1.ldb" => Fate::LostAfter(Duration::from_millis(20)),
+                2 if request == "get set/1.ldb" => {
+                    let released = Arc::clone(&released);
+                    Fate::After(Box::pin(async move { released.notified().await }))
+                }
+                _ => Fate::Served,
+            }
+        });
+        let set = options()
+            .retries(Retries::none())
+            .open(Arc::clone(&watched) as _, &manifest())
+            .await
+            .unwrap();
+        let is_opening = |request: &String| request == "get set/1.ldb";
+        let (mut range, mut walked) = (set.range(..), 0);
+        while !watched.take().iter().any(is_opening) {
+            range.next().await.unwrap().unwrap();
+            walked += 1;
+        }
+        assert!(set.get("00003007").await.is_err());
+        let newer = set.clone();
+        let newer = tokio::spawn(async move { newer.get("00003007").await });
+        while !watched.take().iter().any(is_opening) {
+            tokio::task::yield_now().await;
+        }
+        let rest = async {
+            while range.next().await.unwrap().is_some() {
+                walked += 1;
+            }
+        };
+        assert!(timeout(Duration::from_millis(200), rest).await.is_err());
+        assert!(!watched.take().iter().any(is_opening), "a third opening");
+        release.notify_one();
+        assert_eq!(newer.await.unwrap().unwrap().unwrap(), "a 3007");
+        assert_eq!(collect(range).await.unwrap().len(), 4000 - walked);
     });
 }
 
