@@ -49,7 +49,7 @@
 //! | a key of an open shard | as of an [`AsyncTable`](leveltable::remote::AsyncTable): none if the filter excludes it or the block is in the cache, otherwise one |
 //! | [`get_many`](TableSet::get_many) | the shards at the same time, with up to 32 requests on their way |
 //! | a walk | as of a table; the next shard is opened ahead once as many bytes were returned as half of a shard has |
-//! | [`publish`] | one or two for each shard, one for the manifest; the first publication asks one more to learn what the store can do |
+//! | [`publish`] | one or two for each shard, one for the manifest; the first publication asks four more to learn what the store can do |
 //!
 //! Each shard is read in the version that the manifest names, by the object's ETag or version. One that was replaced or removed
 //! is an error of the kind [`Replaced`](leveltable::ErrorKind::Replaced): open the set anew. So a publication does not disturb
@@ -68,8 +68,9 @@
 //! manifest is still there, the request is made again. Only if the manifest cannot be read back, or no attempt succeeds, the outcome
 //! is [`Unconfirmed`](PublishErrorKind::Unconfirmed).
 //!
-//! A store that ignores conditions is refused: the first publication asks it to replace an object that does not exist, at the
-//! manifest's path with `.probe` appended.
+//! A store that ignores conditions is refused. The first publication asks it to replace an object that does not exist, then to create
+//! it twice, and deletes it. Its path is the manifest's with the random number and `.probe` appended. A publisher that is killed
+//! meanwhile, or may not delete, leaves it there, empty.
 //!
 //! # Directories
 //!

@@ -324,7 +324,7 @@ impl Client {
         previous: Option<&SetVersion>,
     ) -> Result<Place, PublishError> {
         let previous_lineage = previous.map(|previous| &previous.lineage);
-        let mut condition = self.first_attempt(path, previous).await?;
+        let mut condition = self.first_attempt(path, own, previous).await?;
         let mut attempt = 1;
         loop {
             let failure = match self.put(path, bytes, &condition).await {
@@ -373,14 +373,15 @@ impl Client {
         }
     }
 
-    /// The condition on which `previous` is replaced.
+    /// The condition on which `own` replaces `previous`.
     async fn first_attempt(
         &self,
         path: &Path,
+        own: &Lineage,
         previous: Option<&SetVersion>,
     ) -> Result<Condition, PublishError> {
         let Some(previous) = previous else {
-            let condition = self.first_condition(path).await;
+            let condition = self.first_condition(path, &own.id).await;
             return condition.map_err(|failure| match failure.answer {
                 Answer::Unsupported => unsupported(path, failure),
                 Answer::Refused | Answer::Unclear => failed(path, failure.error),
