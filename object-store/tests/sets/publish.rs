@@ -390,6 +390,55 @@ fn a_request_that_is_not_permitted_is_an_error_of_its_own() {
     }
 }
 
+/// Publishes "b" in place of "a", while the requests that publish meet these fates in turn, and what reads the manifest is served.
+async fn replace_with(store: &Store, fates: Vec<Fate>) -> Result<Published, PublishError> {
+    let first = put_and_publish(store, "a", None).await.unwrap();
+    let paths = put_shards(store, "b").await;
+    let mut fates = fates.into_iter();
+    let watched = Watched::with(Arc::clone(store), move |_, request| {
+        let fate = is_manifest(request).then(|| fates.next()).flatten();
+        fate.unwrap_or(Fate::Served)
+    });
+    let path = manifest();
+    let options = few_retries();
+    options
+        .publish(watched, &path, &paths, Some(&first.version))
+        .await
+}
+
+/// An attempt without an answer may yet be carried out, whatever the answer to the next one.
+#[test]
+fn what_is_not_permitted_later_may_have_been_published_before() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let (path, source) = ("set/manifest".into(), "expired".into());
+            let denied = Fate::Denied(Error::PermissionDenied { path, source });
+            let published = replace_with(&store, vec![Fate::Lost, denied]).await;
+            assert_kind(published, PublishErrorKind::Unconfirmed);
+        });
+    }
+}
+
+/// The reply is lost, and others have put something else there, or have removed the manifest.
+#[test]
+fn what_cannot_be_read_back_is_not_known() {
+    for is_removed in [false, true] {
+        let store: Store = Arc::new(object_store::memory::InMemory::new());
+        run(async move {
+            let other = Arc::clone(&store);
+            let meanwhile = Box::pin(async move {
+                match is_removed {
+                    true => other.delete(&manifest()).await.unwrap(),
+                    false => put(&*other, &manifest(), vec![b'x'; 1000].into()).await,
+                }
+            });
+            let lost = Fate::ReplyLost(meanwhile, Some(crate::watched::failure()));
+            let published = replace_with(&store, vec![lost]).await;
+            assert_kind(published, PublishErrorKind::Unconfirmed);
+        });
+    }
+}
+
 /// Of two publishers in such a store, both would be told that they were the first.
 #[test]
 fn a_store_that_creates_what_exists_is_refused() {
