@@ -237,6 +237,7 @@ impl TableSet {
         for (shard, next) in self.shards().iter().zip(self.shards().iter().skip(1)) {
             bytes += u128::from(shard.size);
             let nearer = bytes + u128::from(next.size) / 2;
+            // Below `total`, since no shard is empty: so fewer than `n` are due. All sizes fit 64 bits, and products 128.
             if nearer * n >= due * total {
                 ends.push(shard.last_key.clone());
                 due = nearer * n / total + 1;

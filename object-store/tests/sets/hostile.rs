@@ -34,6 +34,7 @@ async fn read(store: &Store) -> leveltable::Result<usize> {
     let set = TableSet::open(Arc::clone(store), &manifest()).await?;
     set.get("00000150").await?;
     set.splits(20).await?;
+    set.splits(usize::MAX).await?;
     let entries = collect(set.range(..)).await?;
     Ok(entries.len())
 }
@@ -119,6 +120,30 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(history.kind(), ErrorKind::Corruption, "{history}");
         let none = error(|(records, _)| records[1].1.clear()).await;
         assert!(none.to_string().contains("shard 2"), "{none}");
+        // Sizes, of which each fits 64 bits. The field follows the first key.
+        let sizes = error(|(records, _)| {
+            for (i, (_, record)) in records.iter_mut().enumerate() {
+                let key = format!("{:08}", 100 * i).into_bytes();
+                let at = record.windows(8).position(|part| part == key).unwrap() + 8;
+                let len = usize::from(record[at + 1]);
+                let huge = [vec![3, 10], vec![0xff; 9], vec![1]].concat();
+                record.splice(at..at + 2 + len, huge);
+            }
+        });
+        let sizes = sizes.await;
+        assert!(sizes.to_string().contains("add up"), "{sizes}");
+        // A table is never so short. With shorter ones, there were more parts than were asked for.
+        let short = error(|(records, _)| {
+            let record = &mut records[2].1;
+            let at = record.windows(8).position(|part| part == b"00000200");
+            let at = at.unwrap() + 8;
+            let len = usize::from(record[at + 1]);
+            record.splice(at..at + 2 + len, [3, 1, 1]);
+            let len = usize::from(record[at + 4]);
+            record.splice(at + 3..at + 5 + len, [4, 1, 1]);
+        });
+        let short = short.await;
+        assert!(short.to_string().contains("shard 3"), "{short}");
         // The second shard again, under a later key.
         let twice = error(|(records, _)| {
             let record = records[1].1.clone();
