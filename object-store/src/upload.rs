@@ -192,7 +192,8 @@ impl ObjectTableBuilder {
     /// # Errors
     ///
     /// As [`TableBuilder::add`]. [`Io`](ErrorKind::Io) if a part could not be uploaded. Every further call then fails, and also if
-    /// the future of a call was dropped while it waited.
+    /// the future of a call was dropped while it waited. If that call was the one that began the upload, the store may keep an
+    /// upload without parts, which nobody here knows of.
     pub async fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         if self.has_failed {
             let why = "an earlier part could not be uploaded, or waiting for it was given up";

@@ -302,6 +302,21 @@ async fn an_add_that_is_given_up_ends_the_build() {
     assert_eq!(error.kind(), ErrorKind::InvalidState);
 }
 
+/// Each part takes ten seconds, which nobody who gives up waits for.
+#[tokio::test(start_paused = true)]
+async fn aborting_does_not_wait_for_parts() {
+    let store = Arc::new(Odd::new(|_, _, response| response));
+    let options = WriteOptions::new().compression(Compression::None);
+    let mut builder = ObjectTableBuilder::create(store, Path::from("t"), &options).unwrap();
+    for key in 0u32..300 {
+        let value = vec![7; 100_000];
+        builder.add(key.to_be_bytes(), value).await.unwrap();
+    }
+    let begun = Instant::now();
+    builder.abort().await.unwrap();
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
 /// Tasks of a runtime with several threads can build and open.
 #[test]
 fn futures_move_between_threads() {
