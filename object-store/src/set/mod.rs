@@ -80,6 +80,10 @@
 //! number 8, which one publisher can. Opening takes two requests more. A publisher that is killed leaves at most a temporary
 //! file, which is not listed.
 //!
+//! A loss of power may leave the last manifest empty, or its shards, since `LocalFileSystem` syncs nothing by default: use
+//! `LocalFileSystem::with_fsync(true)`. A set whose last manifest is empty cannot be opened or replaced, and the error says which
+//! file to remove.
+//!
 //! Earlier manifests stay. To reclaim their space, truncate all but the last. Do not delete them: a late publisher that has read
 //! the one before could create the deleted number again, and would take itself for the winner.
 //!

@@ -67,19 +67,23 @@ impl Client {
             return Ok(Some((bytes, Place::Object(version))));
         }
         // Truncated since it was listed: there is a later one.
+        let mut empty = Path::default();
         for _ in 0..=self.retries.most {
             let Some(number) = self.highest(path).await? else {
                 return Ok(None);
             };
-            let found = self.get(&numbered(path, number)).await?;
+            let path = numbered(path, number);
+            let found = self.get(&path).await?;
             if let Some((bytes, _)) = found.filter(|(bytes, _)| !bytes.is_empty()) {
                 return Ok(Some((bytes, Place::Numbered(number))));
             }
+            empty = path;
         }
-        Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "the manifest with the highest number is empty",
-        ))
+        let why = format!(
+            "the manifest with the highest number, {empty}, is empty: it was not completely written, as after a \
+             loss of power. While nobody publishes, remove it; then the one before is the current one again"
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidData, why))
     }
 
     /// All of an object, and its version.

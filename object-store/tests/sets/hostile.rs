@@ -6,10 +6,11 @@ use bytes::Bytes;
 use leveltable::{Compression, ErrorKind, OpenOptions, WriteOptions};
 use leveltable_object_store::{TableSet, publish};
 use object_store::memory::InMemory;
+use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use proptest::prelude::*;
 
-use crate::common::{collect, manifest, numbered, put, put_numbered, run, table};
+use crate::common::{collect, manifest, numbered, put, put_numbered, run, stores, table};
 
 type Store = Arc<dyn ObjectStore>;
 
@@ -154,6 +155,23 @@ fn what_makes_no_sense_is_refused() {
     });
 }
 
+/// A directory has no file there, and asking again does not help.
+#[test]
+fn a_path_that_cannot_be_is_asked_for_once() {
+    let (store, _directory) = stores().pop().unwrap();
+    run(async move {
+        put(&*store, &Path::from("file"), Bytes::from_static(b"x")).await;
+        for path in ["file/x.ldb".to_owned(), "x".repeat(300)] {
+            let opened = leveltable_object_store::open(Arc::clone(&store), Path::from(path));
+            let error = opened.await.unwrap_err();
+            assert!(error.to_string().contains("attempt 1 of 3"), "{error}");
+        }
+    });
+}
+
+/// Changes a manifest.
+type Lie = fn(&mut Parts);
+
 /// The keys or the number of entries of a record are not those of the table: an error, and no entry is missed in silence.
 #[test]
 fn a_record_that_does_not_match_its_table_is_refused() {
@@ -161,7 +179,7 @@ fn a_record_that_does_not_match_its_table_is_refused() {
         let (store, file) = put_set().await;
         let sound = take_apart(file);
         // The last key of the second shard; the first key of the third, and its number of entries, which is its last field.
-        let lies: [(fn(&mut Parts), &str, &str); 3] = [
+        let lies: [(Lie, &str, &str); 3] = [
             (
                 |(records, _)| records[1].0 = b"00000149".to_vec(),
                 "00000175",
@@ -207,7 +225,7 @@ fn a_record_that_does_not_match_its_table_is_refused() {
 fn a_walk_keeps_to_the_keys_of_the_manifest() {
     run(async {
         let store: Store = Arc::new(InMemory::new());
-        let path = object_store::path::Path::from("set/0.ldb");
+        let path = Path::from("set/0.ldb");
         let options = WriteOptions::new().properties(false);
         put(&*store, &path, table(&options, &numbered(0..100, "a"))).await;
         let shards = [path];

@@ -184,6 +184,27 @@ fn truncated_manifests_keep_their_numbers() {
     });
 }
 
+/// A loss of power leaves an empty manifest: the error says what to remove, and that is enough.
+#[test]
+fn an_empty_last_manifest_is_named() {
+    let (store, _directory) = stores().pop().unwrap();
+    run(async move {
+        let first = put_and_publish(&store, "a", None).await.unwrap();
+        let empty = Path::from("set/manifest/0000000002");
+        put(&*store, &empty, Vec::new().into()).await;
+        let opened = TableSet::open(Arc::clone(&store), &manifest()).await;
+        let text = opened.unwrap_err().to_string();
+        assert!(text.contains(empty.as_ref()), "{text}");
+        assert!(text.contains("remove it"), "{text}");
+        store.delete(&empty).await.unwrap();
+        assert_eq!(contents(&store).await, all("a"));
+        put_and_publish(&store, "b", Some(&first.version))
+            .await
+            .unwrap();
+        assert_eq!(contents(&store).await, all("b"));
+    });
+}
+
 /// Whatever request fails, is lost or never ends, readers see the old set or the new one, the publisher is told which if it can
 /// be known, and the next one can publish.
 #[test]
