@@ -65,8 +65,8 @@
 //! A reply may be lost, and clients repeat requests by themselves, so an answer that the condition is not met may mean that the
 //! first request has met it. The manifest is then read back. It carries a random number, by which its publisher knows it
 //! again, and the numbers of the publications before, which tell the publisher if others have replaced it since. If the earlier
-//! manifest is still there, the request is made again. Only if the manifest cannot be read back, or no attempt succeeds, the outcome
-//! is [`Unconfirmed`](PublishErrorKind::Unconfirmed).
+//! manifest is still there, the request is made again. Only if the manifest is gone, or cannot be read back, or no attempt
+//! succeeds, the outcome is [`Unconfirmed`](PublishErrorKind::Unconfirmed).
 //!
 //! A store that ignores conditions is refused. The first publication asks it to replace an object that does not exist, then to create
 //! it twice, and deletes it. Its path is the manifest's with the random number and `.probe` appended. A publisher that is killed

@@ -30,8 +30,8 @@ const ENTRIES_A_POLL: u64 = 64;
 ///
 /// Ends after its first error: no entry is skipped in silence. Once a walk has returned as many bytes of a shard as half of all its
 /// entries have, the next shard is opened and its first blocks are fetched; a walk that begins past the middle opens it when it
-/// gets there. Nothing runs unless [`next`](SetRange::next) is polled: a request that has missed its deadline because it was polled
-/// too seldom is made again.
+/// gets there. Nothing runs unless [`next`](SetRange::next) is polled. If that is too seldom for the deadlines, and opening ahead
+/// fails, the shard is opened once more when it is reached.
 #[must_use]
 pub struct SetRange {
     set: TableSet,
@@ -39,7 +39,7 @@ pub struct SetRange {
     /// The shards that have yet to be begun.
     left: std::ops::Range<usize>,
     here: Option<Walk>,
-    /// The first of `left`, on its way.
+    /// The shard before `left`, on its way.
     ahead: Option<Ahead>,
     is_done: bool,
 }

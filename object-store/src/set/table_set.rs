@@ -110,7 +110,8 @@ impl TableSet {
     ///
     /// # Errors
     ///
-    /// As [`AsyncTable::get`], and those of opening a shard.
+    /// As [`AsyncTable::get`], and those of opening a shard; [`ErrorKind::Corruption`] if the keys or the number of entries that its
+    /// table states are not those of the manifest.
     pub async fn get(&self, key: impl AsRef<[u8]> + Send) -> Result<Option<Bytes>> {
         let Some(shard) = self.shard_of(key.as_ref()) else {
             return Ok(None);
