@@ -123,6 +123,9 @@ impl From<object_store::Error> for Failure {
             E::InvalidPath { .. } | E::UnknownConfigurationKey { .. } => (InvalidInput, false),
             E::Precondition { .. } | E::NotModified { .. } => (Other, false),
             // A server that is busy, a connection that was lost, and what the store does not tell from these.
+            E::Generic { source, .. } => {
+                impossible_path(&**source).map_or((Other, true), |kind| (kind, false))
+            }
             _ => (Other, true),
         };
         Failure {
@@ -130,6 +133,19 @@ impl From<object_store::Error> for Failure {
             may_pass,
         }
     }
+}
+
+/// Whether a directory says that there can be no such file: its kind.
+fn impossible_path(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
+    use io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, ReadOnlyFilesystem};
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let mut kinds = causes.filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
+    kinds.find(|kind| {
+        matches!(
+            kind,
+            InvalidFilename | IsADirectory | NotADirectory | ReadOnlyFilesystem
+        )
+    })
 }
 
 /// Makes attempts of a request that transfers `bytes` until one succeeds, or fails for good, or there were enough.

@@ -115,7 +115,8 @@ impl Parts {
         }
     }
 
-    /// Removes the parts, those on their way when they have arrived: a store may keep one that arrives after.
+    /// Removes the parts, and waits for none on its way: their requests end here. A store may keep a part of which it had all bytes,
+    /// and has yet to write them, until its rule for incomplete uploads removes it.
     pub(crate) async fn abort(mut self) -> io::Result<()> {
         let upload = self.upload.take();
         let parts = std::mem::take(&mut self.on_their_way);
@@ -129,8 +130,8 @@ async fn remove(
     timeouts: &Timeouts,
     retries: &Retries,
 ) -> io::Result<()> {
-    // Each has a deadline of its own.
-    while parts.join_next().await.is_some() {}
+    // None goes on after the request to abort.
+    parts.shutdown().await;
     let Some(upload) = upload else {
         return Ok(());
     };

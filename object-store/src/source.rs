@@ -246,8 +246,11 @@ fn replaced(why: &str) -> Failure {
     Failure::lasting(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, why))
 }
 
+/// Most bytes that are reserved because a response claims to have them. A buffer for more grows as they come.
+const MOST_RESERVED: usize = 8 << 20;
+
 /// The bytes of a response, which must be those of `range`.
-async fn collect(response: GetResult, range: Range<u64>) -> Result<Bytes, Failure> {
+pub(crate) async fn collect(response: GetResult, range: Range<u64>) -> Result<Bytes, Failure> {
     let wrong = |what: String| {
         let why = format!(
             "expected bytes {} to {}, found {what}",
@@ -284,7 +287,7 @@ async fn collect(response: GetResult, range: Range<u64>) -> Result<Bytes, Failur
             continue;
         }
         if all.is_empty() {
-            all.reserve(len);
+            all.reserve(len.min(MOST_RESERVED));
             all.extend_from_slice(&std::mem::take(&mut first));
         }
         all.extend_from_slice(&chunk);

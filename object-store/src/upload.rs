@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -64,9 +63,12 @@ impl UploadOptions {
     /// With `false`, an object that is at the path already stays, and `finish` fails with
     /// [`AlreadyExists`](io::ErrorKind::AlreadyExists).
     ///
-    /// If the response to the write is lost, the object is read back: one with the same bytes is taken for this one.
-    /// The store decides it at the moment of writing for a table of up to 8 MiB. For a larger one, which is uploaded in parts, no
-    /// store can: `finish` asks before it completes the upload, and an object that appears between the two is replaced.
+    /// The store decides it at the moment of writing for a table of up to 8 MiB. If it answers that there is an object, that object
+    /// is read back, and one with the same bytes is taken for this one: the response to an earlier attempt may have been lost. So
+    /// building the same table again succeeds, and writes nothing.
+    ///
+    /// For a larger table, which is uploaded in parts, no store can decide: `finish` asks before it completes the upload, and an
+    /// object that appears between the two is replaced.
     pub fn replace_existing(mut self, yes: bool) -> UploadOptions {
         self.replace = yes;
         self
@@ -190,7 +192,8 @@ impl ObjectTableBuilder {
     /// # Errors
     ///
     /// As [`TableBuilder::add`]. [`Io`](ErrorKind::Io) if a part could not be uploaded. Every further call then fails, and also if
-    /// the future of a call was dropped while it waited.
+    /// the future of a call was dropped while it waited. If that call was the one that began the upload, the store may keep an
+    /// upload without parts, which nobody here knows of.
     pub async fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         if self.has_failed {
             let why = "an earlier part could not be uploaded, or waiting for it was given up";
@@ -409,9 +412,7 @@ impl Target {
         let UploadOptions {
             timeouts, retries, ..
         } = &self.options;
-        let attempt = AtomicU32::new(0);
         let request = || async {
-            let is_first = attempt.fetch_add(1, Ordering::Relaxed) == 0;
             let mode = if self.options.replace {
                 PutMode::Overwrite
             } else {
@@ -421,8 +422,8 @@ impl Target {
             let payload = PutPayload::from(object.clone());
             match self.store.put_opts(&self.path, payload, options).await {
                 Ok(result) => Ok(Version::from(result)),
-                // Perhaps an earlier attempt wrote it, and its response was lost.
-                Err(error @ object_store::Error::AlreadyExists { .. }) if !is_first => {
+                // Perhaps an earlier attempt wrote it, or one that the store's client has repeated by itself.
+                Err(error @ object_store::Error::AlreadyExists { .. }) => {
                     let found = self
                         .store
                         .get_opts(&self.path, GetOptions::default())

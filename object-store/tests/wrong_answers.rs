@@ -15,7 +15,7 @@ use leveltable::{Compression, ErrorKind, WriteOptions};
 use leveltable_object_store::{ObjectSource, ObjectTableBuilder, Retries, Timeouts, Version, open};
 use object_store::path::Path;
 use object_store::{
-    Error, GetOptions, GetRange, GetResult, GetResultPayload, ObjectStoreExt, Result,
+    Error, GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStoreExt, Result,
 };
 use tokio::time::Instant;
 
@@ -72,6 +72,38 @@ async fn a_body_has_the_length_that_was_asked_for() {
     });
     let (source, _) = source(odd).await;
     assert_eq!(source.read_at(100, 100).await.unwrap(), content()[100..200]);
+}
+
+/// A store that claims 2^50 bytes, and sends two.
+#[tokio::test(start_paused = true)]
+async fn no_memory_is_reserved_for_what_is_only_claimed() {
+    const CLAIMED: u64 = 1 << 50;
+    let odd = Odd::new(|options, _, _| {
+        let range = match options.range {
+            Some(GetRange::Bounded(range)) => range,
+            Some(GetRange::Suffix(len)) => CLAIMED - len..CLAIMED,
+            _ => 0..CLAIMED,
+        };
+        Ok(GetResult {
+            payload: body(vec![Bytes::from_static(b"a"), Bytes::from_static(b"b")]),
+            meta: ObjectMeta {
+                location: Path::from("o"),
+                last_modified: std::time::SystemTime::UNIX_EPOCH.into(),
+                size: CLAIMED,
+                e_tag: Some("e".into()),
+                version: None,
+            },
+            range,
+            attributes: Default::default(),
+            extensions: Default::default(),
+        })
+    });
+    let (source, _) = source(odd).await;
+    for len in [100, 1 << 30, 1 << 49] {
+        let error = source.read_tail(len).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+        assert!(error.to_string().contains("found 2 bytes"), "{error}");
+    }
 }
 
 /// A body that hardly ever ends is not collected.
@@ -268,6 +300,21 @@ async fn an_add_that_is_given_up_ends_the_build() {
     assert_eq!(error.kind(), ErrorKind::InvalidState);
     let error = builder.finish().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidState);
+}
+
+/// Each part takes ten seconds, which nobody who gives up waits for.
+#[tokio::test(start_paused = true)]
+async fn aborting_does_not_wait_for_parts() {
+    let store = Arc::new(Odd::new(|_, _, response| response));
+    let options = WriteOptions::new().compression(Compression::None);
+    let mut builder = ObjectTableBuilder::create(store, Path::from("t"), &options).unwrap();
+    for key in 0u32..300 {
+        let value = vec![7; 100_000];
+        builder.add(key.to_be_bytes(), value).await.unwrap();
+    }
+    let begun = Instant::now();
+    builder.abort().await.unwrap();
+    assert_eq!(begun.elapsed(), Duration::ZERO);
 }
 
 /// Tasks of a runtime with several threads can build and open.

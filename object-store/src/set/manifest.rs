@@ -116,8 +116,24 @@ impl Manifest {
             }
             shards.push(shard);
         }
+        for (what, sum) in [
+            ("sizes", sum(shards.iter().map(|shard| shard.size))),
+            (
+                "entries",
+                sum(shards.iter().map(|shard| shard.entries.unwrap_or(0))),
+            ),
+        ] {
+            if sum.is_none() {
+                let why = format!("the {what} of its shards add up to 2^64 or more");
+                return Err(damaged(why));
+            }
+        }
         Ok(Manifest { lineage, shards })
     }
+}
+
+fn sum(mut numbers: impl Iterator<Item = u64>) -> Option<u64> {
+    numbers.try_fold(0u64, |sum, number| sum.checked_add(number))
 }
 
 /// What the properties say, or the error that it is no manifest.

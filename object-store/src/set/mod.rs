@@ -48,8 +48,8 @@
 //! | a key of a shard that is not open | one to open the shard, since the size of its tail is known; then as of an open one |
 //! | a key of an open shard | as of an [`AsyncTable`](leveltable::remote::AsyncTable): none if the filter excludes it or the block is in the cache, otherwise one |
 //! | [`get_many`](TableSet::get_many) | the shards at the same time, with up to 32 requests on their way |
-//! | a walk | as of a table; the next shard is opened before it is reached |
-//! | [`publish`] | one or two for each shard, one for the manifest; the first publication asks one more to learn what the store can do |
+//! | a walk | as of a table; the next shard is opened ahead once as many bytes were returned as half of a shard has |
+//! | [`publish`] | one or two for each shard, one for the manifest; the first publication asks four more to learn what the store can do |
 //!
 //! Each shard is read in the version that the manifest names, by the object's ETag or version. One that was replaced or removed
 //! is an error of the kind [`Replaced`](leveltable::ErrorKind::Replaced): open the set anew. So a publication does not disturb
@@ -65,11 +65,12 @@
 //! A reply may be lost, and clients repeat requests by themselves, so an answer that the condition is not met may mean that the
 //! first request has met it. The manifest is then read back. It carries a random number, by which its publisher knows it
 //! again, and the numbers of the publications before, which tell the publisher if others have replaced it since. If the earlier
-//! manifest is still there, the request is made again. Only if the manifest cannot be read back, or no attempt succeeds, the outcome
-//! is [`Unconfirmed`](PublishErrorKind::Unconfirmed).
+//! manifest is still there, the request is made again. Only if the manifest is gone, or cannot be read back, or no attempt
+//! succeeds, the outcome is [`Unconfirmed`](PublishErrorKind::Unconfirmed).
 //!
-//! A store that ignores conditions is refused: the first publication asks it to replace an object that does not exist, at the
-//! manifest's path with `.probe` appended.
+//! A store that ignores conditions is refused. The first publication asks it to replace an object that does not exist, then to create
+//! it twice, and deletes it. Its path is the manifest's with the random number and `.probe` appended. A publisher that is killed
+//! meanwhile, or may not delete, leaves it there, empty.
 //!
 //! # Directories
 //!
@@ -78,6 +79,10 @@
 //! numbered manifests, `0000000001` and so on, and the highest number is the current one. Whoever replaces number 7 creates
 //! number 8, which one publisher can. Opening takes two requests more. A publisher that is killed leaves at most a temporary
 //! file, which is not listed.
+//!
+//! A loss of power may leave the last manifest empty, or its shards, since `LocalFileSystem` syncs nothing by default: use
+//! `LocalFileSystem::with_fsync(true)`. A set whose last manifest is empty cannot be opened or replaced, and the error says which
+//! file to remove.
 //!
 //! Earlier manifests stay. To reclaim their space, truncate all but the last. Do not delete them: a late publisher that has read
 //! the one before could create the deleted number again, and would take itself for the winner.
@@ -106,8 +111,8 @@
 //! tag
 //!   1  path, relative to the directory of the manifest: UTF-8, segments parted by "/"
 //!   2  first key
-//!   3  size of the object in bytes                         varint
-//!   4  bytes at its end that are read to open it           varint
+//!   3  size of the object in bytes, at least 48            varint
+//!   4  bytes at its end that are read to open it           varint, at most 4 GiB
 //!   5  ETag, if the store has one: UTF-8
 //!   6  version, if the store has one: UTF-8
 //!   7  number of entries, if the table says                varint

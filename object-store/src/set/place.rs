@@ -8,8 +8,9 @@ use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion};
 use tokio::time::{sleep, timeout};
 
-use super::manifest::MOST_LEN;
+use super::manifest::{Id, MOST_LEN};
 use crate::attempts::{Failure, Retries, Timeouts, attempts};
+use crate::source::collect;
 
 /// Where a manifest lies, in which version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,19 +67,23 @@ impl Client {
             return Ok(Some((bytes, Place::Object(version))));
         }
         // Truncated since it was listed: there is a later one.
+        let mut empty = Path::default();
         for _ in 0..=self.retries.most {
             let Some(number) = self.highest(path).await? else {
                 return Ok(None);
             };
-            let found = self.get(&numbered(path, number)).await?;
+            let path = numbered(path, number);
+            let found = self.get(&path).await?;
             if let Some((bytes, _)) = found.filter(|(bytes, _)| !bytes.is_empty()) {
                 return Ok(Some((bytes, Place::Numbered(number))));
             }
+            empty = path;
         }
-        Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "the manifest with the highest number is empty",
-        ))
+        let why = format!(
+            "the manifest with the highest number, {empty}, is empty: it was not completely written, as after a \
+             loss of power. While nobody publishes, remove it; then the one before is the current one again"
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidData, why))
     }
 
     /// All of an object, and its version.
@@ -99,15 +104,8 @@ impl Client {
                 e_tag: response.meta.e_tag.clone(),
                 version: response.meta.version.clone(),
             };
-            let bytes = timeout(self.timeouts.of(size), response.bytes()).await;
+            let bytes = timeout(self.timeouts.of(size), collect(response, 0..size)).await;
             let bytes = bytes.map_err(|_| timed_out())??;
-            if bytes.len() as u64 != size {
-                let why = format!("{} bytes came of {size}", bytes.len());
-                return Err(Failure::passing(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    why,
-                )));
-            }
             Ok((bytes, version))
         });
         match got.await {
@@ -134,37 +132,68 @@ impl Client {
         Ok(numbers.max())
     }
 
-    /// The condition for the first manifest at `path`: one request to learn what the store can do.
-    pub(super) async fn first_condition(&self, path: &Path) -> Result<Condition, PutFailure> {
-        // An object that does not exist, in a version that it cannot have.
-        let probe = Path::from(format!("{path}.probe"));
+    /// The condition for the first manifest at `path`: asks the store which conditions it knows, and whether it keeps to them.
+    ///
+    /// Asks with an object of the publication `id` alone, since another publisher could delete a common one in between. An empty
+    /// object is left if it cannot be deleted.
+    pub(super) async fn first_condition(
+        &self,
+        path: &Path,
+        id: &Id,
+    ) -> Result<Condition, PutFailure> {
+        let id = u128::from_be_bytes(*id);
+        let probe = Path::from(format!("{path}.{id:032x}.probe"));
+        let condition = self.probe(&probe).await;
+        let _ = timeout(self.timeouts.of(0), self.store.delete(&probe)).await;
+        condition?.ok_or_else(|| {
+            let why = "the store writes an object although the condition is not met, so that one publisher could overwrite what \
+                       another has published";
+            PutFailure {
+                answer: Answer::Unsupported,
+                error: io::Error::new(io::ErrorKind::Unsupported, why),
+            }
+        })
+    }
+
+    /// The same, by an object that does not exist. `None` if the store writes it against a condition.
+    async fn probe(&self, probe: &Path) -> Result<Option<Condition>, PutFailure> {
+        // A version that it cannot have.
         let version = UpdateVersion {
             e_tag: Some("\"leveltable-probe\"".into()),
             version: Some("1".into()),
         };
+        let replaced = self.ask(probe, PutMode::Update(version)).await;
+        let condition = match replaced.map_err(|failure| (failure.answer, failure)) {
+            Ok(()) => return Ok(None),
+            Err((Answer::Unsupported, _)) => Condition::NumberIsNew(1),
+            Err((Answer::Refused, _)) => Condition::IsNew,
+            Err((Answer::Unclear, failure)) => return Err(failure),
+        };
+        // The first of the two is refused if the store's client has repeated it.
+        for _ in 0..2 {
+            match self.ask(probe, PutMode::Create).await {
+                Ok(()) => {}
+                Err(failure) if failure.answer == Answer::Refused => return Ok(Some(condition)),
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes an empty object on a condition, until the answer is clear.
+    async fn ask(&self, path: &Path, mode: PutMode) -> Result<(), PutFailure> {
         let mut attempt = 1;
         loop {
-            let mode = PutMode::Update(version.clone());
-            let failure = match self.put_at(&probe, PutPayload::new(), mode).await {
-                Err(failure) => failure,
-                Ok(_) => break,
-            };
-            match failure.answer {
-                Answer::Unsupported => return Ok(Condition::NumberIsNew(1)),
-                Answer::Refused => return Ok(Condition::IsNew),
-                Answer::Unclear if attempt > self.retries.most => return Err(failure),
-                Answer::Unclear => sleep(self.retries.pause(attempt)).await,
+            match self.put_at(path, PutPayload::new(), mode.clone()).await {
+                Err(failure)
+                    if failure.answer == Answer::Unclear && attempt <= self.retries.most =>
+                {
+                    sleep(self.retries.pause(attempt)).await;
+                    attempt += 1;
+                }
+                answer => return answer.map(|_| ()),
             }
-            attempt += 1;
         }
-        // Only an empty object is left if this fails.
-        let _ = timeout(self.timeouts.of(0), self.store.delete(&probe)).await;
-        let why = "the store writes an object although the condition is not met, so that one publisher could overwrite what \
-                   another has published";
-        Err(PutFailure {
-            answer: Answer::Unsupported,
-            error: io::Error::new(io::ErrorKind::Unsupported, why),
-        })
     }
 
     /// Writes the manifest on a condition: one request, made once.

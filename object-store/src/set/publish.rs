@@ -16,7 +16,7 @@ use super::SetOptions;
 use super::error::{PublishError, PublishErrorKind};
 use super::manifest::{Id, Lineage, Manifest};
 use super::place::{Answer, Client, Condition, Place, PutFailure, timed_out};
-use super::record::Shard;
+use super::record::{MOST_TAIL, Shard};
 use crate::upload::LEAST_TAIL;
 use crate::{ObjectSource, Version};
 
@@ -108,7 +108,10 @@ impl SetOptions {
             first_key,
             last_key,
             size: table.file_bytes(),
-            tail_len: table.tail_len().max(LEAST_TAIL).min(table.file_bytes()),
+            tail_len: table
+                .tail_len()
+                .clamp(LEAST_TAIL, MOST_TAIL)
+                .min(table.file_bytes()),
             version: source.version().unwrap_or_default(),
             entries: table.entries(),
         }))
@@ -267,6 +270,8 @@ enum Outcome {
     /// The earlier manifest is still there.
     NotYet,
     Lost,
+    /// Someone has removed the manifest: the earlier one, or this one.
+    Gone,
     /// Too many publications have followed for the history to tell.
     Forgotten,
 }
@@ -274,11 +279,10 @@ enum Outcome {
 impl Outcome {
     fn of(current: Option<&Lineage>, own: &Lineage, previous: Option<&Lineage>) -> Outcome {
         let Some(current) = current else {
-            // Either none was ever published, or someone removed what was.
             return if previous.is_none() {
                 Outcome::NotYet
             } else {
-                Outcome::Lost
+                Outcome::Gone
             };
         };
         if current.id == own.id {
@@ -321,12 +325,12 @@ impl Client {
         previous: Option<&SetVersion>,
     ) -> Result<Place, PublishError> {
         let previous_lineage = previous.map(|previous| &previous.lineage);
-        let mut condition = self.first_attempt(path, previous).await?;
+        let mut condition = self.first_attempt(path, own, previous).await?;
         let mut attempt = 1;
         loop {
             let failure = match self.put(path, bytes, &condition).await {
                 Ok(place) => return Ok(place),
-                Err(failure) if failure.answer == Answer::Unsupported => {
+                Err(failure) if failure.answer == Answer::Unsupported && attempt == 1 => {
                     return Err(unsupported(path, failure));
                 }
                 Err(failure) => failure,
@@ -337,7 +341,17 @@ impl Client {
                 unconfirmed(path, "and the manifest cannot be read back").caused_by(error)
             })?;
             let (found, place) = match current {
-                Some((bytes, place)) => (Some(lineage(bytes, path)?), Some(place)),
+                Some((bytes, place)) => match Manifest::decode(bytes, path) {
+                    Ok(manifest) => (Some(manifest.lineage), Some(place)),
+                    // Others have put it there, perhaps after this publication.
+                    Err(error) if failure.answer == Answer::Refused => {
+                        return Err(conflict(path).caused_by(error));
+                    }
+                    Err(error) => {
+                        let why = "and what can be read back is no manifest";
+                        return Err(unconfirmed(path, why).caused_by(error));
+                    }
+                },
                 None => (None, None),
             };
             match Outcome::of(found.as_ref(), own, previous_lineage) {
@@ -351,9 +365,18 @@ impl Client {
                     let why = "and too many others have published since";
                     return Err(unconfirmed(path, why).caused_by(failure.error));
                 }
-                // It was not carried out, and will not be.
+                Outcome::Gone => {
+                    let why = "and there is no manifest any more";
+                    return Err(unconfirmed(path, why).caused_by(failure.error));
+                }
+                // It was not carried out, and will not be, unless an earlier attempt is still on its way.
                 Outcome::NotYet if failure.error.kind() == io::ErrorKind::PermissionDenied => {
-                    return Err(failed(path, failure.error));
+                    if attempt == 1 {
+                        return Err(failed(path, failure.error));
+                    }
+                    let why =
+                        "the earlier manifest is still there, and another attempt is not permitted";
+                    return Err(unconfirmed(path, why).caused_by(failure.error));
                 }
                 Outcome::NotYet if attempt > self.retries.most => {
                     let why = "the earlier manifest is still there";
@@ -370,14 +393,15 @@ impl Client {
         }
     }
 
-    /// The condition on which `previous` is replaced.
+    /// The condition on which `own` replaces `previous`.
     async fn first_attempt(
         &self,
         path: &Path,
+        own: &Lineage,
         previous: Option<&SetVersion>,
     ) -> Result<Condition, PublishError> {
         let Some(previous) = previous else {
-            let condition = self.first_condition(path).await;
+            let condition = self.first_condition(path, &own.id).await;
             return condition.map_err(|failure| match failure.answer {
                 Answer::Unsupported => unsupported(path, failure),
                 Answer::Refused | Answer::Unclear => failed(path, failure.error),

@@ -6,23 +6,32 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use futures_util::future::{MaybeDone, maybe_done, poll_fn};
-use leveltable::Result;
 use leveltable::remote::{AsyncRange, BoxFuture};
+use leveltable::{ErrorKind, Result};
 
 use super::record::Shard;
 use super::table_set::TableSet;
 
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 type Entry = (Bytes, Bytes);
-type Ahead = MaybeDone<BoxFuture<'static, Result<Walk>>>;
+
+/// The beginning of a shard, on its way.
+struct Ahead {
+    shard: usize,
+    /// Whether it was begun before it was waited for, and may have failed for want of polling.
+    is_early: bool,
+    walk: MaybeDone<BoxFuture<'static, Result<Walk>>>,
+}
 
 /// After so many entries, what is ahead is polled though nothing is waited for.
 const ENTRIES_A_POLL: u64 = 64;
 
 /// The entries of a [`TableSet`] within bounds, in order; made by [`TableSet::range`].
 ///
-/// Ends after its first error: no entry is skipped in silence. When half of a shard has been walked, the next one is opened and its
-/// first blocks are fetched. Nothing runs unless [`next`](SetRange::next) is polled.
+/// Ends after its first error: no entry is skipped in silence. Once a walk has returned as many bytes of a shard as half of all its
+/// entries have, the next shard is opened and its first blocks are fetched; a walk that begins past the middle opens it when it
+/// gets there. Nothing runs unless [`next`](SetRange::next) is polled. If that is too seldom for the deadlines, and opening ahead
+/// fails, the shard is opened once more when it is reached.
 #[must_use]
 pub struct SetRange {
     set: TableSet,
@@ -30,7 +39,7 @@ pub struct SetRange {
     /// The shards that have yet to be begun.
     left: std::ops::Range<usize>,
     here: Option<Walk>,
-    /// The first of `left`, on its way.
+    /// The shard before `left`, on its way.
     ahead: Option<Ahead>,
     is_done: bool,
 }
@@ -98,7 +107,8 @@ impl SetRange {
         loop {
             if let Some(here) = &mut self.here {
                 if here.until_ahead == 0 && self.ahead.is_none() {
-                    self.ahead = begin(&self.set, &self.bounds, &mut self.left);
+                    let next = self.left.next();
+                    self.ahead = next.map(|shard| begin(&self.set, &self.bounds, shard, true));
                 }
                 if let Some(entry) = here.next(&mut self.ahead).await? {
                     return Ok(Some(entry));
@@ -106,15 +116,24 @@ impl SetRange {
                 self.here = None;
             }
             if self.ahead.is_none() {
-                self.ahead = begin(&self.set, &self.bounds, &mut self.left);
+                let next = self.left.next();
+                self.ahead = next.map(|shard| begin(&self.set, &self.bounds, shard, false));
             }
             let Some(ahead) = &mut self.ahead else {
                 return Ok(None);
             };
-            Pin::new(&mut *ahead).await;
-            let walk = Pin::new(ahead).take_output();
+            Pin::new(&mut ahead.walk).await;
+            let (shard, is_early) = (ahead.shard, ahead.is_early);
+            let walk = Pin::new(&mut ahead.walk).take_output();
             self.ahead = None;
-            self.here = walk.transpose()?;
+            match walk.transpose() {
+                // Its requests have deadlines, and it was polled only when entries were asked for, which may have been too seldom. Now
+                // that it is waited for, it has all its time.
+                Err(error) if is_early && error.kind() == ErrorKind::Io => {
+                    self.ahead = Some(begin(&self.set, &self.bounds, shard, false));
+                }
+                walk => self.here = walk?,
+            }
         }
     }
 }
@@ -131,7 +150,7 @@ impl Walk {
         let entry = poll_fn(|context| {
             let next = next.as_mut().poll(context);
             if let Some(ahead) = ahead.as_mut().filter(|_| next.is_pending() || is_due) {
-                let _ = Pin::new(ahead).poll(context);
+                let _ = Pin::new(&mut ahead.walk).poll(context);
             }
             next
         });
@@ -145,17 +164,22 @@ impl Walk {
     }
 }
 
-/// Begins with the next shard that is `left`: opens it and fetches its first entry within the bounds.
-fn begin(set: &TableSet, bounds: &Bounds, left: &mut std::ops::Range<usize>) -> Option<Ahead> {
-    let shard = left.next()?;
+/// Begins with `shard`: opens it and fetches its first entry within the bounds.
+fn begin(set: &TableSet, bounds: &Bounds, shard: usize, is_early: bool) -> Ahead {
     let (set, bounds) = (set.clone(), bounds.clone());
-    Some(maybe_done(Box::pin(async move {
+    let walk: BoxFuture<'static, _> = Box::pin(async move {
         let table = set.table(shard).await?;
         let properties = table.properties();
         let bytes = properties.map_or(table.file_bytes(), |p| {
             p.key_bytes.saturating_add(p.value_bytes)
         });
-        let mut range = table.range(bounds);
+        let states_keys = properties.is_some_and(|p| p.first_key.is_some() && p.last_key.is_some());
+        let record = set.shards().get(shard).filter(|_| !states_keys);
+        let mut range = table.range(match record {
+            // Nothing has shown that its keys are those of the manifest.
+            Some(shard) => within(bounds, shard),
+            None => bounds,
+        });
         let first = range.next().await?;
         Ok(Walk {
             range,
@@ -163,5 +187,27 @@ fn begin(set: &TableSet, bounds: &Bounds, left: &mut std::ops::Range<usize>) -> 
             until_ahead: bytes / 2,
             entries: 0,
         })
-    })))
+    });
+    Ahead {
+        shard,
+        is_early,
+        walk: maybe_done(walk),
+    }
+}
+
+/// The part of `bounds` that lies within the keys of `shard`.
+fn within((lower, upper): Bounds, shard: &Shard) -> Bounds {
+    let is_within = |key: &[u8]| shard.covers(key);
+    let lower = match lower {
+        Bound::Included(key) if is_within(&key) => Bound::Included(key),
+        Bound::Excluded(key) if is_within(&key) => Bound::Excluded(key),
+        // A shard that is walked does not lie outside of the bounds.
+        _ => Bound::Included(shard.first_key.to_vec()),
+    };
+    let upper = match upper {
+        Bound::Included(key) if is_within(&key) => Bound::Included(key),
+        Bound::Excluded(key) if is_within(&key) => Bound::Excluded(key),
+        _ => Bound::Included(shard.last_key.to_vec()),
+    };
+    (lower, upper)
 }

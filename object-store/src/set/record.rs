@@ -15,6 +15,12 @@ const ENTRIES: u64 = 7;
 /// Tags from here on may be ignored.
 const FIRST_IGNORABLE: u64 = 64;
 
+/// Most bytes at the end of an object that are read by one request to open it. Opening asks for more if it needs them.
+pub(super) const MOST_TAIL: u64 = 4 << 30;
+
+/// Bytes of a table's footer: no table is shorter.
+const FOOTER_LEN: u64 = 48;
+
 /// A table of a set: where it lies, which keys it has, and what opening it with one request takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shard {
@@ -132,6 +138,16 @@ impl Shard {
             let (tail, size) = (shard.tail_len, shard.size);
             return Err(format!(
                 "its tail of {tail} bytes is longer than its {size} bytes"
+            ));
+        }
+        if shard.tail_len > MOST_TAIL {
+            let tail = shard.tail_len;
+            return Err(format!("its tail of {tail} bytes is longer than 4 GiB"));
+        }
+        if shard.size < FOOTER_LEN {
+            let size = shard.size;
+            return Err(format!(
+                "its {size} bytes are fewer than a table's footer has"
             ));
         }
         Ok(shard)
@@ -338,6 +354,21 @@ mod tests {
             (b"\x03\x02\xac\x02", b"\x03\x02\xac\x82", "not a varint"),
             (b"\x03\x02\xac\x02", b"\x03\x02\x2b\x02", "not a varint"),
             (b"\x03\x02\xac\x02", b"\x03\x01\x2b", "longer than"),
+            (
+                b"\x04\x01\x2c",
+                b"\x04\x05\x81\x80\x80\x80\x10",
+                "longer than its 300 bytes",
+            ),
+            (
+                b"\x03\x02\xac\x02\x04\x01\x2c",
+                b"\x03\x05\x81\x80\x80\x80\x10\x04\x05\x81\x80\x80\x80\x10",
+                "longer than 4 GiB",
+            ),
+            (
+                b"\x03\x02\xac\x02",
+                b"\x03\x01\x2f",
+                "fewer than a table's footer",
+            ),
             (b"\x03\x02\xac\x02", b"", "no size"),
             (b"\x04\x01\x2c", b"", "no tail size"),
             (b"\x02\x05apple", b"", "no first key"),

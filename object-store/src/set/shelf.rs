@@ -38,6 +38,18 @@ struct Open {
     used: u64,
 }
 
+impl State {
+    /// Forgets `opening`, which has ended. False if that was done before, also if another one has begun since, which stays.
+    fn remove(&mut self, shard: usize, opening: &Shared<Opening>) -> bool {
+        let current = self.openings.get(&shard).and_then(WeakShared::upgrade);
+        let is_current = current.is_some_and(|current| current.ptr_eq(opening));
+        if is_current {
+            self.openings.remove(&shard);
+        }
+        is_current
+    }
+}
+
 impl Shelf {
     pub(super) fn new(most: usize) -> Shelf {
         Shelf {
@@ -57,14 +69,15 @@ impl Shelf {
             Ok(table) => return Ok(table),
             Err(opening) => opening,
         };
-        match opening.await {
+        match opening.clone().await {
             Ok(table) => {
-                self.keep(shard, &table);
+                self.keep(shard, &opening, &table);
                 Ok(table)
             }
             Err(error) => {
                 // The next one tries again, also while somebody has yet to see this error.
-                self.state().openings.remove(&shard);
+                self.state().remove(shard, &opening);
+                drop(opening);
                 Err(for_all(error))
             }
         }
@@ -105,9 +118,9 @@ impl Shelf {
     }
 
     /// Puts the table of `shard`, which was just opened, on the shelf, unless another who waited for it has done so.
-    fn keep(&self, shard: usize, table: &AsyncTable) {
+    fn keep(&self, shard: usize, opening: &Shared<Opening>, table: &AsyncTable) {
         let mut state = self.state();
-        if state.openings.remove(&shard).is_none() {
+        if !state.remove(shard, opening) {
             return;
         }
         let used = state.clock;

@@ -110,7 +110,8 @@ impl TableSet {
     ///
     /// # Errors
     ///
-    /// As [`AsyncTable::get`], and those of opening a shard.
+    /// As [`AsyncTable::get`], and those of opening a shard; [`ErrorKind::Corruption`] if the keys or the number of entries that its
+    /// table states are not those of the manifest.
     pub async fn get(&self, key: impl AsRef<[u8]> + Send) -> Result<Option<Bytes>> {
         let Some(shard) = self.shard_of(key.as_ref()) else {
             return Ok(None);
@@ -237,6 +238,7 @@ impl TableSet {
         for (shard, next) in self.shards().iter().zip(self.shards().iter().skip(1)) {
             bytes += u128::from(shard.size);
             let nearer = bytes + u128::from(next.size) / 2;
+            // Below `total`, since no shard is empty: so fewer than `n` are due. All sizes fit 64 bits, and products 128.
             if nearer * n >= due * total {
                 ends.push(shard.last_key.clone());
                 due = nearer * n / total + 1;
@@ -316,14 +318,42 @@ impl TableSet {
             .open_async(source, Some(shard.tail_len))
             .await;
         let name = std::path::Path::new(shard.path.as_ref());
-        opened.map_err(|error| match error.source() {
+        let table = opened.map_err(|error| match error.source() {
             Some(source) if is_not_found(source) => {
                 let why = "the shard was removed since the set was published";
                 Error::new(ErrorKind::Replaced, why).at_path(name)
             }
             _ => error,
-        })
+        })?;
+        matches_record(&table, shard).map_err(|error| error.at_path(name))?;
+        Ok(table)
     }
+}
+
+/// Compares what the table states with the manifest's record. Lookups go by the record, and would miss entries in silence if it were
+/// wrong.
+fn matches_record(table: &AsyncTable, shard: &Shard) -> Result<()> {
+    let differs = |what: &str, recorded: String, found: String| {
+        let why = format!("the manifest says that its {what} is {recorded}, the table {found}");
+        Err(Error::new(ErrorKind::Corruption, why))
+    };
+    if let Some(properties) = table.properties() {
+        for (what, recorded, found) in [
+            ("first key", &shard.first_key, &properties.first_key),
+            ("last key", &shard.last_key, &properties.last_key),
+        ] {
+            if let Some(found) = found.as_ref().filter(|found| *found != recorded) {
+                let found = found.escape_ascii().to_string();
+                return differs(what, recorded.escape_ascii().to_string(), found);
+            }
+        }
+    }
+    if let (Some(recorded), Some(found)) = (shard.entries, table.entries())
+        && recorded != found
+    {
+        return differs("number of entries", recorded.to_string(), found.to_string());
+    }
+    Ok(())
 }
 
 fn is_not_found(source: &(dyn std::error::Error + 'static)) -> bool {

@@ -8,7 +8,7 @@ use leveltable::{Comparator, ErrorKind, WriteOptions};
 use leveltable_object_store::set::{
     PublishError, PublishErrorKind, Published, SetOptions, SetVersion,
 };
-use leveltable_object_store::{Retries, Shard, TableSet, Timeouts, publish};
+use leveltable_object_store::{Retries, Shard, TableSet, Timeouts, UploadOptions, publish};
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 use tokio::sync::Notify;
@@ -184,6 +184,27 @@ fn truncated_manifests_keep_their_numbers() {
     });
 }
 
+/// A loss of power leaves an empty manifest: the error says what to remove, and that is enough.
+#[test]
+fn an_empty_last_manifest_is_named() {
+    let (store, _directory) = stores().pop().unwrap();
+    run(async move {
+        let first = put_and_publish(&store, "a", None).await.unwrap();
+        let empty = Path::from("set/manifest/0000000002");
+        put(&*store, &empty, Vec::new().into()).await;
+        let opened = TableSet::open(Arc::clone(&store), &manifest()).await;
+        let text = opened.unwrap_err().to_string();
+        assert!(text.contains(empty.as_ref()), "{text}");
+        assert!(text.contains("remove it"), "{text}");
+        store.delete(&empty).await.unwrap();
+        assert_eq!(contents(&store).await, all("a"));
+        put_and_publish(&store, "b", Some(&first.version))
+            .await
+            .unwrap();
+        assert_eq!(contents(&store).await, all("b"));
+    });
+}
+
 /// Whatever request fails, is lost or never ends, readers see the old set or the new one, the publisher is told which if it can
 /// be known, and the next one can publish.
 #[test]
@@ -269,8 +290,8 @@ fn a_publisher_may_fail_or_die_at_any_request() {
                     }
                     assert_eq!(cases, 2);
                     if !failed {
-                        // Three shards, a question if there was none before, and the manifest.
-                        assert!(failing >= if has_previous { 4 } else { 5 }, "{failing}");
+                        // Three shards, three questions if there was none before, and the manifest.
+                        assert!(failing >= if has_previous { 4 } else { 7 }, "{failing}");
                         break;
                     }
                 }
@@ -386,6 +407,78 @@ fn a_request_that_is_not_permitted_is_an_error_of_its_own() {
             let published = publish_with(&store, Some(&first.version), denied).await;
             assert_kind(published, PublishErrorKind::Io);
             assert_eq!(contents(&store).await, all("a"));
+        });
+    }
+}
+
+/// Publishes "b" in place of "a", while the requests that publish meet these fates in turn, and what reads the manifest is served.
+async fn replace_with(store: &Store, fates: Vec<Fate>) -> Result<Published, PublishError> {
+    let first = put_and_publish(store, "a", None).await.unwrap();
+    let paths = put_shards(store, "b").await;
+    let mut fates = fates.into_iter();
+    let watched = Watched::with(Arc::clone(store), move |_, request| {
+        let fate = is_manifest(request).then(|| fates.next()).flatten();
+        fate.unwrap_or(Fate::Served)
+    });
+    let path = manifest();
+    let options = few_retries();
+    options
+        .publish(watched, &path, &paths, Some(&first.version))
+        .await
+}
+
+/// An attempt without an answer may yet be carried out, whatever the answer to the next one.
+#[test]
+fn what_is_not_permitted_later_may_have_been_published_before() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let (path, source) = ("set/manifest".into(), "expired".into());
+            let denied = Fate::Denied(Error::PermissionDenied { path, source });
+            let published = replace_with(&store, vec![Fate::Lost, denied]).await;
+            assert_kind(published, PublishErrorKind::Unconfirmed);
+        });
+    }
+}
+
+/// The reply is lost, and others have put something else there, or have removed the manifest.
+#[test]
+fn what_cannot_be_read_back_is_not_known() {
+    for is_removed in [false, true] {
+        let store: Store = Arc::new(object_store::memory::InMemory::new());
+        run(async move {
+            let other = Arc::clone(&store);
+            let meanwhile = Box::pin(async move {
+                match is_removed {
+                    true => other.delete(&manifest()).await.unwrap(),
+                    false => put(&*other, &manifest(), vec![b'x'; 1000].into()).await,
+                }
+            });
+            let lost = Fate::ReplyLost(meanwhile, Some(crate::watched::failure()));
+            let published = replace_with(&store, vec![lost]).await;
+            assert_kind(published, PublishErrorKind::Unconfirmed);
+        });
+    }
+}
+
+/// Of two publishers in such a store, both would be told that they were the first.
+#[test]
+fn a_store_that_creates_what_exists_is_refused() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let paths = put_shards(&store, "a").await;
+            let lax = Watched::new(Arc::clone(&store));
+            lax.ignore_create();
+            let published = publish(lax, &manifest(), &paths, None).await;
+            assert_kind(published, PublishErrorKind::Unsupported);
+            assert_eq!(contents(&store).await, None);
+            publish(Arc::clone(&store), &manifest(), &paths, None)
+                .await
+                .unwrap();
+            // No probe is left.
+            let listed = store.list_with_delimiter(Some(&Path::from("set"))).await;
+            let listed = listed.unwrap().objects.into_iter();
+            let others: Vec<_> = listed.filter(|it| it.location != manifest()).collect();
+            assert!(others.is_empty(), "{others:?}");
         });
     }
 }
@@ -656,6 +749,38 @@ fn readers_see_one_set_while_others_are_published() {
             }
             writer.await.unwrap();
             assert_eq!(contents(&store).await, all("29"));
+        });
+    }
+}
+
+/// A client repeats a write whose reply was lost: the store says that there is an object, which is the one that was written.
+#[test]
+fn a_shard_that_was_written_once_too_often_is_not_another_one() {
+    for (store, _directory) in stores() {
+        run(async move {
+            let (path, source) = ("set/0.ldb".into(), "it exists".into());
+            let mut error = Some(Error::AlreadyExists { path, source });
+            let watched = Watched::with(Arc::clone(&store), move |_, request| {
+                match error.take_if(|_| request == "put set/0.ldb") {
+                    Some(error) => Fate::ReplyLost(Box::pin(async {}), Some(error)),
+                    None => Fate::Served,
+                }
+            });
+            let upload = UploadOptions::new().replace_existing(false);
+            let build = async |value| {
+                let (store, path) = (Arc::clone(&watched) as _, Path::from("set/0.ldb"));
+                let mut builder = upload.create(store, path, &WriteOptions::new())?;
+                builder.add("key", value).await?;
+                builder.finish().await
+            };
+            let uploaded = build("value").await.unwrap();
+            let found = store.head(&Path::from("set/0.ldb")).await.unwrap();
+            assert_eq!(uploaded.version.e_tag, found.e_tag);
+            // Also if another has built the same.
+            assert_eq!(build("value").await.unwrap(), uploaded);
+            let error = build("other").await.unwrap_err();
+            let error = std::io::Error::from(error);
+            assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{error}");
         });
     }
 }

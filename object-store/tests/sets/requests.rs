@@ -8,6 +8,8 @@ use leveltable_object_store::set::SetOptions;
 use leveltable_object_store::{Retries, TableSet, publish};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::common::{collect, manifest, numbered, put_numbered, run};
@@ -57,7 +59,7 @@ fn opening_takes_one_request_and_so_does_opening_a_shard() {
 
 /// Publishing opens each table by one request, asks what the store can do, and publishes.
 #[test]
-fn publishing_takes_a_request_for_each_shard_and_two_more() {
+fn publishing_takes_a_request_for_each_shard_and_few_more() {
     run(async {
         let store = Watched::new(Arc::new(InMemory::new()));
         put_set(&(Arc::clone(&store) as _), 3).await;
@@ -69,7 +71,13 @@ fn publishing_takes_a_request_for_each_shard_and_two_more() {
                 .iter()
                 .all(|request| request.starts_with("get set/"))
         );
-        assert_eq!(last, ["put set/manifest.probe", "put set/manifest"]);
+        let [probes @ .., published] = last else {
+            panic!("no request");
+        };
+        assert_eq!(probes.len(), 3);
+        assert!(probes.iter().all(|probe| *probe == probes[0]));
+        assert!(probes[0].starts_with("put set/manifest.") && probes[0].ends_with(".probe"));
+        assert_eq!(published, "put set/manifest");
         // The next publication asks nothing.
         let set = TableSet::open(Arc::clone(&store) as _, &manifest())
             .await
@@ -247,12 +255,64 @@ fn an_opening_that_failed_is_not_shared_any_more() {
             .unwrap();
         let mut range = set.range(..);
         let is_ahead = |request: &String| request == "get set/1.ldb";
+        let mut walked = 0;
         while !watched.take().iter().any(is_ahead) {
             range.next().await.unwrap().unwrap();
+            walked += 1;
         }
         assert!(set.get("00003007").await.is_err());
         assert_eq!(set.get("00003007").await.unwrap().unwrap(), "a 3007");
-        assert!(collect(range).await.is_err(), "the walk has yet to see it");
+        // The walk, which has yet to see the error, begins once more.
+        assert_eq!(collect(range).await.unwrap().len(), 4000 - walked);
+    });
+}
+
+/// A walk that sees late that its opening failed shares the one that others have begun since.
+#[test]
+fn a_late_waiter_does_not_remove_a_newer_opening() {
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        put_set(&store, 2).await;
+        let release = Arc::new(Notify::new());
+        let (released, mut openings) = (Arc::clone(&release), 0);
+        let watched = Watched::with(store, move |_, request| {
+            openings += u32::from(request == "get set/1.ldb");
+            match openings {
+                1 if request == "get set/1.ldb" => Fate::LostAfter(Duration::from_millis(20)),
+                2 if request == "get set/1.ldb" => {
+                    let released = Arc::clone(&released);
+                    Fate::After(Box::pin(async move { released.notified().await }))
+                }
+                _ => Fate::Served,
+            }
+        });
+        let set = options()
+            .retries(Retries::none())
+            .open(Arc::clone(&watched) as _, &manifest())
+            .await
+            .unwrap();
+        let is_opening = |request: &String| request == "get set/1.ldb";
+        let (mut range, mut walked) = (set.range(..), 0);
+        while !watched.take().iter().any(is_opening) {
+            range.next().await.unwrap().unwrap();
+            walked += 1;
+        }
+        assert!(set.get("00003007").await.is_err());
+        let newer = set.clone();
+        let newer = tokio::spawn(async move { newer.get("00003007").await });
+        while !watched.take().iter().any(is_opening) {
+            tokio::task::yield_now().await;
+        }
+        let rest = async {
+            while range.next().await.unwrap().is_some() {
+                walked += 1;
+            }
+        };
+        assert!(timeout(Duration::from_millis(200), rest).await.is_err());
+        assert!(!watched.take().iter().any(is_opening), "a third opening");
+        release.notify_one();
+        assert_eq!(newer.await.unwrap().unwrap().unwrap(), "a 3007");
+        assert_eq!(collect(range).await.unwrap().len(), 4000 - walked);
     });
 }
 
@@ -415,7 +475,7 @@ fn forty_thousand_shards() {
             begun.elapsed(),
             published.manifest_bytes
         );
-        assert_eq!(watched.take().len() as u32, SHARDS + 2);
+        assert_eq!(watched.take().len() as u32, SHARDS + 4);
         let begun = Instant::now();
         let set = TableSet::open(Arc::clone(&watched) as _, &manifest())
             .await
@@ -427,4 +487,32 @@ fn forty_thousand_shards() {
         assert_eq!(set.get("00051234").await.unwrap().unwrap(), "a 51234");
         assert_eq!(watched.take().len(), 2);
     });
+}
+
+/// Requests have deadlines, also those that are made ahead: 30 ms a request and 1 us a byte, and a second between two entries.
+#[tokio::test(start_paused = true)]
+async fn a_walk_may_be_slower_than_the_deadlines_of_its_requests() {
+    let inner = Arc::new(InMemory::new());
+    let mut paths = Vec::new();
+    for i in 0..2 {
+        let path = format!("set/{i}.ldb");
+        paths.push(put_numbered(&*inner, &path, 5000 * i..5000 * (i + 1), "a").await);
+    }
+    publish(inner.clone(), &manifest(), &paths, None)
+        .await
+        .unwrap();
+    let throttle = ThrottleConfig {
+        wait_get_per_call: Duration::from_millis(30),
+        wait_get_per_byte: Duration::from_micros(1),
+        ..ThrottleConfig::default()
+    };
+    let store = Arc::new(ThrottledStore::new(inner, throttle));
+    let set = TableSet::open(store, &manifest()).await.unwrap();
+    let mut range = set.range(..);
+    let mut count = 0;
+    while range.next().await.unwrap().is_some() {
+        count += 1;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(count, 10_000);
 }

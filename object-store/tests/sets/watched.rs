@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use futures_util::stream::BoxStream;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
 /// What happens to a request.
@@ -55,6 +55,8 @@ pub(crate) struct Watched {
     log: Mutex<Vec<String>>,
     count: AtomicUsize,
     judge: Mutex<Judge>,
+    /// Whether objects are created although they exist.
+    ignores_create: AtomicBool,
 }
 
 impl Watched {
@@ -72,7 +74,13 @@ impl Watched {
             log: Mutex::default(),
             count: AtomicUsize::new(0),
             judge: Mutex::new(Box::new(judge)),
+            ignores_create: AtomicBool::new(false),
         })
+    }
+
+    /// From now on, objects are created although they exist.
+    pub(crate) fn ignore_create(&self) {
+        self.ignores_create.store(true, Ordering::Relaxed);
     }
 
     /// The requests since the last call.
@@ -131,8 +139,11 @@ impl ObjectStore for Watched {
         &self,
         location: &Path,
         payload: PutPayload,
-        options: PutOptions,
+        mut options: PutOptions,
     ) -> Result<PutResult> {
+        if self.ignores_create.load(Ordering::Relaxed) && matches!(options.mode, PutMode::Create) {
+            options.mode = PutMode::Overwrite;
+        }
         let put = self.inner.put_opts(location, payload, options);
         self.serve(format!("put {location}"), put).await
     }
