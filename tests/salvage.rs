@@ -302,7 +302,9 @@ fn a_cut_file_gives_up_the_blocks_that_are_whole() {
             for file in tables(&options, &entries) {
                 let layout = Layout::of(&file);
                 let blocks = by_block(&file, &layout);
-                for len in 0..file.len() {
+                // Without optimisation, every third length.
+                let step = if cfg!(debug_assertions) { 3 } else { 1 };
+                for len in (0..file.len()).step_by(step) {
                     let (report, rescued) = rescue(file[..len].to_vec());
                     let expected = without(&blocks, |i| layout.data[i].end > len);
                     let what = format!("{len} of {} bytes: {report}", file.len());

@@ -3,6 +3,7 @@
 //! A lookup rests on the index and on the block that the index names. So each data block is one of four things, and what a
 //! lookup or a walk gives is known as soon as those of the blocks on its way are.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use crate::naive::{self, Block, Compare, Entry, FOOTER_LEN, Handle, Payload};
@@ -104,8 +105,24 @@ impl Model {
         }
     }
 
+    /// Whether no key can be within both bounds: nothing is read then.
+    fn is_empty(&self, (lower, upper): Bounds) -> bool {
+        let (Some(low), Some(high)) = (key_of(lower), key_of(upper)) else {
+            return false;
+        };
+        let both = matches!((lower, upper), (Bound::Included(_), Bound::Included(_)));
+        match (self.compare)(low, high) {
+            Ordering::Less => false,
+            Ordering::Equal => !both,
+            Ordering::Greater => true,
+        }
+    }
+
     /// The entries that a walk from the lower bound gives, and why it ends.
     pub fn forward(&self, (lower, upper): Bounds) -> (Vec<Entry>, End) {
+        if self.is_empty((lower, upper)) {
+            return (Vec::new(), End::Bound);
+        }
         let start = match lower {
             Bound::Unbounded => Some(0),
             Bound::Included(key) | Bound::Excluded(key) => self.seek(key),
@@ -136,6 +153,9 @@ impl Model {
 
     /// The entries that a walk from the upper bound gives, and why it ends.
     pub fn backward(&self, (lower, upper): Bounds) -> (Vec<Entry>, End) {
+        if self.is_empty((lower, upper)) {
+            return (Vec::new(), End::Bound);
+        }
         let start = match upper {
             Bound::Unbounded => None,
             Bound::Included(key) | Bound::Excluded(key) => self.seek(key),
