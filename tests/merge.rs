@@ -1117,22 +1117,14 @@ fn entries_are_counted_without_a_walk() {
 /// A comparator that takes keys of eight bytes only.
 #[test]
 fn a_merge_of_an_empty_range_asks_the_order_about_no_other_keys() {
-    #[derive(Debug)]
-    struct Fixed;
-    impl leveltable::Comparator for Fixed {
-        fn name(&self) -> &str {
-            "fixed"
-        }
-        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-            assert_eq!((a.len(), b.len()), (8, 8), "not a key of this order");
-            a.cmp(b)
-        }
-    }
     let fixed = |i: u64| format!("{i:08}").into_bytes();
     let entries: Vec<Entry> = (0..10).map(|i| (fixed(i), vec![])).collect();
-    let file = common::build(&WriteOptions::new().comparator(Fixed), &entries);
+    let file = common::build(
+        &WriteOptions::new().comparator(common::EightBytes),
+        &entries,
+    );
     let table = OpenOptions::new()
-        .comparator(Fixed)
+        .comparator(common::EightBytes)
         .open_source(file)
         .unwrap();
     let merged = Table::merge([

@@ -258,24 +258,17 @@ fn check_order_fails_on_damage_as_that_of_a_table_does() {
     let remote = now(options.open_async(object, None));
     assert_eq!(table.is_ok(), remote.is_ok());
 }
+
 /// Each key is 8 bytes: others are a mistake of the caller's that `prefix` promises to answer with an error.
 #[test]
 fn prefix_does_not_ask_another_order_about_a_prefix() {
-    #[derive(Debug)]
-    struct Fixed;
-    impl leveltable::Comparator for Fixed {
-        fn name(&self) -> &str {
-            "fixed"
-        }
-        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-            assert_eq!((a.len(), b.len()), (8, 8), "not a key of this order");
-            a.cmp(b)
-        }
-    }
     let entries: Vec<Entry> = (0..10).map(|i| (key(i), vec![])).collect();
-    let file = common::build(&WriteOptions::new().comparator(Fixed), &entries);
+    let file = common::build(
+        &WriteOptions::new().comparator(common::EightBytes),
+        &entries,
+    );
     let table = OpenOptions::new()
-        .comparator(Fixed)
+        .comparator(common::EightBytes)
         .open_source(file)
         .unwrap();
     assert!(table.prefix("000").next().unwrap().is_err());

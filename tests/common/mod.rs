@@ -280,6 +280,21 @@ impl Comparator for Reverse {
     }
 }
 
+/// The bytewise order of keys of eight bytes. Asking about any other key is a mistake.
+#[derive(Debug)]
+pub(crate) struct EightBytes;
+
+impl Comparator for EightBytes {
+    fn name(&self) -> &str {
+        "test.EightBytes"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        assert_eq!((a.len(), b.len()), (8, 8), "not a key of this order");
+        a.cmp(b)
+    }
+}
+
 /// The bytewise order, by way of the trait: counts its comparisons, and the bytes that it is given.
 #[derive(Debug, Default)]
 pub(crate) struct Counting {

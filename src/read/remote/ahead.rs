@@ -33,9 +33,8 @@ pub(super) struct Blocks {
     len: u64,
     /// How many requests may be on their way.
     most: usize,
-    runs: VecDeque<Run>,
-    /// What comes of `runs`. They do not go on unless they are polled.
-    responses: VecDeque<MaybeDone<BoxFuture<'static, Response>>>,
+    /// What was asked for, and what comes of it. Requests do not go on unless they are polled.
+    asked: VecDeque<(Run, MaybeDone<BoxFuture<'static, Response>>)>,
     /// What the walk is in.
     here: Option<(Run, Bytes)>,
 }
@@ -44,7 +43,7 @@ impl fmt::Debug for Blocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Blocks")
             .field("left", &self.left)
-            .field("on_their_way", &self.runs)
+            .field("on_their_way", &self.asked.len())
             .finish_non_exhaustive()
     }
 }
@@ -56,8 +55,7 @@ impl Blocks {
             left: blocks,
             len: FIRST_LEN,
             most: 1,
-            runs: VecDeque::new(),
-            responses: VecDeque::new(),
+            asked: VecDeque::new(),
             here: None,
         }
     }
@@ -89,9 +87,10 @@ impl Blocks {
         if !self.here.as_ref().is_some_and(is_here) {
             self.here = None;
             self.ask(table);
-            self.runs.front().filter(|run| run.blocks.contains(&i))?;
-            let response = self.response().await?;
-            let run = self.runs.pop_front()?;
+            self.asked
+                .front()
+                .filter(|(run, _)| run.blocks.contains(&i))?;
+            let (run, response) = self.arrived().await?;
             match table.check(&run, response) {
                 Ok(bytes) => self.here = Some((run, bytes)),
                 Err(_) => {
@@ -109,12 +108,12 @@ impl Blocks {
         table.admit(run, bytes, i, read).ok()
     }
 
-    /// The response to the first request. All of them go on until it is there, and one that is new begins, even if the first is
+    /// The first request and its response. All of them go on until it is there, and one that is new begins, even if the first is
     /// there already.
-    async fn response(&mut self) -> Option<Response> {
+    async fn arrived(&mut self) -> Option<(Run, Response)> {
         poll_fn(|context| {
             let mut first = Poll::Ready(());
-            for (i, response) in self.responses.iter_mut().enumerate() {
+            for (i, (_, response)) in self.asked.iter_mut().enumerate() {
                 let polled = Pin::new(response).poll(context);
                 if i == 0 {
                     first = polled;
@@ -123,21 +122,23 @@ impl Blocks {
             first
         })
         .await;
-        Pin::new(&mut self.responses.pop_front()?).take_output()
+        let (run, mut response) = self.asked.pop_front()?;
+        Some((run, Pin::new(&mut response).take_output()?))
     }
 
     /// Forgets what was asked for, and begins at data block `i` with short requests.
     fn begin_anew(&mut self, i: usize) {
-        let end = self.left.end;
-        let left = std::mem::replace(self, Blocks::new(i..end)).left;
-        self.left = left;
+        *self = Blocks {
+            left: self.left.clone(),
+            ..Blocks::new(i..self.left.end)
+        };
     }
 
     /// Makes requests for the blocks that come next and are not in the cache.
     fn ask(&mut self, table: &AsyncTable) {
         let inner = &*table.table.inner;
-        let is_due = self.runs.is_empty();
-        while self.runs.len() < self.most {
+        let is_due = self.asked.is_empty();
+        while self.asked.len() < self.most {
             let mut missing = (self.unasked..self.left.end).skip_while(|&i| inner.is_cached(i));
             let Some(start) = missing.next() else {
                 self.unasked = self.left.end;
@@ -145,11 +146,11 @@ impl Blocks {
             };
             let run = inner.run_from(start, self.left.end, self.len);
             self.unasked = run.blocks.end;
-            self.responses.push_back(maybe_done(table.request(&run)));
-            self.runs.push_back(run);
+            let response = maybe_done(table.request(&run));
+            self.asked.push_back((run, response));
             self.len = MOST_REQUEST_LEN.min(2 * self.len);
         }
-        if is_due && !self.runs.is_empty() {
+        if is_due && !self.asked.is_empty() {
             self.most = MOST_AHEAD.min(2 * self.most);
         }
     }
