@@ -34,11 +34,14 @@ async fn open(shards: u32) -> (Arc<Watched>, TableSet) {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     put_set(&store, shards).await;
     let watched = Watched::new(store);
-    let set = options()
-        .open(Arc::clone(&watched) as _, &manifest())
-        .await
-        .unwrap();
+    let set = open_at(&watched, options()).await;
     (watched, set)
+}
+
+/// The set in a store that is watched.
+async fn open_at(store: &Arc<Watched>, options: SetOptions) -> TableSet {
+    let store: Arc<dyn ObjectStore> = Arc::clone(store) as _;
+    options.open(store, &manifest()).await.unwrap()
 }
 
 #[test]
@@ -136,10 +139,7 @@ fn many_tasks_share_one_opening() {
         let slow = Watched::with(store, |_, _| {
             Fate::After(Box::pin(tokio::time::sleep(Duration::from_millis(20))))
         });
-        let set = options()
-            .open(Arc::clone(&slow) as _, &manifest())
-            .await
-            .unwrap();
+        let set = open_at(&slow, options()).await;
         slow.take();
         let tasks: Vec<_> = (0..100)
             .map(|_| {
@@ -164,10 +164,7 @@ fn an_opening_that_is_dropped_hurts_nobody_else() {
             1 => Fate::Stalled,
             _ => Fate::Served,
         });
-        let set = options()
-            .open(Arc::clone(&watched) as _, &manifest())
-            .await
-            .unwrap();
+        let set = open_at(&watched, options()).await;
         watched.take();
         for _ in 0..2 {
             let get = timeout(Duration::from_millis(20), set.get("00000007"));
@@ -190,11 +187,7 @@ fn an_opening_that_fails_fails_for_all_who_wait() {
             1 => Fate::LostAfter(Duration::from_millis(50)),
             _ => Fate::Served,
         });
-        let set = options()
-            .retries(Retries::none())
-            .open(Arc::clone(&watched) as _, &manifest())
-            .await
-            .unwrap();
+        let set = open_at(&watched, options().retries(Retries::none())).await;
         watched.take();
         let gets = (0..10).map(|_| set.get("00000007"));
         for value in futures_util::future::join_all(gets).await {
@@ -216,10 +209,7 @@ fn a_walk_that_pauses_holds_nobody_up() {
         let slow = Watched::with(store, |_, _| {
             Fate::After(Box::pin(tokio::time::sleep(Duration::from_millis(20))))
         });
-        let set = options()
-            .open(Arc::clone(&slow) as _, &manifest())
-            .await
-            .unwrap();
+        let set = open_at(&slow, options()).await;
         slow.take();
         let mut range = set.range(..);
         let mut walked = 0;
@@ -248,11 +238,7 @@ fn an_opening_that_failed_is_not_shared_any_more() {
                 Fate::Served
             }
         });
-        let set = options()
-            .retries(Retries::none())
-            .open(Arc::clone(&watched) as _, &manifest())
-            .await
-            .unwrap();
+        let set = open_at(&watched, options().retries(Retries::none())).await;
         let mut range = set.range(..);
         let is_ahead = |request: &String| request == "get set/1.ldb";
         let mut walked = 0;
@@ -286,11 +272,7 @@ fn a_late_waiter_does_not_remove_a_newer_opening() {
                 _ => Fate::Served,
             }
         });
-        let set = options()
-            .retries(Retries::none())
-            .open(Arc::clone(&watched) as _, &manifest())
-            .await
-            .unwrap();
+        let set = open_at(&watched, options().retries(Retries::none())).await;
         let is_opening = |request: &String| request == "get set/1.ldb";
         let (mut range, mut walked) = (set.range(..), 0);
         while !watched.take().iter().any(is_opening) {
@@ -325,10 +307,7 @@ fn a_call_for_the_next_entry_that_is_dropped_loses_nothing() {
         let slow = Watched::with(store, |_, _| {
             Fate::After(Box::pin(tokio::time::sleep(Duration::from_millis(5))))
         });
-        let set = options()
-            .open(Arc::clone(&slow) as _, &manifest())
-            .await
-            .unwrap();
+        let set = open_at(&slow, options()).await;
         slow.take();
         let mut range = set.range(..);
         let (mut entries, mut drops) = (Vec::new(), 0);
@@ -371,10 +350,7 @@ fn get_many_reads_shards_concurrently() {
                 now.lock().unwrap().0 -= 1;
             }))
         });
-        let set = options()
-            .open(Arc::clone(&slow) as _, &manifest())
-            .await
-            .unwrap();
+        let set = open_at(&slow, options()).await;
         slow.take();
         let model = numbered(0..64 * 3000, "a");
         // Of each shard two keys of one block, of a few shards very many.
