@@ -1,10 +1,9 @@
 //! Checks a block when it is first read: its form, and the order of its keys, on which every search relies.
 
-use std::borrow::Cow;
-
 use super::Defect;
-use super::block::{Block, SplitEntry, check_shared, split_entry};
-use crate::comparator::{Order, compare_bytes};
+use super::block::{Block, Entry, check_shared, split_entry};
+use super::block_cursor::key::{Key, Piece};
+use crate::comparator::Order;
 
 impl<B: AsRef<[u8]>> Block<B> {
     /// Checks that the restarts ascend from 0 and lie inside the entries.
@@ -48,66 +47,71 @@ impl<B: AsRef<[u8]>> Block<B> {
             // Comparing whole keys could take the square of the block.
             KeyWork::of_block().take(self)?;
         }
-        let mut previous = KeyInParts::default();
+        let mut before = Key::default();
         self.check_each_entry(|offset, entry| {
-            let (shared, unshared) = (entry.shared, entry.unshared);
-            let after = after.filter(|_| offset == 0);
-            let ascends = match (order, after) {
+            let (shared, unshared) = (entry.shared, self.unshared(entry));
+            let first_after = after.filter(|_| offset == 0);
+            let ascends = match (order, first_after) {
                 (_, Some(after)) => order.compare(after, unshared).is_lt(),
                 (_, None) if offset == 0 => true,
-                (Order::Bytewise, _) => previous.is_below(shared, unshared),
+                (Order::Bytewise, _) => before.is_below(shared, unshared),
                 (Order::Custom(_), _) => {
-                    let key = previous.followed_by(shared, unshared);
-                    order.compare(&previous.whole(), &key).is_lt()
+                    let key = before.followed_by(shared, unshared);
+                    order.compare(before.as_slice(), &key).is_lt()
                 }
             };
             if !ascends {
-                let key = previous.followed_by(shared, unshared);
-                return Err(match after {
+                let key = before.followed_by(shared, unshared);
+                return Err(match first_after {
                     Some(after) => {
                         misordered(order, "an index key and the next block's", after, &key)
                     }
-                    None => misordered(order, "keys", &previous.whole(), &key),
+                    None => misordered(order, "keys", before.as_slice(), &key),
                 });
             }
-            previous.become_next(shared, unshared);
+            before.splice(shared, Piece::unshared(self, entry));
             Ok(())
         })?;
-        let last = previous.whole();
-        if !self.entries().is_empty() && order.compare(&last, up_to).is_gt() {
+        let last = before.as_slice();
+        if !self.entries().is_empty() && order.compare(last, up_to).is_gt() {
             let what = "a block's last key and its index key";
-            return Err(misordered(order, what, &last, up_to));
+            return Err(misordered(order, what, last, up_to));
         }
         Ok(())
     }
 
     /// Checks the form of the block, and calls `check` with the offset of each entry and the entry.
     #[inline]
-    fn check_each_entry<'a>(
-        &'a self,
-        mut check: impl FnMut(usize, &SplitEntry<'a>) -> Result<(), Defect>,
+    fn check_each_entry(
+        &self,
+        mut check: impl FnMut(usize, &Entry) -> Result<(), Defect>,
     ) -> Result<(), Defect> {
         self.check_restarts()?;
-        let entries = self.entries();
-        let mut restarts = self.restarts().enumerate().peekable();
-        let (mut rest, mut key_len) = (entries, 0);
-        while !rest.is_empty() {
-            let offset = entries.len() - rest.len();
-            let entry = split_entry(entries, rest)?;
-            let is_restart = restarts.next_if(|&(_, restart)| restart == offset);
-            let most_shared = if is_restart.is_some() { 0 } else { key_len };
-            check_shared(offset, entry.shared, most_shared)?;
-            check(offset, &entry)?;
-            key_len = entry.shared + entry.unshared.len();
-            rest = entry.rest;
+        let count = self.restart_count();
+        let mut offset = 0;
+        for next in 1..=count {
+            let end = if next < count {
+                self.restart(next)
+            } else {
+                self.entries().len()
+            };
+            // The key at a restart is stored whole.
+            let mut key_len = 0;
+            while offset < end {
+                let entry = self.entry(offset)?;
+                check_shared(offset, entry.shared, key_len)?;
+                check(offset, &entry)?;
+                key_len = entry.shared + self.unshared(&entry).len();
+                offset = entry.end;
+            }
+            if offset != end {
+                return Err(Defect::new(
+                    format!("restart {next} at the beginning of an entry"),
+                    format!("at byte {end} of the block"),
+                ));
+            }
         }
-        match restarts.next() {
-            Some((i, restart)) if !entries.is_empty() => Err(Defect::new(
-                format!("restart {i} at the beginning of an entry"),
-                format!("at byte {restart} of the block"),
-            )),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// The lengths of all keys, added up as far as the entries can be decoded: the work of comparing each key.
@@ -123,65 +127,6 @@ impl<B: AsRef<[u8]>> Block<B> {
             rest = entry.rest;
         }
         key_bytes
-    }
-}
-
-/// A key in two parts: a copy of what it shares with the key before, and the rest as a slice of the block.
-///
-/// The next key shares most of what this one shares, so few bytes are copied and compared for each entry.
-#[derive(Default)]
-struct KeyInParts<'a> {
-    shared: Vec<u8>,
-    unshared: &'a [u8],
-}
-
-impl<'a> KeyInParts<'a> {
-    /// Not a copy if the key is stored whole, since it may be as long as its block.
-    fn whole(&self) -> Cow<'_, [u8]> {
-        if self.shared.is_empty() {
-            Cow::Borrowed(self.unshared)
-        } else {
-            Cow::Owned([&self.shared, self.unshared].concat())
-        }
-    }
-
-    /// The next key: the first `shared` bytes of this one, then `unshared`.
-    fn followed_by(&self, shared: usize, unshared: &[u8]) -> Vec<u8> {
-        let mut key = self.whole().into_owned();
-        key.truncate(shared);
-        key.extend_from_slice(unshared);
-        key
-    }
-
-    /// Whether this key comes before the next one in bytewise order.
-    #[inline]
-    fn is_below(&self, shared: usize, unshared: &[u8]) -> bool {
-        match shared.checked_sub(self.shared.len()) {
-            Some(more) => {
-                let (_, rest) = self.unshared.split_at(more);
-                match (rest.first(), unshared.first()) {
-                    (Some(a), Some(b)) if a != b => a < b,
-                    _ => compare_bytes(rest, unshared).0.is_lt(),
-                }
-            }
-            None => {
-                let rest = self.shared.iter().skip(shared).chain(self.unshared);
-                rest.lt(unshared)
-            }
-        }
-    }
-
-    /// Becomes the next key.
-    #[inline]
-    fn become_next(&mut self, shared: usize, unshared: &'a [u8]) {
-        match shared.checked_sub(self.shared.len()) {
-            Some(more) => {
-                let (more, _) = self.unshared.split_at(more);
-                self.shared.extend_from_slice(more);
-            }
-            None => self.shared.truncate(shared),
-        }
-        self.unshared = unshared;
     }
 }
 

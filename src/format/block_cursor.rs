@@ -1,6 +1,6 @@
 //! Walking the entries of a block, forward and backward.
 
-mod key;
+pub(super) mod key;
 mod way_back;
 
 use std::fmt;

@@ -3,10 +3,10 @@
 use super::super::block::{Block, Entry};
 
 /// Bytes that are loaded and stored at once.
-pub(super) const LANE: usize = 16;
+pub(in crate::format) const LANE: usize = 16;
 
 /// Bytes of one copy.
-pub(super) const CHUNK: usize = 2 * LANE;
+pub(in crate::format) const CHUNK: usize = 2 * LANE;
 
 /// A key that is assembled from short pieces. A copy of fixed size takes a few instructions, where a copy of any length
 /// takes a call.
@@ -14,7 +14,7 @@ pub(super) const CHUNK: usize = 2 * LANE;
 /// A processor forwards a recent store only to a load of bytes that were stored together. Any other load waits until the
 /// store has reached the cache. So keys are stored in whole lanes, and loaded in the same lanes.
 #[derive(Debug, Clone)]
-pub(super) struct Key {
+pub(in crate::format) struct Key {
     /// The key, then unused bytes of any content. At least a chunk in all.
     bytes: Vec<u8>,
     len: usize,
@@ -22,7 +22,7 @@ pub(super) struct Key {
 
 /// Some bytes of a string. The bytes around them may be loaded, too, since a copy has a fixed size.
 #[derive(Clone, Copy)]
-pub(super) struct Piece<'a> {
+pub(in crate::format) struct Piece<'a> {
     string: &'a [u8],
     start: usize,
     len: usize,
@@ -31,19 +31,22 @@ pub(super) struct Piece<'a> {
 impl Piece<'_> {
     /// The `len` bytes of `string` from `start` on, which lie inside it.
     #[inline]
-    pub(super) fn of(string: &[u8], start: usize, len: usize) -> Piece<'_> {
+    pub(in crate::format) fn of(string: &[u8], start: usize, len: usize) -> Piece<'_> {
         Piece { string, start, len }
     }
 
     /// The bytes of the key that `entry` does not share with the one before.
     #[inline]
-    pub(super) fn unshared<'a, B: AsRef<[u8]>>(block: &'a Block<B>, entry: &Entry) -> Piece<'a> {
+    pub(in crate::format) fn unshared<'a, B: AsRef<[u8]>>(
+        block: &'a Block<B>,
+        entry: &Entry,
+    ) -> Piece<'a> {
         let len = entry.value_start - entry.key_start;
         Piece::of(block.data().as_ref(), entry.key_start, len)
     }
 
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::format) fn len(&self) -> usize {
         self.len
     }
 
@@ -68,17 +71,34 @@ impl Key {
         clippy::indexing_slicing,
         reason = "`bytes` is never shorter than `len`"
     )]
-    pub(super) fn as_slice(&self) -> &[u8] {
+    pub(in crate::format) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::format) fn len(&self) -> usize {
         self.len
     }
 
+    /// Whether this key comes, in bytewise order, before the one that shares its first `shared` bytes, which it has, and goes on
+    /// with `unshared`.
     #[inline]
-    pub(super) fn clear(&mut self) {
+    pub(in crate::format) fn is_below(&self, shared: usize, unshared: &[u8]) -> bool {
+        let (_, rest) = self.as_slice().split_at(shared);
+        match (rest, unshared) {
+            ([a, ..], [b, ..]) if a != b => a < b,
+            _ => rest < unshared,
+        }
+    }
+
+    /// That other key.
+    pub(in crate::format) fn followed_by(&self, shared: usize, unshared: &[u8]) -> Vec<u8> {
+        let (shared, _) = self.as_slice().split_at(shared);
+        [shared, unshared].concat()
+    }
+
+    #[inline]
+    pub(in crate::format) fn clear(&mut self) {
         self.len = 0;
     }
 
@@ -88,26 +108,32 @@ impl Key {
         clippy::indexing_slicing,
         reason = "`bytes` is never shorter than a chunk"
     )]
-    pub(super) fn set_short(&mut self, chunk: &[u8; CHUNK], len: usize) {
+    pub(in crate::format) fn set_short(&mut self, chunk: &[u8; CHUNK], len: usize) {
         self.bytes[..CHUNK].copy_from_slice(chunk);
         self.len = len;
     }
 
     /// Keeps the first `kept` bytes, of at least as many, and replaces the rest by `piece`.
-    pub(super) fn splice(&mut self, kept: usize, piece: Piece<'_>) {
-        debug_assert!(kept <= self.len, "only bytes of the key can be kept");
+    #[inline(always)]
+    pub(in crate::format) fn splice(&mut self, kept: usize, piece: Piece<'_>) {
         if !self.splice_short(kept, piece) {
-            self.bytes.truncate(kept);
-            self.bytes.extend_from_slice(piece.as_slice());
-            self.len = self.bytes.len();
-            self.bytes.resize(self.len + 2 * CHUNK, 0);
+            self.splice_long(kept, piece);
         }
+    }
+
+    #[inline(never)]
+    fn splice_long(&mut self, kept: usize, piece: Piece<'_>) {
+        debug_assert!(kept <= self.len, "only bytes of the key can be kept");
+        self.bytes.truncate(kept);
+        self.bytes.extend_from_slice(piece.as_slice());
+        self.len = self.bytes.len();
+        self.bytes.resize(self.len + 2 * CHUNK, 0);
     }
 
     /// The same for ordinary pieces. For others it changes nothing and returns `false`: for long pieces, for those near
     /// the ends of their string or of the room here, and if the key has fewer than `kept` bytes.
     #[inline(always)]
-    pub(super) fn splice_short(&mut self, kept: usize, piece: Piece<'_>) -> bool {
+    pub(in crate::format) fn splice_short(&mut self, kept: usize, piece: Piece<'_>) -> bool {
         let in_lane = kept % LANE;
         let lane = kept - in_lane;
         if kept <= self.len
@@ -130,7 +156,11 @@ impl Key {
 /// For example, `kept` is 2, `chunk` begins with `apple`, and `piece` is `ricot` in the entry `02 05 06 ricot orange`. The
 /// load begins 2 bytes before the piece, at `05 06 ricot orange`. A mask keeps `ap` in place of `05 06`.
 #[inline(always)]
-pub(super) fn merge(chunk: &[u8; CHUNK], kept: usize, piece: Piece<'_>) -> Option<[u8; CHUNK]> {
+pub(in crate::format) fn merge(
+    chunk: &[u8; CHUNK],
+    kept: usize,
+    piece: Piece<'_>,
+) -> Option<[u8; CHUNK]> {
     /// From `CHUNK - n` on: a mask of the first `n` bytes of a chunk.
     static MASKS: [[u8; CHUNK]; 2] = [[0xff; CHUNK], [0; CHUNK]];
     let masks = MASKS.as_flattened().get(CHUNK - kept.min(CHUNK)..)?;
