@@ -35,49 +35,40 @@ impl<B: AsRef<[u8]>> Block<B> {
         self.check_each_entry(|_, _| Ok(()))
     }
 
-    /// Checks the form of the block, and that its keys ascend: from past `after`, the index key of the block before, up to
-    /// `up_to`, the block's own index key.
+    /// Checks the form of the block, and that its keys ascend. Then calls `check_ends` with the first key and the last, if there
+    /// are any.
     pub(crate) fn check_keys(
         &self,
         order: &Order,
-        after: Option<&[u8]>,
-        up_to: &[u8],
+        check_ends: impl FnOnce(&[u8], &[u8]) -> Result<(), Defect>,
     ) -> Result<(), Defect> {
         if let Order::Custom(_) = order {
             // Comparing whole keys could take the square of the block.
             KeyWork::of_block().take(self)?;
         }
-        let mut before = Key::default();
-        self.check_each_entry(|offset, entry| {
+        let (mut first, mut before) = (None, Key::default());
+        self.check_each_entry(|_, entry| {
             let (shared, unshared) = (entry.shared, self.unshared(entry));
-            let first_after = after.filter(|_| offset == 0);
-            let ascends = match (order, first_after) {
-                (_, Some(after)) => order.compare(after, unshared).is_lt(),
-                (_, None) if offset == 0 => true,
-                (Order::Bytewise, _) => before.is_below(shared, unshared),
-                (Order::Custom(_), _) => {
+            let ascends = match (first, order) {
+                (None, _) => {
+                    first = Some(unshared);
+                    true
+                }
+                (_, Order::Bytewise) => before.is_below(shared, unshared),
+                (_, Order::Custom(_)) => {
                     let key = before.followed_by(shared, unshared);
                     order.compare(before.as_slice(), &key).is_lt()
                 }
             };
             if !ascends {
                 let key = before.followed_by(shared, unshared);
-                return Err(match first_after {
-                    Some(after) => {
-                        misordered(order, "an index key and the next block's", after, &key)
-                    }
-                    None => misordered(order, "keys", before.as_slice(), &key),
-                });
+                let keys = order.misfit("keys", before.as_slice(), &key);
+                return Err(Defect::misordered(keys));
             }
             before.splice(shared, Piece::unshared(self, entry));
             Ok(())
         })?;
-        let last = before.as_slice();
-        if !self.entries().is_empty() && order.compare(last, up_to).is_gt() {
-            let what = "a block's last key and its index key";
-            return Err(misordered(order, what, last, up_to));
-        }
-        Ok(())
+        first.map_or(Ok(()), |first| check_ends(first, before.as_slice()))
     }
 
     /// Checks the form of the block, and calls `check` with the offset of each entry and the entry.
@@ -128,11 +119,6 @@ impl<B: AsRef<[u8]>> Block<B> {
         }
         key_bytes
     }
-}
-
-#[cold]
-fn misordered(order: &Order, what: &str, previous: &[u8], key: &[u8]) -> Defect {
-    Defect::misordered(order.misfit(what, previous, key))
 }
 
 /// Limits the work of comparing keys in a hostile file: a budget for the lengths of all its keys.

@@ -7,6 +7,7 @@
 use std::io;
 
 use bytes::Bytes;
+use crc_fast::{CrcAlgorithm, Digest};
 
 use super::Defect;
 use super::buffer::Buffer;
@@ -26,8 +27,23 @@ pub(crate) fn unmask(masked: u32) -> u32 {
     masked.wrapping_sub(0xa282_ead8).rotate_left(15)
 }
 
+/// The CRC-32C of `bytes`, not masked.
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    // Of 4 KiB in 140 ns with AVX-512, where the crate `crc32c` takes 360: a third of reading the block from the page cache.
+    crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// CRC-32Cs of a string's beginnings, which take one pass over the string.
+pub(crate) fn crc32c_of_prefixes(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    bytes.iter().map(move |byte| {
+        digest.update(std::slice::from_ref(byte));
+        digest.finalize() as u32
+    })
+}
+
 fn masked_crc(bytes: &[u8]) -> u32 {
-    mask(crc32c::crc32c(bytes))
+    mask(crc32c(bytes))
 }
 
 /// Appends the frame of `block` to `out`, compressed if that pays.
@@ -131,6 +147,27 @@ mod tests {
         seal(block, &mut Compressor::new(compression), &mut out).unwrap();
         assert_eq!(&out.as_slice()[..6], b"before");
         out.as_slice()[6..].to_vec()
+    }
+
+    /// Of every length up to several of the steps that the widest instructions take, at every alignment.
+    #[test]
+    fn checksums_are_those_of_a_second_implementation() {
+        let bytes: Vec<u8> = (0..70_000u32)
+            .map(|i| (i.wrapping_mul(i) >> 9) as u8)
+            .collect();
+        for start in 0..64 {
+            let lens = (0..1100).chain([4096 + start, 16_389, 65_536 + start]);
+            for part in lens.map(|len| &bytes[start..start + len]) {
+                assert_eq!(
+                    crc32c(part),
+                    ::crc32c::crc32c(part),
+                    "{start}, {}",
+                    part.len()
+                );
+            }
+        }
+        let prefixes = (1..=300).map(|len| ::crc32c::crc32c(&bytes[..len]));
+        assert!(crc32c_of_prefixes(&bytes[..300]).eq(prefixes));
     }
 
     /// The trailer of an empty block by C++ LevelDB: the metaindex in the worked example of `format/mod.rs`.

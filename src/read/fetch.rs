@@ -419,8 +419,9 @@ impl Inner {
             block.check_restarts()?;
             return Ok(payload);
         }
-        let before = i.checked_sub(1).map(|before| self.index.key(before));
-        block.check_keys(order, before, self.index.key(i))?;
+        block.check_keys(order, |first, last| {
+            self.index.check_ends(i, first, last, order)
+        })?;
         hint.set_ordered();
         if let Order::Bytewise = order {
             hint.set_fences(&block, i, &self.index);

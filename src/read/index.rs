@@ -298,6 +298,58 @@ impl Index {
         SPAN * self.spans.partition_point(|&last| last < prefix)
     }
 
+    /// Checks that a block whose keys go from `first` to `last` lies where data block `i` belongs: after the index key of the
+    /// block before, and not past its own.
+    pub(crate) fn check_ends(
+        &self,
+        i: usize,
+        first: &[u8],
+        last: &[u8],
+        order: &Order,
+    ) -> Result<(), Defect> {
+        if matches!(order, Order::Bytewise) && self.prefixes_enclose(i, first, last) {
+            return Ok(());
+        }
+        let before = i.checked_sub(1).map(|before| self.key(before));
+        let ends = [
+            (
+                before,
+                first,
+                Ordering::Less,
+                "an index key and the next block's",
+            ),
+            (
+                Some(last),
+                self.key(i),
+                Ordering::Equal,
+                "a block's last key and its index key",
+            ),
+        ];
+        for (low, high, most, what) in ends {
+            if let Some(low) = low
+                && order.compare(low, high) > most
+            {
+                return Err(Defect::misordered(order.misfit(what, low, high)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether eight bytes of each key tell that, in bytewise order. They lie beside the handles, which a lookup has just read,
+    /// where the index keys themselves are memory that nobody may have touched since the table was opened.
+    fn prefixes_enclose(&self, i: usize, first: &[u8], last: &[u8]) -> bool {
+        let Some(high) = self.all_but_last().get(i) else {
+            return false;
+        };
+        let low = i.checked_sub(1).and_then(|before| self.entries.get(before));
+        let start = self.shared.len();
+        [first, last]
+            .iter()
+            .all(|key| key.starts_with(&self.shared))
+            && low.is_none_or(|low| low.prefix < prefix_at(first, start))
+            && prefix_at(last, start) < high.prefix
+    }
+
     /// Where `key` lies between the index keys on both sides of data block `i`: the first 16 bits in which keys of the block
     /// can differ. `None` if the index keys do not tell: at both ends of the table, and where they share more than eight
     /// bytes after what all share.
@@ -483,6 +535,21 @@ pub(super) mod tests {
                 let expected = keys.iter().position(|key| *key >= target);
                 let found = index.seek(&target, &Order::Bytewise);
                 prop_assert_eq!(found.map(|found| found.block), expected, "{:?}", target);
+                // As the first key of each block, as its last, and as both.
+                let around = expected.unwrap_or(keys.len());
+                for i in around.saturating_sub(2)..keys.len().min(around + 2) {
+                    let is_after = i == 0 || keys[i - 1] < target;
+                    let is_within = target <= keys[i];
+                    let inside = keys[i].clone();
+                    for (first, last, expected) in [
+                        (&target, &inside, is_after),
+                        (&target, &target, is_after && is_within),
+                        (&inside, &target, is_within),
+                    ] {
+                        let checked = index.check_ends(i, first, last, &Order::Bytewise);
+                        prop_assert_eq!(checked.is_ok(), expected, "{}: {:?} {:?}", i, first, last);
+                    }
+                }
             }
             for (i, key) in keys.iter().enumerate() {
                 prop_assert_eq!(index.key(i), &key[..]);

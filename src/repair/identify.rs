@@ -10,7 +10,7 @@
 
 use crate::coding::{fixed32_at, get_varint32};
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer, MAGIC};
-use crate::format::frame::mask;
+use crate::format::frame::{crc32c, crc32c_of_prefixes, mask};
 
 /// How much of the file's front and back is examined.
 ///
@@ -133,11 +133,9 @@ fn end_of_blocks_at(bytes: &[u8]) -> Option<u64> {
 fn begins_with_block(bytes: &[u8]) -> bool {
     /// RocksDB numbers its codecs up to here. LevelDB and Mojang's fork use 0, 1, 2 and 4.
     const LAST_TYPE: u8 = 7;
-    let mut crc = 0;
-    bytes.iter().take(PEEK_LEN).enumerate().any(|(i, byte)| {
-        crc = crc32c::crc32c_append(crc, std::slice::from_ref(byte));
-        *byte <= LAST_TYPE && fixed32_at(bytes, i + 1) == Some(mask(crc))
-    })
+    let crcs = crc32c_of_prefixes(bytes);
+    let mut ends = bytes.iter().zip(crcs).take(PEEK_LEN).enumerate();
+    ends.any(|(i, (byte, crc))| *byte <= LAST_TYPE && fixed32_at(bytes, i + 1) == Some(mask(crc)))
 }
 
 /// Nothing at all, or nothing but zeros.
@@ -221,7 +219,7 @@ fn badger_table(tail: &[u8], size: u64) -> Option<String> {
     let index = index_at.and_then(|at| rest.get(at..));
     // A protocol buffer. Field 1 names the algorithm, and is left out for CRC-32C; field 2 is the sum.
     let fits = match (checksum, index) {
-        ([0x10, sum @ ..], Some(index)) => get_varint32(sum)?.0 == crc32c::crc32c(index),
+        ([0x10, sum @ ..], Some(index)) => get_varint32(sum)?.0 == crc32c(index),
         // The index is longer than what is examined, or the sum is XXH64.
         ([0x10, ..], None) | ([8, 1, 0x10, ..], _) => checksum.len() < 14 && u64::from(len) < size,
         _ => false,
@@ -338,7 +336,7 @@ fn log_or_manifest(head: &[u8]) -> Option<String> {
     let (length, rest) = head.get(4..)?.split_first_chunk()?;
     let record = rest.get(..=usize::from(u16::from_le_bytes(*length)))?;
     let (kind, payload) = record.split_first()?;
-    if !(1..=4).contains(kind) || crc != mask(crc32c::crc32c(record)) {
+    if !(1..=4).contains(kind) || crc != mask(crc32c(record)) {
         return None;
     }
     Some(match comparator_of_manifest(payload) {

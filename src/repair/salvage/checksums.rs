@@ -117,7 +117,7 @@ mod tests {
         for start in (0..bytes.len()).rev() {
             let end = (start + 5..=bytes.len()).find(|&end| {
                 let stored = u32::from_le_bytes(bytes[end - 4..end].try_into().unwrap());
-                let crc = crc32c::crc32c(&bytes[start..end - 4]);
+                let crc = frame::crc32c(&bytes[start..end - 4]);
                 stored != 0 && CODECS.contains(&bytes[end - 5]) && frame::mask(crc) == stored
             });
             frames.extend(end.map(|end| (start as u32, end as u32)));
