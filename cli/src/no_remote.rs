@@ -1,5 +1,6 @@
 //! Stands in for reading and writing object stores, without the feature `object-store`.
 
+use std::fs::File;
 use std::iter::Empty;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,11 @@ pub(crate) fn check(path: &Path) -> Result<(), Failure> {
 /// Nobody calls this with a URL that passed [`check`].
 pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
     Source::open(path)
+}
+
+/// Nobody calls this with a URL that passed [`check`].
+pub(crate) fn download(path: &Path) -> leveltable::Result<File> {
+    Err(Error::new(ErrorKind::Unsupported, NEEDS_FEATURE).at_path(path))
 }
 
 /// Nobody has one: a URL does not pass [`check`].

@@ -17,8 +17,9 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::open::{AnyTable, Keys, KeysArg, TypedTable, check_is_file, note_unknown_order};
 use crate::output::{Rows, count, entries};
-use crate::place::refuse_url;
+use crate::place::{is_url, refuse_url};
 use crate::progress::Progress;
+use crate::remote;
 use crate::sort::KeyOrder;
 use crate::write::{TableOptions, check_free, not_written};
 
@@ -26,6 +27,8 @@ use crate::write::{TableOptions, check_free, not_written};
 ///
 /// Finds the blocks through the index, or by searching the file if the index is damaged. Leaves out blocks with
 /// wrong checksums and lists what is lost. Exits with status 1 if entries are lost or may be lost.
+///
+/// A table in an object store, which IN names by its URL, is copied to a temporary file first.
 ///
 /// A table in an order that is neither byte order nor a database's is copied in the order in which it is stored, and
 /// then has a filter only if --filter asks for one.
@@ -38,7 +41,7 @@ Examples:
 To use a salvaged table in a LevelDB database, stop the database, replace the old table, and let LevelDB repair \
 the database.")]
 pub(crate) struct Args {
-    /// The damaged table
+    /// The damaged table's file or URL
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The new table
@@ -52,23 +55,19 @@ pub(crate) struct Args {
     table: TableOptions,
 }
 
-/// Why a damaged table is not read from a store.
-const DOWNLOAD: &str = "salvaging reads a table many times, in any order: download it first";
-
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     if args.out.as_os_str() == "-" {
         return Err(Failure::new(
             "OUT must be a file, because the report goes to standard output: write ./- for a file named -",
         ));
     }
-    refuse_url(&args.input, DOWNLOAD)?;
     refuse_url(
         &args.out,
         "OUT must be a file: salvage it here, then upload it",
     )?;
     check_is_file(&args.input)?;
     // Check this before asking for --force, which must not overwrite IN.
-    if fs::canonicalize(&args.out).ok() == fs::canonicalize(&args.input).ok() {
+    if is_same_file(&args.input, &args.out) {
         return Err(Failure::new(
             "IN and OUT are the same file: name another file for OUT, to keep the damaged table",
         ));
@@ -84,7 +83,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         Some(_) => not_written(e, &args.out),
         None => Failure::from(e).at(args.input.display()),
     };
-    let salvaged = salvage_file(&args.input, args.keys.keys, options, failed)?;
+    let file = file_of(&args.input)?;
+    let salvaged = salvage_file(&file, args.keys.keys, options, failed)?;
     let Salvaged {
         attempt,
         report,
@@ -111,6 +111,22 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     })
 }
 
+/// Opens the table at `path`. An object in a store is copied to a temporary file first, because salvaging reads it many times and
+/// in any order.
+fn file_of(path: &Path) -> Result<File, Failure> {
+    if is_url(path) {
+        return Ok(remote::download(path)?);
+    }
+    File::open(path).map_err(|e| Failure::new(e.to_string()).at(path.display()))
+}
+
+/// Returns whether `input`, which exists, is the file at `out`.
+fn is_same_file(input: &Path, out: &Path) -> bool {
+    let local = input.to_str().and_then(|url| url.strip_prefix("file://"));
+    let input = fs::canonicalize(local.map_or(input, Path::new));
+    fs::canonicalize(out).is_ok_and(|out| input.is_ok_and(|input| input == out))
+}
+
 /// The order in which salvage is tried.
 #[derive(Clone, Copy)]
 struct Attempt {
@@ -126,10 +142,10 @@ struct Salvaged<B> {
     builder: B,
 }
 
-/// Salvages the table at `path` to a builder that `create` makes. Tries the order that `keys` implies, then the stored
+/// Salvages the table in `file` to a builder that `create` makes. Tries the order that `keys` implies, then the stored
 /// one.
 fn salvage_file<B: SalvageTarget>(
-    path: &Path,
+    file: &File,
     keys: Keys,
     mut create: impl FnMut(Attempt) -> Result<B, Failure>,
     failed: impl Fn(leveltable::Error) -> Failure,
@@ -143,7 +159,7 @@ fn salvage_file<B: SalvageTarget>(
     };
     loop {
         let mut builder = create(attempt)?;
-        match salvage_in(attempt, path, keys, &mut builder) {
+        match salvage_in(attempt, file, keys, &mut builder) {
             Ok(report) => {
                 return Ok(Salvaged {
                     attempt,
@@ -151,7 +167,7 @@ fn salvage_file<B: SalvageTarget>(
                     builder,
                 });
             }
-            Err(Attempted::Library(e)) => match (e.kind(), attempt) {
+            Err(e) => match (e.kind(), attempt) {
                 (
                     ErrorKind::DatabaseTable,
                     Attempt {
@@ -162,26 +178,18 @@ fn salvage_file<B: SalvageTarget>(
                 (ErrorKind::Comparator, Attempt { stored: false, .. }) => attempt.stored = true,
                 _ => return Err(failed(e)),
             },
-            Err(Attempted::Other(failure)) => return Err(failure),
         }
     }
 }
 
-/// Why an attempt failed.
-enum Attempted {
-    Library(leveltable::Error),
-    Other(Failure),
-}
-
 fn salvage_in(
     attempt: Attempt,
-    path: &Path,
+    file: &File,
     keys: Keys,
     builder: &mut impl SalvageTarget,
-) -> Result<SalvageReport, Attempted> {
-    let opened = File::open(path);
-    let file =
-        opened.map_err(|e| Attempted::Other(Failure::new(e.to_string()).at(path.display())))?;
+) -> leveltable::Result<SalvageReport> {
+    let own = file.try_clone();
+    let file = own.map_err(|e| leveltable::Error::io("opening the file once more", e))?;
     let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
     let mut options = SalvageOptions::new().progress(|progress| {
         // Salvaging passes over each byte twice.
@@ -198,7 +206,7 @@ fn salvage_in(
     if attempt.stored {
         options = options.stored_order();
     }
-    salvage(file, builder, options).map_err(Attempted::Library)
+    salvage(file, builder, options)
 }
 
 fn nothing(path: &Path) -> Failure {
@@ -215,7 +223,6 @@ pub(crate) struct Rescued {
 /// Copies the readable part of the table at `path` to a temporary table. Its file has no name, so it cannot be left
 /// on disk.
 pub(crate) fn rescue(path: &Path, keys: Keys) -> Result<Rescued, Failure> {
-    refuse_url(path, DOWNLOAD)?;
     let fail = |e: &dyn Display| {
         Failure::new(format!(
             "copying the readable part to a temporary file: {e}"
@@ -230,7 +237,7 @@ pub(crate) fn rescue(path: &Path, keys: Keys) -> Result<Rescued, Failure> {
         file.rewind().map_err(|e| fail(&e))?;
         Ok(attempt.order.write(options).build(file))
     };
-    let salvaged = salvage_file(path, keys, create, |e| fail(&e))?;
+    let salvaged = salvage_file(&file_of(path)?, keys, create, |e| fail(&e))?;
     let Salvaged {
         attempt,
         report,

@@ -107,6 +107,54 @@ fn a_large_object_is_read_whole() {
     assert!(verified.status.success());
 }
 
+/// More than one step of the copy that is made first.
+#[test]
+fn a_damaged_object_is_salvaged_as_the_same_file_is() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("damaged.ldb");
+    let mut building = tool()
+        .args(["build", "--codec", "none"])
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    building
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(&many_lines())
+        .unwrap();
+    assert!(building.wait().unwrap().success());
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[12 << 20] ^= 1;
+    fs::write(&path, bytes).unwrap();
+
+    let [from_file, from_url] = [path.display().to_string(), url(&path)].map(|input| {
+        let out = directory.path().join("rescued.ldb");
+        let mut salvaging = tool();
+        salvaging.args(["salvage", "--force", &input]).arg(&out);
+        let salvaged = salvaging.output().unwrap();
+        assert_eq!(salvaged.status.code(), Some(1), "{salvaged:?}");
+        let mut scanning = tool();
+        scanning.args(["scan", "--skip-damaged", &input]);
+        let scanned = scanning.output().unwrap();
+        assert_eq!(scanned.status.code(), Some(1));
+        let named = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(&input, "IN");
+        let texts = [salvaged.stdout, scanned.stdout, scanned.stderr].map(named);
+        (texts, fs::read(out).unwrap())
+    });
+    assert!(from_file == from_url, "{:?}", from_url.0[0]);
+
+    let mut onto_itself = tool();
+    onto_itself
+        .args(["salvage", "--force", &url(&path)])
+        .arg(&path);
+    let onto_itself = onto_itself.output().unwrap();
+    assert_eq!(onto_itself.status.code(), Some(2));
+    let message = String::from_utf8(onto_itself.stderr).unwrap();
+    assert!(message.contains("the same file"), "{message}");
+}
+
 #[test]
 fn an_interrupted_upload_leaves_no_trace() {
     for signal in ["-INT", "-TERM", "-HUP"] {

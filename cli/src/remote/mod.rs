@@ -7,14 +7,14 @@ mod blocking;
 mod set;
 mod upload;
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::{self, Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use leveltable::{Error, ErrorKind, Source};
+use leveltable::{Error, ErrorKind, ReadAt as _, Source};
 use leveltable_object_store::ObjectSource;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
@@ -24,6 +24,7 @@ use url::Url;
 
 use crate::failure::Failure;
 use crate::place::is_url;
+use crate::progress::Progress;
 use blocking::Blocking;
 pub(crate) use set::{Set, Shard, publish};
 pub(crate) use upload::Upload;
@@ -53,6 +54,29 @@ pub(crate) fn check(path: &Path) -> Result<(), Failure> {
 
 /// Opens the object at the URL `path`.
 pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
+    Ok(Source::from(blocking(path)?).named(path))
+}
+
+/// Copies the object at the URL `path` to a temporary file, which has no name and so cannot be left on disk.
+pub(crate) fn download(path: &Path) -> leveltable::Result<File> {
+    const STEP: u64 = 8 << 20;
+    let object = blocking(path)?;
+    let failed = |what: &str, e: io::Error| Error::io(what, e).at_path(path);
+    let from_store = |e| failed("downloading the table", e);
+    let to_disk = |e| failed("copying the table to a temporary file", e);
+    let size = object.size().map_err(from_store)?;
+    let mut bar = Progress::bytes(Some(size));
+    let mut file = tempfile::tempfile().map_err(to_disk)?;
+    for offset in (0..size).step_by(STEP as usize) {
+        let len = STEP.min(size - offset) as usize;
+        let part = object.read_at(offset, len).map_err(from_store)?;
+        file.write_all(&part).map_err(to_disk)?;
+        bar.set(offset + len as u64);
+    }
+    Ok(file)
+}
+
+fn blocking(path: &Path) -> leveltable::Result<Arc<Blocking>> {
     // Commands open a table several times: to see what it is, and in other orders.
     static LAST: Mutex<Option<(PathBuf, Arc<Blocking>)>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +90,7 @@ pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
             source
         }
     };
-    Ok(Source::from(source).named(path))
+    Ok(source)
 }
 
 /// Waits for `work`, which is often ready at once.
