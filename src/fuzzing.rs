@@ -25,6 +25,12 @@ pub fn built_in_policies() -> Vec<Arc<dyn FilterPolicy>> {
     OpenOptions::new().known_policies()
 }
 
+/// `options` that open a large table as if there was no time to check some of its blocks, so that lookups meet those that are out of order.
+pub fn without_sample(mut options: OpenOptions) -> OpenOptions {
+    options.sample = false;
+    options
+}
+
 /// A cursor over a block that passed the checks of a block when it is first read.
 #[derive(Debug)]
 pub struct BlockCursor {

@@ -404,7 +404,12 @@ impl Inner {
 
     /// The block in `frame`, which is that of data block `i`: checks checksum and form, and, unless a lookup has done so, the
     /// order of its keys.
-    fn check_frame(&self, i: usize, frame: &Bytes, verify: bool) -> Result<Bytes, Defect> {
+    pub(super) fn check_frame(
+        &self,
+        i: usize,
+        frame: &Bytes,
+        verify: bool,
+    ) -> Result<Bytes, Defect> {
         if verify {
             frame::verify(frame)?;
         }

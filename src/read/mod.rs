@@ -22,6 +22,7 @@ pub(crate) mod range;
 mod ranking;
 #[cfg(feature = "async")]
 pub mod remote;
+mod sample;
 pub(crate) mod source;
 mod splits;
 pub(crate) mod stats;

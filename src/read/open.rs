@@ -33,14 +33,15 @@ impl OpenOptions {
     ///
     /// Reads the last 64 KiB of the file, which is all of a small table. Of a larger one, it then reads what is missing of index
     /// and filters, all at once. A large table without [properties](crate::WriteOptions::properties), such as LevelDB writes,
-    /// takes another read in between: metaindex and index, then filters. If nothing says what the table is and its index could
-    /// be a database's, opening also reads one data block. With [`check_order`](OpenOptions::check_order), it reads all of the
-    /// file.
+    /// takes another read in between: metaindex and index, then filters. With the filters come some data blocks, whose order is
+    /// checked: all of a file of up to 256 KiB, 16 of a larger one. If nothing says what the table is and its index could
+    /// be a database's, opening also reads its first data block. With [`check_order`](OpenOptions::check_order), it reads all of
+    /// the file.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::NotATable`] for another kind of file, [`ErrorKind::Corruption`] for a damaged table (except for its data
-    /// blocks, of which at most the first is needed), [`ErrorKind::Comparator`], [`ErrorKind::DatabaseTable`],
+    /// blocks, of which at most the first must be readable), [`ErrorKind::Comparator`], [`ErrorKind::DatabaseTable`],
     /// [`ErrorKind::Unsupported`] and [`ErrorKind::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Table> {
         self.open_source(Source::open(path)?)
@@ -69,9 +70,20 @@ impl OpenOptions {
         } else {
             None
         };
-        if (self.check_order || inner.file.size <= SMALL) && !self.stored_order {
-            inner.check_order(self.check_order)?;
+        let mut sampled = Vec::new();
+        if !self.stored_order {
+            if self.check_order || inner.file.size <= SMALL {
+                inner.check_order(self.check_order)?;
+            } else if self.sample && inner.properties.is_none() {
+                sampled = inner.sample();
+            }
         }
+        // With the filters that are still missing, the sample takes no step of its own.
+        let filters = self.filters_to_read(&inner, metaindex.as_ref(), unclear.is_some());
+        let sampled_handles = sampled.iter().map(|&i| inner.index.handle(i));
+        let wanted: Vec<_> = sampled_handles.chain(filters).collect();
+        inner.file.read_ahead(wanted);
+        inner.check_sample(&sampled)?;
         if let Some(metaindex) = metaindex {
             self.attach_filters(&mut inner, &footer, metaindex, unclear)?;
         }
@@ -115,6 +127,24 @@ impl OpenOptions {
         Ok((inner, footer, metaindex))
     }
 
+    /// The filters of a table without properties, as far as they can be used. Those of others were read with the index.
+    fn filters_to_read(
+        &self,
+        inner: &Inner,
+        metaindex: Option<&Metaindex>,
+        is_unclear: bool,
+    ) -> Vec<BlockHandle> {
+        match metaindex {
+            Some(metaindex) if inner.properties.is_none() && self.filter_is_usable(inner) => {
+                let may_be_clear = !is_unclear || metaindex.has_filter();
+                metaindex
+                    .filters_for(may_be_clear && inner.is_bytewise())
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Reads the filters that can be used. One that cannot may still tell what an `unclear` table is.
     fn attach_filters(
         &self,
@@ -124,11 +154,6 @@ impl OpenOptions {
         unclear: Option<Unclear>,
     ) -> Result<()> {
         let is_usable = self.filter_is_usable(inner);
-        if is_usable && inner.properties.is_none() {
-            let may_be_clear = unclear.is_none() || metaindex.has_filter();
-            let handles = metaindex.filters_for(may_be_clear && inner.is_bytewise());
-            inner.file.read_ahead(handles);
-        }
         let filters = std::mem::take(&mut metaindex.filters);
         let prefixes = std::mem::replace(&mut metaindex.prefixes, Ok(None));
         let Inner { file, index, .. } = &*inner;
@@ -409,8 +434,8 @@ struct Unclear {
     keys: Vec<Vec<u8>>,
 }
 
-/// Up to this size, the order of all keys is checked when a table is opened: in so few blocks, keys of another order could
-/// lie in blocks that no lookup of them reads, while the index ascends by chance.
+/// Up to this size, the order of all keys is checked when a table is opened, whatever the table says of itself: in so few blocks,
+/// keys of another order could lie in blocks that no lookup of them reads, while the index ascends by chance.
 pub(super) const SMALL: u64 = TAIL_LEN;
 
 impl Inner {

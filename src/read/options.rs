@@ -25,6 +25,8 @@ pub struct OpenOptions {
     /// Opens a table of any order for walking.
     pub(crate) stored_order: bool,
     pub(crate) check_order: bool,
+    /// Whether some blocks of a large table that does not name its order are checked, if not all are.
+    pub(crate) sample: bool,
     pub(crate) policies: Vec<Arc<dyn FilterPolicy>>,
     pub(crate) extractors: Vec<Arc<dyn PrefixExtractor>>,
     pub(crate) filters: bool,
@@ -45,6 +47,7 @@ impl OpenOptions {
             order: None,
             stored_order: false,
             check_order: false,
+            sample: true,
             policies: Vec::new(),
             extractors: Vec::new(),
             filters: true,

@@ -52,7 +52,8 @@ impl OpenOptions {
     ///
     /// Asks for the last `tail_len` bytes, 256 KiB if it is `None`, and then, at once, for what is missing of index and
     /// filters. One request is enough if the tail has all that lies behind the data blocks: [`AsyncTable::tail_len`] says how
-    /// much that is. With [`check_order`](OpenOptions::check_order), the whole table is fetched.
+    /// much that is. Of a table above 64 KiB that does not name its order, no data block is checked at opening, as
+    /// [`open`](OpenOptions::open) does; with [`check_order`](OpenOptions::check_order), the whole table is fetched and checked.
     ///
     /// # Errors
     ///
@@ -111,9 +112,11 @@ impl OpenOptions {
         source: &dyn AsyncReadAt,
         requests: &Counters,
     ) -> Result<Table> {
-        let options = self
+        let mut options = self
             .clone()
             .check_order(self.check_order && tail.size <= SMALL);
+        // Blocks that lie apart would each take a request.
+        options.sample = false;
         let missing = Arc::new(Missing::new(tail.size));
         let mut held = vec![(tail.size - tail.bytes.len() as u64, tail.bytes)];
         loop {
