@@ -25,9 +25,10 @@ pub fn built_in_policies() -> Vec<Arc<dyn FilterPolicy>> {
     OpenOptions::new().known_policies()
 }
 
-/// `options` that open a large table as if there was no time to check some of its blocks, so that lookups meet those that are out of order.
-pub fn without_sample(mut options: OpenOptions) -> OpenOptions {
-    options.sample = false;
+/// `options` that open a large table that does not name its order with or without a look at some of its blocks. Without, lookups
+/// meet blocks that are out of order.
+pub fn sample(mut options: OpenOptions, yes: bool) -> OpenOptions {
+    options.sample = yes;
     options
 }
 

@@ -58,7 +58,7 @@
 //! crate in tables without [properties](WriteOptions::properties).
 //!
 //! Opening reads the footer, the metaindex, the index and the filter: one read for a file of up to 64 KiB, two for a larger
-//! one, usually three in LevelDB's order. A lookup asks the filter, searches the index, and reads one block, the only one that
+//! one, usually three in LevelDB's order, and of a table that does not name its order some data blocks. A lookup asks the filter, searches the index, and reads one block, the only one that
 //! can contain the key.
 //!
 //! # Serving reads
@@ -101,9 +101,10 @@
 //!   compression, the bytes are the same.
 //! - A lookup in a damaged table returns an error or the right answer. Checksums are verified by default; those of index and
 //!   filter always.
-//! - The order of keys is checked when a block is first read, and in files of up to 64 KiB when they are opened. A comparator
-//!   in another order than the table's is an error. [`OpenOptions::check_order`] checks the whole of a larger file, too, so that no
-//!   key is missed in a table that was written in an order that nobody knows.
+//! - The order of keys is checked when a block is first read, and when a table is opened in files of up to 64 KiB, up to 256 KiB if
+//!   the table does not name its order, and in some blocks of a larger one. A comparator in another order than the table's is an
+//!   error. [`OpenOptions::check_order`] checks the whole of a larger file, too, so that no key is missed in a table that was
+//!   written in an order that nobody knows.
 //! - No file makes this crate panic, or use more memory than the file's size explains.
 //! - A table at a path is there completely and synced, or not at all.
 //! - No `unsafe` code, except for the one call that maps a file, with the feature `mmap`: what it is trusted with is in the

@@ -969,7 +969,7 @@ fn a_refusal_names_the_two_keys() {
         words.contains("melon") && words.contains("kiwi") && words.contains(advice),
         "{words}"
     );
-    let file = build(&options, &entries(&keys, 100_000));
+    let file = build(&options, &entries(&keys, 200_000));
     let table = OpenOptions::new().open_source(file).unwrap();
     for key in ["apple", "kiwi", "melon", "zucchini"] {
         let error = table.get(key).unwrap_err();

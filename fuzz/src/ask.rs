@@ -4,6 +4,7 @@ use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
+use leveltable::fuzzing::sample;
 use leveltable::{
     BlockCache, BytewiseComparator, Cursor, DbTable, Error, ErrorKind, OpenOptions, ReadAt,
     ReadOptions, Result, Source, Table,
@@ -147,7 +148,7 @@ pub fn cache() -> BlockCache {
 /// Asks a plain table in this order; checks that memory and [`ReadAt`], the order known by type and by
 /// name, and answers with and without filters agree.
 pub fn as_stored(file: &Bytes, order: KeyOrder, more: &[Vec<u8>]) {
-    let all = OpenOptions::new().cache(cache());
+    let all = unsampled().cache(cache());
     let all = match order {
         KeyOrder::Bytewise => all.comparator(BytewiseComparator),
         other => all.comparator(other),
@@ -436,10 +437,14 @@ fn check_checked(file: &Bytes, options: &OpenOptions, compare: Compare, probes: 
     let is_misordered = has(|state| matches!(state, State::Misordered(_)));
     let is_damaged = has(|state| matches!(state, State::Damaged));
     let is_unknown = has(|state| matches!(state, State::Unknown));
-    // So few blocks are all part of the sample.
-    match options.clone().check_order(false).open_source(disk(file)) {
-        Ok(_) => assert!(!is_misordered || is_many, "out of order, and opened"),
-        Err(_) => {}
+    // A file of this size is looked at as a whole, but what is damaged is left for lookups.
+    assert!(file.len() <= WHOLE);
+    match with_sample(options.clone()).open_source(disk(file)) {
+        Ok(_) => assert!(!is_misordered, "out of order, and opened"),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
+            assert!(is_misordered || is_damaged || is_unknown, "{error}");
+        }
     }
     let options = options.clone().check_order(true);
     match options.open_source(disk(file)) {
@@ -460,6 +465,19 @@ fn check_checked(file: &Bytes, options: &OpenOptions, compare: Compare, probes: 
 
 /// Up to this size of the file, the order of all blocks is checked when a table is opened.
 const SMALL: usize = 64 << 10;
+
+/// The same for a table that does not name its order.
+const WHOLE: usize = 256 << 10;
+
+/// Options that leave the blocks of a file above [`SMALL`] for lookups to check: the harder way to open it.
+fn unsampled() -> OpenOptions {
+    sample(OpenOptions::new(), false)
+}
+
+/// `options` that open a table as everyone does.
+fn with_sample(options: OpenOptions) -> OpenOptions {
+    sample(options, true)
+}
 
 /// Checks every answer of `table`, which was opened from `file` without a filter, against the data blocks that it rests
 /// on: what a lookup answers from a block is right, and a block out of order is an error. In a small file there is none.
@@ -680,7 +698,7 @@ pub fn compare_internal(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
 
 /// Asks a database's table, by its stored keys and by user keys.
 pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
-    let all = OpenOptions::new().cache(cache());
+    let all = unsampled().cache(cache());
     let options = all.clone().no_filter();
     let stored_options = options
         .clone()
@@ -725,7 +743,7 @@ pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
 
 /// Asks a database's table whose user keys descend.
 pub fn as_reverse_database(file: &Bytes, more: &[Vec<u8>]) {
-    let options = OpenOptions::new()
+    let options = unsampled()
         .no_filter()
         .no_cache()
         .comparator(KeyOrder::Reverse);
@@ -747,7 +765,7 @@ pub fn as_reverse_database(file: &Bytes, more: &[Vec<u8>]) {
 
 /// Opens a table without saying what it is. One that opens is in bytewise order, and answers as such.
 pub fn by_default(file: &Bytes, more: &[Vec<u8>]) {
-    let options = OpenOptions::new().no_filter().no_cache();
+    let options = unsampled().no_filter().no_cache();
     if let Ok(table) = options.open_source(file.clone()).map_err(kind) {
         check_blocks(file, &table, |a, b| a.cmp(b), more);
         check_checked(file, &options, |a, b| a.cmp(b), more);

@@ -63,8 +63,8 @@ impl OpenOptions {
     /// [knows of them](Comparator::filter_key), as [`InternalKeyComparator`](crate::db::InternalKeyComparator) does.
     ///
     /// A comparator in another order than the table's is an error as soon as it shows: when the index keys do not ascend,
-    /// or the keys of a data block that is read for the first time. [`check_order`](OpenOptions::check_order) checks
-    /// all blocks at opening.
+    /// or the keys of a data block that is read for the first time, by opening or by a lookup.
+    /// [`check_order`](OpenOptions::check_order) checks all blocks at opening.
     pub fn comparator(mut self, comparator: impl Comparator) -> OpenOptions {
         self.order = Some(Order::of(comparator));
         self.stored_order = false;
@@ -85,9 +85,12 @@ impl OpenOptions {
     /// Whether opening reads the whole file to check that its keys are in the order that the table is opened in. Afterwards,
     /// every lookup is right, or an error, whoever wrote the table and in whatever order. `false` by default.
     ///
-    /// Without, the same holds for files of up to 64 KiB, and for tables whose [properties](crate::Table::properties) can be
-    /// trusted. In others, each data block is checked when it is first read, before a result rests on it, and in a wrong order
-    /// a key can be missed if it lies in a block that was not read. That takes an index that happens to ascend in that order.
+    /// Without, the same holds for files of up to 64 KiB, for tables whose [properties](crate::Table::properties) can be
+    /// trusted, and for files of up to 256 KiB without properties. Of a larger file without them, opening checks a sample: the data
+    /// blocks in the last 64 KiB, and before those up to 16 at even distances, of at most 512 KiB together. Each other block is
+    /// checked when it is first read, before a result rests on it, and in a wrong order a key can be missed if it lies in a block
+    /// that was not read. That takes an index that happens to ascend in that order, and a sample without a block that is out of
+    /// order. A remote table has no sample: it is as if files of up to 64 KiB were the only ones to be checked.
     ///
     /// Costs one read of all data blocks, 256 KiB at a time, and their decompression; lookups then check no order.
     /// Opening fails with [`ErrorKind::Comparator`](crate::ErrorKind::Comparator), and names two keys, if they are in another

@@ -14,7 +14,7 @@ const WHOLE: u64 = 4 * SMALL;
 
 /// Most blocks before the tail that a sample of a larger table has, and most bytes of them.
 const MOST_BLOCKS: usize = 16;
-const MOST_LEN: u64 = 128 << 10;
+const MOST_LEN: u64 = 512 << 10;
 
 impl Inner {
     /// The data blocks that tell the most about the order of all, for what it costs to read them, in ascending order: those in
