@@ -115,6 +115,10 @@ fn a_walk_takes_56_mib() {
         assert_eq!(count, 10_000);
         let peak = MEMORY.peak_usage() - before;
         assert!(peak < 57 << 20, "{} KiB", peak >> 10);
-        assert!(peak > 40 << 20, "{} KiB: the figure is too large", peak >> 10);
+        assert!(
+            peak > 40 << 20,
+            "{} KiB: the figure is too large",
+            peak >> 10
+        );
     }
 }
