@@ -1,8 +1,9 @@
-//! How much memory it takes to open a remote table.
+//! How much memory it takes to open a remote table, and to walk it.
 
 mod common;
 
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use common::Layout;
@@ -17,6 +18,9 @@ fn key(i: u64) -> Vec<u8> {
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
+
+/// One test at a time is measured.
+static ONE: Mutex<()> = Mutex::new(());
 
 struct Copied(std::fs::File);
 impl AsyncReadAt for Copied {
@@ -38,6 +42,7 @@ impl AsyncReadAt for Copied {
 
 #[test]
 fn opening_takes_no_more_memory_than_that_of_a_table() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t");
     let options = WriteOptions::new()
@@ -76,4 +81,44 @@ fn opening_takes_no_more_memory_than_that_of_a_table() {
         remote < sync + sync / 4,
         "{remote} KiB, and {sync} KiB of a table"
     );
+}
+
+/// What is on its way, 48 MiB, and what the walk is in.
+#[test]
+fn a_walk_takes_56_mib() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t");
+    let options = WriteOptions::new().compression(Compression::None);
+    let mut builder = options.create(&path).unwrap();
+    for i in 0..10_000 {
+        builder.add(key(i), [i as u8; 16 << 10]).unwrap();
+    }
+    builder.finish().unwrap();
+    for is_expected in [false, true] {
+        let source = Copied(std::fs::File::open(&path).unwrap());
+        let table = OpenOptions::new()
+            .no_cache()
+            .open_async(source, None)
+            .now_or_never();
+        let table = table.unwrap().unwrap();
+        let before = MEMORY.current_usage();
+        MEMORY.reset_peak_usage();
+        let mut all = table.range(..);
+        if is_expected {
+            all = all.expect_all();
+        }
+        let mut count = 0;
+        while all.next().now_or_never().unwrap().unwrap().is_some() {
+            count += 1;
+        }
+        assert_eq!(count, 10_000);
+        let peak = MEMORY.peak_usage() - before;
+        assert!(peak < 57 << 20, "{} KiB", peak >> 10);
+        assert!(
+            peak > 40 << 20,
+            "{} KiB: the figure is too large",
+            peak >> 10
+        );
+    }
 }

@@ -11,6 +11,7 @@ use futures_util::StreamExt;
 use leveltable::remote::{AsyncReadAt, BoxFuture, Tail};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore};
+use tokio::task::JoinSet;
 
 use crate::attempts::{Failure, Retries, Timeouts, attempts};
 use crate::version::Version;
@@ -22,7 +23,13 @@ use crate::version::Version;
 ///
 /// Opening asks for the end of the object by one request. A store that has no such requests, as Azure, or fails at it, is asked
 /// for the size first.
-pub struct ObjectSource {
+///
+/// Reads of more than 64 KiB go on in a task of their own while the caller is busy, and end when their future is dropped.
+pub struct ObjectSource(Arc<Object>);
+
+/// The object, which reads in tasks of their own share.
+#[derive(Clone)]
+struct Object {
     store: Arc<dyn ObjectStore>,
     path: Path,
     name: String,
@@ -32,9 +39,12 @@ pub struct ObjectSource {
     /// From the caller.
     size: Option<u64>,
     /// Whether the store fails to return the end of an object of unknown size.
-    has_no_suffix: AtomicBool,
-    pinned: Mutex<Pinned>,
+    has_no_suffix: Arc<AtomicBool>,
+    pinned: Arc<Mutex<Pinned>>,
 }
+
+/// Longer reads are made in tasks of their own.
+const MOST_IN_PLACE: usize = 64 << 10;
 
 /// What is known of the object.
 #[derive(Debug, Clone, Default)]
@@ -48,8 +58,8 @@ struct Pinned {
 impl fmt::Debug for ObjectSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectSource")
-            .field("name", &self.name)
-            .field("pinned", &self.pinned())
+            .field("name", &self.0.name)
+            .field("pinned", &self.0.pinned())
             .finish_non_exhaustive()
     }
 }
@@ -57,7 +67,7 @@ impl fmt::Debug for ObjectSource {
 impl ObjectSource {
     /// The object at `path` of `store`. Makes no request.
     pub fn new(store: Arc<dyn ObjectStore>, path: Path) -> ObjectSource {
-        ObjectSource {
+        ObjectSource(Arc::new(Object {
             name: format!("{store}/{path}"),
             store,
             path,
@@ -65,9 +75,9 @@ impl ObjectSource {
             retries: Retries::default(),
             allow_unpinned: false,
             size: None,
-            has_no_suffix: AtomicBool::new(false),
-            pinned: Mutex::default(),
-        }
+            has_no_suffix: Arc::default(),
+            pinned: Arc::default(),
+        }))
     }
 
     /// Reads this version of the object only, as it was learned when the object was written, or from a manifest.
@@ -75,7 +85,7 @@ impl ObjectSource {
     /// A version of which nothing is known changes nothing.
     pub fn pinned_to(self, version: Version) -> ObjectSource {
         if !version.is_unknown() {
-            self.pinned().version = Some(version);
+            self.0.pinned().version = Some(version);
         }
         self
     }
@@ -83,40 +93,47 @@ impl ObjectSource {
     /// The size of the object, as it was learned when the object was written, or from a manifest. Its end is then asked for by its
     /// place, which takes one request in every store. An object of another size is one that was replaced.
     pub fn sized(mut self, bytes: u64) -> ObjectSource {
-        self.size = Some(bytes);
+        self.object().size = Some(bytes);
         self
     }
 
     /// Whether to read from a store that gives neither ETag nor version. Refused by default: the object's size and time of its last
     /// change are all that is compared then, and a replaced object may be taken for the old one.
     pub fn allow_unpinned(mut self, yes: bool) -> ObjectSource {
-        self.allow_unpinned = yes;
+        self.object().allow_unpinned = yes;
         self
     }
 
     /// How long each attempt of a request may take.
     pub fn timeouts(mut self, timeouts: Timeouts) -> ObjectSource {
-        self.timeouts = timeouts;
+        self.object().timeouts = timeouts;
         self
     }
 
     /// How often a request that failed is made again.
     pub fn retries(mut self, retries: Retries) -> ObjectSource {
-        self.retries = retries;
+        self.object().retries = retries;
         self
     }
 
     /// What error messages call the object, such as its URL. By default the store's name and the path.
     pub fn named(mut self, name: impl Into<String>) -> ObjectSource {
-        self.name = name.into();
+        self.object().name = name.into();
         self
     }
 
     /// The version that is read: known from the first response on, or since [`pinned_to`](ObjectSource::pinned_to).
     pub fn version(&self) -> Option<Version> {
-        self.pinned().version.clone()
+        self.0.pinned().version.clone()
     }
 
+    /// To set an option.
+    fn object(&mut self) -> &mut Object {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl Object {
     fn pinned(&self) -> MutexGuard<'_, Pinned> {
         // Nothing that holds the lock can panic.
         self.pinned.lock().unwrap_or_else(PoisonError::into_inner)
@@ -299,20 +316,49 @@ pub(crate) async fn collect(response: GetResult, range: Range<u64>) -> Result<By
     Ok(bytes)
 }
 
+impl Object {
+    async fn read_tail(&self, len: u64) -> io::Result<Tail> {
+        let attempt = || self.tail(len);
+        attempts(&self.timeouts, &self.retries, len, attempt).await
+    }
+
+    async fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let range = offset..offset.saturating_add(len as u64);
+        let attempt = || self.range(range.clone());
+        attempts(&self.timeouts, &self.retries, len as u64, attempt).await
+    }
+}
+
+/// Runs `work` in a task of its own, so that bytes are collected and deadlines kept while the caller is busy. The task ends when the
+/// future is dropped.
+async fn apart<T: Send + 'static>(
+    work: impl Future<Output = io::Result<T>> + Send + 'static,
+) -> io::Result<T> {
+    let mut task = JoinSet::new();
+    task.spawn(work);
+    match task.join_next().await {
+        Some(Ok(done)) => done,
+        Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime is ending.
+        Some(Err(error)) => Err(io::Error::other(error)),
+        None => Err(io::Error::other("the task is gone")),
+    }
+}
+
 impl AsyncReadAt for ObjectSource {
     fn name(&self) -> Option<String> {
-        Some(self.name.clone())
+        Some(self.0.name.clone())
     }
 
     fn read_tail(&self, len: u64) -> BoxFuture<'_, io::Result<Tail>> {
-        let attempt = move || self.tail(len);
-        Box::pin(attempts(&self.timeouts, &self.retries, len, attempt))
+        Box::pin(self.0.read_tail(len))
     }
 
     fn read_at(&self, offset: u64, len: usize) -> BoxFuture<'_, io::Result<Bytes>> {
-        let range = offset..offset.saturating_add(len as u64);
-        let attempt = move || self.range(range.clone());
-        let (timeouts, retries) = (&self.timeouts, &self.retries);
-        Box::pin(attempts(timeouts, retries, len as u64, attempt))
+        if len <= MOST_IN_PLACE {
+            return Box::pin(self.0.read_at(offset, len));
+        }
+        let object = Arc::clone(&self.0);
+        Box::pin(apart(async move { object.read_at(offset, len).await }))
     }
 }

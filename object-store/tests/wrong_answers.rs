@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::Odd;
-use futures_util::{StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, stream};
 use leveltable::remote::AsyncReadAt;
 use leveltable::{Compression, ErrorKind, WriteOptions};
 use leveltable_object_store::{ObjectSource, ObjectTableBuilder, Retries, Timeouts, Version, open};
@@ -332,4 +332,76 @@ fn futures_move_between_threads() {
             .abort()
             .await
     });
+}
+
+/// How a body is watched: the pieces that were taken of it, and whether it was dropped.
+#[derive(Default)]
+struct Watched {
+    taken: AtomicUsize,
+    dropped: AtomicUsize,
+}
+
+struct OnDrop(Arc<Watched>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Bodies of pieces of 100 bytes, a millisecond apart.
+fn slow(watched: &Arc<Watched>) -> Odd {
+    let watched = Arc::clone(watched);
+    Odd::new(move |_, _, response| {
+        let watched = OnDrop(Arc::clone(&watched));
+        let pieces = stream::iter(0..).then(move |_| {
+            watched.0.taken.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(1))
+        });
+        let pieces = pieces.map(|()| Ok(Bytes::from_static(&[7; 100])));
+        response.map(|response| GetResult {
+            range: 0..100_000,
+            payload: GetResultPayload::Stream(pieces.take(1_000).boxed()),
+            ..response
+        })
+    })
+}
+
+/// While its caller is busy with something else, a long read goes on.
+#[tokio::test(start_paused = true)]
+async fn a_long_read_needs_no_polling() {
+    let watched = Arc::default();
+    let (source, _) = source(slow(&watched)).await;
+    let mut read = source.read_at(0, 100_000);
+    assert!(futures_util::poll!(&mut read).is_pending());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(watched.taken.load(Ordering::Relaxed), 1_000);
+    assert_eq!(read.await.unwrap().len(), 100_000);
+}
+
+/// A read that is dropped ends: nothing goes on that nobody waits for.
+#[tokio::test(start_paused = true)]
+async fn a_long_read_ends_when_it_is_dropped() {
+    let watched = Arc::default();
+    let (source, odd) = source(slow(&watched)).await;
+    let mut read = source.read_at(0, 100_000);
+    assert!(futures_util::poll!(&mut read).is_pending());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(read);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(watched.taken.load(Ordering::Relaxed) < 100);
+    assert_eq!(watched.dropped.load(Ordering::Relaxed), 1);
+    assert_eq!(odd.reads.load(Ordering::Relaxed), 1);
+}
+
+/// A panic in the store is one in its caller, wherever the read was made.
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_the_store_reaches_the_caller() {
+    let odd = Odd::new(|_, _, _| panic!("the store's own"));
+    let (source, _) = source(odd).await;
+    for len in [100, 100_000] {
+        let read = std::panic::AssertUnwindSafe(source.read_at(0, len)).catch_unwind();
+        let panic = read.await.unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"the store's own"));
+    }
 }

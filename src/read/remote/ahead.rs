@@ -20,8 +20,14 @@ use crate::read::fetch::Run;
 /// Bytes of a walk's first request, unless a single block takes more: they take no longer than a block of 4 KiB.
 const FIRST_LEN: u64 = 64 << 10;
 
-/// Most requests of a walk that are on their way at once. With requests of 8 MiB, they and what the walk is in take 40 MiB.
-const MOST_AHEAD: usize = 4;
+/// Most requests of a walk that are on their way at once. With requests of 8 MiB, they and what the walk is in take 56 MiB.
+///
+/// A request of 8 MiB from a near store takes 30 ms until its first byte, and perhaps 10 until its last: with four on their way, the
+/// connection would stand still between them.
+const MOST_AHEAD: usize = 6;
+
+/// By how much the number of requests grows each time that all have come in.
+const MORE_AHEAD: usize = 4;
 
 /// The data blocks of a walk, in order.
 pub(super) struct Blocks {
@@ -37,6 +43,14 @@ pub(super) struct Blocks {
     asked: VecDeque<(Run, MaybeDone<BoxFuture<'static, Response>>)>,
     /// What the walk is in.
     here: Option<(Run, Bytes)>,
+}
+
+/// A data block that a walk has come to.
+pub(super) struct Arrived {
+    pub(super) block: usize,
+    pub(super) payload: Bytes,
+    /// Whether it is a slice of all that came with it, and keeps that in memory.
+    pub(super) is_slice: bool,
 }
 
 impl fmt::Debug for Blocks {
@@ -65,24 +79,28 @@ impl Blocks {
         (self.len, self.most) = (MOST_REQUEST_LEN, MOST_AHEAD);
     }
 
-    /// The next data block and its number; `None` after the last. A call that is dropped before it is ready is as if it had not
+    /// The next data block; `None` after the last. A call that is dropped before it is ready is as if it had not
     /// been made.
-    pub(super) async fn next(&mut self, table: &AsyncTable) -> Result<Option<(usize, Bytes)>> {
+    pub(super) async fn next(&mut self, table: &AsyncTable) -> Result<Option<Arrived>> {
         let i = self.left.start;
         if self.left.is_empty() {
             return Ok(None);
         }
-        let block = match self.read(table, i).await {
-            Some(block) => block,
-            None => table.fetch_block(i).await?,
+        let (payload, is_slice) = match self.read(table, i).await {
+            Some(read) => read,
+            None => (table.fetch_block(i).await?, false),
         };
         self.left.start = i + 1;
-        Ok(Some((i, block)))
+        Ok(Some(Arrived {
+            block: i,
+            payload,
+            is_slice,
+        }))
     }
 
-    /// Data block `i` out of what was asked for ahead. `None` if that does not bring it, or nothing sound: it is then fetched
+    /// Data block `i` out of what was asked for ahead, and whether it is a slice of that. `None` if that does not bring it, or nothing sound: it is then fetched
     /// alone, so that an error is that of one block.
-    async fn read(&mut self, table: &AsyncTable, i: usize) -> Option<Bytes> {
+    async fn read(&mut self, table: &AsyncTable, i: usize) -> Option<(Bytes, bool)> {
         let is_here = |(run, _): &(Run, Bytes)| run.blocks.contains(&i);
         if !self.here.as_ref().is_some_and(is_here) {
             self.here = None;
@@ -105,7 +123,7 @@ impl Blocks {
         let is_full = cache.is_some_and(BlockCache::is_full);
         let read = table.table.read;
         let read = read.fill_cache(read.fill_cache && !is_full);
-        table.admit(run, bytes, i, read).ok()
+        table.admit_slice(run, bytes, i, read).ok()
     }
 
     /// The first request and its response. All of them go on until it is there, and one that is new begins, even if the first is
@@ -151,7 +169,7 @@ impl Blocks {
             self.len = MOST_REQUEST_LEN.min(2 * self.len);
         }
         if is_due && !self.asked.is_empty() {
-            self.most = MOST_AHEAD.min(2 * self.most);
+            self.most = MOST_AHEAD.min(MORE_AHEAD * self.most);
         }
     }
 }

@@ -132,20 +132,38 @@ impl AsyncTable {
 
     /// Data block `i`, of which `bytes` came with `run`: checked, kept in the cache, and in memory of its own, so that a value
     /// does not keep all that came with it.
-    pub(super) fn admit(
+    fn admit(&self, run: &Run, bytes: &Bytes, i: usize, read: ReadOptions) -> Result<Bytes> {
+        let frame = self.frame(run, bytes, i);
+        let frame = if frame::is_raw(&frame) {
+            Bytes::copy_from_slice(&frame)
+        } else {
+            frame
+        };
+        let inner = &*self.table.inner;
+        inner.admit(inner.index.block(i), &frame, read)
+    }
+
+    /// The same, but not in memory of its own if it is stored raw and the cache does not keep it. Returns the block, and whether
+    /// it is a slice of all that came with it.
+    pub(super) fn admit_slice(
         &self,
         run: &Run,
         bytes: &Bytes,
         i: usize,
         read: ReadOptions,
-    ) -> Result<Bytes> {
+    ) -> Result<(Bytes, bool)> {
         let inner = &*self.table.inner;
-        let found = inner.index.block(i);
-        // It is there, since the block is one of the run's. None would be an error like a damaged one.
-        let mut frame = run.frame(bytes, found.handle).unwrap_or_default();
-        if frame::is_raw(&frame) {
-            frame = Bytes::copy_from_slice(&frame);
+        if read.fill_cache && inner.cache.is_some() {
+            return Ok((self.admit(run, bytes, i, read)?, false));
         }
-        inner.admit(found, &frame, read)
+        let frame = self.frame(run, bytes, i);
+        let block = inner.admit(inner.index.block(i), &frame, read)?;
+        Ok((block, frame::is_raw(&frame)))
+    }
+
+    /// The frame of data block `i`. It is there, since the block is one of the run's: none would be an error like a damaged one.
+    fn frame(&self, run: &Run, bytes: &Bytes, i: usize) -> Bytes {
+        let handle = self.table.inner.index.handle(i);
+        run.frame(bytes, handle).unwrap_or_default()
     }
 }

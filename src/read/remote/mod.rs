@@ -10,7 +10,9 @@
 //! | a key that the filter excludes, or whose block is in the cache | none |
 //! | any other key | one, of one block, which other tasks that want the block at the same time share |
 //! | [`get_many`](AsyncTable::get_many) | one for all blocks that lie within 64 KiB of each other, up to 8 MiB; 32 at a time |
-//! | a walk | from 64 KiB on, each request of twice the bytes of the one before, up to 8 MiB; from the second on, up to four at a time ([`expect_all`](AsyncRange::expect_all): 8 MiB at once) |
+//! | a walk | from 64 KiB on, each request of twice the bytes of the one before, up to 8 MiB; after the first, up to four at a time, and then six ([`expect_all`](AsyncRange::expect_all): 8 MiB at once) |
+//!
+//! A walk takes up to 56 MiB of memory for what it is in and what is on its way.
 //!
 //! Nothing here depends on a runtime, and nothing runs unless its future is polled. A future that is dropped cancels its requests,
 //! unless other tasks wait for them, and loses nothing: the next call begins where the last one that was ready ended.

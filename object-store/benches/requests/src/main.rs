@@ -1,7 +1,8 @@
 //! Requests, bytes and time of a table of a million entries in object storage, with 30 ms added to each request: read by
 //! `leveltable-object-store`, by plain adapters of `object_store`, and, with the feature `slatedb`, the same entries by SlateDB.
 //!
-//! Install the server first: `object-store/tests/servers/install`. Prints a table in Markdown.
+//! Install the server first: `object-store/tests/servers/install`. Prints a table in Markdown. With the argument `scans`, compares
+//! scans and downloads only.
 
 #[path = "../../../tests/stores/proxy.rs"]
 #[allow(dead_code)]
@@ -23,8 +24,8 @@ use futures_util::{StreamExt, stream};
 use leveltable::remote::{AsyncTable, BoxFuture};
 use leveltable::{Compression, OpenOptions, WriteOptions};
 use leveltable_object_store::{ObjectSource, ObjectTableBuilder};
-use object_store::ObjectStoreExt;
 use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::proxy::Proxy;
 use crate::servers::seaweed;
@@ -92,7 +93,7 @@ impl Reader for AsyncTable {
         Box::pin(async move {
             let mut all = self.range(..).expect_all();
             let mut count = 0;
-            while all.next().await.unwrap().is_some() {
+            while all.advance().await.unwrap() {
                 count += 1;
             }
             count
@@ -195,6 +196,94 @@ async fn measure_all(proxy: &Proxy, open: &Open) -> Vec<(&'static str, Cost)> {
     rows.map(|(name, costs)| (name, median(costs))).collect()
 }
 
+/// Rounds in which scans and downloads take turns.
+const SCAN_ROUNDS: usize = 15;
+
+/// Clock ticks of 10 ms that this process, the proxy included, has taken of the processors.
+fn cpu() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split(' ');
+    let ticks = fields.skip(12).take(2);
+    ticks.map(|ticks| ticks.parse::<u64>().unwrap_or(0)).sum()
+}
+
+/// Downloads and scans of one object take turns, so that what else the machine does slows all of them.
+async fn scans_against_downloads(proxy: &Proxy, store: &Arc<dyn ObjectStore>, path: &Path) {
+    const NAMES: [&str; 6] = [
+        "download, one GET",
+        "download, GETs of 8 MiB, four at a time",
+        "scan, `expect_all`, `next`",
+        "scan, `expect_all`, `advance`",
+        "scan, `next`",
+        "scan, `advance`",
+    ];
+    let size = store.head(path).await.unwrap().size;
+    let whole = async || {
+        let body = store.get(path).await.unwrap();
+        assert_eq!(body.bytes().await.unwrap().len() as u64, size);
+    };
+    let parts = async || {
+        let starts = (0..size).step_by(8 << 20);
+        let part = |start| store.get_range(path, start..size.min(start + (8 << 20)));
+        let parts = stream::iter(starts.map(part)).buffered(4);
+        let parts: Vec<_> = parts.collect().await;
+        let len: usize = parts.into_iter().map(|part| part.unwrap().len()).sum();
+        assert_eq!(len as u64, size);
+    };
+    let scan = async |table: AsyncTable, is_expected: bool, is_lent: bool| {
+        let mut all = table.range(..);
+        if is_expected {
+            all = all.expect_all();
+        }
+        let mut count = 0;
+        if is_lent {
+            while all.advance().await.unwrap() {
+                count += 1;
+            }
+        } else {
+            while all.next().await.unwrap().is_some() {
+                count += 1;
+            }
+        }
+        assert_eq!(count, COUNT);
+    };
+    let mut costs = [(); NAMES.len()].map(|()| Vec::new());
+    let mut ticks = [0; NAMES.len()];
+    let mut ratios = [(); NAMES.len()].map(|()| Vec::new());
+    for _ in 0..SCAN_ROUNDS {
+        let mut times = Vec::new();
+        for (i, costs) in costs.iter_mut().enumerate() {
+            let source = ObjectSource::new(Arc::clone(store), path.clone());
+            let options = OpenOptions::new().cache(leveltable::BlockCache::new(32 << 20));
+            let table = options.open_async(source, None).await.unwrap();
+            let before = cpu();
+            let work: BoxFuture<'_, ()> = match i {
+                0 => Box::pin(whole()),
+                1 => Box::pin(parts()),
+                _ => Box::pin(scan(table, i <= 3, i % 2 == 1)),
+            };
+            let (_, cost) = measure(proxy, work).await;
+            ticks[i] += cpu() - before;
+            times.push(cost.2.as_secs_f64());
+            costs.push(cost);
+        }
+        for (ratios, time) in ratios.iter_mut().zip(&times) {
+            ratios.push(time / times[0]);
+        }
+    }
+    for (i, name) in NAMES.iter().enumerate() {
+        ratios[i].sort_by(f64::total_cmp);
+        println!(
+            "{name}: {}, {:.2} times ({:.2} to {:.2}) the first, {} ms here",
+            median(costs[i].clone()),
+            ratios[i][SCAN_ROUNDS / 2],
+            ratios[i][SCAN_ROUNDS / 4],
+            ratios[i][SCAN_ROUNDS * 3 / 4],
+            10 * ticks[i] / SCAN_ROUNDS as u64,
+        );
+    }
+}
+
 #[tokio::main]
 async fn main() {
     let proxy = Proxy::start(seaweed().address).await;
@@ -218,15 +307,10 @@ async fn main() {
         uploaded.tail_len
     );
     println!("build: {built}; {} parts\n", size.div_ceil(8 << 20));
-    let download = async || {
-        let body = store.get(&path).await.unwrap();
-        assert_eq!(body.bytes().await.unwrap().len() as u64, size);
-    };
-    let mut downloads = Vec::new();
-    for _ in 0..ROUNDS {
-        downloads.push(measure(&proxy, download()).await.1);
+    scans_against_downloads(&proxy, &store, &path).await;
+    if std::env::args().any(|argument| argument == "scans") {
+        return;
     }
-    println!("plain download: {}", median(downloads));
 
     // What the manifest of a set knows.
     let mut opened = Vec::new();
