@@ -29,7 +29,7 @@ use crate::remote::Set;
 ///
 /// If the keys are neither in byte order nor in that of a database, searches by reading the whole table. Before it says
 /// that a key is absent from a table that does not name its order, as those of LevelDB, it reads all of the table to check
-/// the order.
+/// the order, unless --keys names one.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -170,10 +170,11 @@ pub(crate) fn open_with(path: &Path, keys: Keys, options: &OpenOptions) -> Resul
     }
 }
 
-/// Returns `table`, which was opened from `path`, once it is certain that its keys are in the order that was guessed, or that
-/// `keys` implies: if nothing says what its order is, by reading all of it. If they are not, returns it opened for walking.
+/// Returns `table`, which was opened from `path`, once it is certain that its keys are in the order that was guessed: if nothing
+/// says what its order is, by reading all of it. If they are not, returns it opened for walking.
 pub(crate) fn make_certain(path: &Path, keys: Keys, table: AnyTable) -> Result<AnyTable, Failure> {
-    if table.table().properties().is_some() || !table.order_is_known {
+    let is_guess = keys == Keys::Auto && table.table().properties().is_none();
+    if !is_guess || !table.order_is_known {
         return Ok(table);
     }
     let options = OpenOptions::new().no_filter().check_order(true);

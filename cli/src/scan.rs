@@ -26,7 +26,7 @@ use crate::salvage::rescue;
 ///
 /// If the keys are neither in byte order nor in that of a database, shows the entries in the order in which they are
 /// stored. Before it shows a part of a table that does not name its order, as those of LevelDB, it reads all of the table
-/// to check the order.
+/// to check the order, unless --keys names one.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
