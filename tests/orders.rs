@@ -279,9 +279,10 @@ fn random_table(seed: u64, least_len: usize, database: bool) -> Written {
     let keys: BTreeSet<Vec<u8>> = (0..count).map(|i| key(kind, design, i, random)).collect();
     let mut keys: Vec<Vec<u8>> = keys.into_iter().collect();
     keys.sort_by(|a, b| order.compare(a, b));
-    let value_len = match least_len {
-        0 => random.below(24),
-        least_len => least_len / keys.len() + random.below(400),
+    let value_len = if least_len == 0 {
+        random.below(24)
+    } else {
+        least_len / keys.len() + random.below(400)
     };
     let block_size = [1, 64, 512, 4096][random.below(4)];
     let filter = random.below(3);
@@ -594,8 +595,14 @@ fn large_tables_miss_nothing_once_their_order_is_checked() {
     let options = OpenOptions::new().check_order(true);
     let (mut plain, mut database) = (Tally::default(), Tally::default());
     for seed in 0..tables() / 4 {
-        ask_all(&random_table(seed, 80_000, false), &options, &mut plain);
-        ask_all_db(&random_table(seed, 80_000, true), &options, &mut database);
+        // Opening without the option checks all of the first kind, and a sample of the second.
+        let least_len = if seed % 2 == 0 { 80_000 } else { 300_000 };
+        ask_all(&random_table(seed, least_len, false), &options, &mut plain);
+        ask_all_db(
+            &random_table(seed, least_len, true),
+            &options,
+            &mut database,
+        );
     }
     println!("plain {plain:?}\ndatabase {database:?}");
     for tally in [plain, database] {
@@ -1182,5 +1189,29 @@ fn a_filter_tells_what_a_table_is_even_if_it_is_not_to_be_used() {
     for options in [OpenOptions::new(), OpenOptions::new().no_filter()] {
         let error = options.open_source(file.clone()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{error}");
+    }
+}
+
+/// A newer version that does not lie beside the others of its key is out of bytewise order. To say so would help nobody: the
+/// filter tells that the table is a database's.
+#[test]
+fn a_filter_is_asked_before_the_order_of_a_sample() {
+    for count in [300, 3000] {
+        let mut file = Vec::new();
+        let mut builder = WriteOptions::leveldb()
+            .compression(Compression::None)
+            .comparator(Unshortened)
+            .build_db(&mut file);
+        for i in 0..count {
+            let key = format!("key{i:06}");
+            if i == count - 7 {
+                builder.put(&key, 1_000_000, [b'v'; 300]).unwrap();
+            }
+            builder.put(&key, 1 + i, [b'v'; 300]).unwrap();
+        }
+        builder.finish().unwrap();
+        assert!(file.len() > 64 << 10);
+        let error = OpenOptions::new().open_source(file).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{count}: {error}");
     }
 }

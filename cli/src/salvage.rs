@@ -122,8 +122,8 @@ fn file_of(path: &Path) -> Result<File, Failure> {
 
 /// Returns whether `input`, which exists, is the file at `out`.
 fn is_same_file(input: &Path, out: &Path) -> bool {
-    let local = input.to_str().and_then(|url| url.strip_prefix("file://"));
-    let input = fs::canonicalize(local.map_or(input, Path::new));
+    let named = remote::file_at(input);
+    let input = fs::canonicalize(named.as_deref().unwrap_or(input));
     fs::canonicalize(out).is_ok_and(|out| input.is_ok_and(|input| input == out))
 }
 

@@ -145,14 +145,26 @@ fn a_damaged_object_is_salvaged_as_the_same_file_is() {
     });
     assert!(from_file == from_url, "{:?}", from_url.0[0]);
 
-    let mut onto_itself = tool();
-    onto_itself
-        .args(["salvage", "--force", &url(&path)])
-        .arg(&path);
-    let onto_itself = onto_itself.output().unwrap();
-    assert_eq!(onto_itself.status.code(), Some(2));
-    let message = String::from_utf8(onto_itself.stderr).unwrap();
-    assert!(message.contains("the same file"), "{message}");
+    let spaced = directory.path().join("a b.ldb");
+    fs::rename(&path, &spaced).unwrap();
+    let before = fs::read(&spaced).unwrap();
+    let shown = directory.path().display();
+    for itself in [
+        format!("file://{shown}/a b.ldb"),
+        format!("file://{shown}/a%20b.ldb"),
+        format!("FILE://{shown}/a%20b.ldb"),
+        format!("file://localhost{shown}/./a%20b.ldb"),
+    ] {
+        let mut onto_itself = tool();
+        onto_itself
+            .args(["salvage", "--force", &itself])
+            .arg(&spaced);
+        let onto_itself = onto_itself.output().unwrap();
+        assert_eq!(onto_itself.status.code(), Some(2), "{itself}");
+        let message = String::from_utf8(onto_itself.stderr).unwrap();
+        assert!(message.contains("the same file"), "{itself}: {message}");
+        assert!(fs::read(&spaced).unwrap() == before, "{itself}");
+    }
 }
 
 #[test]

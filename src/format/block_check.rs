@@ -46,26 +46,28 @@ impl<B: AsRef<[u8]>> Block<B> {
             // Comparing whole keys could take the square of the block.
             KeyWork::of_block().take(self)?;
         }
-        let (mut first, mut before) = (None, Key::default());
+        let mut first = None;
+        let mut before = KeyBefore::default();
         self.check_each_entry(|_, entry| {
             let (shared, unshared) = (entry.shared, self.unshared(entry));
+            let previous = before.as_slice();
             let ascends = match (first, order) {
                 (None, _) => {
                     first = Some(unshared);
                     true
                 }
-                (_, Order::Bytewise) => before.is_below(shared, unshared),
+                (_, Order::Bytewise) => is_below(previous, shared, unshared),
                 (_, Order::Custom(_)) => {
-                    let key = before.followed_by(shared, unshared);
-                    order.compare(before.as_slice(), &key).is_lt()
+                    let key = followed_by(previous, shared, unshared);
+                    order.compare(previous, &key).is_lt()
                 }
             };
             if !ascends {
-                let key = before.followed_by(shared, unshared);
-                let keys = order.misfit("keys", before.as_slice(), &key);
+                let key = followed_by(previous, shared, unshared);
+                let keys = order.misfit("keys", previous, &key);
                 return Err(Defect::misordered(keys));
             }
-            before.splice(shared, Piece::unshared(self, entry));
+            before.become_next(self, entry);
             Ok(())
         })?;
         first.map_or(Ok(()), |first| check_ends(first, before.as_slice()))
@@ -121,6 +123,54 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 }
 
+/// The key before, while the keys of a block are compared.
+#[derive(Default)]
+struct KeyBefore<'a> {
+    key: Key,
+    /// A long key that is stored whole: not copied, since it may take as much memory as its block.
+    long: Option<&'a [u8]>,
+}
+
+impl<'a> KeyBefore<'a> {
+    const MOST_COPIED: usize = 4096;
+
+    #[inline]
+    fn as_slice(&self) -> &[u8] {
+        self.long.unwrap_or(self.key.as_slice())
+    }
+
+    /// Becomes the key of `entry`, which shares no more than this key has.
+    #[inline]
+    fn become_next<B: AsRef<[u8]>>(&mut self, block: &'a Block<B>, entry: &Entry) {
+        let unshared = block.unshared(entry);
+        if entry.shared == 0 && unshared.len() > Self::MOST_COPIED {
+            self.long = Some(unshared);
+            return;
+        }
+        if let Some(long) = self.long.take() {
+            self.key.splice(0, Piece::of(long, 0, entry.shared));
+        }
+        self.key.splice(entry.shared, Piece::unshared(block, entry));
+    }
+}
+
+/// Whether `key` comes, in bytewise order, before the one that shares its first `shared` bytes, which it has, and goes on with
+/// `unshared`.
+#[inline]
+fn is_below(key: &[u8], shared: usize, unshared: &[u8]) -> bool {
+    let (_, rest) = key.split_at(shared);
+    match (rest, unshared) {
+        ([a, ..], [b, ..]) if a != b => a < b,
+        _ => rest < unshared,
+    }
+}
+
+/// The key that shares the first `shared` bytes of `key` and goes on with `unshared`.
+fn followed_by(key: &[u8], shared: usize, unshared: &[u8]) -> Vec<u8> {
+    let (shared, _) = key.split_at(shared);
+    [shared, unshared].concat()
+}
+
 /// Limits the work of comparing keys in a hostile file: a budget for the lengths of all its keys.
 ///
 /// Keys that share long prefixes can add up to the square of their block's length. No ordinary table comes near the
@@ -159,5 +209,95 @@ impl KeyWork {
         };
         self.0 = left.min(KeyWork::FILE);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Ordering;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::coding::{put_fixed32, put_varint};
+    use crate::comparator::{Comparator, common_prefix};
+
+    /// The same order as the built-in one, which the check does not know.
+    #[derive(Debug)]
+    struct Bytes;
+
+    impl Comparator for Bytes {
+        fn name(&self) -> &str {
+            "test.Bytes"
+        }
+
+        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+            a.cmp(b)
+        }
+    }
+
+    /// A block of these keys, whatever their order. Shares no more than `most_shared` bytes.
+    fn block(keys: &[Vec<u8>], interval: usize, most_shared: usize) -> Block<Vec<u8>> {
+        let (mut bytes, mut restarts, mut before) = (Vec::new(), Vec::new(), &[][..]);
+        for (i, key) in keys.iter().enumerate() {
+            let is_restart = i % interval == 0;
+            if is_restart {
+                restarts.push(bytes.len() as u32);
+            }
+            let most_shared = if is_restart { 0 } else { most_shared };
+            let shared = common_prefix(before, key).min(most_shared);
+            for len in [shared, key.len() - shared, 1] {
+                put_varint(&mut bytes, len as u64);
+            }
+            bytes.extend_from_slice(&key[shared..]);
+            bytes.push(b'v');
+            before = key;
+        }
+        restarts.iter().for_each(|&r| put_fixed32(&mut bytes, r));
+        put_fixed32(&mut bytes, restarts.len() as u32);
+        Block::parse(bytes).unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// Short keys, keys longer than a chunk, and such as are not copied; equal ones, and beginnings of each other.
+        #[test]
+        fn keys_ascend_where_a_plain_comparison_says_so(
+            keys in prop::collection::vec(
+                (
+                    prop::sample::select(vec![0, 0, 0, 14, 31, 40, 4090, 5000]),
+                    prop::collection::vec(prop::sample::select(vec![0u8, b'a', 0xff]), 0..4),
+                ),
+                1..12,
+            ),
+            is_sorted in prop::sample::select(vec![true, true, true, false]),
+            repeated in prop::option::of(any::<prop::sample::Index>()),
+            interval in 1usize..6,
+            most_shared in prop::sample::select(vec![0, 3, 35, 4095, usize::MAX]),
+        ) {
+            let long = |(head, tail): (usize, Vec<u8>)| [vec![b'h'; head], tail].concat();
+            let mut keys: Vec<Vec<u8>> = keys.into_iter().map(long).collect();
+            if is_sorted {
+                keys.sort();
+                keys.dedup();
+            }
+            if let Some(i) = repeated {
+                let i = i.index(keys.len());
+                keys.insert(i, keys[i].clone());
+            }
+            let expected = keys.windows(2).all(|pair| pair[0] < pair[1]);
+            let block = block(&keys, interval, most_shared);
+            for order in [Order::Bytewise, Order::Custom(std::sync::Arc::new(Bytes))] {
+                let mut ends = None;
+                let checked = block.check_keys(&order, |first, last| {
+                    ends = Some((first.to_vec(), last.to_vec()));
+                    Ok(())
+                });
+                prop_assert_eq!(checked.is_ok(), expected);
+                let expected_ends = (keys[0].clone(), keys[keys.len() - 1].clone());
+                prop_assert_eq!(ends, expected.then_some(expected_ends));
+            }
+        }
     }
 }

@@ -102,6 +102,10 @@ impl Defect {
         Defect(Box::new(DefectRepr::Misordered { what: what.into() }))
     }
 
+    pub(crate) fn is_misordered(&self) -> bool {
+        matches!(*self.0, DefectRepr::Misordered { .. })
+    }
+
     /// The part of the format that this build does not support, if that is the defect.
     pub(crate) fn into_unsupported(self) -> Result<String, Defect> {
         match *self.0 {

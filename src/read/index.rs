@@ -310,33 +310,23 @@ impl Index {
         if matches!(order, Order::Bytewise) && self.prefixes_enclose(i, first, last) {
             return Ok(());
         }
+        let misordered =
+            |what, low: &[u8], high: &[u8]| Err(Defect::misordered(order.misfit(what, low, high)));
         let before = i.checked_sub(1).map(|before| self.key(before));
-        let ends = [
-            (
-                before,
-                first,
-                Ordering::Less,
-                "an index key and the next block's",
-            ),
-            (
-                Some(last),
-                self.key(i),
-                Ordering::Equal,
-                "a block's last key and its index key",
-            ),
-        ];
-        for (low, high, most, what) in ends {
-            if let Some(low) = low
-                && order.compare(low, high) > most
-            {
-                return Err(Defect::misordered(order.misfit(what, low, high)));
-            }
+        if let Some(before) = before.filter(|before| order.compare(before, first).is_ge()) {
+            return misordered("an index key and the next block's", before, first);
+        }
+        if order.compare(last, self.key(i)).is_gt() {
+            return misordered("a block's last key and its index key", last, self.key(i));
         }
         Ok(())
     }
 
-    /// Whether eight bytes of each key tell that, in bytewise order. They lie beside the handles, which a lookup has just read,
-    /// where the index keys themselves are memory that nobody may have touched since the table was opened.
+    /// Returns whether eight bytes of each key show, in bytewise order, that the block lies between its index keys. If they do not,
+    /// whole keys must be compared.
+    ///
+    /// The eight bytes lie beside the handles, which a lookup has just read, where the index keys themselves are memory that
+    /// nobody may have touched since the table was opened.
     fn prefixes_enclose(&self, i: usize, first: &[u8], last: &[u8]) -> bool {
         let Some(high) = self.all_but_last().get(i) else {
             return false;

@@ -33,8 +33,9 @@ impl OpenOptions {
     ///
     /// Reads the last 64 KiB of the file, which is all of a small table. Of a larger one, it then reads what is missing of index
     /// and filters, all at once. A large table without [properties](crate::WriteOptions::properties), such as LevelDB writes,
-    /// takes another read in between: metaindex and index, then filters. With the filters come some data blocks, whose order is
-    /// checked: all of a file of up to 256 KiB, 16 of a larger one. If nothing says what the table is and its index could
+    /// takes another read in between: metaindex and index, then filters. Together with the filters, or in a step of its own if
+    /// none are to be read, comes a sample of its data blocks, whose order is checked: all of a file of up to 256 KiB, and of a
+    /// larger one those in the last 64 KiB and up to 16 others. If nothing says what the table is and its index could
     /// be a database's, opening also reads its first data block. With [`check_order`](OpenOptions::check_order), it reads all of
     /// the file.
     ///
@@ -70,23 +71,31 @@ impl OpenOptions {
         } else {
             None
         };
-        let mut sampled = Vec::new();
-        if !self.stored_order {
-            if self.check_order || inner.file.size <= SMALL {
-                inner.check_order(self.check_order)?;
-            } else if self.sample && inner.properties.is_none() {
-                sampled = inner.sample();
-            }
-        }
+        let is_usable = self.filter_is_usable(&inner);
+        let is_checked_whole = self.check_order || inner.file.size <= SMALL;
+        let sampled =
+            if self.sample && !self.stored_order && !is_checked_whole && inner.properties.is_none()
+            {
+                inner.sample()
+            } else {
+                Vec::new()
+            };
         // With the filters that are still missing, the sample takes no step of its own.
-        let filters = self.filters_to_read(&inner, metaindex.as_ref(), unclear.is_some());
+        let filters = match &metaindex {
+            Some(metaindex) if is_usable => filters_to_read(&inner, metaindex, unclear.as_ref()),
+            _ => Vec::new(),
+        };
         let sampled_handles = sampled.iter().map(|&i| inner.index.handle(i));
         let wanted: Vec<_> = sampled_handles.chain(filters).collect();
         inner.file.read_ahead(wanted);
-        inner.check_sample(&sampled)?;
         if let Some(metaindex) = metaindex {
-            self.attach_filters(&mut inner, &footer, metaindex, unclear)?;
+            self.attach_filters(&mut inner, &footer, metaindex, unclear, is_usable)?;
         }
+        // After the filters, which may say that the table is a database's: that explains more than two keys.
+        if is_checked_whole && !self.stored_order {
+            inner.check_order(self.check_order)?;
+        }
+        inner.check_sample(&sampled)?;
         inner.file.forget_ahead();
         inner.file.expect_random_access();
         Ok(Table {
@@ -127,24 +136,6 @@ impl OpenOptions {
         Ok((inner, footer, metaindex))
     }
 
-    /// The filters of a table without properties, as far as they can be used. Those of others were read with the index.
-    fn filters_to_read(
-        &self,
-        inner: &Inner,
-        metaindex: Option<&Metaindex>,
-        is_unclear: bool,
-    ) -> Vec<BlockHandle> {
-        match metaindex {
-            Some(metaindex) if inner.properties.is_none() && self.filter_is_usable(inner) => {
-                let may_be_clear = !is_unclear || metaindex.has_filter();
-                metaindex
-                    .filters_for(may_be_clear && inner.is_bytewise())
-                    .collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
     /// Reads the filters that can be used. One that cannot may still tell what an `unclear` table is.
     fn attach_filters(
         &self,
@@ -152,8 +143,8 @@ impl OpenOptions {
         footer: &Footer,
         mut metaindex: Metaindex,
         unclear: Option<Unclear>,
+        is_usable: bool,
     ) -> Result<()> {
-        let is_usable = self.filter_is_usable(inner);
         let filters = std::mem::take(&mut metaindex.filters);
         let prefixes = std::mem::replace(&mut metaindex.prefixes, Ok(None));
         let Inner { file, index, .. } = &*inner;
@@ -432,6 +423,20 @@ struct Unclear {
     evidence: Evidence,
     /// The first keys, as they are stored.
     keys: Vec<Vec<u8>>,
+}
+
+/// The filters that are still to be read, if they can be used: those of a table with properties were read with its index.
+fn filters_to_read(
+    inner: &Inner,
+    metaindex: &Metaindex,
+    unclear: Option<&Unclear>,
+) -> Vec<BlockHandle> {
+    if inner.properties.is_some() {
+        return Vec::new();
+    }
+    let may_be_clear = unclear.is_none() || metaindex.has_filter();
+    let with_prefixes = may_be_clear && inner.is_bytewise();
+    metaindex.filters_for(with_prefixes).collect()
 }
 
 /// Up to this size, the order of all keys is checked when a table is opened, whatever the table says of itself: in so few blocks,

@@ -90,7 +90,7 @@ impl OpenOptions {
     /// blocks in the last 64 KiB, and before those up to 16 at even distances, of at most 512 KiB together. Each other block is
     /// checked when it is first read, before a result rests on it, and in a wrong order a key can be missed if it lies in a block
     /// that was not read. That takes an index that happens to ascend in that order, and a sample without a block that is out of
-    /// order. A remote table has no sample: it is as if files of up to 64 KiB were the only ones to be checked.
+    /// order. Of a remote table, opening takes no sample: it checks only files of up to 64 KiB.
     ///
     /// Costs one read of all data blocks, 256 KiB at a time, and their decompression; lookups then check no order.
     /// Opening fails with [`ErrorKind::Comparator`](crate::ErrorKind::Comparator), and names two keys, if they are in another

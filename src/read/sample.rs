@@ -1,9 +1,10 @@
 //! The order of a table that does not name its order, judged by some of its data blocks.
 //!
 //! Each block that a lookup reads is checked first, so that a wrong order goes unnoticed only if the index happens to ascend
-//! and the blocks that lookups read happen to be in place. Such tables mostly have other blocks that are not.
+//! and the blocks that lookups read happen to be in place. Other blocks of such a table are usually out of order, and a sample
+//! finds them.
 
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::read::file::TAIL_LEN;
 use crate::read::open::SMALL;
 use crate::read::table::Inner;
@@ -38,8 +39,9 @@ impl Inner {
         let Some(last) = blocks.checked_sub(1) else {
             return Vec::new();
         };
-        let mean = self.frame_end(last) / blocks as u64;
-        let affordable = MOST_LEN.checked_div(mean).unwrap_or(MOST_LEN);
+        // At least the bytes of a trailer.
+        let mean = (self.frame_end(last) / blocks as u64).max(1);
+        let affordable = MOST_LEN / mean;
         let most = usize::try_from(affordable).map_or(MOST_BLOCKS, |n| n.min(MOST_BLOCKS));
         let wanted = most.min(blocks);
         let mut left = MOST_LEN;
@@ -49,6 +51,7 @@ impl Inner {
             left = rest.unwrap_or(left);
             rest.is_some()
         };
+        // A sample of one block has no gap.
         let gaps = wanted.saturating_sub(1).max(1);
         // No overflow: a table of so many blocks has no room in memory for its index.
         let spread = (0..wanted).map(|n| n * last / gaps);
@@ -61,11 +64,10 @@ impl Inner {
         for &i in sample {
             let frame = self.file.read_frame(self.index.handle(i));
             let checked = frame.map(|frame| self.check_frame(i, &frame, true));
-            if let Ok(Err(defect)) = checked {
-                let error = self.locate(i, defect);
-                if error.kind() == ErrorKind::Comparator {
-                    return Err(error);
-                }
+            if let Ok(Err(defect)) = checked
+                && defect.is_misordered()
+            {
+                return Err(self.locate(i, defect));
             }
         }
         Ok(())

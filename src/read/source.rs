@@ -33,7 +33,8 @@ pub trait ReadAt: Send + Sync {
     /// it must not be called under a lock that a read takes.
     ///
     /// [`Table::get_many`](crate::Table::get_many) asks for all blocks of a batch in one call, up to some hundred parts of a
-    /// few MiB together, and searches a block in `each`, while others are on their way. The default reads one part after another.
+    /// few MiB together, and searches a block in `each`, while others are on their way. Opening a table asks for all that it still
+    /// needs in one call. The default reads one part after another.
     /// Implement it where parts can be read at the same time, from an object store for example.
     fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
         for (i, &(offset, len)) in parts.iter().enumerate() {

@@ -57,6 +57,14 @@ pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
     Ok(Source::from(blocking(path)?).named(path))
 }
 
+/// Returns the path of the file that `path` names, if it is a URL of a file.
+pub(crate) fn file_at(path: &Path) -> Option<PathBuf> {
+    let url = Url::parse(path.to_str().filter(|_| is_url(path))?).ok()?;
+    (url.scheme() == "file")
+        .then(|| url.to_file_path().ok())
+        .flatten()
+}
+
 /// Copies the object at the URL `path` to a temporary file, which has no name and so cannot be left on disk.
 pub(crate) fn download(path: &Path) -> leveltable::Result<File> {
     const STEP: u64 = 8 << 20;

@@ -80,23 +80,6 @@ impl Key {
         self.len
     }
 
-    /// Whether this key comes, in bytewise order, before the one that shares its first `shared` bytes, which it has, and goes on
-    /// with `unshared`.
-    #[inline]
-    pub(in crate::format) fn is_below(&self, shared: usize, unshared: &[u8]) -> bool {
-        let (_, rest) = self.as_slice().split_at(shared);
-        match (rest, unshared) {
-            ([a, ..], [b, ..]) if a != b => a < b,
-            _ => rest < unshared,
-        }
-    }
-
-    /// That other key.
-    pub(in crate::format) fn followed_by(&self, shared: usize, unshared: &[u8]) -> Vec<u8> {
-        let (shared, _) = self.as_slice().split_at(shared);
-        [shared, unshared].concat()
-    }
-
     #[inline]
     pub(in crate::format) fn clear(&mut self) {
         self.len = 0;
@@ -125,6 +108,8 @@ impl Key {
     fn splice_long(&mut self, kept: usize, piece: Piece<'_>) {
         debug_assert!(kept <= self.len, "only bytes of the key can be kept");
         self.bytes.truncate(kept);
+        // Once: to grow for the key, and again for the unused bytes, could double it.
+        self.bytes.reserve(piece.len + 2 * CHUNK);
         self.bytes.extend_from_slice(piece.as_slice());
         self.len = self.bytes.len();
         self.bytes.resize(self.len + 2 * CHUNK, 0);
