@@ -58,8 +58,8 @@
 //! crate in tables without [properties](WriteOptions::properties).
 //!
 //! Opening reads the footer, the metaindex, the index and the filter: one read for a file of up to 64 KiB, two for a larger
-//! one, usually three in LevelDB's order, and of a table that does not name its order some data blocks. A lookup asks the filter, searches the index, and reads one block, the only one that
-//! can contain the key.
+//! one, usually three in LevelDB's order, and of a table that does not name its order some data blocks. A lookup asks the filter,
+//! searches the index, and reads one block, the only one that can contain the key.
 //!
 //! # Serving reads
 //!
