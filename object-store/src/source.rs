@@ -27,7 +27,7 @@ use crate::version::Version;
 /// Reads of more than 64 KiB go on in a task of their own while the caller is busy, and end when their future is dropped.
 pub struct ObjectSource(Arc<Object>);
 
-/// The object, which reads in tasks of their own share.
+/// The object, shared with the tasks that read it.
 #[derive(Clone)]
 struct Object {
     store: Arc<dyn ObjectStore>,

@@ -98,8 +98,8 @@ impl Blocks {
         }))
     }
 
-    /// Data block `i` out of what was asked for ahead, and whether it is a slice of that. `None` if that does not bring it, or nothing sound: it is then fetched
-    /// alone, so that an error is that of one block.
+    /// Data block `i` out of what was asked for ahead, and whether it is a slice of that. `None` if that does not bring it, or
+    /// nothing sound: it is then fetched alone, so that an error is that of one block.
     async fn read(&mut self, table: &AsyncTable, i: usize) -> Option<(Bytes, bool)> {
         let is_here = |(run, _): &(Run, Bytes)| run.blocks.contains(&i);
         if !self.here.as_ref().is_some_and(is_here) {

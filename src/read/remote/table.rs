@@ -52,8 +52,9 @@ impl OpenOptions {
     ///
     /// Asks for the last `tail_len` bytes, 256 KiB if it is `None`, and then, at once, for what is missing of index and
     /// filters. One request is enough if the tail has all that lies behind the data blocks: [`AsyncTable::tail_len`] says how
-    /// much that is. Of a table above 64 KiB that does not name its order, no data block is checked at opening, as
-    /// [`open`](OpenOptions::open) does; with [`check_order`](OpenOptions::check_order), the whole table is fetched and checked.
+    /// much that is. Of a table above 64 KiB that does not name its order, [`open`](OpenOptions::open) checks some data blocks; this
+    /// does not, since each could take a request. With [`check_order`](OpenOptions::check_order), the whole table is fetched and
+    /// checked.
     ///
     /// # Errors
     ///
