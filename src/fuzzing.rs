@@ -25,13 +25,6 @@ pub fn built_in_policies() -> Vec<Arc<dyn FilterPolicy>> {
     OpenOptions::new().known_policies()
 }
 
-/// `options` that open a large table that does not name its order with or without a look at some of its blocks. Without, lookups
-/// meet blocks that are out of order.
-pub fn sample(mut options: OpenOptions, yes: bool) -> OpenOptions {
-    options.sample = yes;
-    options
-}
-
 /// A cursor over a block that passed the checks of a block when it is first read.
 #[derive(Debug)]
 pub struct BlockCursor {

@@ -101,7 +101,7 @@
 //!   compression, the bytes are the same.
 //! - A lookup in a damaged table returns an error or the right answer. Checksums are verified by default; those of index and
 //!   filter always.
-//! - The order of keys is checked when a block is first read, and when a table is opened in files of up to 64 KiB, up to 256 KiB if
+//! - The order of keys is checked when a block is first read, and when a table is opened in files of up to 64 KiB, up to 4 MiB if
 //!   the table does not name its order, and in some blocks of a larger one. A comparator in another order than the table's is an
 //!   error. [`OpenOptions::check_order`] checks the whole of a larger file, too, so that no key is missed in a table that was
 //!   written in an order that nobody knows.

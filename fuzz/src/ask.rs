@@ -4,7 +4,6 @@ use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use leveltable::fuzzing::sample;
 use leveltable::{
     BlockCache, BytewiseComparator, Cursor, DbTable, Error, ErrorKind, OpenOptions, ReadAt,
     ReadOptions, Result, Source, Table,
@@ -148,11 +147,12 @@ pub fn cache() -> BlockCache {
 /// Asks a plain table in this order; checks that memory and [`ReadAt`], the order known by type and by
 /// name, and answers with and without filters agree.
 pub fn as_stored(file: &Bytes, order: KeyOrder, more: &[Vec<u8>]) {
-    let all = unsampled().cache(cache());
-    let all = match order {
-        KeyOrder::Bytewise => all.comparator(BytewiseComparator),
-        other => all.comparator(other),
+    let by_default = OpenOptions::new().cache(cache());
+    let by_default = match order {
+        KeyOrder::Bytewise => by_default.comparator(BytewiseComparator),
+        other => by_default.comparator(other),
     };
+    let all = unchecked(&by_default);
     let options = all.clone().no_filter();
     let model = naive::table(file, order.compare(), MOST_ENTRIES - 1);
     let opened = options.open_source(file.clone()).map_err(kind);
@@ -168,7 +168,7 @@ pub fn as_stored(file: &Bytes, order: KeyOrder, more: &[Vec<u8>]) {
         check(&table, model, order.compare(), &probes);
     }
     check_blocks(file, &table, order.compare(), &probes);
-    check_checked(file, &options, order.compare(), &probes);
+    check_checked(file, &by_default.no_filter(), order.compare(), &probes);
     if naive::has_damaged_data(file) {
         // Nothing is skipped in silence: the walk ends where the damage is, if it does not end before.
         let walked = walk(table.iter());
@@ -439,8 +439,11 @@ fn check_checked(file: &Bytes, options: &OpenOptions, compare: Compare, probes: 
     let is_unknown = has(|state| matches!(state, State::Unknown));
     // A file of this size is looked at as a whole, but what is damaged is left for lookups.
     assert!(file.len() <= WHOLE);
-    match with_sample(options.clone()).open_source(disk(file)) {
-        Ok(_) => assert!(!is_misordered, "out of order, and opened"),
+    match options.open_source(disk(file)) {
+        Ok(table) => {
+            assert!(!is_misordered, "out of order, and opened");
+            check_blocks(file, &table, compare, probes);
+        }
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
             assert!(is_misordered || is_damaged || is_unknown, "{error}");
@@ -467,16 +470,11 @@ fn check_checked(file: &Bytes, options: &OpenOptions, compare: Compare, probes: 
 const SMALL: usize = 64 << 10;
 
 /// The same for a table that does not name its order.
-const WHOLE: usize = 256 << 10;
+const WHOLE: usize = 4 << 20;
 
-/// Options that leave the blocks of a file above [`SMALL`] for lookups to check: the harder way to open it.
-fn unsampled() -> OpenOptions {
-    sample(OpenOptions::new(), false)
-}
-
-/// `options` that open a table as everyone does.
-fn with_sample(options: OpenOptions) -> OpenOptions {
-    sample(options, true)
+/// `options` that leave the blocks of a file above [`SMALL`] for lookups to check: the harder way to open it.
+fn unchecked(options: &OpenOptions) -> OpenOptions {
+    options.clone().check_order(false)
 }
 
 /// Checks every answer of `table`, which was opened from `file` without a filter, against the data blocks that it rests
@@ -698,11 +696,13 @@ pub fn compare_internal(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
 
 /// Asks a database's table, by its stored keys and by user keys.
 pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
-    let all = unsampled().cache(cache());
+    let all = unchecked(&OpenOptions::new()).cache(cache());
     let options = all.clone().no_filter();
-    let stored_options = options
-        .clone()
+    let stored_by_default = OpenOptions::new()
+        .no_filter()
+        .cache(cache())
         .comparator(InternalKeyComparator::new(BytewiseComparator));
+    let stored_options = unchecked(&stored_by_default);
     let model = naive::table(file, compare_stored, MOST_ENTRIES - 1);
     let all_tagged = |model: &Vec<Entry>| model.iter().all(|(key, _)| key.len() >= 8);
     let model = model.filter(all_tagged);
@@ -715,7 +715,7 @@ pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
     let probes = probes(&stored, more);
     ask(&stored, &probes, false, compare_stored);
     check_blocks(file, &stored, compare_stored, &probes);
-    check_checked(file, &stored_options, compare_stored, &probes);
+    check_checked(file, &stored_by_default, compare_stored, &probes);
 
     let Ok(table) = options.open_db_source(file.clone()).map_err(kind) else {
         return;
@@ -743,7 +743,7 @@ pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
 
 /// Asks a database's table whose user keys descend.
 pub fn as_reverse_database(file: &Bytes, more: &[Vec<u8>]) {
-    let options = unsampled()
+    let options = unchecked(&OpenOptions::new())
         .no_filter()
         .no_cache()
         .comparator(KeyOrder::Reverse);
@@ -765,10 +765,10 @@ pub fn as_reverse_database(file: &Bytes, more: &[Vec<u8>]) {
 
 /// Opens a table without saying what it is. One that opens is in bytewise order, and answers as such.
 pub fn by_default(file: &Bytes, more: &[Vec<u8>]) {
-    let options = unsampled().no_filter().no_cache();
-    if let Ok(table) = options.open_source(file.clone()).map_err(kind) {
+    let by_default = OpenOptions::new().no_filter().no_cache();
+    if let Ok(table) = unchecked(&by_default).open_source(file.clone()).map_err(kind) {
         check_blocks(file, &table, |a, b| a.cmp(b), more);
-        check_checked(file, &options, |a, b| a.cmp(b), more);
+        check_checked(file, &by_default, |a, b| a.cmp(b), more);
     }
 }
 

@@ -11,7 +11,6 @@ use crate::format::block::Block;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::page::PAGE_LEN;
-use crate::read::ahead::ReadAhead;
 use crate::read::cache::BlockKey;
 use crate::read::file::TableFile;
 use crate::read::index::BlockRef;
@@ -123,6 +122,11 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// Where it lies in the file.
+    pub(super) fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.len
+    }
+
     /// The frame of the block at `handle`, one of the run's, of which `bytes` were read.
     pub(super) fn frame(&self, bytes: &Bytes, handle: BlockHandle) -> Option<Bytes> {
         let start = usize::try_from(handle.offset.checked_sub(self.offset)?).ok()?;
@@ -432,30 +436,6 @@ impl Inner {
             hint.set_fences(&block, i, &self.index);
         }
         Ok(payload)
-    }
-
-    /// Checks the order of keys in all data blocks. A block that cannot be read, or is damaged, is an error if `is_strict`;
-    /// otherwise it is left for lookups to find.
-    pub(super) fn check_order(&self, is_strict: bool) -> Result<()> {
-        let mut ahead = ReadAhead::over_all();
-        for i in 0..self.index.len() {
-            let frame = ahead.frame(self, i);
-            if frame.is_ok_and(|frame| self.check_frame(i, &frame, true).is_ok()) {
-                continue;
-            }
-            // Read anew: what came with other blocks may have been read wrongly.
-            let checked = match self.file.read_frame(self.index.handle(i)) {
-                Ok(frame) => self.check_frame(i, &frame, true),
-                Err(error) if is_strict => return Err(error),
-                Err(_) => continue,
-            };
-            if let Err(defect) = checked
-                && (is_strict || defect.is_misordered())
-            {
-                return Err(self.locate(i, defect));
-            }
-        }
-        Ok(())
     }
 
     /// Checks the order of the last data block's keys, unless a lookup has done so: that a key is past the last index key shows

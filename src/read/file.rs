@@ -80,21 +80,25 @@ impl TableFile {
         }
     }
 
-    /// Reads the blocks at `handles` at once, as far as they have not been read, and keeps them until
+    /// Reads the blocks at `handles` and the bytes at `ranges` at once, as far as they have not been read, and keeps them until
     /// [`forget_ahead`](TableFile::forget_ahead).
     ///
     /// Reports no error. What could not be read, or lies outside of the file, is an error when it is needed.
-    pub(crate) fn read_ahead(&mut self, handles: impl IntoIterator<Item = BlockHandle>) {
-        let ranges = handles.into_iter();
-        let ranges = ranges.filter_map(|handle| self.range_of(handle)).collect();
+    pub(crate) fn read_ahead(
+        &mut self,
+        handles: impl IntoIterator<Item = BlockHandle>,
+        ranges: impl IntoIterator<Item = Range<u64>>,
+    ) {
+        let blocks = handles.into_iter();
+        let blocks = blocks.filter_map(|handle| self.range_of(handle));
+        let ranges = blocks.chain(ranges).collect();
         self.keep_missing(ranges);
     }
 
     fn keep_missing(&mut self, mut ranges: Vec<Range<u64>>) {
         // A hostile file may claim parts of gigabytes. Those are read one by one, and checked before the next.
         ranges.retain(|range| range.end - range.start <= MOST_AHEAD && !self.is_kept(range));
-        // A single one is read when it is needed.
-        if ranges.len() > 1 {
+        if !ranges.is_empty() {
             self.keep_all(together(ranges));
         }
     }

@@ -15,6 +15,7 @@ pub(crate) mod merge;
 mod metaindex;
 mod open;
 pub(crate) mod options;
+mod order_check;
 mod owners;
 mod positional;
 mod prefixes;
@@ -22,7 +23,6 @@ pub(crate) mod range;
 mod ranking;
 #[cfg(feature = "async")]
 pub mod remote;
-mod sample;
 pub(crate) mod source;
 mod splits;
 pub(crate) mod stats;

@@ -18,11 +18,13 @@ use crate::format::frame;
 use crate::format::prefix_block::PrefixBlockReader;
 use crate::format::properties::{KeyKind, Properties};
 use crate::read::cache::TableId;
-use crate::read::file::{TAIL_LEN, TableFile};
+use crate::read::fetch::Run;
+use crate::read::file::TableFile;
 use crate::read::hints::Hints;
 use crate::read::index::{Index, IndexPlace};
 use crate::read::metaindex::{Metaindex, NamedPrefixes};
 use crate::read::options::OpenOptions;
+use crate::read::order_check::SMALL;
 use crate::read::prefixes::PrefixFilter;
 use crate::read::source::Source;
 use crate::read::table::{Inner, Table, TableFilter};
@@ -34,10 +36,9 @@ impl OpenOptions {
     /// Reads the last 64 KiB of the file, which is all of a small table. Of a larger one, it then reads what is missing of index
     /// and filters, all at once. A large table without [properties](crate::WriteOptions::properties), such as LevelDB writes,
     /// takes another read in between: metaindex and index, then filters. Together with the filters, or in a step of its own if
-    /// none are to be read, comes a sample of its data blocks, whose order is checked: all of a file of up to 256 KiB, and of a
-    /// larger one those in the last 64 KiB and up to 16 others. If nothing says what the table is and its index could
-    /// be a database's, opening also reads its first data block. With [`check_order`](OpenOptions::check_order), it reads all of
-    /// the file.
+    /// none are to be read, come data blocks whose order is checked: all of a file of up to 4 MiB, and of a larger one those in the
+    /// last 64 KiB and 16 times 64 KiB before; [`check_order`](OpenOptions::check_order) makes that all, or none. If nothing says what
+    /// the table is and its index could be a database's, opening also reads its first data block.
     ///
     /// # Errors
     ///
@@ -72,30 +73,27 @@ impl OpenOptions {
             None
         };
         let is_usable = self.filter_is_usable(&inner);
-        let is_checked_whole = self.check_order || inner.file.size <= SMALL;
-        let sampled =
-            if self.sample && !self.stored_order && !is_checked_whole && inner.properties.is_none()
-            {
-                inner.sample()
-            } else {
-                Vec::new()
-            };
+        let sample = if self.takes_sample(&inner) {
+            inner.sample()
+        } else {
+            Vec::new()
+        };
         // With the filters that are still missing, the sample takes no step of its own.
         let filters = match &metaindex {
             Some(metaindex) if is_usable => filters_to_read(&inner, metaindex, unclear.as_ref()),
             _ => Vec::new(),
         };
-        let sampled_handles = sampled.iter().map(|&i| inner.index.handle(i));
-        let wanted: Vec<_> = sampled_handles.chain(filters).collect();
-        inner.file.read_ahead(wanted);
+        inner
+            .file
+            .read_ahead(filters, sample.iter().map(Run::range));
         if let Some(metaindex) = metaindex {
             self.attach_filters(&mut inner, &footer, metaindex, unclear, is_usable)?;
         }
         // After the filters, which may say that the table is a database's: that explains more than two keys.
-        if is_checked_whole && !self.stored_order {
-            inner.check_order(self.check_order)?;
+        inner.check_sample(&sample)?;
+        if self.checks_order() {
+            inner.check_order()?;
         }
-        inner.check_sample(&sampled)?;
         inner.file.forget_ahead();
         inner.file.expect_random_access();
         Ok(Table {
@@ -104,13 +102,29 @@ impl OpenOptions {
         })
     }
 
+    /// Whether opening checks the order of all keys, and takes no block that it cannot check.
+    pub(super) fn checks_order(&self) -> bool {
+        self.check_order == Some(true) && !self.stored_order
+    }
+
+    /// Whether opening looks at the order of some keys, or, of a table that is not large, of all.
+    fn takes_sample(&self, inner: &Inner) -> bool {
+        match self.check_order {
+            _ if self.stored_order => false,
+            Some(true) => false,
+            _ if inner.file.size <= SMALL => true,
+            Some(false) => false,
+            None => inner.properties.is_none(),
+        }
+    }
+
     /// Reads footer, metaindex, properties and index, and makes a table of them that has no filters yet.
     fn read_parts(&self, mut file: TableFile) -> Result<(Inner, Footer, Option<Metaindex>)> {
         let footer = file.footer()?;
         file.read_metadata_ahead(&footer);
         let metaindex = self.read_metaindex(&file, &footer);
         if let Ok(Some(metaindex)) = &metaindex {
-            file.read_ahead(self.needed(&footer, metaindex));
+            file.read_ahead(self.needed(&footer, metaindex), []);
         }
         let index = file.read_index(&footer)?;
         let metaindex = metaindex?;
@@ -438,10 +452,6 @@ fn filters_to_read(
     let with_prefixes = may_be_clear && inner.is_bytewise();
     metaindex.filters_for(with_prefixes).collect()
 }
-
-/// Up to this size, the order of all keys is checked when a table is opened, whatever the table says of itself: in so few blocks,
-/// keys of another order could lie in blocks that no lookup of them reads, while the index ascends by chance.
-pub(super) const SMALL: u64 = TAIL_LEN;
 
 impl Inner {
     /// Whether keys, or user keys in a database's table, are in bytewise order.

@@ -24,9 +24,8 @@ pub struct OpenOptions {
     pub(crate) order: Option<Order>,
     /// Opens a table of any order for walking.
     pub(crate) stored_order: bool,
-    pub(crate) check_order: bool,
-    /// Whether some blocks of a large table that does not name its order are checked, if not all are.
-    pub(crate) sample: bool,
+    /// `None` if the caller did not say: by size, and by what the table says of itself.
+    pub(crate) check_order: Option<bool>,
     pub(crate) policies: Vec<Arc<dyn FilterPolicy>>,
     pub(crate) extractors: Vec<Arc<dyn PrefixExtractor>>,
     pub(crate) filters: bool,
@@ -46,8 +45,7 @@ impl OpenOptions {
         OpenOptions {
             order: None,
             stored_order: false,
-            check_order: false,
-            sample: true,
+            check_order: None,
             policies: Vec::new(),
             extractors: Vec::new(),
             filters: true,
@@ -64,7 +62,7 @@ impl OpenOptions {
     ///
     /// A comparator in another order than the table's is an error as soon as it shows: when the index keys do not ascend,
     /// or the keys of a data block that is read for the first time, by opening or by a lookup.
-    /// [`check_order`](OpenOptions::check_order) checks all blocks at opening.
+    /// [`check_order`](OpenOptions::check_order) says when opening checks all blocks.
     pub fn comparator(mut self, comparator: impl Comparator) -> OpenOptions {
         self.order = Some(Order::of(comparator));
         self.stored_order = false;
@@ -83,22 +81,27 @@ impl OpenOptions {
     }
 
     /// Whether opening reads the whole file to check that its keys are in the order that the table is opened in. Afterwards,
-    /// every lookup is right, or an error, whoever wrote the table and in whatever order. `false` by default.
+    /// every lookup is right, or an error, whoever wrote the table and in whatever order.
     ///
-    /// Without, the same holds for files of up to 64 KiB, for tables whose [properties](crate::Table::properties) can be
-    /// trusted, and for files of up to 256 KiB without properties. Of a larger file without them, opening checks a sample: the data
-    /// blocks in the last 64 KiB, and before those up to 16 at even distances, of at most 512 KiB together. Each other block is
-    /// checked when it is first read, before a result rests on it, and in a wrong order a key can be missed if it lies in a block
-    /// that was not read. That takes an index that happens to ascend in that order, and a sample without a block that is out of
-    /// order. Of a remote table, opening takes no sample: it checks only files of up to 64 KiB.
+    /// If this is not called, opening checks files of up to 64 KiB; files of up to 4 MiB whose table does not say what its order
+    /// is, as all that LevelDB writes by its defaults; and of a larger one a sample: the data blocks in the last 64 KiB, and
+    /// before those up to 16 times 64 KiB at even distances. Blocks that cannot be read, or are damaged, are left for lookups to
+    /// find, and no more than 64 MiB are decompressed. A table whose [properties](crate::Table::properties) name
+    /// its order is believed.
     ///
-    /// Costs one read of all data blocks, 256 KiB at a time, and their decompression; lookups then check no order.
+    /// With `false`, opening checks files of up to 64 KiB only. That suits a caller who knows that whoever wrote the table used
+    /// this order, from a database's manifest for example, and it is how remote tables are opened in any case.
+    ///
+    /// A block that was not checked then is checked when it is first read, before a result rests on it. In a wrong order, a
+    /// key can be missed if it lies in another block that was not read: that takes an index that happens to ascend.
+    ///
+    /// `true` costs a read of all data blocks, 256 KiB at a time, and their decompression; lookups then check no order.
     /// Opening fails with [`ErrorKind::Comparator`](crate::ErrorKind::Comparator), and names two keys, if they are in another
     /// order; and with the error of a block that cannot be read, is damaged, or has a codec that this build lacks, since its keys
     /// may be any. Filters are not checked; [`verify`](crate::repair::verify) does that. Has no effect together with
     /// [`stored_order`](OpenOptions::stored_order).
     pub fn check_order(mut self, yes: bool) -> OpenOptions {
-        self.check_order = yes;
+        self.check_order = Some(yes);
         self
     }
 

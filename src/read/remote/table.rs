@@ -18,8 +18,9 @@ use crate::filter::{FilterInfo, FoundFilter};
 use crate::format::block_search::SearchPart;
 use crate::format::properties::Properties;
 use crate::read::file::TableFile;
-use crate::read::open::{SMALL, report};
+use crate::read::open::report;
 use crate::read::options::{OpenOptions, ReadOptions};
+use crate::read::order_check::SMALL;
 use crate::read::range::KeyRange;
 use crate::read::source::Source;
 use crate::read::stats::{Counter, Counters, Stats};
@@ -52,7 +53,7 @@ impl OpenOptions {
     ///
     /// Asks for the last `tail_len` bytes, 256 KiB if it is `None`, and then, at once, for what is missing of index and
     /// filters. One request is enough if the tail has all that lies behind the data blocks: [`AsyncTable::tail_len`] says how
-    /// much that is. Of a table above 64 KiB that does not name its order, [`open`](OpenOptions::open) checks some data blocks; this
+    /// much that is. Of a table above 64 KiB that does not name its order, [`open`](OpenOptions::open) checks data blocks; this
     /// does not, since each could take a request. With [`check_order`](OpenOptions::check_order), the whole table is fetched and
     /// checked.
     ///
@@ -99,7 +100,7 @@ impl OpenOptions {
             flights: Arc::default(),
         };
         // A small table was checked when it was opened.
-        if self.check_order && !self.stored_order && table.file_bytes() > SMALL {
+        if self.checks_order() && table.file_bytes() > SMALL {
             table.check_order().await?;
         }
         Ok(table)
@@ -113,11 +114,9 @@ impl OpenOptions {
         source: &dyn AsyncReadAt,
         requests: &Counters,
     ) -> Result<Table> {
-        let mut options = self
-            .clone()
-            .check_order(self.check_order && tail.size <= SMALL);
-        // Blocks that lie apart would each take a request.
-        options.sample = false;
+        // Of a large one, each block could take a request.
+        let options = self.clone();
+        let options = options.check_order(self.checks_order() && tail.size <= SMALL);
         let missing = Arc::new(Missing::new(tail.size));
         let mut held = vec![(tail.size - tail.bytes.len() as u64, tail.bytes)];
         loop {
