@@ -92,7 +92,10 @@ fn sample(layout: &Layout, len: usize) -> Vec<Range<usize>> {
     let before = layout.data.partition_point(|block| block.start < tail);
     match before {
         0 => Vec::new(),
-        _ if len <= 4 << 20 => vec![layout.data[0].start..layout.data[before - 1].end],
+        _ if len <= 4 << 20 => {
+            let all = layout.data[0].start..layout.data[before - 1].end;
+            std::iter::once(all).collect()
+        }
         _ => {
             let run = |i: usize| {
                 let blocks = &layout.data[i * before / 16..(i + 1) * before / 16];
