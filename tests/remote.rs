@@ -650,10 +650,12 @@ fn a_walk_lends_the_entries_that_it_returns() {
                     assert!(server.run(range.advance()).unwrap());
                 }
                 assert_eq!((range.key(), range.value()), (&key[..], &value[..]));
+                assert_eq!(range.entry(), (key.into(), value.into()));
             }
             for _ in 0..2 {
                 assert!(!server.run(range.advance()).unwrap());
                 assert_eq!((range.key(), range.value()), (&[][..], &[][..]));
+                assert_eq!(range.entry(), Default::default());
             }
             for (i, (key, value)) in kept {
                 assert_eq!((&key[..], &value[..]), (&entry(i).0[..], &entry(i).1[..]));

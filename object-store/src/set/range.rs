@@ -28,9 +28,11 @@ const ENTRIES_A_POLL: u64 = 64;
 
 /// The entries of a [`TableSet`] within bounds, in order; made by [`TableSet::range`].
 ///
+/// [`next`](SetRange::next) returns entries to keep, and [`advance`](SetRange::advance) lends them until its next call, in less time.
+///
 /// Ends after its first error: no entry is skipped in silence. Once a walk has returned as many bytes of a shard as half of all its
 /// entries have, the next shard is opened and its first blocks are fetched; a walk that begins past the middle opens it when it
-/// gets there. Nothing runs unless [`next`](SetRange::next) is polled. If that is too seldom for the deadlines, and opening ahead
+/// gets there. Nothing runs unless the walk is polled. If that is too seldom for the deadlines, and opening ahead
 /// fails, the shard is opened once more when it is reached.
 #[must_use]
 pub struct SetRange {
@@ -47,8 +49,8 @@ pub struct SetRange {
 /// A walk through one shard.
 struct Walk {
     range: AsyncRange,
-    /// Taken from the range already.
-    first: Option<Entry>,
+    /// Whether it has moved to its first entry, which was not asked for yet.
+    is_at_first: bool,
     /// Bytes of keys and values until the next shard is begun.
     until_ahead: u64,
     /// How many entries were returned.
@@ -95,23 +97,67 @@ impl SetRange {
     ///
     /// As [`TableSet::get`]. There are no entries after one.
     pub async fn next(&mut self) -> Result<Option<Entry>> {
-        if self.is_done {
-            return Ok(None);
-        }
-        let next = self.step().await;
-        self.is_done = !matches!(next, Ok(Some(_)));
-        next
+        let moved = self.advance().await?;
+        Ok(moved.then(|| self.entry()))
     }
 
-    async fn step(&mut self) -> Result<Option<Entry>> {
+    /// Moves to the next entry: to the first one at the first call. Returns `false` after the last.
+    ///
+    /// The range lends the entry as [`key`](SetRange::key) and [`value`](SetRange::value), without allocating, until the next
+    /// call.
+    ///
+    /// ```
+    /// # use leveltable_object_store::set::TableSet;
+    /// # async fn sum(set: TableSet) -> leveltable::Result<usize> {
+    /// let (mut all, mut bytes) = (set.range(..), 0);
+    /// while all.advance().await? {
+    ///     bytes += all.key().len() + all.value().len();
+    /// }
+    /// # Ok(bytes)
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](SetRange::next).
+    pub async fn advance(&mut self) -> Result<bool> {
+        if self.is_done {
+            return Ok(false);
+        }
+        let moved = self.step().await;
+        if !matches!(moved, Ok(true)) {
+            self.is_done = true;
+            (self.here, self.ahead) = (None, None);
+        }
+        moved
+    }
+
+    /// The current key; empty before the first entry, after the last, and after an error.
+    pub fn key(&self) -> &[u8] {
+        self.here.as_ref().map_or(&[], |here| here.range.key())
+    }
+
+    /// The current value; empty like [`key`](SetRange::key).
+    pub fn value(&self) -> &[u8] {
+        self.here.as_ref().map_or(&[], |here| here.range.value())
+    }
+
+    /// The current entry, to keep: a copy of the key, and a slice of the value's block. Both are empty where
+    /// [`key`](SetRange::key) is.
+    pub fn entry(&mut self) -> (Bytes, Bytes) {
+        let here = self.here.as_mut();
+        here.map_or_else(Default::default, |here| here.range.entry())
+    }
+
+    async fn step(&mut self) -> Result<bool> {
         loop {
             if let Some(here) = &mut self.here {
                 if here.until_ahead == 0 && self.ahead.is_none() {
                     let next = self.left.next();
                     self.ahead = next.map(|shard| begin(&self.set, &self.bounds, shard, true));
                 }
-                if let Some(entry) = here.next(&mut self.ahead).await? {
-                    return Ok(Some(entry));
+                if here.advance(&mut self.ahead).await? {
+                    return Ok(true);
                 }
                 self.here = None;
             }
@@ -120,7 +166,7 @@ impl SetRange {
                 self.ahead = next.map(|shard| begin(&self.set, &self.bounds, shard, false));
             }
             let Some(ahead) = &mut self.ahead else {
-                return Ok(None);
+                return Ok(false);
             };
             Pin::new(&mut ahead.walk).await;
             let (shard, is_early) = (ahead.shard, ahead.is_early);
@@ -139,32 +185,34 @@ impl SetRange {
 }
 
 impl Walk {
-    /// The next entry of the shard. Meanwhile, what is `ahead` goes on: whenever this walk waits, and now and then if its blocks are
+    /// Moves to the next entry of the shard. Meanwhile, what is `ahead` goes on: whenever this walk waits, and now and then if its blocks are
     /// all there.
-    async fn next(&mut self, ahead: &mut Option<Ahead>) -> Result<Option<Entry>> {
-        if let Some(first) = self.first.take() {
-            return Ok(Some(first));
+    async fn advance(&mut self, ahead: &mut Option<Ahead>) -> Result<bool> {
+        if std::mem::take(&mut self.is_at_first) {
+            return Ok(true);
         }
         let is_due = self.entries.is_multiple_of(ENTRIES_A_POLL);
-        let mut next = std::pin::pin!(self.range.next());
-        let entry = poll_fn(|context| {
-            let next = next.as_mut().poll(context);
-            if let Some(ahead) = ahead.as_mut().filter(|_| next.is_pending() || is_due) {
-                let _ = Pin::new(&mut ahead.walk).poll(context);
-            }
-            next
-        });
-        let entry = entry.await?;
-        if let Some((key, value)) = &entry {
-            let bytes = (key.len() + value.len()) as u64;
+        let moved = {
+            let mut advance = std::pin::pin!(self.range.advance());
+            poll_fn(|context| {
+                let moved = advance.as_mut().poll(context);
+                if let Some(ahead) = ahead.as_mut().filter(|_| moved.is_pending() || is_due) {
+                    let _ = Pin::new(&mut ahead.walk).poll(context);
+                }
+                moved
+            })
+            .await?
+        };
+        if moved {
+            let bytes = (self.range.key().len() + self.range.value().len()) as u64;
             self.until_ahead = self.until_ahead.saturating_sub(bytes);
             self.entries += 1;
         }
-        Ok(entry)
+        Ok(moved)
     }
 }
 
-/// Begins with `shard`: opens it and fetches its first entry within the bounds.
+/// Begins with `shard`: opens it and moves to its first entry within the bounds.
 fn begin(set: &TableSet, bounds: &Bounds, shard: usize, is_early: bool) -> Ahead {
     let (set, bounds) = (set.clone(), bounds.clone());
     let walk: BoxFuture<'static, _> = Box::pin(async move {
@@ -180,10 +228,9 @@ fn begin(set: &TableSet, bounds: &Bounds, shard: usize, is_early: bool) -> Ahead
             Some(shard) => within(bounds, shard),
             None => bounds,
         });
-        let first = range.next().await?;
         Ok(Walk {
+            is_at_first: range.advance().await?,
             range,
-            first,
             until_ahead: bytes / 2,
             entries: 0,
         })

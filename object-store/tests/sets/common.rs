@@ -50,12 +50,26 @@ pub(crate) async fn put(store: &dyn ObjectStore, path: &Path, bytes: Bytes) {
     store.put(path, bytes.into()).await.unwrap();
 }
 
-/// All that a walk returns.
+/// All entries of `range`, every third one returned, and the others lent.
 pub(crate) async fn collect(mut range: SetRange) -> leveltable::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut entries = Vec::new();
-    while let Some((key, value)) = range.next().await? {
-        entries.push((key.to_vec(), value.to_vec()));
+    loop {
+        if entries.len() % 3 == 0 {
+            let Some((key, value)) = range.next().await? else {
+                break;
+            };
+            assert_eq!((range.key(), range.value()), (&key[..], &value[..]));
+            entries.push((key.to_vec(), value.to_vec()));
+        } else if range.advance().await? {
+            let (key, value) = range.entry();
+            assert_eq!((range.key(), range.value()), (&key[..], &value[..]));
+            entries.push((key.to_vec(), value.to_vec()));
+        } else {
+            break;
+        }
     }
+    assert!(!range.advance().await?, "the end is the end");
+    assert_eq!((range.key(), range.value()), (&[][..], &[][..]));
     Ok(entries)
 }
 

@@ -15,7 +15,8 @@ use crate::read::table::Table;
 /// The entries of an [`AsyncTable`] within bounds, in order; made by [`AsyncTable::range`].
 ///
 /// [`next`](AsyncRange::next) returns entries to keep: each key is a copy, and values are slices of their blocks.
-/// [`advance`](AsyncRange::advance) lends them until its next call, which takes less than half the time.
+/// [`advance`](AsyncRange::advance) lends them until its next call, which takes less than half the time; those that
+/// are wanted after all, [`entry`](AsyncRange::entry) returns.
 ///
 /// Ends after its first error: no entry is skipped in silence. What was asked for and has not come yet is cancelled when the
 /// range is dropped.
@@ -137,6 +138,22 @@ impl AsyncRange {
         self.entries.value()
     }
 
+    /// The current entry, to keep: a copy of the key, and a slice of the value's block. Both are empty where
+    /// [`key`](AsyncRange::key) is.
+    #[inline]
+    pub fn entry(&mut self) -> (Bytes, Bytes) {
+        let key = Bytes::copy_from_slice(self.entries.key());
+        let data = self.entries.block().data();
+        let block = if self.is_slice {
+            let spare = &mut self.spare;
+            self.own
+                .get_or_insert_with(|| copy(data, std::mem::take(spare)))
+        } else {
+            data
+        };
+        (key, block.slice(self.entries.value_range()))
+    }
+
     async fn advance_slowly(&mut self) -> Result<bool> {
         if self.is_done {
             return Ok(false);
@@ -195,21 +212,6 @@ impl AsyncRange {
             return Ok(Place::After);
         }
         Ok(Place::Within)
-    }
-
-    /// The current entry, to keep.
-    #[inline]
-    fn entry(&mut self) -> (Bytes, Bytes) {
-        let key = Bytes::copy_from_slice(self.entries.key());
-        let data = self.entries.block().data();
-        let block = if self.is_slice {
-            let spare = &mut self.spare;
-            self.own
-                .get_or_insert_with(|| copy(data, std::mem::take(spare)))
-        } else {
-            data
-        };
-        (key, block.slice(self.entries.value_range()))
     }
 }
 
