@@ -361,6 +361,14 @@ impl TableFile {
         }
     }
 
+    /// The same for a caller who does not keep it: what was read ahead is not copied.
+    pub(crate) fn look_at_frame(&self, handle: BlockHandle) -> Result<Bytes> {
+        let len = usize::try_from(handle.size).ok();
+        let len = len.and_then(|len| len.checked_add(TRAILER_LEN));
+        let ahead = len.and_then(|len| self.read_from_ahead(handle.offset, len));
+        ahead.map_or_else(|| self.read_frame(handle), |(frame, _)| Ok(frame))
+    }
+
     /// Gives `each` all `parts`, each an offset and a length inside the file, by their positions, or why one cannot be read.
     /// All are asked for at once.
     pub(crate) fn read_many(
@@ -401,7 +409,11 @@ impl TableFile {
         let read = match &self.source.bytes {
             SourceBytes::Memory(bytes) => self.own(bytes).read_at(offset, len),
             SourceBytes::Io(source) => match self.read_from_ahead(offset, len) {
-                Some(bytes) => Ok(bytes),
+                // A part of a stretch is copied, so that it does not keep all of that in memory.
+                Some((part, whole)) if part.len() < whole / 8 * 7 => {
+                    Ok(Bytes::copy_from_slice(&part))
+                }
+                Some((part, _)) => Ok(part),
                 None => {
                     self.count_read(offset, len);
                     source.read_at(offset, len)
@@ -446,18 +458,12 @@ impl TableFile {
         })
     }
 
-    /// The `len` bytes at `offset`, if they were read ahead.
-    fn read_from_ahead(&self, offset: u64, len: usize) -> Option<Bytes> {
+    /// The `len` bytes at `offset`, if they were read ahead, and the length of the stretch that they keep in memory.
+    fn read_from_ahead(&self, offset: u64, len: usize) -> Option<(Bytes, usize)> {
         self.ahead.iter().find_map(|(start, stretch)| {
             let start = usize::try_from(offset.checked_sub(*start)?).ok()?;
-            let end = start.checked_add(len)?;
-            let bytes = stretch.get(start..end)?;
-            // A part of the stretch is copied, so that it does not keep all of that in memory.
-            Some(if bytes.len() < stretch.len() / 8 * 7 {
-                Bytes::copy_from_slice(bytes)
-            } else {
-                stretch.slice(start..end)
-            })
+            let end = start.checked_add(len).filter(|&end| end <= stretch.len())?;
+            Some((stretch.slice(start..end), stretch.len()))
         })
     }
 }

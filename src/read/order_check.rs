@@ -82,7 +82,7 @@ impl Inner {
             _ => MOST_PAYLOAD,
         };
         for i in sample.iter().flat_map(|run| run.blocks.clone()) {
-            let frame = self.file.read_frame(self.index.handle(i));
+            let frame = self.file.look_at_frame(self.index.handle(i));
             match frame.map(|frame| self.check_frame(i, &frame, true)) {
                 Ok(Ok(block)) if block.len() <= left => left -= block.len(),
                 Ok(Ok(_)) => break,
