@@ -369,7 +369,9 @@ fn every_flipped_bit_costs_one_block_at_most() {
         for file in tables(&options, &entries(12)) {
             let layout = Layout::of(&file);
             let blocks = by_block(&file, &layout);
-            for bit in 0..file.len() * 8 {
+            // Without optimisation, every third bit: two or three of each byte.
+            let step = if cfg!(debug_assertions) { 3 } else { 1 };
+            for bit in (0..file.len() * 8).step_by(step) {
                 let mut damaged = file.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
                 let (report, rescued) = rescue(damaged);

@@ -132,6 +132,7 @@ struct KeyBefore<'a> {
 }
 
 impl<'a> KeyBefore<'a> {
+    /// Bytes of a longer key. Ordinary keys are far shorter, and to copy so many is no memory that counts.
     const MOST_COPIED: usize = 4096;
 
     #[inline]
