@@ -793,6 +793,36 @@ fn work_is_bounded_too() {
     }
 }
 
+/// Opening looks at the order of many blocks, which need not be of any use: it takes no longer for more of them.
+#[cfg(any(feature = "zlib", feature = "zstd"))]
+#[test]
+fn opening_does_not_go_on_decompressing() {
+    let _alone = MEASURING.lock().unwrap();
+    for codec in codecs() {
+        // No block: it has no restarts.
+        let payload = codec.compress(&vec![0; 2 << 20]);
+        let [few, many] = [40, 1200].map(|count: u32| {
+            let mut forge = Forge::default();
+            let entries = (0..count).map(|i| {
+                let frame = forge.frame(&payload, codec.type_byte());
+                entry(0, &i.to_be_bytes(), &handle_of(&frame))
+            });
+            let index = block(&entries.collect::<Vec<_>>());
+            // The least that is looked at with a limit.
+            forge.0.resize(forge.0.len() + (64 << 10), 0);
+            let metaindex = forge.frame(&block(&[]), RAW);
+            let index = forge.frame(&index, RAW);
+            let file = forge.finish(&handle_of(&metaindex), &handle_of(&index));
+            assert!((64 << 10..4 << 20).contains(&file.len()), "{codec:?}");
+            let start = std::time::Instant::now();
+            options().open_source(file).unwrap();
+            start.elapsed()
+        });
+        println!("{codec:?}: {few:?}, {many:?}");
+        assert!(many < 5 * few, "{codec:?}: {few:?}, {many:?}");
+    }
+}
+
 fn lookup(table: &Table) {
     for key in [&b"k"[..], b"", b"\xff\xff", b"00000100"] {
         let _ = table.get(key);

@@ -254,6 +254,82 @@ fn a_large_table_in_leveldbs_order_is_opened_in_three_steps() {
     assert!(seen[1..].iter().all(|&tables| tables > 0), "{seen:?}");
 }
 
+/// Of a file above 4 MiB, opening looks at 4 MiB at most before the tail, all over the file, whatever the lengths of its blocks.
+#[test]
+fn a_look_at_the_order_is_bounded_and_spread() {
+    let lens = |len: &dyn Fn(usize) -> usize, n: usize| (0..n).map(len).collect::<Vec<_>>();
+    for (what, lens, least_places, least_len) in [
+        ("small blocks", lens(&|_| 3000, 4000), 16, 900 << 10),
+        ("large blocks", lens(&|_| 300_000, 60), 13, 3 << 20),
+        ("huge blocks", lens(&|_| 1_500_000, 20), 2, 2 << 20),
+        (
+            "some huge ones",
+            lens(&|i| [1000, 3_000_000][usize::from(i % 100 == 7)], 500),
+            10,
+            300 << 10,
+        ),
+        (
+            "one that is nearly all",
+            lens(&|i| [3000, 20_000_000][usize::from(i == 500)], 1000),
+            15,
+            900 << 10,
+        ),
+    ] {
+        let options = WriteOptions::leveldb().no_filter();
+        let options = options.compression(Compression::None).block_size(1);
+        let mut builder = options.build(Vec::new());
+        for (i, len) in lens.into_iter().enumerate() {
+            builder.add(format!("key{i:08}"), vec![b'v'; len]).unwrap();
+        }
+        let file = builder.finish_into_writer().unwrap().0;
+        assert!(file.len() > 4 << 20, "{what}");
+        let disk = Asked::new(&file);
+        self::options().open_source(Arc::clone(&disk)).unwrap();
+        let data_end = Layout::of(&file).data.last().unwrap().end;
+        let steps = disk.take();
+        let mut parts: Vec<_> = steps.into_iter().flatten().collect();
+        parts.retain(|part| part.end <= data_end.min(file.len() - TAIL));
+        let read: usize = parts.iter().map(Range::len).sum();
+        assert!(
+            (least_len..=4 << 20).contains(&read),
+            "{what}: {read} bytes"
+        );
+        assert!(parts.len() >= least_places, "{what}: {parts:?}");
+        assert!(parts.len() <= 16, "{what}: {parts:?}");
+        let halves = parts.iter().filter(|part| part.end > file.len() / 2);
+        assert!(halves.count() > 0, "{what}: {parts:?}");
+    }
+}
+
+/// A source that gives no more than so many bytes at once. What could not be read in one part is read in smaller ones, and not
+/// block by block.
+#[test]
+fn what_cannot_be_read_at_once_is_read_in_parts() {
+    struct Short(Arc<Asked>);
+    impl ReadAt for Short {
+        fn size(&self) -> io::Result<u64> {
+            self.0.size()
+        }
+
+        fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+            let read = self.0.read_at(offset, len);
+            read.and_then(|bytes| match len {
+                ..=1_000_000 => Ok(bytes),
+                _ => Err(io::Error::other("too much at once")),
+            })
+        }
+    }
+    let file = table(&WriteOptions::leveldb(), 120_000, 4096, 0);
+    assert!((3 << 20..4 << 20).contains(&file.len()), "{}", file.len());
+    let asked = Asked::new(&file);
+    let source = Arc::new(Short(Arc::clone(&asked)));
+    let table = options().open_source(source).unwrap();
+    let reads = count(&asked.take());
+    assert!((10..=25).contains(&reads), "{reads}");
+    let (key, value) = entries(60_000).pop().unwrap();
+    assert_eq!(table.get(key).unwrap().unwrap(), value);
+}
+
 /// The filter of a policy or of prefixes that the reader does not know is not read.
 #[test]
 fn filters_that_are_not_known_are_not_read() {

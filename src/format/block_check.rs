@@ -35,16 +35,17 @@ impl<B: AsRef<[u8]>> Block<B> {
         self.check_each_entry(|_, _| Ok(()))
     }
 
-    /// Checks the form of the block, and that its keys ascend. Then calls `check_ends` with the first key and the last, if there
-    /// are any.
+    /// Checks the form of the block, and that its keys ascend, within what is left of `work`. Then calls `check_ends` with the
+    /// first key and the last, if there are any.
     pub(crate) fn check_keys(
         &self,
         order: &Order,
+        work: &mut KeyWork,
         check_ends: impl FnOnce(&[u8], &[u8]) -> Result<(), Defect>,
     ) -> Result<(), Defect> {
         if let Order::Custom(_) = order {
             // Comparing whole keys could take the square of the block.
-            KeyWork::of_block().take(self)?;
+            work.take(self)?;
         }
         let mut first = None;
         let mut before = KeyBefore::default();
@@ -291,7 +292,7 @@ mod tests {
             let block = block(&keys, interval, most_shared);
             for order in [Order::Bytewise, Order::Custom(std::sync::Arc::new(Bytes))] {
                 let mut ends = None;
-                let checked = block.check_keys(&order, |first, last| {
+                let checked = block.check_keys(&order, &mut KeyWork::of_block(), |first, last| {
                     ends = Some((first.to_vec(), last.to_vec()));
                     Ok(())
                 });

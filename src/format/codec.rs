@@ -140,16 +140,17 @@ impl Compressor {
 ///
 /// Refuses a block of more than 64/3 times the payload for Snappy, 1032 times for deflate, and 1032 times plus 16 MiB for
 /// Zstandard, whose format has no bound. Snappy and Zstandard state the block's length, and the memory is allocated at
-/// once. For deflate it grows, and up to three times the block's length is in use for a moment.
-pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
+/// once. For deflate it grows, and up to three times the block's length is in use for a moment. Refuses a block of more than `most`
+/// bytes, too, without decompressing more.
+pub(crate) fn decompress(codec: u8, payload: &[u8], most: u64) -> Result<Vec<u8>, Defect> {
     match (codec, payload) {
-        (SNAPPY, _) => unsnap(payload),
+        (SNAPPY, _) => unsnap(payload, most),
         #[cfg(feature = "zstd")]
-        (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => optional::unzstd(payload),
+        (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => optional::unzstd(payload, most),
         #[cfg(feature = "zlib")]
-        (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => optional::inflate(payload, true),
+        (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => optional::inflate(payload, true, most),
         #[cfg(feature = "zlib")]
-        (DEFLATE, _) if !is_rocksdbs_lz4(payload) => optional::inflate(payload, false),
+        (DEFLATE, _) if !is_rocksdbs_lz4(payload) => optional::inflate(payload, false, most),
         _ => Err(unknown(codec, payload)),
     }
 }
@@ -166,15 +167,12 @@ pub(crate) fn name(codec: u8, payload: &[u8]) -> &'static str {
     }
 }
 
-fn unsnap(payload: &[u8]) -> Result<Vec<u8>, Defect> {
+fn unsnap(payload: &[u8], most: u64) -> Result<Vec<u8>, Defect> {
     let corrupt = |e: snap::Error| Defect::new("Snappy data", e.to_string());
     let claimed = snap::raw::decompress_len(payload).map_err(corrupt)?;
     // No element yields more than 64 bytes from its three.
-    check_claim(
-        claimed as u64,
-        (payload.len() as u64).saturating_mul(64) / 3,
-        payload,
-    )?;
+    let most = most.min((payload.len() as u64).saturating_mul(64) / 3);
+    check_claim(claimed as u64, most, payload)?;
     let mut block = reserve(claimed as u64)?;
     block.resize(claimed, 0);
     let len = snap::raw::Decoder::new()
@@ -301,7 +299,7 @@ mod optional {
     }
 
     #[cfg(feature = "zstd")]
-    pub(super) fn unzstd(payload: &[u8]) -> Result<Vec<u8>, Defect> {
+    pub(super) fn unzstd(payload: &[u8], most: u64) -> Result<Vec<u8>, Defect> {
         // Like LevelDB: the frame must state its length, and the length must not be 0.
         let claimed = match zstd::zstd_safe::get_frame_content_size(payload) {
             Ok(Some(claimed)) if claimed > 0 => claimed,
@@ -312,8 +310,8 @@ mod optional {
                 ));
             }
         };
-        let most = ZSTD_FREE.saturating_add((payload.len() as u64).saturating_mul(MOST_DEFLATED));
-        super::check_claim(claimed, most, payload)?;
+        let bound = ZSTD_FREE.saturating_add((payload.len() as u64).saturating_mul(MOST_DEFLATED));
+        super::check_claim(claimed, most.min(bound), payload)?;
         // Decoded in one call, into memory of that length. Streaming would allocate a window of any size that the frame
         // states.
         let mut block = super::reserve(claimed)?;
@@ -351,16 +349,17 @@ mod optional {
     }
 
     #[cfg(feature = "zlib")]
-    pub(super) fn inflate(payload: &[u8], zlib: bool) -> Result<Vec<u8>, Defect> {
+    pub(super) fn inflate(payload: &[u8], zlib: bool, most: u64) -> Result<Vec<u8>, Defect> {
         // The stream does not state its length, so memory grows with the output, up to a bound.
-        let most = (payload.len() as u64).saturating_mul(MOST_DEFLATED);
+        let most = most.min((payload.len() as u64).saturating_mul(MOST_DEFLATED));
         let mut block = Vec::new();
+        // A byte more shows that it is longer.
         let read = if zlib {
             let decoder = flate2::bufread::ZlibDecoder::new(payload);
-            decoder.take(most).read_to_end(&mut block)
+            decoder.take(most + 1).read_to_end(&mut block)
         } else {
             let decoder = flate2::bufread::DeflateDecoder::new(payload);
-            decoder.take(most).read_to_end(&mut block)
+            decoder.take(most + 1).read_to_end(&mut block)
         };
         read.map_err(|e| {
             if e.kind() == std::io::ErrorKind::OutOfMemory {
@@ -369,6 +368,7 @@ mod optional {
             let name = if zlib { "zlib" } else { "deflate" };
             Defect::new(format!("{name} data"), e.to_string())
         })?;
+        super::check_claim(block.len() as u64, most, payload)?;
         // Growth can leave twice the memory that is needed, and a block may stay in a cache for long.
         block.shrink_to_fit();
         Ok(block)
@@ -378,6 +378,10 @@ mod optional {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
+        super::decompress(codec, payload, u64::MAX)
+    }
 
     /// Every codec of this build and its type byte.
     fn codecs() -> Vec<(Compression, u8)> {
@@ -444,6 +448,21 @@ mod tests {
                 let _ = decompress(codec, &payload[..bit / 8]);
                 payload[bit / 8] ^= 1 << (bit % 8);
             }
+        }
+    }
+
+    #[test]
+    fn a_block_of_more_than_is_taken_is_refused() {
+        let block = b"leveltable".repeat(30);
+        for (compression, codec) in codecs() {
+            let mut out = Buffer::default();
+            let mut compressor = Compressor::new(compression);
+            compressor.append(&block, &mut out).unwrap();
+            let most = |most| super::decompress(codec, out.as_slice(), most);
+            assert_eq!(most(300).unwrap(), block);
+            let error = most(299).unwrap_err();
+            assert!(format!("{error:?}").contains("a claim of 300"), "{error:?}");
+            assert!(most(0).is_err());
         }
     }
 

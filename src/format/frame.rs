@@ -119,11 +119,16 @@ pub(crate) fn is_raw(frame: &[u8]) -> bool {
 
 /// The block in a frame: a slice of the frame if the block is stored raw, else decompressed.
 pub(crate) fn open(frame: &Bytes) -> Result<Bytes, Defect> {
+    open_within(frame, u64::MAX)
+}
+
+/// The same for a caller who decompresses at most `most` bytes.
+pub(crate) fn open_within(frame: &Bytes, most: u64) -> Result<Bytes, Defect> {
     let Frame { payload, codec, .. } = split(frame)?;
     if codec == RAW {
         Ok(frame.slice(..payload.len()))
     } else {
-        codec::decompress(codec, payload).map(Bytes::from)
+        codec::decompress(codec, payload, most).map(Bytes::from)
     }
 }
 

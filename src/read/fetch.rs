@@ -8,6 +8,7 @@ use crate::comparator::Order;
 use crate::error::Result;
 use crate::format::Defect;
 use crate::format::block::Block;
+use crate::format::block_check::KeyWork;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::page::PAGE_LEN;
@@ -418,24 +419,34 @@ impl Inner {
             frame::verify(frame)?;
         }
         let payload = frame::open(frame)?;
-        let block = Block::parse(&payload)?;
+        self.check_payload(i, &payload, &mut KeyWork::of_block())?;
+        Ok(payload)
+    }
+
+    /// Checks the form of data block `i`, and, unless that was done before, the order of its keys, within what is left of `work`.
+    #[inline]
+    pub(super) fn check_payload(
+        &self,
+        i: usize,
+        payload: &Bytes,
+        work: &mut KeyWork,
+    ) -> Result<(), Defect> {
+        let block = Block::parse(payload)?;
         let hint = self.hints.of(i);
         let Some(order) = &self.order else {
-            block.check_entries()?;
-            return Ok(payload);
+            return block.check_entries();
         };
         if hint.is_ordered() {
-            block.check_restarts()?;
-            return Ok(payload);
+            return block.check_restarts();
         }
-        block.check_keys(order, |first, last| {
+        block.check_keys(order, work, |first, last| {
             self.index.check_ends(i, first, last, order)
         })?;
         hint.set_ordered();
         if let Order::Bytewise = order {
             hint.set_fences(&block, i, &self.index);
         }
-        Ok(payload)
+        Ok(())
     }
 
     /// Checks the order of the last data block's keys, unless a lookup has done so: that a key is past the last index key shows

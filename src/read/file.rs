@@ -76,7 +76,11 @@ impl TableFile {
             && !self.is_kept(&metaindex)
         {
             let start = metaindex.start.saturating_sub(PROPERTIES_ROOM);
-            self.keep_missing(vec![start..metaindex.end, index]);
+            let parts = self.missing([start..metaindex.end, index]);
+            // A single one is read when it is needed.
+            if parts.len() > 1 {
+                self.keep_all(together(parts));
+            }
         }
     }
 
@@ -89,18 +93,21 @@ impl TableFile {
         handles: impl IntoIterator<Item = BlockHandle>,
         ranges: impl IntoIterator<Item = Range<u64>>,
     ) {
-        let blocks = handles.into_iter();
-        let blocks = blocks.filter_map(|handle| self.range_of(handle));
-        let ranges = blocks.chain(ranges).collect();
-        self.keep_missing(ranges);
+        let handles = handles.into_iter();
+        let blocks = self.missing(handles.filter_map(|handle| self.range_of(handle)));
+        let ranges = self.missing(ranges);
+        // A single block is read when it is needed.
+        if blocks.len() > 1 || !ranges.is_empty() {
+            self.keep_all(together([blocks, ranges].concat()));
+        }
     }
 
-    fn keep_missing(&mut self, mut ranges: Vec<Range<u64>>) {
+    /// Those of `ranges` that have not been read ahead and may be.
+    fn missing(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
         // A hostile file may claim parts of gigabytes. Those are read one by one, and checked before the next.
-        ranges.retain(|range| range.end - range.start <= MOST_AHEAD && !self.is_kept(range));
-        if !ranges.is_empty() {
-            self.keep_all(together(ranges));
-        }
+        let is_missing =
+            |range: &Range<u64>| range.end - range.start <= MOST_AHEAD && !self.is_kept(range);
+        ranges.into_iter().filter(is_missing).collect()
     }
 
     /// Reads all `ranges` of the file at once, and keeps those that could be read.
@@ -361,12 +368,13 @@ impl TableFile {
         }
     }
 
-    /// The same for a caller who does not keep it: what was read ahead is not copied.
-    pub(crate) fn look_at_frame(&self, handle: BlockHandle) -> Result<Bytes> {
-        let len = usize::try_from(handle.size).ok();
-        let len = len.and_then(|len| len.checked_add(TRAILER_LEN));
-        let ahead = len.and_then(|len| self.read_from_ahead(handle.offset, len));
-        ahead.map_or_else(|| self.read_frame(handle), |(frame, _)| Ok(frame))
+    /// The same if it was read ahead, for a caller who does not keep it: a slice of all that came with it.
+    pub(super) fn frame_ahead(&self, handle: BlockHandle) -> Option<Bytes> {
+        let len = usize::try_from(handle.size)
+            .ok()?
+            .checked_add(TRAILER_LEN)?;
+        let (frame, _) = self.read_from_ahead(handle.offset, len)?;
+        Some(frame)
     }
 
     /// Gives `each` all `parts`, each an offset and a length inside the file, by their positions, or why one cannot be read.

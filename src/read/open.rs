@@ -37,8 +37,9 @@ impl OpenOptions {
     /// and filters, all at once. A large table without [properties](crate::WriteOptions::properties), such as LevelDB writes,
     /// takes another read in between: metaindex and index, then filters. Together with the filters, or in a step of its own if
     /// none are to be read, come data blocks whose order is checked: all of a file of up to 4 MiB, and of a larger one those in the
-    /// last 64 KiB and 16 times 64 KiB before; [`check_order`](OpenOptions::check_order) makes that all, or none. If nothing says what
-    /// the table is and its index could be a database's, opening also reads its first data block.
+    /// last 64 KiB, and 64 KiB or a block at each of 16 places before, 4 MiB at most;
+    /// [`check_order`](OpenOptions::check_order) changes that. If nothing says what the table is and its index could be a
+    /// database's, opening also reads its first data block.
     ///
     /// # Errors
     ///

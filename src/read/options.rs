@@ -84,13 +84,13 @@ impl OpenOptions {
     /// every lookup is right, or an error, whoever wrote the table and in whatever order.
     ///
     /// If this is not called, opening checks files of up to 64 KiB; files of up to 4 MiB whose table does not say what its order
-    /// is, as all that LevelDB writes by its defaults; and of a larger one a sample: the data blocks in the last 64 KiB, and
-    /// before those up to 16 times 64 KiB at even distances. Blocks that cannot be read, or are damaged, are left for lookups to
-    /// find, and no more than 64 MiB are decompressed. A table whose [properties](crate::Table::properties) name
+    /// is, as most that LevelDB writes by its defaults; and of a larger one a sample: the data blocks in the last 64 KiB, and
+    /// 64 KiB or a block at each of 16 places before, 4 MiB at most. Blocks that cannot be read, or are damaged, are left for
+    /// lookups to find, and no more than 64 MiB are decompressed. A table whose [properties](crate::Table::properties) name
     /// its order is believed.
     ///
     /// With `false`, opening checks files of up to 64 KiB only. That suits a caller who knows that whoever wrote the table used
-    /// this order, from a database's manifest for example, and it is how remote tables are opened in any case.
+    /// this order, from a database's manifest for example. Remote tables are opened in this way unless this is `true`.
     ///
     /// A block that was not checked then is checked when it is first read, before a result rests on it. In a wrong order, a
     /// key can be missed if it lies in another block that was not read: that takes an index that happens to ascend.

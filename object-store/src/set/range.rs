@@ -28,7 +28,8 @@ const ENTRIES_A_POLL: u64 = 64;
 
 /// The entries of a [`TableSet`] within bounds, in order; made by [`TableSet::range`].
 ///
-/// [`next`](SetRange::next) returns entries to keep, and [`advance`](SetRange::advance) lends them until its next call, in less time.
+/// [`next`](SetRange::next) returns entries to keep, and [`advance`](SetRange::advance) lends them until its next call, in
+/// less time.
 ///
 /// Ends after its first error: no entry is skipped in silence. Once a walk has returned as many bytes of a shard as half of all its
 /// entries have, the next shard is opened and its first blocks are fetched; a walk that begins past the middle opens it when it
@@ -104,7 +105,7 @@ impl SetRange {
     /// Moves to the next entry: to the first one at the first call. Returns `false` after the last.
     ///
     /// The range lends the entry as [`key`](SetRange::key) and [`value`](SetRange::value), without allocating, until the next
-    /// call.
+    /// call. A future that is dropped before it is ready takes no entry.
     ///
     /// ```
     /// # use leveltable_object_store::set::TableSet;
@@ -132,7 +133,8 @@ impl SetRange {
         moved
     }
 
-    /// The current key; empty before the first entry, after the last, and after an error.
+    /// The current key; empty before the first entry, after the last, after an error, and after a call of
+    /// [`advance`](SetRange::advance) that was dropped while it waited.
     pub fn key(&self) -> &[u8] {
         self.here.as_ref().map_or(&[], |here| here.range.key())
     }
@@ -185,8 +187,8 @@ impl SetRange {
 }
 
 impl Walk {
-    /// Moves to the next entry of the shard. Meanwhile, what is `ahead` goes on: whenever this walk waits, and now and then if its blocks are
-    /// all there.
+    /// Moves to the next entry of the shard. Meanwhile, what is `ahead` goes on: whenever this walk waits, and now and then if
+    /// its blocks are all there.
     async fn advance(&mut self, ahead: &mut Option<Ahead>) -> Result<bool> {
         if std::mem::take(&mut self.is_at_first) {
             return Ok(true);

@@ -312,11 +312,14 @@ fn a_call_for_the_next_entry_that_is_dropped_loses_nothing() {
         let mut range = set.range(..);
         let (mut entries, mut drops) = (Vec::new(), 0);
         loop {
-            match timeout(Duration::from_millis(1), range.next()).await {
-                Err(_) => drops += 1,
-                Ok(next) => match next.unwrap() {
-                    Some((key, value)) => entries.push((key.to_vec(), value.to_vec())),
-                    None => break,
+            match timeout(Duration::from_millis(1), range.advance()).await {
+                Err(_) => {
+                    drops += 1;
+                    assert_eq!(range.entry(), Default::default());
+                }
+                Ok(moved) => match moved.unwrap() {
+                    true => entries.push((range.key().to_vec(), range.value().to_vec())),
+                    false => break,
                 },
             }
         }

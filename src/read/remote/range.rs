@@ -102,7 +102,7 @@ impl AsyncRange {
     /// Moves to the next entry: to the first one at the first call. Returns `false` after the last.
     ///
     /// The range lends the entry as [`key`](AsyncRange::key) and [`value`](AsyncRange::value), without allocating, until the
-    /// next call.
+    /// next call. A future that is dropped before it is ready takes no entry.
     ///
     /// ```
     /// # use leveltable::remote::AsyncTable;
@@ -126,7 +126,8 @@ impl AsyncRange {
         self.advance_slowly().await
     }
 
-    /// The current key; empty before the first entry, after the last, and after an error.
+    /// The current key; empty before the first entry, after the last, after an error, and after a call of
+    /// [`advance`](AsyncRange::advance) that was dropped while it waited.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.entries.key()
