@@ -766,7 +766,10 @@ pub fn as_reverse_database(file: &Bytes, more: &[Vec<u8>]) {
 /// Opens a table without saying what it is. One that opens is in bytewise order, and answers as such.
 pub fn by_default(file: &Bytes, more: &[Vec<u8>]) {
     let by_default = OpenOptions::new().no_filter().no_cache();
-    if let Ok(table) = unchecked(&by_default).open_source(file.clone()).map_err(kind) {
+    if let Ok(table) = unchecked(&by_default)
+        .open_source(file.clone())
+        .map_err(kind)
+    {
         check_blocks(file, &table, |a, b| a.cmp(b), more);
         check_checked(file, &by_default, |a, b| a.cmp(b), more);
     }

@@ -26,7 +26,9 @@ pub fn run(
         _ => {}
     }
     let file = map(&path)?;
+    // Like the others, it is told what the order is.
     let options = OpenOptions::new().cache(BlockCache::new(CACHE_BYTES));
+    let options = options.check_order(false);
     if work == "open" {
         return workload::time_open(|| Ok(options.open_source(file.clone())?));
     }
