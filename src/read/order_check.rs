@@ -74,10 +74,8 @@ impl Inner {
 
     /// Checks the order of keys in these data blocks. One that cannot be read, or is damaged, is left for lookups to find.
     pub(super) fn check_sample(&self, sample: &[Run]) -> Result<()> {
-        let mut left = match self.file.size {
-            0..=SMALL => u64::MAX,
-            _ => MOST_PAYLOAD,
-        };
+        let is_limited = self.file.size > SMALL;
+        let mut left = if is_limited { MOST_PAYLOAD } else { u64::MAX };
         let mut work = KeyWork::of_block();
         for run in sample {
             // For what could not be read at once.
@@ -93,14 +91,14 @@ impl Inner {
                 }
                 let block = match frame::open_within(&frame, left) {
                     Ok(block) => block,
-                    Err(defect) => match defect.into_unsupported() {
-                        Ok(_) => continue,
-                        // Too long for what is left; or no honest writer made it, since the checksum is right, and to see
-                        // that may have taken all that was left.
-                        Err(_) => return Ok(()),
-                    },
+                    // Too long for what is left; or no honest writer made it, since the checksum is right, and to see that may
+                    // have taken all that was left.
+                    Err(defect) if is_limited && !defect.is_unsupported() => return Ok(()),
+                    Err(_) => continue,
                 };
-                left = left.saturating_sub(block.len() as u64);
+                if is_limited {
+                    left = left.saturating_sub(block.len() as u64);
+                }
                 match self.check_payload(i, &block, &mut work) {
                     Err(defect) if defect.is_misordered() => return Err(self.locate(i, defect)),
                     Ok(()) | Err(_) => {}
