@@ -1179,6 +1179,27 @@ fn a_block_that_cannot_be_checked_is_an_error_of_opening() {
     }
 }
 
+/// A block that does not decompress ends no check of the others.
+#[test]
+fn a_small_file_is_checked_behind_a_block_that_does_not_decompress() {
+    let value = b"value".to_vec();
+    let mut file = Vec::new();
+    let broken = common::append(&mut file, &[9, 0xff, 0xff]);
+    // Snappy, it says.
+    file[broken.end - 5] = 1;
+    common::seal(&mut file, &broken);
+    let keys = [b"d".to_vec(), b"c".to_vec()];
+    let misordered = common::block(&keys.map(|key| (key, value.clone())));
+    let misordered = common::append(&mut file, &misordered);
+    let index = common::block(&[
+        (b"b".to_vec(), common::handle_of(&broken)),
+        (b"e".to_vec(), common::handle_of(&misordered)),
+    ]);
+    let file = common::append_end(file, &[], &index);
+    let error = OpenOptions::new().open_source(file).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
+}
+
 /// The order of a small file is checked even if it could not be read at once.
 #[test]
 fn a_small_file_is_checked_whatever_its_first_read_gives() {
