@@ -355,8 +355,7 @@ impl TableFile {
 
     /// The frame of a block that lies inside the file.
     pub(crate) fn read_frame(&self, handle: BlockHandle) -> Result<Bytes> {
-        let len = usize::try_from(handle.size).ok();
-        match len.and_then(|len| len.checked_add(TRAILER_LEN)) {
+        match frame_len(handle) {
             Some(len) => self.read(handle.offset, len),
             None => Err(self.name_in(Error::new(
                 ErrorKind::Unsupported,
@@ -370,10 +369,7 @@ impl TableFile {
 
     /// The same if it was read ahead, for a caller who does not keep it: a slice of all that came with it.
     pub(super) fn frame_ahead(&self, handle: BlockHandle) -> Option<Bytes> {
-        let len = usize::try_from(handle.size)
-            .ok()?
-            .checked_add(TRAILER_LEN)?;
-        let (frame, _) = self.read_from_ahead(handle.offset, len)?;
+        let (frame, _) = self.read_from_ahead(handle.offset, frame_len(handle)?)?;
         Some(frame)
     }
 
@@ -474,6 +470,11 @@ impl TableFile {
             Some((stretch.slice(start..end), stretch.len()))
         })
     }
+}
+
+/// The bytes of the frame of the block at `handle`, if this machine's memory could hold so many.
+fn frame_len(handle: BlockHandle) -> Option<usize> {
+    usize::try_from(handle.size).ok()?.checked_add(TRAILER_LEN)
 }
 
 /// `ranges` as they are read: in the file's order, each byte once, and together what lies together.

@@ -75,13 +75,16 @@ impl Inner {
     /// Checks the order of keys in these data blocks. One that cannot be read, or is damaged, is left for lookups to find.
     pub(super) fn check_sample(&self, sample: &[Run]) -> Result<()> {
         let is_limited = self.file.size > SMALL;
-        let mut left = if is_limited { MOST_PAYLOAD } else { u64::MAX };
-        let mut work = KeyWork::of_block();
+        let (mut left, mut work) = (MOST_PAYLOAD, KeyWork::of_block());
         for run in sample {
             // For what could not be read at once.
             let mut ahead = ReadAhead::over_all();
             ahead.limit(run.blocks.clone());
             for i in run.blocks.clone() {
+                // Of a small file, no block may be left out because of others.
+                if !is_limited {
+                    (left, work) = (u64::MAX, KeyWork::of_block());
+                }
                 let frame = self.file.frame_ahead(self.index.handle(i));
                 let Ok(frame) = frame.map_or_else(|| ahead.frame(self, i), Ok) else {
                     continue;
@@ -96,9 +99,7 @@ impl Inner {
                     Err(defect) if is_limited && !defect.is_unsupported() => return Ok(()),
                     Err(_) => continue,
                 };
-                if is_limited {
-                    left = left.saturating_sub(block.len() as u64);
-                }
+                left = left.saturating_sub(block.len() as u64);
                 match self.check_payload(i, &block, &mut work) {
                     Err(defect) if defect.is_misordered() => return Err(self.locate(i, defect)),
                     Ok(()) | Err(_) => {}
