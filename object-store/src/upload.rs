@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use leveltable::{Error, ErrorKind, Result, Summary, TableBuilder, WriteOptions};
+use leveltable::{Error, ErrorKind, ReadAt, Result, Summary, TableBuilder, WriteOptions};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore, PutMode, PutOptions, PutPayload};
 
@@ -108,22 +108,68 @@ impl UploadOptions {
         let mut table = options.build(written.clone());
         // Options out of range are refused now.
         table.flush()?;
-        let name = self.name.clone();
         Ok(ObjectTableBuilder {
             table,
             written,
             full_at: PART_LEN as u64,
-            upload: Upload {
-                target: Target {
-                    name: name.unwrap_or_else(|| format!("{store}/{path}")),
-                    store,
-                    path,
-                    options: self.clone(),
-                },
-                parts: None,
-            },
+            upload: self.start(store, path),
             has_failed: false,
         })
+    }
+
+    /// Uploads a table that was built before, from a file for example, byte for byte. The object appears when this returns, as a
+    /// whole, or not at all; what holds of requests and parts is said of [`ObjectTableBuilder`]. The bytes are not checked.
+    ///
+    /// Reads up to 8 MiB at a time on the thread that polls the future, and holds at most 56 MiB. If the future is dropped, so are
+    /// the parts, as those of a builder.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use leveltable::WriteOptions;
+    /// # use object_store::{memory::InMemory, path::Path};
+    /// # use leveltable_object_store::UploadOptions;
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// # let (store, object) = (Arc::new(InMemory::new()), Path::from("fruit.ldb"));
+    /// # let path = tempfile::NamedTempFile::new()?.into_temp_path();
+    /// let mut builder = WriteOptions::new().create(&path)?;
+    /// builder.add("apple", "red")?;
+    /// builder.finish()?;
+    /// let file = std::fs::File::open(&path)?;
+    /// UploadOptions::new().upload(store, object, &file).await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io) if `table` could not be read, or a request failed. The upload is then aborted, as by
+    /// [`ObjectTableBuilder::finish`].
+    pub async fn upload(
+        &self,
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        table: &(impl ReadAt + ?Sized),
+    ) -> Result<Version> {
+        let mut upload = self.start(store, path);
+        let uploaded = upload.copy(table).await;
+        if uploaded.is_err() {
+            // The first error says more than one of cleaning up.
+            let _ = upload.abort().await;
+        }
+        uploaded
+    }
+
+    fn start(&self, store: Arc<dyn ObjectStore>, path: Path) -> Upload {
+        let name = self.name.clone();
+        Upload {
+            target: Target {
+                name: name.unwrap_or_else(|| format!("{store}/{path}")),
+                store,
+                path,
+                options: self.clone(),
+            },
+            parts: None,
+        }
     }
 }
 
@@ -356,6 +402,22 @@ impl Upload {
         };
         let sent = parts.send(part).await;
         sent.map_err(|error| self.target.error("uploading a part", error))
+    }
+
+    /// Uploads all of `table`, and makes the object appear.
+    async fn copy(&mut self, table: &(impl ReadAt + ?Sized)) -> Result<Version> {
+        let failed = |error| Error::io("reading the table that is uploaded", error);
+        let size = table.size().map_err(failed)?;
+        let mut offset = 0;
+        loop {
+            let len = (size - offset).min(PART_LEN as u64);
+            let part = table.read_at(offset, len as usize).map_err(failed)?;
+            offset += len;
+            if offset == size {
+                return self.finish(part).await;
+            }
+            self.send(part).await?;
+        }
     }
 
     /// Uploads `rest`, and makes the object appear.

@@ -12,7 +12,9 @@ use common::Odd;
 use futures_util::{FutureExt, StreamExt, stream};
 use leveltable::remote::AsyncReadAt;
 use leveltable::{Compression, ErrorKind, WriteOptions};
-use leveltable_object_store::{ObjectSource, ObjectTableBuilder, Retries, Timeouts, Version, open};
+use leveltable_object_store::{
+    ObjectSource, ObjectTableBuilder, Retries, Timeouts, UploadOptions, Version, open,
+};
 use object_store::path::Path;
 use object_store::{
     Error, GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStoreExt, Result,
@@ -324,6 +326,8 @@ fn futures_move_between_threads() {
     let store = Arc::new(Odd::new(|_, _, response| response));
     let (path, options) = (Path::from("t"), WriteOptions::new());
     is_send(open(store.clone(), path.clone()));
+    let upload = UploadOptions::new();
+    is_send(upload.upload(store.clone(), path.clone(), &content()));
     is_send(async move {
         let mut builder = ObjectTableBuilder::create(store.clone(), path.clone(), &options)?;
         builder.add("key", "value").await?;

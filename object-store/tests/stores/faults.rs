@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use leveltable::remote::{AsyncReadAt, AsyncTable};
 use leveltable::{Error, ErrorKind, OpenOptions, Result};
 use leveltable_object_store::{ObjectSource, Retries, Timeouts, UploadOptions, Uploaded};
@@ -300,10 +301,10 @@ fn uploads() -> usize {
 async fn builds_upload_in_parts_and_leave_nothing() {
     let scene = Scene::new(seaweed(), "builds", 10).await;
     let path = Path::from("faults/built.ldb");
+    let upload = UploadOptions::new()
+        .timeouts(Timeouts::new(Duration::from_secs(2), 100 << 20))
+        .retries(Retries::new(2, Duration::from_millis(10)));
     let begin = async |count| {
-        let upload = UploadOptions::new()
-            .timeouts(Timeouts::new(Duration::from_secs(2), 100 << 20))
-            .retries(Retries::new(2, Duration::from_millis(10)));
         let store = Arc::clone(&scene.store);
         let mut builder = upload.create(store, path.clone(), &options()).unwrap();
         for (key, value) in entries(0..count) {
@@ -381,4 +382,19 @@ async fn builds_upload_in_parts_and_leave_nothing() {
         assert!(!is_there().await);
         assert_eq!(uploads(), 0);
     }
+
+    // Nor does an upload of a table that is there leave any.
+    let (built, _) = local(0..200_000);
+    let table = Bytes::from(built);
+    scene.proxy.rule(move |seen, _| {
+        if is_part(&seen.target, 2) {
+            Fault::Status(503)
+        } else {
+            Fault::None
+        }
+    });
+    let uploaded = upload.upload(Arc::clone(&scene.store), path.clone(), &table);
+    uploaded.await.unwrap_err();
+    assert!(!is_there().await);
+    assert_eq!(uploads(), 0);
 }

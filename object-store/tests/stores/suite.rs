@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use leveltable::{Compression, ErrorKind, OpenOptions, Summary, Table, WriteOptions};
+use leveltable::{Compression, ErrorKind, OpenOptions, ReadAt, Summary, Table, WriteOptions};
 use leveltable_object_store::{ObjectSource, ObjectTableBuilder, UploadOptions, Uploaded, open};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -60,6 +60,7 @@ pub(crate) async fn run(store: Arc<dyn ObjectStore>, keeps_conditions: bool) {
     replaced(&store).await;
     removed(&store).await;
     ends(&store).await;
+    copied(&store).await;
     if keeps_conditions {
         kept(&store).await;
     }
@@ -201,6 +202,39 @@ async fn ends(store: &Arc<dyn ObjectStore>) {
     }
 }
 
+/// Bytes that are there already are uploaded as they are, whether by one request or in parts.
+async fn copied(store: &Arc<dyn ObjectStore>) {
+    const PART: usize = 8 << 20;
+    let path = Path::from("copied.ldb");
+    let upload_options = UploadOptions::new();
+    for len in [0, 1, PART, PART + 1, 3 * PART - 1] {
+        let bytes: Vec<u8> = (0..len).map(|i| (i / 1000) as u8).collect();
+        let bytes = Bytes::from(bytes);
+        let version = upload_options.upload(Arc::clone(store), path.clone(), &bytes);
+        assert!(!version.await.unwrap().is_unknown());
+        assert!(contents(store, &path).await == bytes, "{len} bytes differ");
+    }
+    // A file that ends early, as one that is cut meanwhile.
+    struct Cut(Bytes);
+    impl ReadAt for Cut {
+        fn size(&self) -> io::Result<u64> {
+            Ok(self.0.len() as u64 + 1)
+        }
+
+        fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+            self.0.read_at(offset, len)
+        }
+    }
+    for len in [1000, 2 * PART] {
+        let before = contents(store, &path).await;
+        let cut = Cut(vec![1; len].into());
+        let uploaded = upload_options.upload(Arc::clone(store), path.clone(), &cut);
+        let error = uploaded.await.unwrap_err();
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::UnexpectedEof);
+        assert!(contents(store, &path).await == before);
+    }
+}
+
 /// `replace_existing(false)`: an object that is there stays.
 async fn kept(store: &Arc<dyn ObjectStore>) {
     let path = Path::from("kept.ldb");
@@ -224,6 +258,13 @@ async fn kept(store: &Arc<dyn ObjectStore>) {
                 None => drop(finished.unwrap()),
                 Some(before) => {
                     let error = finished.unwrap_err();
+                    assert_eq!(io::Error::from(error).kind(), io::ErrorKind::AlreadyExists);
+                    assert_eq!(contents(store, &path).await, before);
+                    let mut other = before.to_vec();
+                    other.push(0);
+                    let other = Bytes::from(other);
+                    let uploaded = upload_options.upload(Arc::clone(store), path.clone(), &other);
+                    let error = uploaded.await.unwrap_err();
                     assert_eq!(io::Error::from(error).kind(), io::ErrorKind::AlreadyExists);
                     assert_eq!(contents(store, &path).await, before);
                 }
