@@ -42,13 +42,13 @@ pub(crate) fn tables_in(directory: &Path) -> Option<Vec<PathBuf>> {
 }
 
 /// Runs `each` on every file, also after a failure, which is printed. Returns the worst answer.
-pub(crate) fn each_file(
-    files: &[PathBuf],
-    mut each: impl FnMut(&Path) -> Result<Answer, Failure>,
+pub(crate) fn each_file<File>(
+    files: impl IntoIterator<Item = File>,
+    mut each: impl FnMut(File) -> Result<Answer, Failure>,
 ) -> Result<Answer, Failure> {
     let mut worst = Answer::Yes;
-    for path in files {
-        let answer = match each(path) {
+    for file in files {
+        let answer = match each(file) {
             Ok(answer) => answer,
             Err(Failure::Message(message)) => {
                 complain("error", &message);

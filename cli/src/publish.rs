@@ -15,7 +15,7 @@ use crate::remote;
 /// new one. Fails if tables have keys in common, or lie elsewhere than under the manifest's directory. Leaves out tables
 /// without entries.
 ///
-/// `get`, `scan`, `splits` and `info` take MANIFEST as they take a table.
+/// `get`, `scan`, `splits`, `info` and `verify` take MANIFEST as they take a table.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -17,9 +17,9 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::open::{AnyTable, Keys, KeysArg, TypedTable, check_is_file, note_unknown_order};
 use crate::output::{Rows, count, entries};
-use crate::place::{is_url, refuse_url};
+use crate::place::{check_url, is_url};
 use crate::progress::Progress;
-use crate::remote;
+use crate::remote::{download, file_at, is_same_object, upload};
 use crate::sort::KeyOrder;
 use crate::write::{TableOptions, check_free, not_written};
 
@@ -28,7 +28,8 @@ use crate::write::{TableOptions, check_free, not_written};
 /// Finds the blocks through the index, or by searching the file if the index is damaged. Leaves out blocks with
 /// wrong checksums and lists what is lost. Exits with status 1 if entries are lost or may be lost.
 ///
-/// A table in an object store, which IN names by its URL, is copied to a temporary file first.
+/// A table in an object store, which IN names by its URL, is copied to a temporary file first. If OUT is a URL, the new table is
+/// uploaded from one.
 ///
 /// A table in an order that is neither byte order nor a database's is copied in the order in which it is stored, and
 /// then has a filter only if --filter asks for one.
@@ -44,7 +45,7 @@ pub(crate) struct Args {
     /// The damaged table's file or URL
     #[arg(value_name = "IN")]
     input: PathBuf,
-    /// The new table
+    /// The new table's file or URL
     out: PathBuf,
     /// Replace OUT if it exists
     #[arg(long)]
@@ -61,10 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             "OUT must be a file, because the report goes to standard output: write ./- for a file named -",
         ));
     }
-    refuse_url(
-        &args.out,
-        "OUT must be a file: salvage it here, then upload it",
-    )?;
+    check_url(&args.out)?;
     check_is_file(&args.input)?;
     // Check this before asking for --force, which must not overwrite IN.
     if is_same_file(&args.input, &args.out) {
@@ -72,28 +70,11 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             "IN and OUT are the same file: name another file for OUT, to keep the damaged table",
         ));
     }
-    check_free(&args.out, args.force)?;
-    let options = |attempt: Attempt| {
-        let table = args.table.write(attempt.order, attempt.stored)?;
-        interrupt::create(&table.replace_existing(args.force), &args.out)
-            .map_err(|e| not_written(e, &args.out))
+    let (attempt, report) = if is_url(&args.out) {
+        salvage_to_url(args)?
+    } else {
+        salvage_to_file(args)?
     };
-    let failed = |e: leveltable::Error| match e.path() {
-        // The path is that of OUT, because IN was opened as a file.
-        Some(_) => not_written(e, &args.out),
-        None => Failure::from(e).at(args.input.display()),
-    };
-    let file = file_of(&args.input)?;
-    let salvaged = salvage_file(&file, args.keys.keys, options, failed)?;
-    let Salvaged {
-        attempt,
-        report,
-        builder,
-    } = salvaged;
-    if report.entries == 0 && !is_all(&report) {
-        return Err(nothing(&args.input));
-    }
-    builder.finish().map_err(|e| not_written(e, &args.out))?;
     if attempt.stored {
         note_unknown_order(
             &args.input,
@@ -111,20 +92,74 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     })
 }
 
+fn salvage_to_file(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
+    check_free(&args.out, args.force)?;
+    let create = |attempt: Attempt| {
+        let table = args.table.write(attempt.order, attempt.stored)?;
+        interrupt::create(&table.replace_existing(args.force), &args.out)
+            .map_err(|e| not_written(e, &args.out))
+    };
+    let failed = |e: leveltable::Error| match e.path() {
+        // The path is that of OUT, because IN was opened as a file.
+        Some(_) => not_written(e, &args.out),
+        None => Failure::from(e).at(args.input.display()),
+    };
+    let file = file_of(&args.input)?;
+    let salvaged = salvage_file(&file, args.keys.keys, create, failed)?;
+    let (attempt, report, builder) = salvaged.check(&args.input)?;
+    builder.finish().map_err(|e| not_written(e, &args.out))?;
+    Ok((attempt, report))
+}
+
+fn salvage_to_url(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
+    let write = |attempt: Attempt| args.table.write(attempt.order, attempt.stored);
+    let (attempt, report, file) = salvage_to_temporary(&args.input, args.keys.keys, write)?;
+    upload(&file, &args.out, args.force).map_err(|e| not_written(e, &args.out))?;
+    Ok((attempt, report))
+}
+
+/// Copies the readable part of the table at `path` to a table in a temporary file. The file has no name, so it cannot be left
+/// on disk.
+fn salvage_to_temporary(
+    path: &Path,
+    keys: Keys,
+    options: impl Fn(Attempt) -> Result<WriteOptions, Failure>,
+) -> Result<(Attempt, SalvageReport, File), Failure> {
+    let fail = |e: &dyn Display| {
+        Failure::new(format!(
+            "copying the readable part to a temporary file: {e}"
+        ))
+        .at(path.display())
+    };
+    let file = tempfile::tempfile().map_err(|e| fail(&e))?;
+    let create = |attempt: Attempt| {
+        let mut file = &file;
+        file.set_len(0).map_err(|e| fail(&e))?;
+        file.rewind().map_err(|e| fail(&e))?;
+        Ok(options(attempt)?.build(file))
+    };
+    let salvaged = salvage_file(&file_of(path)?, keys, create, |e| fail(&e))?;
+    let (attempt, report, builder) = salvaged.check(path)?;
+    builder.finish().map_err(|e| fail(&e))?;
+    Ok((attempt, report, file))
+}
+
 /// Opens the table at `path`. An object in a store is copied to a temporary file first, because salvaging reads it many times and
 /// in any order.
 fn file_of(path: &Path) -> Result<File, Failure> {
     if is_url(path) {
-        return Ok(remote::download(path)?);
+        return Ok(download(path)?);
     }
     File::open(path).map_err(|e| Failure::new(e.to_string()).at(path.display()))
 }
 
-/// Returns whether `input`, which exists, is the file at `out`.
+/// Returns whether `input`, which exists, is the file or the object at `out`.
 fn is_same_file(input: &Path, out: &Path) -> bool {
-    let named = remote::file_at(input);
-    let input = fs::canonicalize(named.as_deref().unwrap_or(input));
-    fs::canonicalize(out).is_ok_and(|out| input.is_ok_and(|input| input == out))
+    let file = |path: &Path| fs::canonicalize(file_at(path).as_deref().unwrap_or(path));
+    match (file(input), file(out)) {
+        (Ok(input), Ok(out)) => input == out,
+        _ => is_url(input) && is_url(out) && is_same_object(input, out),
+    }
 }
 
 /// The order in which salvage is tried.
@@ -140,6 +175,17 @@ struct Salvaged<B> {
     attempt: Attempt,
     report: SalvageReport,
     builder: B,
+}
+
+impl<B> Salvaged<B> {
+    /// Fails if nothing was copied of the table at `path`, which is not empty.
+    fn check(self, path: &Path) -> Result<(Attempt, SalvageReport, B), Failure> {
+        if self.report.entries == 0 && !is_all(&self.report) {
+            let what = "nothing to salvage: the file has no intact block of a table";
+            return Err(Failure::new(what).at(path.display()));
+        }
+        Ok((self.attempt, self.report, self.builder))
+    }
 }
 
 /// Salvages the table in `file` to a builder that `create` makes. Tries the order that `keys` implies, then the stored
@@ -209,10 +255,6 @@ fn salvage_in(
     salvage(file, builder, options)
 }
 
-fn nothing(path: &Path) -> Failure {
-    Failure::new("nothing to salvage: the file has no intact block of a table").at(path.display())
-}
-
 /// What `scan --skip-damaged` shows of a damaged table.
 pub(crate) struct Rescued {
     pub(crate) table: AnyTable,
@@ -220,33 +262,10 @@ pub(crate) struct Rescued {
     pub(crate) left_out: Vec<String>,
 }
 
-/// Copies the readable part of the table at `path` to a temporary table. Its file has no name, so it cannot be left
-/// on disk.
+/// Copies the readable part of the table at `path` to a temporary table.
 pub(crate) fn rescue(path: &Path, keys: Keys) -> Result<Rescued, Failure> {
-    let fail = |e: &dyn Display| {
-        Failure::new(format!(
-            "copying the readable part to a temporary file: {e}"
-        ))
-        .at(path.display())
-    };
-    let file = tempfile::tempfile().map_err(|e| fail(&e))?;
-    let create = |attempt: Attempt| {
-        let options = WriteOptions::new().no_filter();
-        let mut file = &file;
-        file.set_len(0).map_err(|e| fail(&e))?;
-        file.rewind().map_err(|e| fail(&e))?;
-        Ok(attempt.order.write(options).build(file))
-    };
-    let salvaged = salvage_file(&file_of(path)?, keys, create, |e| fail(&e))?;
-    let Salvaged {
-        attempt,
-        report,
-        builder,
-    } = salvaged;
-    builder.finish().map_err(|e| fail(&e))?;
-    if report.entries == 0 && !is_all(&report) {
-        return Err(nothing(path));
-    }
+    let write = |attempt: Attempt| Ok(attempt.order.write(WriteOptions::new().no_filter()));
+    let (attempt, report, file) = salvage_to_temporary(path, keys, write)?;
     let is_database = attempt.order == KeyOrder::Internal && keys != Keys::Stored;
     let options = OpenOptions::new().no_cache().no_filter();
     let options = match (attempt.stored, is_database) {
@@ -276,7 +295,7 @@ pub(crate) fn rescue(path: &Path, keys: Keys) -> Result<Rescued, Failure> {
     }
     Ok(Rescued {
         table: AnyTable {
-            keys: opened.map_err(|e| fail(&e))?,
+            keys: opened.map_err(|e| Failure::from(e).at(path.display()))?,
             order_is_known: !attempt.stored,
         },
         left_out,

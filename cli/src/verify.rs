@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use leveltable::db::KeyKind;
 use leveltable::repair::{Finding, VerifyOptions, VerifyReport, verify};
-use leveltable::{ErrorKind, OpenOptions, Section};
+use leveltable::{ErrorKind, OpenOptions, Section, Source};
 use serde_json::{Value, json};
 
 use crate::Answer;
@@ -17,12 +17,15 @@ use crate::open::{Keys, KeysArg, check_is_file, note_unknown_order};
 use crate::output::{Rows, count, entries, file_record};
 use crate::place::source;
 use crate::progress::Progress;
+use crate::remote::Set;
 
 /// Check whether tables are sound.
 ///
-/// Reads the whole of each file; of a directory, that of each table in it. Checks checksums, structure, the order of
+/// Reads the whole of each file; of a directory, that of each table in it; of a set, that of each table that it lists. Checks checksums, structure, the order of
 /// the keys, the index, and each key against the filter, and lists everything that is wrong. Exits with status 1 if a
 /// file is damaged, is not a table or could not be checked completely, and with status 2 if a file is unreadable.
+///
+/// A table of a set must also be the one that was published, with the entries that the set lists.
 ///
 /// If the keys are neither in byte order nor in that of a database, everything but their order is checked.
 #[derive(clap::Args)]
@@ -30,6 +33,7 @@ use crate::progress::Progress;
 Examples:
   leveltable verify 000005.ldb
   leveltable verify db --quiet && echo all sound
+  leveltable verify s3://bucket/words/manifest
   leveltable verify db --json | jq -r 'select(.sound | not) | .file'
 
 With --json, every file has a line with the same fields. If a file could not be read, they are null and `error` says \
@@ -37,7 +41,7 @@ why.
 
 To copy the entries of a damaged table, use `leveltable salvage`.")]
 pub(crate) struct Args {
-    /// The tables' files or URLs, or directories of tables
+    /// The tables' or sets' files or URLs, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -52,43 +56,92 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let mut rows = Rows::new();
-    let worst = each_file(&expand(&args.files)?, |path| {
-        let verified = verify_file(path, args.keys.keys);
-        if args.json {
-            rows.write(|out| writeln!(out, "{}", to_json(path, &verified)))?;
-        }
-        // What is buffered comes before the error that is about to be printed.
-        rows.flush()?;
-        let (report, is_table) = verified?;
-        if report.unknown_order && !args.quiet {
-            note_unknown_order(
-                path,
-                args.keys.keys,
-                "everything but their order was checked",
-            );
-        }
-        if !args.json && !args.quiet {
-            rows.write(|out| out.write_all(describe(path, &report, is_table).as_bytes()))?;
-        }
-        Ok(if report.is_sound() {
-            Answer::Yes
-        } else {
-            Answer::No
-        })
+    let worst = each_file(&expand(&args.files)?, |path| match Set::open(path) {
+        Ok(Some(set)) => check_set(path, &set, args, &mut rows),
+        // A damaged manifest is no set, and is checked as any table.
+        Ok(None) => check_table(path, || verify_file(path, args.keys.keys), args, &mut rows),
+        Err(failure) => check_table(path, || Err(failure), args, &mut rows),
     })?;
     rows.finish()?;
     Ok(worst)
 }
 
-/// Returns the report on a file, and whether the file has the footer of a table.
-fn verify_file(path: &Path, keys: Keys) -> Result<(VerifyReport, bool), Failure> {
+/// What was found out about a table.
+struct Verified {
+    report: VerifyReport,
+    /// Whether the file has the footer of a table.
+    is_table: bool,
+}
+
+/// Prints what `verify` finds out about the table at `path`.
+fn check_table(
+    path: &Path,
+    verify: impl FnOnce() -> Result<Verified, Failure>,
+    args: &Args,
+    rows: &mut Rows,
+) -> Result<Answer, Failure> {
+    let verified = verify();
+    if args.json {
+        rows.write(|out| writeln!(out, "{}", to_json(path, &verified)))?;
+    }
+    // What is buffered comes before the error that is about to be printed.
+    rows.flush()?;
+    let verified = verified?;
+    let report = &verified.report;
+    if report.unknown_order && !args.quiet {
+        note_unknown_order(
+            path,
+            args.keys.keys,
+            "everything but their order was checked",
+        );
+    }
+    if !args.json && !args.quiet {
+        rows.write(|out| out.write_all(describe(path, &verified).as_bytes()))?;
+    }
+    Ok(if report.is_sound() {
+        Answer::Yes
+    } else {
+        Answer::No
+    })
+}
+
+/// Checks each table of a set, and that it is the one that the set lists.
+fn check_set(path: &Path, set: &Set, args: &Args, rows: &mut Rows) -> Result<Answer, Failure> {
+    let worst = each_file(set.shards().enumerate(), |(i, shard)| {
+        let name = Path::new(&shard.path);
+        let verify = || {
+            let verified = verify_source(|| set.source(i), Some(shard.bytes), args.keys.keys)?;
+            if verified.report.is_sound() {
+                set.check(&shard, verified.report.entries)?;
+            }
+            Ok(verified)
+        };
+        check_table(name, verify, args, rows)
+    })?;
+    if worst == Answer::Yes && !args.json && !args.quiet {
+        let tables = count(set.shards().count() as u64, "table");
+        rows.write(|out| writeln!(out, "{}: sound: a set of {tables}", path.display()))?;
+    }
+    Ok(worst)
+}
+
+fn verify_file(path: &Path, keys: Keys) -> Result<Verified, Failure> {
     check_is_file(path)?;
+    let size = fs::metadata(path).map(|metadata| metadata.len());
+    verify_source(|| source(path), size.ok(), keys)
+}
+
+/// Verifies the table of `size` bytes that `source` opens.
+fn verify_source(
+    source: impl Fn() -> leveltable::Result<Source>,
+    size: Option<u64>,
+    keys: Keys,
+) -> Result<Verified, Failure> {
     // Whether the table is sound is asked below.
     let options = OpenOptions::new().no_filter().check_order(false);
-    let opened = options.open_source(source(path)?);
+    let opened = options.open_source(source()?);
     let is_table = !matches!(opened.map_err(|e| e.kind()), Err(ErrorKind::NotATable));
-    let size = fs::metadata(path).map(|metadata| metadata.len());
-    let mut bar = Progress::bytes(size.ok());
+    let mut bar = Progress::bytes(size);
     let mut options = VerifyOptions::new().progress(|progress| {
         bar.set(progress.done);
         ControlFlow::Continue(())
@@ -96,13 +149,14 @@ fn verify_file(path: &Path, keys: Keys) -> Result<(VerifyReport, bool), Failure>
     if let Some(kind) = keys.named() {
         options = options.keys(kind);
     }
-    let report = verify(source(path)?, options)?;
-    Ok((report, is_table))
+    let report = verify(source()?, options)?;
+    Ok(Verified { report, is_table })
 }
 
 /// Returns a summary line and a line for each finding.
-fn describe(path: &Path, report: &VerifyReport, is_table: bool) -> String {
+fn describe(path: &Path, verified: &Verified) -> String {
     let file = path.display();
+    let Verified { report, is_table } = verified;
     let VerifyReport {
         file_bytes,
         checked_bytes,
@@ -131,7 +185,7 @@ fn describe(path: &Path, report: &VerifyReport, is_table: bool) -> String {
     for finding in &report.findings {
         text += &match finding.section() {
             // This finding is a sentence about the whole file, so it needs no section.
-            Section::Footer if !is_table => {
+            Section::Footer if !*is_table => {
                 format!("{file}: {}: {}\n", finding.severity(), finding.found())
             }
             _ => format!("{file}: {finding}\n"),
@@ -160,7 +214,7 @@ const FIELDS: [&str; 13] = [
     "error",
 ];
 
-fn to_json(path: &Path, verified: &Result<(VerifyReport, bool), Failure>) -> Value {
+fn to_json(path: &Path, verified: &Result<Verified, Failure>) -> Value {
     let finding = |finding: &Finding| {
         json!({
             "severity": finding.severity().to_string(),
@@ -171,7 +225,7 @@ fn to_json(path: &Path, verified: &Result<(VerifyReport, bool), Failure>) -> Val
         })
     };
     let record = match verified {
-        Ok((report, _)) => json!({
+        Ok(Verified { report, .. }) => json!({
             "sound": report.is_sound(),
             "keys": if report.keys == KeyKind::Database { "database" } else { "plain" },
             "order_known": !report.unknown_order,

@@ -131,10 +131,17 @@ fn a_damaged_object_is_salvaged_as_the_same_file_is() {
 
     let [from_file, from_url] = [path.display().to_string(), url(&path)].map(|input| {
         let out = directory.path().join("rescued.ldb");
-        let mut salvaging = tool();
-        salvaging.args(["salvage", "--force", &input]).arg(&out);
-        let salvaged = salvaging.output().unwrap();
-        assert_eq!(salvaged.status.code(), Some(1), "{salvaged:?}");
+        let salvage_to = |out: &str| {
+            let mut salvaging = tool();
+            salvaging.args(["salvage", "--force", &input, out]);
+            let salvaged = salvaging.output().unwrap();
+            assert_eq!(salvaged.status.code(), Some(1), "{salvaged:?}");
+            salvaged
+        };
+        let salvaged = salvage_to(out.to_str().unwrap());
+        let uploaded = directory.path().join("uploaded.ldb");
+        salvage_to(&url(&uploaded));
+        assert!(fs::read(&out).unwrap() == fs::read(uploaded).unwrap());
         let mut scanning = tool();
         scanning.args(["scan", "--skip-damaged", &input]);
         let scanned = scanning.output().unwrap();
@@ -245,10 +252,20 @@ fn slow_server(answer: Option<(Duration, &'static str)>) -> (String, mpsc::Recei
 
 /// Starts a build in the bucket of a server.
 fn build_at(endpoint: &str, lines: &[u8]) -> Child {
-    let mut building = Command::new("env")
+    let mut building = start_at(
+        endpoint,
+        &["build", "--codec", "none", "s3://bucket/new.ldb"],
+    );
+    building.stdin.take().unwrap().write_all(lines).unwrap();
+    building
+}
+
+/// Starts the tool, whose stores are at a server.
+fn start_at(endpoint: &str, arguments: &[&str]) -> Child {
+    Command::new("env")
         .arg("--default-signal=INT,TERM,HUP")
         .arg(env!("CARGO_BIN_EXE_leveltable"))
-        .args(["build", "--codec", "none", "s3://bucket/new.ldb"])
+        .args(arguments)
         .env("AWS_ENDPOINT", endpoint)
         .env("AWS_ALLOW_HTTP", "true")
         .env("AWS_REGION", "us-east-1")
@@ -256,9 +273,7 @@ fn build_at(endpoint: &str, lines: &[u8]) -> Child {
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap();
-    building.stdin.take().unwrap().write_all(lines).unwrap();
-    building
+        .unwrap()
 }
 
 fn send_signal(signal: &str, child: &Child) {
@@ -291,13 +306,18 @@ fn a_second_signal_ends_an_upload_at_once() {
 #[test]
 fn an_upload_that_fails_after_a_signal_is_interrupted() {
     let (endpoint, told) = slow_server(Some((Duration::from_millis(300), "403 Forbidden")));
-    let building = build_at(&endpoint, b"apple\tred\n");
-    told.recv_timeout(Duration::from_secs(60)).unwrap();
-    send_signal("-TERM", &building);
-    let output = building.wait_with_output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(130), "{stderr}");
-    assert!(stderr.contains("403"), "{stderr}");
+    let sound = format!("{TESTDATA}/words-b1024-r16-bloom10.ldb");
+    for running in [
+        build_at(&endpoint, b"apple\tred\n"),
+        start_at(&endpoint, &["salvage", &sound, "s3://bucket/new.ldb"]),
+    ] {
+        told.recv_timeout(Duration::from_secs(60)).unwrap();
+        send_signal("-TERM", &running);
+        let output = running.wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(130), "{stderr}");
+        assert!(stderr.contains("403"), "{stderr}");
+    }
 }
 
 #[test]
@@ -341,6 +361,8 @@ fn no_message_shows_a_secret() {
     let lines = input.path().join("lines");
     fs::write(&lines, "apple\tred\n").unwrap();
     let lines = lines.to_str().unwrap();
+    let damaged = format!("{TESTDATA}/words-b1024-r16-bloom10.ldb");
+    let damaged = &damaged[..];
     for arguments in [
         &["get", "s3://bucket/table.ldb", "apple"][..],
         &["scan", "s3://bucket/table.ldb"],
@@ -348,6 +370,7 @@ fn no_message_shows_a_secret() {
         &["verify", "s3://bucket/table.ldb"],
         &["splits", "s3://bucket/table.ldb", "3"],
         &["build", "s3://bucket/table.ldb", lines],
+        &["salvage", damaged, "s3://bucket/table.ldb"],
         &["publish", "s3://bucket/manifest", "s3://bucket/table.ldb"],
     ] {
         let run = tool()

@@ -27,7 +27,7 @@ use crate::place::is_url;
 use crate::progress::Progress;
 use blocking::Blocking;
 pub(crate) use set::{Set, Shard, publish};
-pub(crate) use upload::Upload;
+pub(crate) use upload::{Upload, upload};
 
 /// What the names of variables begin with that say how to reach a store, and with which credentials.
 const VARIABLES: [&str; 3] = ["aws_", "azure_", "google_"];
@@ -63,6 +63,15 @@ pub(crate) fn file_at(path: &Path) -> Option<PathBuf> {
     (url.scheme() == "file")
         .then(|| url.to_file_path().ok())
         .flatten()
+}
+
+/// Returns whether two URLs name the same object.
+pub(crate) fn is_same_object(one: &Path, other: &Path) -> bool {
+    let name = |path| {
+        let (store, object) = locate(path).ok()?;
+        Some(format!("{store}/{object}"))
+    };
+    name(one).is_some_and(|one| name(other).is_some_and(|other| one == other))
 }
 
 /// Copies the object at the URL `path` to a temporary file, which has no name and so cannot be left on disk.

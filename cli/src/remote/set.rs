@@ -3,17 +3,21 @@
 use std::fs;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use leveltable::OpenOptions;
-use leveltable_object_store::TableSet;
+use leveltable::{Error, ErrorKind, OpenOptions, Source};
 use leveltable_object_store::set::{PublishErrorKind, SetOptions, SetRange};
+use leveltable_object_store::{ObjectSource, TableSet};
+use object_store::ObjectStore;
 use object_store::path::Path as ObjectPath;
 use tokio::runtime::Runtime;
 use url::Url;
 
+use super::blocking::Blocking;
 use super::{locate, runtime, wait};
 use crate::failure::{Failure, is_not_found};
+use crate::notation::quoted;
 use crate::open::{Bounds, Row, check_is_file};
 use crate::place::{check_url, is_url, source};
 
@@ -23,8 +27,9 @@ const MANIFEST: &str = "leveltable.set";
 /// An open set.
 pub(crate) struct Set {
     set: TableSet,
+    store: Arc<dyn ObjectStore>,
     /// The URL of the store. `None` for files.
-    store: Option<Url>,
+    url: Option<Url>,
     runtime: &'static Runtime,
 }
 
@@ -56,10 +61,11 @@ impl Set {
         let runtime = runtime()?;
         // Every block is read once.
         let options = SetOptions::new().tables(OpenOptions::new().no_cache());
-        match wait(runtime, options.open(store, &manifest)) {
+        match wait(runtime, options.open(store.clone(), &manifest)) {
             Ok(set) => Ok(Some(Set {
                 set,
-                store: store_of(path, &manifest),
+                store,
+                url: store_of(path, &manifest),
                 runtime,
             })),
             Err(e) if is_not_found(&e) => Ok(None),
@@ -69,8 +75,8 @@ impl Set {
 
     /// Returns the name of an object as the tool takes it.
     fn name(&self, path: &ObjectPath) -> String {
-        match &self.store {
-            Some(store) => url_of(store, path).to_string(),
+        match &self.url {
+            Some(url) => url_of(url, path).to_string(),
             None => format!("/{path}"),
         }
     }
@@ -86,6 +92,41 @@ impl Set {
             range: self.set.range(bounds),
             runtime: self.runtime,
         }
+    }
+
+    /// Returns table number `i`, one of [`shards`](Set::shards), to be read as it was when the set was published.
+    pub(crate) fn source(&self, i: usize) -> leveltable::Result<Source> {
+        let Some(shard) = self.set.shards().get(i) else {
+            return Err(Error::new(ErrorKind::InvalidState, "no such table"));
+        };
+        let name = self.name(shard.path());
+        let object = ObjectSource::new(self.store.clone(), shard.path().clone())
+            .pinned_to(shard.version().clone())
+            .sized(shard.size())
+            .named(&name);
+        let source = Arc::new(Blocking::new(object, self.runtime));
+        Ok(Source::from(source).named(name))
+    }
+
+    /// Fails if a table, of which `entries` were read, is not as the set lists it: lookups would miss keys of it.
+    pub(crate) fn check(&self, shard: &Shard, entries: u64) -> Result<(), Failure> {
+        let differs = |what: String| Err(Failure::new(what).at(&shard.path));
+        if let Some(listed) = shard.entries.filter(|&listed| listed != entries) {
+            return differs(format!(
+                "the set lists {listed} entries, the table has {entries}"
+            ));
+        }
+        let ends = [&shard.first_key, &shard.last_key];
+        let found = self.get_many(&ends.map(Vec::clone))?;
+        for (key, value) in ends.iter().zip(found) {
+            if value.is_none() {
+                let key = quoted(key, 60);
+                return differs(format!(
+                    "the set lists {key} as its first or last key, the table has no such key"
+                ));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn splits(&self, n: usize) -> leveltable::Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {

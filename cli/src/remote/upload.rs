@@ -1,13 +1,14 @@
-//! Uploading a table while it is built.
+//! Uploading a table, while it is built or from a file.
 
-use std::mem;
+use std::fs::File;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::{io, mem, thread};
 
+use bytes::Bytes;
 use futures_util::future::{Either, select};
-use leveltable::{Summary, WriteOptions};
+use leveltable::{ReadAt, Summary, WriteOptions};
 use leveltable_object_store::{ObjectTableBuilder, UploadOptions};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -73,10 +74,7 @@ impl Upload {
     ) -> leveltable::Result<Upload> {
         let runtime = runtime()?;
         let (store, object) = locate(path)?;
-        let upload = UploadOptions::new()
-            .replace_existing(force)
-            .named(path.to_string_lossy());
-        let builder = upload.create(store, object, options)?;
+        let builder = upload_options(path, force).create(store, object, options)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State::Building(Box::new(builder))),
             stop: Notify::new(),
@@ -133,6 +131,54 @@ impl Upload {
 impl Drop for Upload {
     fn drop(&mut self) {
         self.shared.abort(self.runtime);
+    }
+}
+
+/// Uploads the table in `file` to `path`, a URL. It appears as a whole, or not at all if the user ends the program before.
+pub(crate) fn upload(file: &File, path: &Path, force: bool) -> leveltable::Result<()> {
+    let runtime = runtime()?;
+    let (store, object) = locate(path)?;
+    let (end, ended) = mpsc::channel();
+    // A signal ends the program when the parts are removed, or not at all if the table is there.
+    interrupt::before_end(move || ended.recv() != Ok(true));
+    let (options, file) = (upload_options(path, force), UntilInterrupted(file));
+    let uploaded = runtime.block_on(options.upload(store, object, &file));
+    let is_there = uploaded.is_ok();
+    let is_interrupted = interrupt::is_interrupted();
+    // The error of a request names the path.
+    if let Err(e) = &uploaded
+        && is_interrupted
+        && e.path().is_some()
+    {
+        complain("note", &e.to_string());
+    }
+    // Nobody listens unless there was a signal.
+    let _ = end.send(is_there);
+    if is_interrupted && !is_there {
+        await_end()
+    }
+    uploaded.map(drop)
+}
+
+fn upload_options(path: &Path, force: bool) -> UploadOptions {
+    UploadOptions::new()
+        .replace_existing(force)
+        .named(path.to_string_lossy())
+}
+
+/// A file of which nothing more can be read once the user ends the program, so that its upload is aborted.
+struct UntilInterrupted<'a>(&'a File);
+
+impl ReadAt for UntilInterrupted<'_> {
+    fn size(&self) -> io::Result<u64> {
+        self.0.size()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        if interrupt::is_interrupted() {
+            return Err(io::Error::other("interrupted"));
+        }
+        self.0.read_at(offset, len)
     }
 }
 
