@@ -21,9 +21,10 @@ use crate::remote::Set;
 
 /// Check whether tables are sound.
 ///
-/// Reads the whole of each file; of a directory, that of each table in it; of a set, that of each table that it lists. Checks checksums, structure, the order of
-/// the keys, the index, and each key against the filter, and lists everything that is wrong. Exits with status 1 if a
-/// file is damaged, is not a table or could not be checked completely, and with status 2 if a file is unreadable.
+/// Reads the whole of each file; of a directory, that of each table in it; of a set, that of each table that it lists.
+/// Checks checksums, structure, the order of the keys, the index, and each key against the filter, and lists everything
+/// that is wrong. Exits with status 1 if a file is damaged, is not a table or could not be checked completely, and with
+/// status 2 if a file is unreadable.
 ///
 /// A table of a set must also be the one that was published, with the entries that the set lists.
 ///

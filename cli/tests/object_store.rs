@@ -41,7 +41,7 @@ fn many_lines() -> Vec<u8> {
 
 #[test]
 fn sessions_run_as_they_are_written_down() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/object-store");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sessions/object-store");
     let names = names_in(&directory);
     let files: Vec<PathBuf> = names.iter().map(|name| directory.join(name)).collect();
     let commands = sessions::replay(&files, Path::new(TESTDATA));

@@ -189,7 +189,8 @@ fn may_be_manifest(path: &Path) -> Result<bool, Failure> {
         Some(Err(_)) => return Ok(false),
         Some(Ok(_)) | None => {}
     }
-    let options = OpenOptions::new().no_filter().no_cache();
+    // A manifest has properties, which say its order.
+    let options = OpenOptions::new().no_filter().no_cache().check_order(false);
     Ok(match options.open_source(source(path)?) {
         Ok(table) => {
             let properties = table.properties();

@@ -1,0 +1,365 @@
+//! Data that looks like something else, tables inside of values, several tables in a file.
+
+use std::ops::Range;
+
+use leveltable::repair::{IndexState, VerifyOptions, verify};
+use leveltable::{Compression, OpenOptions, WriteOptions};
+
+use super::common::{Entry, Layout, Random, build, handle_of};
+use super::{
+    CODECS, build_blocks, by_block, destroy, entries, entry, options, rescue, rescue_with, without,
+};
+
+/// Data whose values are the very handles of the blocks before it, or whose keys are those of a
+/// metaindex, is data.
+#[test]
+fn data_that_looks_like_an_index_or_a_metaindex_is_not_lost() {
+    let raw = options(Compression::None);
+    let with_properties = raw.clone().properties(true);
+    for options in [
+        raw.clone().no_filter(),
+        raw,
+        with_properties.clone().no_filter(),
+        with_properties,
+    ] {
+        let first = vec![entry("a", b"1"), entry("b", b"2")];
+        let one = Layout::of(&build_blocks(&options, std::slice::from_ref(&first))).data[0].clone();
+        let second = vec![entry("c", &handle_of(&one))];
+        let pair = [first.clone(), second.clone()];
+        let two = Layout::of(&build_blocks(&options, &pair)).data[1].clone();
+        let tables = [
+            pair.to_vec(),
+            vec![
+                first.clone(),
+                vec![entry("c", &handle_of(&one)), entry("d", &handle_of(&two))],
+            ],
+            vec![vec![entry("a", &handle_of(&one))], second.clone()],
+            vec![
+                first.clone(),
+                second.clone(),
+                vec![entry("d", &handle_of(&one)), entry("e", &handle_of(&two))],
+            ],
+            vec![
+                first.clone(),
+                vec![entry(
+                    "filter.leveldb.BuiltinBloomFilter2",
+                    &handle_of(&one),
+                )],
+            ],
+            vec![
+                first.clone(),
+                second.clone(),
+                vec![entry("filter.x", &handle_of(&two))],
+            ],
+            vec![
+                vec![entry("filter.x", &handle_of(&one))],
+                vec![entry("filter.y", &handle_of(&one))],
+            ],
+        ];
+        for (i, blocks) in tables.iter().enumerate() {
+            let file = build_blocks(&options, blocks);
+            let layout = Layout::of(&file);
+            assert_eq!(layout.data.len(), blocks.len());
+            let all: Vec<Entry> = blocks.concat();
+            for lost in [
+                vec![],
+                vec![layout.footer.clone()],
+                vec![layout.index.clone()],
+                vec![layout.footer.clone(), layout.index.clone()],
+                vec![
+                    layout.footer.clone(),
+                    layout.index.clone(),
+                    layout.metaindex.clone(),
+                ],
+            ] {
+                let mut damaged = file.clone();
+                for part in &lost {
+                    destroy(&mut damaged, part.clone());
+                }
+                let (report, rescued) = rescue(damaged);
+                assert!(rescued == all, "table {i}, without {lost:?}: {report}");
+            }
+            // The file may also end right after the data.
+            let (report, rescued) = rescue(file[..layout.data[blocks.len() - 1].end].to_vec());
+            assert!(rescued == all, "table {i} cut: {report}");
+        }
+    }
+}
+
+/// A table whose values are tables: what is inside of a value is no block of this table.
+#[test]
+fn tables_inside_of_values_are_not_opened() {
+    for compression in CODECS {
+        let inner = build(&options(Compression::None), &entries(30));
+        let blocks: Vec<Vec<Entry>> = ["a", "m", "z"]
+            .iter()
+            .map(|key| vec![entry(key, &inner), entry(&format!("{key}2"), b"x")])
+            .collect();
+        let file = build_blocks(&options(compression), &blocks);
+        let layout = Layout::of(&file);
+        let all = blocks.concat();
+        let lose = |parts: &[&Range<usize>]| {
+            let mut damaged = file.clone();
+            for part in parts {
+                destroy(&mut damaged, (*part).clone());
+            }
+            rescue(damaged).1
+        };
+        assert!(lose(&[]) == all);
+        assert!(lose(&[&layout.footer]) == all);
+        assert!(lose(&[&layout.footer, &layout.index]) == all);
+        // Damaged at the front only, the block still holds whole blocks of the other table. The index,
+        // even one found by scanning, shows that they are not part of this one.
+        let mut damaged = file.clone();
+        damaged[layout.data[1].start] ^= 0xff;
+        assert!(rescue(damaged.clone()).1 == without(&blocks, |i| i == 1));
+        destroy(&mut damaged, layout.footer.clone());
+        let (report, rescued) = rescue(damaged);
+        assert!(rescued == without(&blocks, |i| i == 1), "{report}");
+        assert_eq!(report.index, IndexState::Found);
+        // Even where more of the other tables is sound than of this one.
+        let mut damaged = file.clone();
+        damaged[layout.data[0].start] ^= 0xff;
+        damaged[layout.data[1].start] ^= 0xff;
+        destroy(&mut damaged, layout.footer.clone());
+        let (report, rescued) = rescue(damaged);
+        assert!(rescued == without(&blocks, |i| i < 2), "{report}");
+    }
+}
+
+/// Where the index is damaged only in part, the rest of its handles still leads to blocks that no search
+/// finds.
+#[test]
+fn a_damaged_index_still_leads_to_large_blocks() {
+    let mut random = Random(9);
+    let sizes = [10, 5_000_000, 20, 30];
+    let values = sizes.iter().enumerate();
+    let entries: Vec<Entry> = values
+        .map(|(i, &len)| (vec![b'k', i as u8], random.bytes(len)))
+        .collect();
+    let file = build(&options(Compression::None).block_size(1), &entries);
+    let layout = Layout::of(&file);
+    let mut damaged = file;
+    destroy(&mut damaged, layout.data[0].clone());
+    damaged[layout.index.end - 13] ^= 1; // its last restart
+    let (report, rescued) = rescue(damaged);
+    assert!(rescued == entries[1..], "{report}");
+    assert_eq!(report.index, IndexState::Lost);
+}
+
+/// Blocks that an older table left in the file are dropped where it is out of order, and the index keeps them out
+/// altogether.
+#[test]
+fn blocks_of_an_older_table_are_left_out() {
+    let new = entries(100);
+    let file = build(&options(Compression::Snappy), &new);
+    let layout = Layout::of(&file);
+    let old: Vec<Entry> = (0..50)
+        .map(|i| entry(&format!("key {:07}", i * 2), b"old"))
+        .collect();
+    let old = build(&options(Compression::Snappy), &old);
+    let old_data = old[..Layout::of(&old).data.last().unwrap().end].to_vec();
+    // After the table; in front of it; and after its data, where no index tells what belongs to it.
+    let after = [&file[..], &old_data].concat();
+    let in_front = [&old_data[..], &file].concat();
+    let instead = [&file[..layout.metaindex.start], &old_data].concat();
+    for (file, has_index) in [(after, true), (in_front, true), (instead, false)] {
+        let (report, rescued) = rescue(file);
+        assert!(rescued == new, "{report}");
+        if has_index {
+            assert_eq!(report.index, IndexState::Found);
+        } else {
+            assert_eq!(report.index, IndexState::Lost);
+            assert_eq!(report.entries_out_of_order, 50);
+            let lost = report.lost.iter().filter_map(|lost| lost.entries);
+            assert_eq!(lost.sum::<u64>(), 50);
+        }
+    }
+}
+
+/// One stray block with a high key in front must not cost all the rest.
+#[test]
+fn the_most_entries_are_kept_not_the_first() {
+    let stray = build(&options(Compression::None), &[entry("zzz", b"stray")]);
+    let stray = &stray[..Layout::of(&stray).data[0].end];
+    let all = entries(100);
+    let file = build(&options(Compression::None), &all);
+    let data = &file[..Layout::of(&file).metaindex.start];
+    let (report, rescued) = rescue([stray, data].concat());
+    assert!(rescued == all, "{report}");
+    assert_eq!(report.lost[0].entries, Some(1));
+    assert_eq!(report.lost[0].range, 0..stray.len() as u64);
+    assert_eq!(report.lost[0].after, None);
+    assert_eq!(report.lost[0].before.as_deref(), Some(&all[0].0[..]));
+}
+
+#[test]
+fn files_that_are_no_tables_give_nothing() {
+    let mut random = Random(11);
+    for file in [
+        vec![],
+        vec![0; 5],
+        vec![0; 1 << 20],
+        random.bytes(300_000),
+        b"hello".repeat(1000),
+    ] {
+        let len = file.len() as u64;
+        let (report, rescued) = rescue(file);
+        assert_eq!(rescued, []);
+        assert_eq!(report.lost_bytes(), len);
+        assert_eq!(report.index, IndexState::Lost);
+    }
+}
+
+/// Entries whose values have all lengths.
+fn entries_of_all_lengths(prefix: &str, n: usize, random: &mut Random) -> Vec<Entry> {
+    let mut entry = |i| {
+        let len = random.below(200);
+        (format!("{prefix}{i:08}").into_bytes(), random.bytes(len))
+    };
+    (0..n).map(&mut entry).collect()
+}
+
+/// A block of the first, of the right size and with keys that fit, took the place of one of the second, whose index it
+/// is: the first found was copied, not the last before the index. Nothing was said to be lost.
+#[test]
+fn of_two_tables_in_a_file_the_second_loses_nothing() {
+    let mut random = Random(80);
+    for compression in CODECS {
+        for (first, second) in [("a", "b"), ("z", "b"), ("k", "k")] {
+            for block_size in [256, 4096] {
+                let options = options(compression).block_size(block_size);
+                let old = entries_of_all_lengths(first, 3000, &mut random);
+                let new = entries_of_all_lengths(second, 2900, &mut random);
+                let (old, file) = (build(&options, &old), build(&options, &new));
+                let (report, rescued) = rescue([old.clone(), file.clone()].concat());
+                assert!(rescued == new, "{first} {second} {block_size}: {report}");
+                // With one block damaged, too, unless the first table fills its place: that cannot be told.
+                let layout = Layout::of(&file);
+                let hit = random.below(layout.data.len());
+                let mut damaged = file.clone();
+                destroy(&mut damaged, layout.data[hit].clone());
+                let (report, rescued) = rescue([old, damaged].concat());
+                let of_new: Vec<Entry> = rescued
+                    .into_iter()
+                    .filter(|entry| new.contains(entry))
+                    .collect();
+                let expected = without(&by_block(&file, &layout), |i| i == hit);
+                assert!(
+                    of_new == expected,
+                    "{first} {second} {block_size}: {report}"
+                );
+            }
+        }
+    }
+}
+
+/// The block that had moved into its place, as long as it, was copied, and its own lost.
+#[test]
+fn a_block_cut_out_among_its_likes_is_the_one_that_is_lost() {
+    let file_of = |entries: &[Entry]| build(&options(Compression::None).block_size(1), entries);
+    let mut random = Random(4);
+    let entry = |i: usize| (format!("key {i:07}").into_bytes(), random.bytes(30));
+    let entries: Vec<Entry> = (0..200).map(entry).collect();
+    let file = file_of(&entries);
+    let layout = Layout::of(&file);
+    for cut in [0, 5, 198, 199] {
+        let mut file = file.clone();
+        file.drain(layout.data[cut].clone());
+        let (report, rescued) = rescue(file);
+        assert!(
+            rescued == without(&by_block(&file_of(&entries), &layout), |i| i == cut),
+            "{report}"
+        );
+        let [lost] = &report.lost[..] else {
+            panic!("{report}")
+        };
+        let key = |i: usize| entries.get(i).map(|(key, _)| key.clone());
+        assert_eq!(
+            lost.after.as_deref().map(<[u8]>::to_vec),
+            cut.checked_sub(1).and_then(key)
+        );
+        assert_eq!(lost.before.as_deref().map(<[u8]>::to_vec), key(cut + 1));
+    }
+}
+
+/// The handles are then read from one byte further in front: the metaindex was taken for the index, the filter for data,
+/// and everything was lost.
+#[test]
+fn a_footer_that_lost_padding_costs_nothing() {
+    for options in [WriteOptions::leveldb(), WriteOptions::new()] {
+        for n in (1..600).step_by(7) {
+            let entries = entries(n);
+            let file = build(&options, &entries);
+            let padding = file.len() - 18;
+            for lost in 1..=6 {
+                let mut file = file.clone();
+                file.drain(padding..padding + lost);
+                let (report, rescued) = rescue(file);
+                assert!(rescued == entries, "{n} entries, {lost} bytes: {report}");
+            }
+        }
+    }
+}
+
+/// A first sound block with one value that could be a handle was taken for an index of nothing, and everything after
+/// it was dropped.
+#[test]
+fn values_that_could_be_handles_make_no_index() {
+    for value in [&b"ok"[..], b"42", b"\x03\x01"] {
+        let value = |i: usize| {
+            if i.is_multiple_of(50) {
+                value
+            } else {
+                b"a value"
+            }
+        };
+        let entries: Vec<Entry> = (0..500)
+            .map(|i| (format!("key {i:07}").into_bytes(), value(i).to_vec()))
+            .collect();
+        let file = build(&options(Compression::None).block_size(1), &entries);
+        let layout = Layout::of(&file);
+        let data = &file[..layout.metaindex.start];
+        let mut zeros = data.to_vec();
+        zeros[..layout.data[100].start].fill(0);
+        let after_junk = [&[0xee; 1000][..], data].concat();
+        for (file, expected) in [
+            (data.to_vec(), &entries[..]),
+            (zeros, &entries[100..]),
+            (after_junk, &entries),
+        ] {
+            let (report, rescued) = rescue(file);
+            assert!(rescued == expected, "{} entries: {report}", rescued.len());
+        }
+    }
+}
+
+/// Where the data of three tables lie one after another, most entries are out of order: none was copied, and the
+/// comparator blamed.
+#[test]
+fn of_three_tables_without_an_index_one_is_kept() {
+    let entries = entries(500);
+    let file = build(&options(Compression::None), &entries);
+    let data = &file[..Layout::of(&file).metaindex.start];
+    let (report, rescued) = rescue(data.repeat(3));
+    assert_eq!(rescued, entries);
+    assert_eq!(report.entries_out_of_order, 1000);
+}
+
+/// Keys that were the square of their blocks, as no hostile file's but this crate's own writer can make them, were called
+/// damaged, and none was copied.
+#[test]
+fn long_keys_that_share_nearly_all_are_kept() {
+    let key = |i: u32| [&[b'k'; 2000][..], format!("{i:08}").as_bytes()].concat();
+    let entries: Vec<Entry> = (0..3000).map(|i| (key(i), vec![])).collect();
+    let options = options(Compression::Snappy)
+        .block_size(16 << 10)
+        .restart_interval(1 << 20);
+    let file = build(&options, &entries);
+    let (report, rescued) = rescue_with(&options, file.clone());
+    assert!(rescued == entries, "{report}");
+    let verified = verify(file.clone(), VerifyOptions::new()).unwrap();
+    assert!(verified.is_sound(), "{verified}");
+    let table = OpenOptions::new().open_source(file).unwrap();
+    assert!(table.blocks().all(|block| block.is_ok()));
+}
