@@ -305,12 +305,16 @@ fn a_second_signal_ends_an_upload_at_once() {
 /// The table is not there, as the status of an interrupted program says.
 #[test]
 fn an_upload_that_fails_after_a_signal_is_interrupted() {
-    let (endpoint, told) = slow_server(Some((Duration::from_millis(300), "403 Forbidden")));
     let sound = format!("{TESTDATA}/words-b1024-r16-bloom10.ldb");
-    for running in [
-        build_at(&endpoint, b"apple\tred\n"),
-        start_at(&endpoint, &["salvage", &sound, "s3://bucket/new.ldb"]),
-    ] {
+    let salvage = ["salvage", &sound, "s3://bucket/new.ldb"];
+    type Start<'a> = &'a dyn Fn(&str) -> Child;
+    let starts: [Start<'_>; 2] = [
+        &|endpoint| build_at(endpoint, b"apple\tred\n"),
+        &|endpoint| start_at(endpoint, &salvage),
+    ];
+    for start in starts {
+        let (endpoint, told) = slow_server(Some((Duration::from_millis(300), "403 Forbidden")));
+        let running = start(&endpoint);
         told.recv_timeout(Duration::from_secs(60)).unwrap();
         send_signal("-TERM", &running);
         let output = running.wait_with_output().unwrap();
