@@ -128,7 +128,7 @@ impl UploadOptions {
     /// # use leveltable::WriteOptions;
     /// # use object_store::{memory::InMemory, path::Path};
     /// # use leveltable_object_store::UploadOptions;
-    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
     /// # let (store, object) = (Arc::new(InMemory::new()), Path::from("fruit.ldb"));
     /// # let path = tempfile::NamedTempFile::new()?.into_temp_path();
     /// let mut builder = WriteOptions::new().create(&path)?;
