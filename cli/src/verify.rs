@@ -120,7 +120,7 @@ fn check_set(path: &Path, set: &Set, args: &Args, rows: &mut Rows) -> Result<Ans
         check_table(name, verify, args, rows)
     })?;
     if worst == Answer::Yes && !args.json && !args.quiet {
-        let tables = count(set.shards().count() as u64, "table");
+        let tables = count(set.shards().len() as u64, "table");
         rows.write(|out| writeln!(out, "{}: sound: a set of {tables}", path.display()))?;
     }
     Ok(worst)

@@ -5,6 +5,8 @@
 
 #[path = "common/sessions.rs"]
 mod sessions;
+#[path = "common/signals.rs"]
+mod signals;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,6 +16,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use signals::{send_signal, tool_with_signals};
 use tempfile::TempDir;
 
 const TESTDATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata");
@@ -178,10 +181,7 @@ fn a_damaged_object_is_salvaged_as_the_same_file_is() {
 fn an_interrupted_upload_leaves_no_trace() {
     for signal in ["-INT", "-TERM", "-HUP"] {
         let directory = TempDir::new().unwrap();
-        // The tool leaves a signal ignored that its parent ignores, so reset these signals.
-        let mut building = Command::new("env")
-            .arg("--default-signal=INT,TERM,HUP")
-            .arg(env!("CARGO_BIN_EXE_leveltable"))
+        let mut building = tool_with_signals(None)
             .args(["build", "--codec", "none"])
             .arg(url(&directory.path().join("new.ldb")))
             .stdin(Stdio::piped())
@@ -198,9 +198,7 @@ fn an_interrupted_upload_leaves_no_trace() {
             );
             std::thread::sleep(Duration::from_millis(1));
         }
-        let id = building.id().to_string();
-        let kill = Command::new("kill").args([signal, &id]).status();
-        assert!(kill.unwrap().success());
+        send_signal(signal, &building);
         let status = building.wait().unwrap();
         assert_eq!(status.code(), Some(130), "{signal}: {status}");
         assert_eq!(names_in(directory.path()), [""; 0], "{signal}");
@@ -262,9 +260,7 @@ fn build_at(endpoint: &str, lines: &[u8]) -> Child {
 
 /// Starts the tool, whose stores are at a server.
 fn start_at(endpoint: &str, arguments: &[&str]) -> Child {
-    Command::new("env")
-        .arg("--default-signal=INT,TERM,HUP")
-        .arg(env!("CARGO_BIN_EXE_leveltable"))
+    tool_with_signals(None)
         .args(arguments)
         .env("AWS_ENDPOINT", endpoint)
         .env("AWS_ALLOW_HTTP", "true")
@@ -274,12 +270,6 @@ fn start_at(endpoint: &str, arguments: &[&str]) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap()
-}
-
-fn send_signal(signal: &str, child: &Child) {
-    let id = child.id().to_string();
-    let kill = Command::new("kill").args([signal, &id]).status();
-    assert!(kill.unwrap().success());
 }
 
 /// Aborting an upload takes requests, which the server may answer late or never.

@@ -152,11 +152,7 @@ impl UploadOptions {
     ) -> Result<Version> {
         let mut upload = self.start(store, path);
         let uploaded = upload.copy(table).await;
-        if uploaded.is_err() {
-            // The first error says more than one of cleaning up.
-            let _ = upload.abort().await;
-        }
-        uploaded
+        upload.or_abort(uploaded).await
     }
 
     fn start(&self, store: Arc<dyn ObjectStore>, path: Path) -> Upload {
@@ -283,11 +279,7 @@ impl ObjectTableBuilder {
     /// path is the one that was there before, unless the last request was carried out and its response was lost: the error says so.
     pub async fn finish(mut self) -> Result<Uploaded> {
         let finished = self.try_finish().await;
-        if finished.is_err() {
-            // The first error says more than one of cleaning up.
-            let _ = self.upload.abort().await;
-        }
-        finished
+        self.upload.or_abort(finished).await
     }
 
     /// Gives up: removes the parts that were uploaded. The object at the path stays as it was.
@@ -450,6 +442,15 @@ impl Upload {
             let doing = "completing the upload, which may have been carried out";
             self.target.error(doing, error)
         })
+    }
+
+    /// Returns what became of the upload. If it failed, removes the parts first.
+    async fn or_abort<T>(&mut self, ended: Result<T>) -> Result<T> {
+        if ended.is_err() {
+            // The first error says more than one of cleaning up.
+            let _ = self.abort().await;
+        }
+        ended
     }
 
     /// Removes the parts.

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+#[cfg(target_os = "linux")]
+use super::signals::{send_signal, tool_with_signals};
 use super::{await_files, complaint, names_in, process, run, stdout, testdata, tool};
 
 #[test]
@@ -459,10 +461,7 @@ fn a_symbolic_link_is_reported_as_one() {
 fn an_interrupted_build_leaves_no_trace() {
     for signal in ["-INT", "-TERM", "-HUP"] {
         let directory = TempDir::new().unwrap();
-        // The tool leaves a signal ignored that its parent ignores, so reset these signals.
-        let mut building = std::process::Command::new("env")
-            .arg("--default-signal=INT,TERM,HUP")
-            .arg(env!("CARGO_BIN_EXE_leveltable"))
+        let mut building = tool_with_signals(None)
             .arg("build")
             .arg(directory.path().join("new.ldb"))
             .stdin(Stdio::piped())
@@ -471,11 +470,7 @@ fn an_interrupted_build_leaves_no_trace() {
         let mut lines = building.stdin.take().unwrap();
         lines.write_all(b"a\t1\n").unwrap();
         await_files(&mut building, directory.path(), 1);
-        let id = building.id().to_string();
-        let kill = std::process::Command::new("kill")
-            .args([signal, &id])
-            .status();
-        assert!(kill.unwrap().success());
+        send_signal(signal, &building);
         let status = building.wait().unwrap();
         assert_eq!(status.code(), Some(130), "{signal}: {status}");
         assert!(names_in(directory.path()).is_empty(), "{signal}");
@@ -493,12 +488,7 @@ fn a_build_in_the_background_leaves_no_trace() {
         ("HUP", ["-HUP", "-TERM"]),
     ] {
         let directory = TempDir::new().unwrap();
-        let mut building = std::process::Command::new("env")
-            .args([
-                "--default-signal=INT,TERM,HUP",
-                &format!("--ignore-signal={ignored}"),
-            ])
-            .arg(env!("CARGO_BIN_EXE_leveltable"))
+        let mut building = tool_with_signals(Some(ignored))
             .arg("build")
             .arg(directory.path().join("new.ldb"))
             .stdin(Stdio::piped())
@@ -509,10 +499,7 @@ fn a_build_in_the_background_leaves_no_trace() {
         await_files(&mut building, directory.path(), 1);
         for signal in sent {
             assert!(building.try_wait().unwrap().is_none(), "{signal}");
-            let kill = std::process::Command::new("kill")
-                .args([signal, &building.id().to_string()])
-                .status();
-            assert!(kill.unwrap().success());
+            send_signal(signal, &building);
             std::thread::sleep(Duration::from_millis(50));
         }
         let status = building.wait().unwrap();

@@ -13,6 +13,9 @@ mod round_trips;
 #[path = "../common/sessions.rs"]
 mod sessions;
 mod several_files;
+#[cfg(target_os = "linux")]
+#[path = "../common/signals.rs"]
+mod signals;
 mod streams;
 
 use std::collections::BTreeSet;
