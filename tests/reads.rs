@@ -457,6 +457,52 @@ fn a_read_that_does_not_fill_the_cache_leaves_it_as_it_was_and_yet_uses_it() {
     );
 }
 
+/// The system keeps a file's blocks, too: of one that is used once, a second copy would only take memory from others.
+#[test]
+fn a_block_of_a_file_is_cached_when_it_is_used_again() {
+    // Large enough that opening does not read all of it, and it names its order, so that opening need not.
+    let key = |i: u32| format!("key{i:06}");
+    let value = |i: u32| {
+        (0..40)
+            .map(|j| (i.wrapping_mul(0x9e37_79b9 + j) >> 24) as u8)
+            .collect()
+    };
+    let entries: Vec<Entry> = (0..4000)
+        .map(|i| (key(2 * i).into_bytes(), value(i)))
+        .collect();
+    for compression in [Compression::None, Compression::Snappy] {
+        let write = WriteOptions::new().block_size(600).compression(compression);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, common::build(&write, &entries)).unwrap();
+        let cache = BlockCache::new(1 << 20);
+        let options = OpenOptions::new().cache(cache.clone());
+        let table = options.open(file.path()).unwrap();
+        let blocks = table.data_blocks() as u64;
+        let cost = |lookups: &dyn Fn()| {
+            let (reads, size) = (table.stats().source_reads, cache.size());
+            lookups();
+            (table.stats().source_reads - reads, cache.size() - size)
+        };
+        let get = |(key, value): &Entry| assert_eq!(table.get(key).unwrap().unwrap(), value);
+        let get_first = || get(&entries[0]);
+        let get_all = || entries.iter().step_by(4).for_each(get);
+        assert_eq!(cost(&get_first), (1, 0), "{compression:?}");
+        let (reads, size) = cost(&get_first);
+        assert_eq!((reads, size > 0), (1, true));
+        assert_eq!(cost(&get_first), (0, 0));
+        // A walk sees all of the others for the first time, and is a use as any other.
+        let walk = || assert_eq!(table.iter().map(Result::unwrap).count(), entries.len());
+        assert_eq!(cost(&walk).1, 0);
+        assert_eq!(cost(&get_all).0, blocks - 1);
+        assert_eq!(cost(&get_all), (0, 0));
+        // Opened anew, the file is another table, of which no block was seen.
+        let again = options.open(file.path()).unwrap();
+        let size = cache.size();
+        again.get(&entries[0].0).unwrap().unwrap();
+        assert_eq!(cache.size(), size);
+    }
+}
+
 /// Two tables in one cache, and the same file opened twice: no block is taken for another's.
 #[test]
 fn tables_that_share_a_cache_do_not_share_blocks() {

@@ -22,7 +22,11 @@ const ENTRY_OVERHEAD: u64 = 96;
 /// and no shard is locked while a block is read or decompressed. A block larger than a shard's part of the
 /// capacity (a few shards for each processor) is not kept.
 ///
-/// Once it is full, it admits one block of 32 that are offered by lookups, at random, and none that a walk has read ahead. In a
+/// A block of a file is admitted when an open table reads it for the second time, since the system keeps it in memory after the
+/// first: blocks that are used once take no room from those that are used again. Of other sources, which may be far away, each block
+/// is admitted at once.
+///
+/// Once the cache is full, it admits one block of 32 that are offered by lookups, at random, and none that a walk has read ahead. In a
 /// table much larger than the cache most blocks would be evicted before they are used again, and the work of keeping and
 /// evicting them would only delay lookups; blocks that are used often are soon admitted (bimodal insertion: Qureshi et al.,
 /// "Adaptive insertion policies for high performance caching", ISCA 2007).

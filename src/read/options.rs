@@ -197,8 +197,8 @@ impl ReadOptions {
         }
     }
 
-    /// Whether blocks that are read are kept in the cache. `false` suits a long scan, which would evict the blocks that
-    /// lookups use. A block that is in the cache is used either way.
+    /// Whether blocks that are read are kept in the cache, of a file when they are read a second time (see [`BlockCache`]).
+    /// `false` suits a long scan, which would evict the blocks that lookups use. A block that is in the cache is used either way.
     pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
         self.fill_cache = yes;
         self

@@ -114,6 +114,8 @@ pub struct Source {
     pub(super) path: Option<Arc<Path>>,
     /// Of a mapped file, whose bytes are in `bytes`: to tell the system which it will need.
     pub(super) map: Option<Map>,
+    /// Whether it is a file, of which the system keeps in memory what was read lately.
+    is_file: bool,
 }
 
 #[derive(Clone)]
@@ -167,6 +169,7 @@ impl Source {
             bytes: SourceBytes::Memory(bytes),
             path: Some(path.into()),
             map: Some(map),
+            is_file: false,
         }
     }
 
@@ -174,6 +177,12 @@ impl Source {
     pub fn named(mut self, name: impl AsRef<Path>) -> Source {
         self.path = Some(name.as_ref().into());
         self
+    }
+
+    /// Whether this is a file that is read at offsets, of which the system keeps in memory what was read lately.
+    #[inline]
+    pub(super) fn is_file(&self) -> bool {
+        self.is_file
     }
 
     /// Removes and returns the path, for callers that add it to messages themselves.
@@ -186,6 +195,7 @@ impl Source {
             bytes: SourceBytes::Memory(bytes),
             path: None,
             map: None,
+            is_file: false,
         }
     }
 
@@ -194,6 +204,7 @@ impl Source {
             bytes: SourceBytes::Io(source),
             path: None,
             map: None,
+            is_file: false,
         }
     }
 }
@@ -254,7 +265,10 @@ impl From<&'static [u8]> for Source {
 
 impl From<File> for Source {
     fn from(file: File) -> Source {
-        Source::io(Arc::new(file))
+        Source {
+            is_file: true,
+            ..Source::io(Arc::new(file))
+        }
     }
 }
 

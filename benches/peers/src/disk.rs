@@ -66,8 +66,8 @@ pub fn is_counted(directory: &Path) -> Result<bool> {
 /// Reads the blocks of the present keys with nothing but `pread`: one after another (`cold-get`), or in batches, each
 /// in the file's order with the next 64 announced (`cold-get-many`).
 pub fn run(directory: &Path, work: &str, table: &str) -> Result<Measured> {
-    let blocks = workload::read_blocks(directory, table)?;
     let path = directory.join(table).with_extension("ldb");
+    let blocks = workload::read_blocks(&path)?;
     let read: fn(&File, &[Block], &mut [u8]) -> Result<()> = match work {
         "cold-get" => one_after_another,
         "cold-get-many" => in_flight,

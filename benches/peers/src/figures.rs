@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use crate::openings::{
-    COLD, COLD_WORK, GOALS, Goal, HELD, Measure, Opening, WARM, WARM_WORK, Work,
+    COLD, COLD_WORK, GOALS, Goal, HELD, Measure, Opening, TURNS, WARM, WARM_WORK, Work,
 };
 use crate::workload::Measured;
 
@@ -61,9 +61,13 @@ impl Figures {
         self.cells.get(&(opening, work)).map_or(&[], Vec::as_slice)
     }
 
-    fn median(&self, opening: &'static str, work: &'static str) -> Option<f64> {
+    fn all(&self, opening: &'static str, work: &'static str) -> impl Iterator<Item = f64> {
         let rounds = self.rounds(opening, work).iter();
-        Spread::of(rounds.map(|measured| measured.figure)).map(|spread| spread.median)
+        rounds.map(|measured| measured.figure)
+    }
+
+    fn median(&self, opening: &'static str, work: &'static str) -> Option<f64> {
+        Spread::of(self.all(opening, work)).map(|spread| spread.median)
     }
 
     fn disk_bytes(&self, opening: &'static str, work: &'static str) -> Option<f64> {
@@ -131,6 +135,7 @@ impl Figures {
     fn cold_cell(&self, opening: &'static str, work: &'static str) -> String {
         match (self.median(opening, work), self.disk_bytes(opening, work)) {
             (None, _) => "-".into(),
+            (Some(ratio), _) if work == TURNS => format!("{ratio:.2}"),
             (Some(figure), None) => time(figure),
             (Some(figure), Some(bytes)) => format!("{}, {}", time(figure), size(bytes)),
         }
@@ -279,6 +284,7 @@ impl Goal {
         match self.measure {
             Measure::TimesAsFast => figures.ratio(theirs, ours),
             Measure::TimesTheTime => figures.ratio(ours, theirs),
+            Measure::Figure => Spread::of(figures.all(ours.0, ours.1)),
             Measure::DiskBytes => Spread::of(figures.disk_bytes(ours.0, ours.1)),
         }
     }
@@ -286,7 +292,7 @@ impl Goal {
     fn reaches(&self, measured: f64, goal: f64) -> bool {
         match self.measure {
             Measure::TimesAsFast => measured >= goal,
-            Measure::TimesTheTime | Measure::DiskBytes => measured <= goal,
+            Measure::TimesTheTime | Measure::Figure | Measure::DiskBytes => measured <= goal,
         }
     }
 }

@@ -1,10 +1,14 @@
 //! The work on a table as its users open it, for the peers in Rust: warm and cold.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 
 use crate::disk::{self, Cold};
+use crate::figures::Spread;
 use crate::workload::{self, Answers, BATCH, FEW, Key, Measured};
 
 /// An open table, map or database.
@@ -95,6 +99,9 @@ fn cold<S: Store>(
         return Ok(cold.measured(answers));
     }
     let keys = workload::read_keys(directory, probes)?;
+    if work == "get-in-turns" {
+        return get_in_turns(path, &keys, open);
+    }
     let len = if work == "get-few" { FEW } else { BATCH };
     for pass in keys.chunks(len) {
         disk::drop_pages(path)?;
@@ -110,4 +117,43 @@ fn cold<S: Store>(
         })?;
     }
     Ok(cold.measured(answers))
+}
+
+/// Looks up every other key, and in turn reads the block of the next with nothing but `pread`: both wait for the same disk at the
+/// same time, whatever else keeps it busy. Returns the median time of the lookups divided by that of the reads.
+fn get_in_turns<S: Store>(
+    path: &Path,
+    keys: &[Key],
+    open: impl Fn() -> Result<S>,
+) -> Result<Measured> {
+    let blocks = workload::read_blocks(path)?;
+    let mut answers = Answers::default();
+    let (mut lookups, mut reads) = (Vec::new(), Vec::new());
+    let mut buffer = vec![0; 1 << 16];
+    for (keys, blocks) in keys.chunks(BATCH).zip(blocks.chunks(BATCH)) {
+        disk::drop_pages(path)?;
+        let (store, file) = (open()?, File::open(path)?);
+        for (keys, blocks) in keys.chunks(2).zip(blocks.chunks(2)) {
+            let ([key, _], [_, (offset, len)]) = (keys, blocks) else {
+                bail!("a pass has an odd number of keys");
+            };
+            lookups.push(time(|| store.get(key, &mut answers))?);
+            reads.push(time(|| {
+                Ok(file.read_exact_at(&mut buffer[..*len], *offset)?)
+            })?);
+        }
+    }
+    let median = |times: Vec<f64>| Spread::of(times).map_or(f64::NAN, |times| times.median);
+    Ok(Measured {
+        figure: median(lookups) / median(reads),
+        disk_bytes: 0.0,
+        answers,
+    })
+}
+
+/// Nanoseconds that `work` takes, waiting included.
+fn time(work: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let start = Instant::now();
+    work()?;
+    Ok(start.elapsed().as_nanos() as f64)
 }

@@ -155,9 +155,10 @@ fn write_blocks(directory: &Path, name: &str, probes: &[usize]) -> Result<()> {
     Ok(fs::write(path.with_extension("blocks"), words)?)
 }
 
-/// Reads what `write_blocks` wrote.
-pub fn read_blocks(directory: &Path, table: &str) -> Result<Vec<Block>> {
-    let bytes = read(directory, &format!("{table}.blocks"))?;
+/// Reads what `write_blocks` wrote of the table at `path`.
+pub fn read_blocks(path: &Path) -> Result<Vec<Block>> {
+    let path = path.with_extension("blocks");
+    let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
     let (words, _) = bytes.as_chunks::<8>();
     let (blocks, _) = words.as_chunks::<2>();
     let block = |block: &[[u8; 8]; 2]| {
