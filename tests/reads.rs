@@ -4,6 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::iter::repeat_with;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -462,13 +463,10 @@ fn a_read_that_does_not_fill_the_cache_leaves_it_as_it_was_and_yet_uses_it() {
 fn a_block_of_a_file_is_cached_when_it_is_used_again() {
     // Large enough that opening does not read all of it, and it names its order, so that opening need not.
     let key = |i: u32| format!("key{i:06}");
-    let value = |i: u32| {
-        (0..40)
-            .map(|j| (i.wrapping_mul(0x9e37_79b9 + j) >> 24) as u8)
-            .collect()
-    };
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut value = || repeat_with(|| random.u8(..)).take(40).collect();
     let entries: Vec<Entry> = (0..4000)
-        .map(|i| (key(2 * i).into_bytes(), value(i)))
+        .map(|i| (key(2 * i).into_bytes(), value()))
         .collect();
     for compression in [Compression::None, Compression::Snappy] {
         let write = WriteOptions::new().block_size(600).compression(compression);
