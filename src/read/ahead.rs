@@ -7,8 +7,7 @@ use bytes::Bytes;
 
 use crate::error::Result;
 use crate::format::frame;
-use crate::read::cache::BlockCache;
-use crate::read::fetch::{MOST_RUN_LEN, Run};
+use crate::read::fetch::{MOST_RUN_LEN, Run, Use};
 use crate::read::options::ReadOptions;
 use crate::read::table::Inner;
 
@@ -95,9 +94,8 @@ impl ReadAhead {
         let frame = self.frame(inner, i)?;
         let is_alone = self.run.blocks.len() == 1;
         self.is_raw = frame::is_raw(&frame);
-        let is_full = inner.cache.as_ref().is_some_and(BlockCache::is_full);
-        let read = read.fill_cache(read.fill_cache && (is_alone || !is_full));
-        match inner.try_admit(found, &frame, read) {
+        let what_for = if is_alone { Use::Lookup } else { Use::Walk };
+        match inner.try_admit(found, &frame, read, what_for) {
             Ok(block) => Ok((block, !is_alone && self.is_raw)),
             Err(defect) => {
                 // Drop the whole run: its other blocks may be bad, too.

@@ -22,9 +22,9 @@ const ENTRY_OVERHEAD: u64 = 96;
 /// and no shard is locked while a block is read or decompressed. A block larger than a shard's part of the
 /// capacity (a few shards for each processor) is not kept.
 ///
-/// A block of a file is admitted when an open table reads it for the second time, since the system keeps it in memory after the
-/// first: blocks that are used once take no room from those that are used again. Of other sources, which may be far away, each block
-/// is admitted at once.
+/// A block of a file is admitted when a lookup reads it for the second time since the table was opened, since the system keeps it in
+/// memory after the first: blocks that are used once take no room from those that are used again. Of other sources, which may be
+/// far away, each block is admitted at once, and so are those that a walk has read ahead.
 ///
 /// Once the cache is full, it admits one block of 32 that are offered by lookups, at random, and none that a walk has read ahead. In a
 /// table much larger than the cache most blocks would be evicted before they are used again, and the work of keeping and

@@ -96,6 +96,15 @@ impl Fetched<'_> {
     }
 }
 
+/// What a data block is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// For a key, or for the first entries of a walk, which may be all that is wanted.
+    Lookup,
+    /// For a walk that has read it with others.
+    Walk,
+}
+
 /// Most bytes of data blocks that are read at once because they follow each other.
 pub(super) const MOST_RUN_LEN: u64 = 256 << 10;
 
@@ -213,7 +222,7 @@ impl Inner {
     /// The data block in `frame`, which came from the source: checked, and kept in the cache, unless it can be used where it lies
     /// in memory.
     pub(super) fn admit(&self, found: BlockRef, frame: &Bytes, read: ReadOptions) -> Result<Bytes> {
-        self.try_admit(found, frame, read)
+        self.try_admit(found, frame, read, Use::Lookup)
             .map_err(|defect| self.locate(found.block, defect))
     }
 
@@ -224,6 +233,7 @@ impl Inner {
         found: BlockRef,
         frame: &Bytes,
         read: ReadOptions,
+        what_for: Use,
     ) -> Result<Bytes, Defect> {
         let hint = self.hints.of(found.block);
         let was_seen = hint.is_ordered();
@@ -233,7 +243,7 @@ impl Inner {
             hint.set_in_place(read.verify_checksums);
         } else if let Some(cache) = &self.cache {
             self.file.counters.add(Counter::CacheMisses, 1);
-            if read.fill_cache && read.verify_checksums && self.admits(cache, was_seen) {
+            if read.fill_cache && read.verify_checksums && self.admits(cache, what_for, was_seen) {
                 self.remember_fences(found.block, &block)?;
                 // In bytes of its own: a source may return a slice of something large, and all of that would stay in memory.
                 let kept = if frame::is_raw(frame) && !self.is_remote {
@@ -249,12 +259,16 @@ impl Inner {
 
     /// Whether the cache takes a block that just came in; `was_seen` tells whether it came in before.
     ///
-    /// Of a file, the system keeps what was read lately, and so the cache takes a block only when it comes in again: the first
-    /// visit does without a copy in fresh memory, and blocks that are used once take no room. A million lookups in 67,000 blocks
-    /// by a cache of 32 MiB read 5 % fewer of them (Zipf's law with an exponent of 0.99; with 1.2, 7 %), after 20 % more in the
-    /// first 65,000.
-    fn admits(&self, cache: &BlockCache, was_seen: bool) -> bool {
-        self.is_remote || (was_seen || !self.file.source.is_file()) && cache.admits()
+    /// Of a file, the system keeps what was read lately, and so the cache takes a lookup's block only when it comes in again: the
+    /// first visit does without a copy in fresh memory, and blocks that are used once take no room. A million lookups in 67,000
+    /// blocks by a cache of 32 MiB read 5 % fewer of them (Zipf's law with an exponent of 0.99; with 1.2, 7 %), after 20 % more in
+    /// the first 65,000. A walk comes by each block once, and leaves them for the next walk, if there is room.
+    fn admits(&self, cache: &BlockCache, what_for: Use, was_seen: bool) -> bool {
+        match what_for {
+            _ if self.is_remote => true,
+            Use::Walk => !cache.is_full(),
+            Use::Lookup => (was_seen || !self.file.source.is_file()) && cache.admits(),
+        }
     }
 
     /// Remembers the fences of data block `i`, which is kept and will be searched again.
@@ -329,7 +343,8 @@ impl Inner {
             for &(at, found) in *blocks {
                 let frame = bytes.as_ref();
                 let frame = frame.and_then(|bytes| run.frame(bytes, found.handle));
-                let block = frame.and_then(|frame| self.try_admit(found, &frame, read).ok());
+                let block =
+                    frame.and_then(|frame| self.try_admit(found, &frame, read, Use::Lookup).ok());
                 take(at, block.map_or_else(|| self.fetch_apart(found, read), Ok));
             }
         });

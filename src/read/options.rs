@@ -197,7 +197,7 @@ impl ReadOptions {
         }
     }
 
-    /// Whether blocks that are read are kept in the cache, of a file when they are read a second time (see [`BlockCache`]).
+    /// Whether blocks that are read are kept in the cache; lookups in a file keep them when they read them again (see [`BlockCache`]).
     /// `false` suits a long scan, which would evict the blocks that lookups use. A block that is in the cache is used either way.
     pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
         self.fill_cache = yes;
