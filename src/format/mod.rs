@@ -13,7 +13,7 @@
 //! ```
 //!
 //! - Each block is stored in a *frame* (`frame.rs`): the payload, which is the block or its compressed form; a byte that
-//!   names the codec (`codec.rs`); four bytes of checksum.
+//!   names the codec (`codec.rs`); four bytes of checksum (`checksum.rs`).
 //! - A *handle* is the offset and the size of a payload as stored. A frame is five bytes longer than its handle says.
 //! - Data blocks, metaindex and index have the same layout (`block.rs`): entries of key and value, then *restarts*, the
 //!   offsets of some entries. The filter block has its own.
@@ -56,6 +56,7 @@ pub(crate) mod block_check;
 pub(crate) mod block_cursor;
 pub(crate) mod block_search;
 pub(crate) mod buffer;
+pub(crate) mod checksum;
 pub(crate) mod codec;
 pub(crate) mod filter_block;
 pub(crate) mod footer;

@@ -9,8 +9,8 @@
 //! unknown.
 
 use crate::coding::{fixed32_at, get_varint32};
+use crate::format::checksum::{crc32c, crc32c_of_prefixes, mask};
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer, MAGIC};
-use crate::format::frame::{crc32c, crc32c_of_prefixes, mask};
 
 /// How much of the file's front and back is examined.
 ///

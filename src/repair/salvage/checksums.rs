@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::coding::fixed32_at;
-use crate::format::frame;
+use crate::format::checksum;
 
 /// The types of blocks that are searched for: none, Snappy, Zstandard or zlib, deflate.
 const CODECS: [u8; 4] = [0, 1, 2, 4];
@@ -55,7 +55,7 @@ pub(super) fn frames_by_checksum(bytes: &[u8]) -> Vec<(u32, u32)> {
             && let Some(stored) = fixed32_at(bytes, at as usize)
             && stored != 0
         {
-            let register = !frame::unmask(stored);
+            let register = !checksum::unmask(stored);
             ends.insert(raw ^ multiply(register, power), at);
         }
     }
@@ -117,8 +117,8 @@ mod tests {
         for start in (0..bytes.len()).rev() {
             let end = (start + 5..=bytes.len()).find(|&end| {
                 let stored = u32::from_le_bytes(bytes[end - 4..end].try_into().unwrap());
-                let crc = frame::crc32c(&bytes[start..end - 4]);
-                stored != 0 && CODECS.contains(&bytes[end - 5]) && frame::mask(crc) == stored
+                let crc = checksum::crc32c(&bytes[start..end - 4]);
+                stored != 0 && CODECS.contains(&bytes[end - 5]) && checksum::mask(crc) == stored
             });
             frames.extend(end.map(|end| (start as u32, end as u32)));
         }
