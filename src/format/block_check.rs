@@ -43,35 +43,61 @@ impl<B: AsRef<[u8]>> Block<B> {
         work: &mut KeyWork,
         check_ends: impl FnOnce(&[u8], &[u8]) -> Result<(), Defect>,
     ) -> Result<(), Defect> {
-        if let Order::Custom(_) = order {
-            // Comparing whole keys could take the square of the block.
-            work.take(self)?;
+        match order {
+            Order::Bytewise => self.check_bytewise(check_ends),
+            Order::Custom(_) => {
+                // Comparing whole keys could take the square of the block.
+                work.take(self)?;
+                self.check_whole_keys(order, check_ends)
+            }
         }
-        let mut first = None;
-        let mut before = KeyBefore::default();
+    }
+
+    /// The same in bytewise order, in which a key is compared with the one before from the first byte that it does not share.
+    fn check_bytewise(
+        &self,
+        check_ends: impl FnOnce(&[u8], &[u8]) -> Result<(), Defect>,
+    ) -> Result<(), Defect> {
+        let (mut first, mut before) = (None, KeyBefore::default());
         self.check_each_entry(|_, entry| {
             let (shared, unshared) = (entry.shared, self.unshared(entry));
-            let previous = before.as_slice();
-            let ascends = match (first, order) {
-                (None, _) => {
-                    first = Some(unshared);
-                    true
-                }
-                (_, Order::Bytewise) => is_below(previous, shared, unshared),
-                (_, Order::Custom(_)) => {
-                    let key = followed_by(previous, shared, unshared);
-                    order.compare(previous, &key).is_lt()
-                }
-            };
-            if !ascends {
-                let key = followed_by(previous, shared, unshared);
-                let keys = order.misfit("keys", previous, &key);
-                return Err(Defect::misordered(keys));
+            if first.is_none() {
+                first = Some(unshared);
+            } else if !before.is_below(shared, unshared) {
+                let previous = before.key();
+                let key = [previous.split_at(shared).0, unshared].concat();
+                return Err(misordered(&Order::Bytewise, previous, &key));
             }
-            before.become_next(self, entry);
+            before.become_next(shared, Piece::unshared(self, entry));
             Ok(())
         })?;
-        first.map_or(Ok(()), |first| check_ends(first, before.as_slice()))
+        first.map_or(Ok(()), |first| check_ends(first, before.key()))
+    }
+
+    /// The same in any order.
+    fn check_whole_keys(
+        &self,
+        order: &Order,
+        check_ends: impl FnOnce(&[u8], &[u8]) -> Result<(), Defect>,
+    ) -> Result<(), Defect> {
+        let (mut first, mut before, mut key) = (None, KeyBefore::default(), Vec::new());
+        self.check_each_entry(|_, entry| {
+            let (shared, unshared) = (entry.shared, self.unshared(entry));
+            if first.is_none() {
+                first = Some(unshared);
+            } else {
+                let previous = before.key();
+                key.clear();
+                key.extend_from_slice(previous.split_at(shared).0);
+                key.extend_from_slice(unshared);
+                if order.compare(previous, &key).is_ge() {
+                    return Err(misordered(order, previous, &key));
+                }
+            }
+            before.become_next(shared, Piece::unshared(self, entry));
+            Ok(())
+        })?;
+        first.map_or(Ok(()), |first| check_ends(first, before.key()))
     }
 
     /// Checks the form of the block, and calls `check` with the offset of each entry and the entry.
@@ -124,53 +150,68 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 }
 
-/// The key before, while the keys of a block are compared.
+#[cold]
+fn misordered(order: &Order, before: &[u8], key: &[u8]) -> Defect {
+    Defect::misordered(order.misfit("keys", before, key))
+}
+
+/// The key before, while the keys of a block are compared. Only what the key after it shares is copied.
 #[derive(Default)]
 struct KeyBefore<'a> {
-    key: Key,
-    /// A long key that is stored whole: not copied, since it may take as much memory as its block.
-    long: Option<&'a [u8]>,
+    /// What it shares with the key before it.
+    shared: Key,
+    unshared: Piece<'a>,
 }
 
 impl<'a> KeyBefore<'a> {
-    /// Bytes of a longer key. Ordinary keys are far shorter, and to copy so many is no memory that counts.
-    const MOST_COPIED: usize = 4096;
-
+    /// Whether it comes, in bytewise order, before the key that shares its first `shared` bytes, which it has, and goes on with
+    /// `unshared`.
     #[inline]
-    fn as_slice(&self) -> &[u8] {
-        self.long.unwrap_or(self.key.as_slice())
+    fn is_below(&self, shared: usize, unshared: &[u8]) -> bool {
+        let own = self.unshared.as_slice();
+        let Some(more) = shared.checked_sub(self.shared.len()) else {
+            // A writer that shares all it can gets no further than the first byte.
+            let (_, rest) = self.shared.as_slice().split_at(shared);
+            return match unshared.split_at_checked(rest.len()) {
+                Some((head, tail)) if head.first() == rest.first() && head == rest => own < tail,
+                _ => is_less(rest, unshared),
+            };
+        };
+        is_less(own.split_at(more).1, unshared)
     }
 
-    /// Becomes the key of `entry`, which shares no more than this key has.
+    /// Becomes the key after it.
     #[inline]
-    fn become_next<B: AsRef<[u8]>>(&mut self, block: &'a Block<B>, entry: &Entry) {
-        let unshared = block.unshared(entry);
-        if entry.shared == 0 && unshared.len() > Self::MOST_COPIED {
-            self.long = Some(unshared);
-            return;
+    fn become_next(&mut self, shared: usize, unshared: Piece<'a>) {
+        match shared.checked_sub(self.shared.len()) {
+            Some(0) => {}
+            Some(more) => {
+                let kept = self.shared.len();
+                self.shared.splice(kept, self.unshared.first(more));
+            }
+            None => self.shared.truncate(shared),
         }
-        if let Some(long) = self.long.take() {
-            self.key.splice(0, Piece::of(long, 0, entry.shared));
+        self.unshared = unshared;
+    }
+
+    /// All of it, assembled if it shares anything. One that is stored whole is not copied, since it may take as much memory as
+    /// its block.
+    fn key(&mut self) -> &[u8] {
+        if self.shared.len() == 0 {
+            return self.unshared.as_slice();
         }
-        self.key.splice(entry.shared, Piece::unshared(block, entry));
+        self.become_next(self.shared.len() + self.unshared.len(), Piece::default());
+        self.shared.as_slice()
     }
 }
 
-/// Whether `key` comes, in bytewise order, before the one that shares its first `shared` bytes, which it has, and goes on with
-/// `unshared`.
+/// Whether `a < b`, without a call if the first bytes differ.
 #[inline]
-fn is_below(key: &[u8], shared: usize, unshared: &[u8]) -> bool {
-    let (_, rest) = key.split_at(shared);
-    match (rest, unshared) {
+fn is_less(a: &[u8], b: &[u8]) -> bool {
+    match (a, b) {
         ([a, ..], [b, ..]) if a != b => a < b,
-        _ => rest < unshared,
+        _ => a < b,
     }
-}
-
-/// The key that shares the first `shared` bytes of `key` and goes on with `unshared`.
-fn followed_by(key: &[u8], shared: usize, unshared: &[u8]) -> Vec<u8> {
-    let (shared, _) = key.split_at(shared);
-    [shared, unshared].concat()
 }
 
 /// Limits the work of comparing keys in a hostile file: a budget for the lengths of all its keys.

@@ -21,23 +21,30 @@ pub(in crate::format) struct Key {
 }
 
 /// Some bytes of a string. The bytes around them may be loaded, too, since a copy has a fixed size.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(in crate::format) struct Piece<'a> {
     string: &'a [u8],
     start: usize,
     len: usize,
 }
 
-impl Piece<'_> {
+impl<'a> Piece<'a> {
     /// The `len` bytes of `string` from `start` on, which lie inside it.
     #[inline]
-    pub(in crate::format) fn of(string: &[u8], start: usize, len: usize) -> Piece<'_> {
+    pub(in crate::format) fn of(string: &'a [u8], start: usize, len: usize) -> Piece<'a> {
         Piece { string, start, len }
+    }
+
+    /// Its first `len` bytes, of at least as many.
+    #[inline]
+    pub(in crate::format) fn first(self, len: usize) -> Piece<'a> {
+        debug_assert!(len <= self.len, "a piece has no more bytes than it has");
+        Piece { len, ..self }
     }
 
     /// The bytes of the key that `entry` does not share with the one before.
     #[inline]
-    pub(in crate::format) fn unshared<'a, B: AsRef<[u8]>>(
+    pub(in crate::format) fn unshared<B: AsRef<[u8]>>(
         block: &'a Block<B>,
         entry: &Entry,
     ) -> Piece<'a> {
@@ -50,8 +57,9 @@ impl Piece<'_> {
         self.len
     }
 
+    #[inline]
     #[expect(clippy::indexing_slicing, reason = "a piece lies inside its string")]
-    fn as_slice(&self) -> &[u8] {
+    pub(in crate::format) fn as_slice(&self) -> &'a [u8] {
         &self.string[self.start..self.start + self.len]
     }
 }
@@ -83,6 +91,13 @@ impl Key {
     #[inline]
     pub(in crate::format) fn clear(&mut self) {
         self.len = 0;
+    }
+
+    /// Keeps the first `len` bytes, of at least as many.
+    #[inline]
+    pub(in crate::format) fn truncate(&mut self, len: usize) {
+        debug_assert!(len <= self.len, "only bytes of the key can be kept");
+        self.len = len;
     }
 
     /// Becomes the first `len` bytes of `chunk`.
