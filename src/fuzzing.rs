@@ -63,7 +63,8 @@ impl BlockCursor {
     ///
     /// Where an entry on the way makes no sense, as for all moves. The cursor must then be positioned anew.
     pub fn seek(&mut self, target: &[u8]) -> Result<bool, Refused> {
-        self.cursor.seek(target, &self.order).map_err(refused)
+        let sought = self.cursor.seek(target, &self.order, SearchPart::WHOLE);
+        sought.map_err(refused)
     }
 
     /// Moves to the next entry; `false` past the last.

@@ -262,7 +262,8 @@ impl DbTable {
         for found in self.blocks_from(first, target) {
             let mut cursor = BlockCursor::new(fetch(found)?);
             let locate = |defect| self.table.locate(found.block, defect);
-            if !cursor.seek(target, self.table.order()?).map_err(locate)? {
+            let sought = cursor.seek(target, self.table.order()?, SearchPart::WHOLE);
+            if !sought.map_err(locate)? {
                 continue;
             }
             let Some(entry) = InternalKey::parse(cursor.key()) else {

@@ -15,8 +15,8 @@ pub use crate::format::properties::KeyKind;
 /// - if the keys fit both kinds, the filter: that of a database holds user keys.
 ///
 /// Without evidence of a database, the table is plain. That can be wrong: the table of a database that holds one
-/// version of each key, in keys of which the index shortened none, and has no filter that rejects one as it is stored,
-/// fits both kinds.
+/// version of each key, in keys of which the index shortened none, and has no filter that rejects a stored key, fits both
+/// kinds.
 ///
 /// ```text
 /// plain       big-endian counters         neighbours share a user key, and the older version comes first

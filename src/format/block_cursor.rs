@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::Defect;
 use super::block::{Block, Entry, check_shared};
-use super::block_search::Landing;
+use super::block_search::{Landing, SearchPart};
 use crate::comparator::Order;
 use key::{Key, Piece};
 use way_back::WayBack;
@@ -247,14 +247,20 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         Ok(true)
     }
 
-    /// Moves to the first entry whose key is at or after `target`. Past the last, and `false`, if there is none.
-    pub(crate) fn seek(&mut self, target: &[u8], order: &Order) -> Result<bool, Defect> {
+    /// Moves to the first entry whose key is at or after `target`, which should be in `part`. Past the last, and `false`, if there
+    /// is none.
+    pub(crate) fn seek(
+        &mut self,
+        target: &[u8],
+        order: &Order,
+        part: SearchPart,
+    ) -> Result<bool, Defect> {
         self.way_back.clear();
         // In bytewise order, the bytes that the entry shares with the one before are also the first bytes of `target`. In
         // another order they are the first bytes of the assembled key.
         let mut assembled = Vec::new();
         let (landing, head) = match order {
-            Order::Bytewise => (self.block.seek_bytewise(target)?, target),
+            Order::Bytewise => (self.block.seek_bytewise(target, part)?, target),
             Order::Custom(_) => {
                 let landing = self.block.seek_custom(target, order, &mut assembled)?;
                 (landing, &assembled[..])
@@ -273,7 +279,6 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
 #[cfg(test)]
 mod tests {
     use super::super::block::tests::{Entries, build};
-    use super::super::block_search::SearchPart;
     use super::*;
     use crate::coding::put_fixed32;
     use crate::comparator::Comparator;
@@ -353,7 +358,16 @@ mod tests {
             }
             // Two steps back, then forward over the landing again. The place before the first entry is -1.
             let mut here = at as isize;
-            let mut on_entry = cursor.seek(&target, order).unwrap();
+            for part in SearchPart::all() {
+                assert_eq!(
+                    cursor.seek(&target, order, part).unwrap(),
+                    at < entries.len()
+                );
+                let expected = entries.get(at).map(|(key, value)| (&key[..], &value[..]));
+                let found = cursor.is_on_entry().then(|| (cursor.key(), cursor.value()));
+                assert_eq!(found, expected, "{target:?} in {part:?}");
+            }
+            let mut on_entry = cursor.seek(&target, order, SearchPart::WHOLE).unwrap();
             for step in [-1, -1, 1, 1, 1, -1, 0] {
                 let expected = usize::try_from(here).ok().and_then(|i| entries.get(i));
                 assert_eq!(on_entry, expected.is_some(), "{target:?}, {here}");
@@ -465,8 +479,10 @@ mod tests {
                     steps += 1;
                 }
                 prop_assert!(steps <= 160);
-                let _ = cursor.seek(&target, &order);
-                let _ = cursor.prev();
+                for part in SearchPart::all() {
+                    let _ = cursor.seek(&target, &order, part);
+                    let _ = cursor.prev();
+                }
             }
         }
     }

@@ -170,23 +170,20 @@ impl<B: AsRef<[u8]>> Block<B> {
         part: SearchPart,
     ) -> Result<Option<Range<usize>>, Defect> {
         let landing = match order {
-            Order::Bytewise => self.seek_from_part(key, part)?,
+            Order::Bytewise => self.seek_bytewise(key, part)?,
             Order::Custom(_) => self.seek_custom(key, order, &mut Vec::new())?,
         };
         Ok(landing.and_then(Landing::exact_value))
     }
 
-    /// Finds the first entry at or after `target` in bytewise order. The bytes that its key shares with the one before are
-    /// also the first bytes of `target`.
+    /// Finds the first entry at or after `target`, which should be in `part`, in bytewise order. The bytes that its key shares
+    /// with the one before are also the first bytes of `target`.
     #[inline]
-    pub(super) fn seek_bytewise(&self, target: &[u8]) -> Result<Option<Landing>, Defect> {
-        let from = self.walk_from(target, &Order::Bytewise, SearchPart::WHOLE)?;
-        walk_bytewise(self.entries(), target, from)
-    }
-
-    /// The same for a target that should be in `part`.
-    #[inline]
-    fn seek_from_part(&self, target: &[u8], part: SearchPart) -> Result<Option<Landing>, Defect> {
+    pub(super) fn seek_bytewise(
+        &self,
+        target: &[u8],
+        part: SearchPart,
+    ) -> Result<Option<Landing>, Defect> {
         let from = self.walk_from(target, &Order::Bytewise, part)?;
         let landing = walk_bytewise(self.entries(), target, from)?;
         match &landing {
@@ -199,7 +196,8 @@ impl<B: AsRef<[u8]>> Block<B> {
     #[cold]
     #[inline(never)]
     fn seek_again(&self, target: &[u8]) -> Result<Option<Landing>, Defect> {
-        self.seek_bytewise(target)
+        let from = self.walk_from(target, &Order::Bytewise, SearchPart::WHOLE)?;
+        walk_bytewise(self.entries(), target, from)
     }
 
     /// Finds the first entry at or after `target` in any order. Comparators take whole keys, so this assembles each key in

@@ -29,7 +29,7 @@ pub(super) struct ReadAhead {
     len: u64,
     /// The same of a walk's first read.
     first_len: u64,
-    /// When the last run was announced; `None` for a walk's first.
+    /// When the last run was announced; `None` on a walk that has not gone on yet.
     since: Option<Instant>,
     /// The data blocks that the walk may need.
     limits: Range<usize>,
@@ -169,9 +169,12 @@ impl ReadAhead {
 
     /// Whether the walk took more than 2 ns a byte for the last run: longer than in memory, so it waits for a disk, or its
     /// caller is slow. Blocks that were seen before are announced to such a walk only, since asking for what is in memory takes
-    /// time.
+    /// time; so does asking for the time, which a seek that leads to no walk does without.
     fn is_slow(&mut self) -> bool {
         const MOST_NANOS_A_BYTE: u64 = 2;
+        if self.way.is_none() {
+            return false;
+        }
         let now = Instant::now();
         let took = self.since.replace(now).map(|since| now - since);
         took.is_some_and(|took| took > Duration::from_nanos(MOST_NANOS_A_BYTE * self.run.len))

@@ -136,8 +136,9 @@ impl Cursor {
             self.table.check_end()?;
             return Ok(self.leave(Off::AfterLast));
         };
-        self.load(found, SearchPart::WHOLE)?;
-        let sought = self.entries.seek(key, self.table.order()?);
+        let part = self.table.part(found);
+        self.load(found, part)?;
+        let sought = self.entries.seek(key, self.table.order()?, part);
         if self.check(sought)? {
             return Ok(true);
         }
@@ -178,8 +179,11 @@ impl Cursor {
             self.table.check_end()?;
             return self.seek_to_last();
         };
+        // The walk goes back, away from the part that the key is in.
         self.load(found, SearchPart::WHOLE)?;
-        let sought = self.entries.seek(key, self.table.order()?);
+        let sought = self
+            .entries
+            .seek(key, self.table.order()?, SearchPart::WHOLE);
         if self.check(sought)? && or_at && self.table.order()?.compare(self.key(), key).is_eq() {
             return Ok(true);
         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::Result;
-use crate::format::block_search::{SearchPart, touch_part};
+use crate::format::block_search::SearchPart;
 use crate::read::fetch::{Fetched, MOST_BLOCKS};
 use crate::read::index::BlockRef;
 use crate::read::table::{Inner, Table};
@@ -125,9 +125,8 @@ impl Table {
         results: &mut [Result<Option<Bytes>>],
     ) {
         let fetch = |wanted: &Wanted<'_>| {
-            let block = self.inner.fetch_announced(wanted.found, self.read)?;
-            let part = self.part(wanted);
-            touch_part(block.payload(), part);
+            let part = self.inner.part(wanted.found);
+            let block = self.inner.fetch_announced(wanted.found, part, self.read)?;
             Ok((block, part))
         };
         for announced in wanted.chunks(MOST_BLOCKS) {
@@ -171,7 +170,7 @@ impl Table {
                 let block =
                     block.unwrap_or_else(|| self.inner.fetch_apart(wanted.found, self.read));
                 let value = block.and_then(|block| {
-                    let value = self.find(wanted, &block, order, self.part(wanted))?;
+                    let value = self.find(wanted, &block, order, self.inner.part(wanted.found))?;
                     let copy = value.and_then(|value| block.get(value).map(Bytes::copy_from_slice));
                     fetched = Some(Ok(block));
                     Ok(copy)
@@ -179,13 +178,6 @@ impl Table {
                 put(results, wanted.at, value);
             }
         });
-    }
-
-    /// The part of the block to look for the key in.
-    fn part(&self, wanted: &Wanted<'_>) -> SearchPart {
-        let BlockRef { block, prefix, .. } = wanted.found;
-        let position = self.inner.index.position_of(block, prefix);
-        self.inner.hints.of(block).part(position)
     }
 
     /// Where the key's value lies in `payload`, that of its block.

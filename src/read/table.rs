@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::filter::{FilterInfo, FilterPolicy, FoundFilter};
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_search::{SearchPart, touch_part};
+use crate::format::block_search::SearchPart;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::properties::Properties;
 use crate::read::ahead::ReadAhead;
@@ -221,10 +221,8 @@ impl Table {
         if inner.block_filter_rejects(found, key, order) {
             return Ok(None);
         }
-        let block = inner.fetch_block(found, self.read)?;
-        let position = inner.index.position_of(found.block, found.prefix);
-        let part = inner.hints.of(found.block).part(position);
-        touch_part(block.payload(), part);
+        let part = inner.part(found);
+        let block = inner.fetch_block(found, part, self.read)?;
         let value = inner.find_value(found.block, block.payload(), key, order, part)?;
         Ok(value.map(|value| take(block, value)))
     }
@@ -333,11 +331,16 @@ impl Table {
         Ok(self.inner.block_filter_rejects(found, key, order))
     }
 
+    /// The part of a data block in which the key that was sought in the index should be.
+    #[inline]
+    pub(crate) fn part(&self, found: BlockRef) -> SearchPart {
+        self.inner.part(found)
+    }
+
     /// A data block to keep. `part` of it is touched, since it will be looked at first.
     pub(crate) fn block(&self, found: BlockRef, part: SearchPart) -> Result<Block<Bytes>> {
-        let payload = self.inner.fetch_block(found, self.read)?.into_payload();
-        touch_part(&payload, part);
-        self.parse(found, payload)
+        let block = self.inner.fetch_block(found, part, self.read)?;
+        self.parse(found, block.into_payload())
     }
 
     /// Data blocks to keep, in ascending order: gives each to `take`, with its position in `found`. Those of a file that is not in
@@ -378,9 +381,8 @@ impl Table {
         if self.inner.file.is_mapped() {
             ahead.announce(&self.inner, found.block);
         }
-        let payload = self.inner.fetch_announced(found, self.read)?.into_payload();
-        touch_part(&payload, part);
-        Ok((self.parse(found, payload)?, false))
+        let block = self.inner.fetch_announced(found, part, self.read)?;
+        Ok((self.parse(found, block.into_payload())?, false))
     }
 
     fn parse(&self, found: BlockRef, payload: Bytes) -> Result<Block<Bytes>> {
