@@ -131,7 +131,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     )?;
     if is_url(&args.out) {
         check_url(&args.out)?;
-    } else if !to_stdout {
+    }
+    if !to_stdout {
         check_free(&args.out, args.force)?;
     }
     let input = InputOptions {

@@ -7,15 +7,17 @@ use crate::Answer;
 use crate::failure::Failure;
 use crate::output::complain;
 use crate::place::check_no_secret;
+use crate::remote::holds_manifests;
 
-/// Returns the files themselves, and for a directory its tables. A directory without tables stays in the list, so that
-/// opening it is the error that it should be. Fails if one of them is a URL with a secret, which nothing may show.
+/// Returns the files themselves, and for a directory its tables. A directory of manifests is a set, whatever else is in it, and
+/// stays in the list; so does one without tables, so that opening it is the error that it should be. Fails if one of them is a
+/// URL with a secret, which nothing may show.
 pub(crate) fn expand(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in given {
         check_no_secret(path)?;
         match tables_in(path) {
-            Some(tables) if !tables.is_empty() => files.extend(tables),
+            Some(tables) if !tables.is_empty() && !holds_manifests(path) => files.extend(tables),
             _ => files.push(path.clone()),
         }
     }
@@ -42,9 +44,9 @@ pub(crate) fn tables_in(directory: &Path) -> Option<Vec<PathBuf>> {
 }
 
 /// Runs `each` on every file, also after a failure, which is printed. Returns the worst answer.
-pub(crate) fn each_file<File>(
-    files: impl IntoIterator<Item = File>,
-    mut each: impl FnMut(File) -> Result<Answer, Failure>,
+pub(crate) fn each_file<Name>(
+    files: impl IntoIterator<Item = Name>,
+    mut each: impl FnMut(Name) -> Result<Answer, Failure>,
 ) -> Result<Answer, Failure> {
     let mut worst = Answer::Yes;
     for file in files {

@@ -31,6 +31,11 @@ pub(crate) fn file_at(_: &Path) -> Option<PathBuf> {
     None
 }
 
+/// No set is known.
+pub(crate) fn holds_manifests(_: &Path) -> bool {
+    false
+}
+
 /// Neither is a URL that passed [`check`].
 pub(crate) fn is_same_object(_: &Path, _: &Path) -> bool {
     false
@@ -90,7 +95,12 @@ impl Set {
         match *self {}
     }
 
-    pub(crate) fn check(&self, _: &Shard, _: u64) -> Result<(), Failure> {
+    pub(crate) fn difference(
+        &self,
+        _: usize,
+        _: &Shard,
+        _: u64,
+    ) -> Result<Option<String>, Failure> {
         match *self {}
     }
 

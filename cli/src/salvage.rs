@@ -29,7 +29,7 @@ use crate::write::{TableOptions, check_free, not_written};
 /// wrong checksums and lists what is lost. Exits with status 1 if entries are lost or may be lost.
 ///
 /// A table in an object store, which IN names by its URL, is copied to a temporary file first. If OUT is a URL, the new table is
-/// uploaded from one.
+/// made in a temporary file, and then uploaded.
 ///
 /// A table in an order that is neither byte order nor a database's is copied in the order in which it is stored, and
 /// then has a filter only if --filter asks for one.
@@ -38,6 +38,9 @@ use crate::write::{TableOptions, check_free, not_written};
 Examples:
   leveltable salvage damaged.ldb rescued.ldb
   leveltable salvage db/000005.ldb 000005.ldb --filter bloom
+
+An interrupted salvage leaves OUT unchanged. An upload then ends when the requests under way are answered; interrupting it \
+twice ends it at once: parts of it may remain, and if it was being completed, OUT may be there.
 
 To use a salvaged table in a LevelDB database, stop the database, replace the old table, and let LevelDB repair \
 the database.")]
@@ -112,6 +115,7 @@ fn salvage_to_file(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
 }
 
 fn salvage_to_url(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
+    check_free(&args.out, args.force)?;
     let write = |attempt: Attempt| args.table.write(attempt.order, attempt.stored);
     let (attempt, report, file) = salvage_to_temporary(&args.input, args.keys.keys, write)?;
     upload(&file, &args.out, args.force).map_err(|e| not_written(e, &args.out))?;

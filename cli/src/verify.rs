@@ -26,7 +26,8 @@ use crate::remote::Set;
 /// that is wrong. Exits with status 1 if a file is damaged, is not a table or could not be checked completely, and with
 /// status 2 if a file is unreadable.
 ///
-/// A table of a set must also be the one that was published, with the entries that the set lists.
+/// A table of a set must also be the one that was published, and have as many entries and the first and the last key that the
+/// set lists.
 ///
 /// If the keys are neither in byte order nor in that of a database, everything but their order is checked.
 #[derive(clap::Args)]
@@ -37,8 +38,8 @@ Examples:
   leveltable verify s3://bucket/words/manifest
   leveltable verify db --json | jq -r 'select(.sound | not) | .file'
 
-With --json, every file has a line with the same fields. If a file could not be read, they are null and `error` says \
-why.
+With --json, every file has a line with the same fields, and a set has one after its tables. If a file could not be \
+read, they are null and `error` says why. It also says how a table differs from what its set lists.
 
 To copy the entries of a damaged table, use `leveltable salvage`.")]
 pub(crate) struct Args {
@@ -59,9 +60,15 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let mut rows = Rows::new();
     let worst = each_file(&expand(&args.files)?, |path| match Set::open(path) {
         Ok(Some(set)) => check_set(path, &set, args, &mut rows),
-        // A damaged manifest is no set, and is checked as any table.
         Ok(None) => check_table(path, || verify_file(path, args.keys.keys), args, &mut rows),
-        Err(failure) => check_table(path, || Err(failure), args, &mut rows),
+        // What is wrong with a damaged manifest is told as of any table.
+        Err(failure) => {
+            let verify = || match verify_file(path, args.keys.keys) {
+                Ok(verified) if !verified.is_sound() => Ok(verified),
+                _ => Err(failure),
+            };
+            check_table(path, verify, args, &mut rows)
+        }
     })?;
     rows.finish()?;
     Ok(worst)
@@ -72,6 +79,14 @@ struct Verified {
     report: VerifyReport,
     /// Whether the file has the footer of a table.
     is_table: bool,
+    /// How it differs from what its set lists.
+    difference: Option<String>,
+}
+
+impl Verified {
+    fn is_sound(&self) -> bool {
+        self.report.is_sound() && self.difference.is_none()
+    }
 }
 
 /// Prints what `verify` finds out about the table at `path`.
@@ -99,7 +114,7 @@ fn check_table(
     if !args.json && !args.quiet {
         rows.write(|out| out.write_all(describe(path, &verified).as_bytes()))?;
     }
-    Ok(if report.is_sound() {
+    Ok(if verified.is_sound() {
         Answer::Yes
     } else {
         Answer::No
@@ -111,17 +126,26 @@ fn check_set(path: &Path, set: &Set, args: &Args, rows: &mut Rows) -> Result<Ans
     let worst = each_file(set.shards().enumerate(), |(i, shard)| {
         let name = Path::new(&shard.path);
         let verify = || {
-            let verified = verify_source(|| set.source(i), Some(shard.bytes), args.keys.keys)?;
+            let mut verified = verify_source(|| set.source(i), Some(shard.bytes), args.keys.keys)?;
             if verified.report.is_sound() {
-                set.check(&shard, verified.report.entries)?;
+                verified.difference = set.difference(i, &shard, verified.report.entries)?;
             }
             Ok(verified)
         };
         check_table(name, verify, args, rows)
     })?;
-    if worst == Answer::Yes && !args.json && !args.quiet {
+    let is_sound = worst == Answer::Yes;
+    if args.json {
+        let record = json!({
+            "sound": is_sound,
+            "entries": set.entries(),
+            "error": (!is_sound).then_some("not all of its tables are sound and as listed"),
+        });
+        rows.write(|out| writeln!(out, "{}", file_record(path, &FIELDS, record)))?;
+    } else if !args.quiet {
+        let sound = if is_sound { "sound" } else { "not sound" };
         let tables = count(set.shards().len() as u64, "table");
-        rows.write(|out| writeln!(out, "{}: sound: a set of {tables}", path.display()))?;
+        rows.write(|out| writeln!(out, "{}: {sound}: a set of {tables}", path.display()))?;
     }
     Ok(worst)
 }
@@ -151,13 +175,21 @@ fn verify_source(
         options = options.keys(kind);
     }
     let report = verify(source()?, options)?;
-    Ok(Verified { report, is_table })
+    Ok(Verified {
+        report,
+        is_table,
+        difference: None,
+    })
 }
 
 /// Returns a summary line and a line for each finding.
 fn describe(path: &Path, verified: &Verified) -> String {
     let file = path.display();
-    let Verified { report, is_table } = verified;
+    let Verified {
+        report,
+        is_table,
+        difference,
+    } = verified;
     let VerifyReport {
         file_bytes,
         checked_bytes,
@@ -169,7 +201,9 @@ fn describe(path: &Path, verified: &Verified) -> String {
         ..
     } = report;
     let readable = format!("{} in {}", entries(*n), count(*data_blocks, "block"));
-    let mut text = if report.is_sound() {
+    let mut text = if let Some(difference) = difference {
+        format!("{file}: not as the set lists it: {readable}, {difference}")
+    } else if report.is_sound() {
         format!("{file}: sound: {readable}")
     } else if report.unknown_order && *damage == 0 && *unchecked == 1 {
         format!("{file}: no damage found, the order of the keys is unknown: {readable}")
@@ -226,8 +260,9 @@ fn to_json(path: &Path, verified: &Result<Verified, Failure>) -> Value {
         })
     };
     let record = match verified {
-        Ok(Verified { report, .. }) => json!({
-            "sound": report.is_sound(),
+        Ok(verified @ Verified { report, .. }) => json!({
+            "sound": verified.is_sound(),
+            "error": verified.difference,
             "keys": if report.keys == KeyKind::Database { "database" } else { "plain" },
             "order_known": !report.unknown_order,
             "entries": report.entries,

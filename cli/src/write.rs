@@ -10,6 +10,8 @@ use leveltable::filter::{DelimitedPrefix, FixedPrefix};
 use leveltable::{BloomFilterPolicy, Compression, RibbonFilterPolicy, Summary, WriteOptions};
 
 use crate::failure::Failure;
+use crate::place::is_url;
+use crate::remote::file_at;
 use crate::sort::KeyOrder;
 
 /// Options for writing a table.
@@ -134,9 +136,15 @@ fn compression(codec: Codec, level: Option<u8>) -> Result<Compression, Failure> 
     })
 }
 
-/// Fails if `path` exists, unless it is a regular file and `force` allows replacing it.
-pub(crate) fn check_free(path: &Path, force: bool) -> Result<(), Failure> {
-    let fail = |what: &str| Err(Failure::new(what).at(path.display()));
+/// Fails if `out` exists, unless it is a regular file and `force` allows replacing it. Whether an object exists is seen when it is
+/// about to appear.
+pub(crate) fn check_free(out: &Path, force: bool) -> Result<(), Failure> {
+    let file = file_at(out);
+    if is_url(out) && file.is_none() {
+        return Ok(());
+    }
+    let path = file.as_deref().unwrap_or(out);
+    let fail = |what: &str| Err(Failure::new(what).at(out.display()));
     match fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
@@ -154,7 +162,7 @@ pub(crate) fn check_free(path: &Path, force: bool) -> Result<(), Failure> {
             fail("not a regular file, so a table cannot replace it")
         }
         Ok(_) if force => Ok(()),
-        Ok(_) => Err(taken(path)),
+        Ok(_) => Err(taken(out)),
     }
 }
 

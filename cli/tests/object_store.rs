@@ -16,6 +16,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use leveltable::{OpenOptions, WriteOptions};
 use signals::{send_signal, tool_with_signals};
 use tempfile::TempDir;
 
@@ -174,6 +175,92 @@ fn a_damaged_object_is_salvaged_as_the_same_file_is() {
         let message = String::from_utf8(onto_itself.stderr).unwrap();
         assert!(message.contains("the same file"), "{itself}: {message}");
         assert!(fs::read(&spaced).unwrap() == before, "{itself}");
+    }
+}
+
+/// Lists a set anew: `forge` changes the last key and the record of each table.
+fn publish_forged(manifests: &Path, forge: impl Fn(&mut Vec<u8>, &mut Vec<u8>)) {
+    let options = OpenOptions::new().no_cache();
+    let listed = options.open(manifests.join("0000000001")).unwrap();
+    let path = manifests.join("0000000002");
+    let write = WriteOptions::new().replace_existing(true);
+    let mut builder = write.create(path).unwrap();
+    for entry in listed.iter() {
+        let (key, record) = entry.unwrap();
+        let (mut key, mut record) = (key.to_vec(), record.to_vec());
+        forge(&mut key, &mut record);
+        builder.add(key, record).unwrap();
+    }
+    for (name, value) in listed.properties().unwrap().user_properties() {
+        builder
+            .property(str::from_utf8(name).unwrap(), value)
+            .unwrap();
+    }
+    builder.finish().unwrap();
+}
+
+/// By a manifest of another writer, or a forged one, lookups miss keys.
+#[test]
+fn a_table_that_differs_from_what_its_set_lists_is_reported() {
+    let directory = TempDir::new().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    for (table, lines) in [
+        ("1.ldb", "apple\tred\nbanana\tyellow\n"),
+        ("2.ldb", "cherry\tred\nfig\tviolet\n"),
+    ] {
+        fs::write(at("lines"), lines).unwrap();
+        let building = tool().arg("build").arg(at(table)).arg(at("lines")).status();
+        assert!(building.unwrap().success());
+    }
+    let (set, tables) = (at("set"), [at("1.ldb"), at("2.ldb")]);
+    let publishing = tool().arg("publish").arg(&set).args(tables).status();
+    assert!(publishing.unwrap().success());
+    let replace = |bytes: &mut Vec<u8>, from: &[u8], to: &[u8]| {
+        if let Some(i) = bytes.windows(from.len()).position(|part| part == from) {
+            bytes.splice(i..i + from.len(), to.iter().copied());
+        }
+    };
+    type Forge<'a> = &'a dyn Fn(&mut Vec<u8>, &mut Vec<u8>);
+    let cases: [(Forge<'_>, &str); 4] = [
+        (&|_, _| {}, ""),
+        // The record ends with the number of entries.
+        (
+            &|key, record| {
+                if key == b"fig" {
+                    *record.last_mut().unwrap() = 3;
+                }
+            },
+            "the set lists 3 entries",
+        ),
+        (
+            &|_, record| replace(record, b"cherry", b"damson"),
+            "its first key is \"cherry\", and the set lists \"damson\"",
+        ),
+        (
+            &|key, _| replace(key, b"fig", b"elderberry"),
+            "its last key is \"fig\", and the set lists \"elderberry\"",
+        ),
+    ];
+    for (forge, expected) in cases {
+        publish_forged(&set, forge);
+        let verified = tool().arg("verify").arg(&set).output().unwrap();
+        let report = String::from_utf8(verified.stdout).unwrap();
+        let is_as_listed = expected.is_empty();
+        assert_eq!(verified.status.code(), Some(i32::from(!is_as_listed)));
+        assert!(report.contains(expected), "{report}");
+        let differs = report.contains("2.ldb: not as the set lists it: 2 entries in 1 block");
+        assert_eq!(differs, !is_as_listed, "{report}");
+        assert_eq!(report.contains("set: not sound"), !is_as_listed, "{report}");
+        let verified = tool().arg("verify").arg(&set).arg("--json").output();
+        let records = String::from_utf8(verified.unwrap().stdout).unwrap();
+        let unsound = records
+            .lines()
+            .filter(|line| line.contains("\"sound\":false"));
+        assert_eq!(
+            unsound.count(),
+            if is_as_listed { 0 } else { 2 },
+            "{records}"
+        );
     }
 }
 

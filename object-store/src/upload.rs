@@ -1,4 +1,4 @@
-//! Uploading a table while it is built.
+//! Uploading a table, while it is built or from a file.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -118,7 +118,7 @@ impl UploadOptions {
     }
 
     /// Uploads a table that was built before, from a file for example, byte for byte. The object appears when this returns, as a
-    /// whole, or not at all; what holds of requests and parts is said of [`ObjectTableBuilder`]. The bytes are not checked.
+    /// whole, or not at all; see [`ObjectTableBuilder`] for requests and parts. The bytes are not checked.
     ///
     /// Reads up to 8 MiB at a time on the thread that polls the future, and holds at most 56 MiB. If the future is dropped, so are
     /// the parts, as those of a builder.
@@ -404,6 +404,10 @@ impl Upload {
         loop {
             let len = (size - offset).min(PART_LEN as u64);
             let part = table.read_at(offset, len as usize).map_err(failed)?;
+            if part.len() as u64 != len {
+                let what = format!("{} bytes instead of {len} at offset {offset}", part.len());
+                return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
+            }
             offset += len;
             if offset == size {
                 return self.finish(part).await;
@@ -446,11 +450,19 @@ impl Upload {
 
     /// Returns what became of the upload. If it failed, removes the parts first.
     async fn or_abort<T>(&mut self, ended: Result<T>) -> Result<T> {
-        if ended.is_err() {
-            // The first error says more than one of cleaning up.
-            let _ = self.abort().await;
+        let Err(error) = ended else {
+            return ended;
+        };
+        match self.abort().await {
+            Ok(()) => Err(error),
+            Err(abort) => Err(Error::io(
+                format!(
+                    "the upload failed, and parts of it may remain until the store removes incomplete uploads ({abort})"
+                ),
+                error.into(),
+            )
+            .at_path(self.target.name.as_ref())),
         }
-        ended
     }
 
     /// Removes the parts.

@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::place::is_url;
 use crate::progress::Progress;
 use blocking::Blocking;
-pub(crate) use set::{Set, Shard, publish};
+pub(crate) use set::{Set, Shard, holds_manifests, publish};
 pub(crate) use upload::{Upload, upload};
 
 /// What the names of variables begin with that say how to reach a store, and with which credentials.
@@ -158,4 +158,35 @@ fn locate(path: &Path) -> leveltable::Result<(Arc<dyn ObjectStore>, ObjectPath)>
 /// Returns the store of local files. They are on disk when the tool says that they are written, as those that it names without a URL.
 fn files() -> Arc<dyn ObjectStore> {
     Arc::new(LocalFileSystem::new().with_fsync(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::is_same_object;
+
+    /// What keeps salvage from overwriting the damaged table.
+    #[test]
+    fn one_object_has_many_names() {
+        let object = Path::new("s3://bucket/a%20b/1.ldb");
+        for same in [
+            "s3://bucket/a%20b/1.ldb",
+            "s3://bucket/a b/1.ldb",
+            "S3://bucket/a%20b/1.ldb",
+            "s3a://bucket/a%20b/1.ldb",
+            "s3://bucket/a%20b/./1.ldb",
+            "s3://bucket/c/../a%20b/1.ldb",
+        ] {
+            assert!(is_same_object(object, Path::new(same)), "{same}");
+        }
+        for other in [
+            "s3://bucket/a%20b/2.ldb",
+            "s3://bucket2/a%20b/1.ldb",
+            "s3://bucket/b/1.ldb",
+            "gs://bucket/a%20b/1.ldb",
+        ] {
+            assert!(!is_same_object(object, Path::new(other)), "{other}");
+        }
+    }
 }

@@ -15,10 +15,11 @@ use tokio::runtime::Runtime;
 use url::Url;
 
 use super::blocking::Blocking;
-use super::{locate, runtime, wait};
+use super::{file_at, locate, runtime, wait};
 use crate::failure::{Failure, is_not_found};
 use crate::notation::quoted;
 use crate::open::{Bounds, Row, check_is_file};
+use crate::output;
 use crate::place::{check_url, is_url, source};
 
 /// The property that makes a table a manifest.
@@ -108,25 +109,36 @@ impl Set {
         Ok(Source::from(source).named(name))
     }
 
-    /// Fails if a table, of which `entries` were read, is not as the set lists it: lookups would miss keys of it.
-    pub(crate) fn check(&self, shard: &Shard, entries: u64) -> Result<(), Failure> {
-        let differs = |what: String| Err(Failure::new(what).at(&shard.path));
+    /// Returns how table number `i`, which is `shard` and has `entries`, differs from what the set lists: lookups would miss keys
+    /// of it. `None` if it does not.
+    pub(crate) fn difference(
+        &self,
+        i: usize,
+        shard: &Shard,
+        entries: u64,
+    ) -> Result<Option<String>, Failure> {
         if let Some(listed) = shard.entries.filter(|&listed| listed != entries) {
-            return differs(format!(
-                "the set lists {listed} entries, the table has {entries}"
-            ));
+            let listed = output::entries(listed);
+            return Ok(Some(format!("the set lists {listed}")));
         }
-        let ends = [&shard.first_key, &shard.last_key];
-        let found = self.get_many(&ends.map(Vec::clone))?;
-        for (key, value) in ends.iter().zip(found) {
-            if value.is_none() {
-                let key = quoted(key, 60);
-                return differs(format!(
-                    "the set lists {key} as its first or last key, the table has no such key"
-                ));
-            }
-        }
-        Ok(())
+        // All of it was checked before.
+        let options = OpenOptions::new().no_filter().no_cache().check_order(false);
+        let table = options.open_source(self.source(i)?)?;
+        let mut cursor = table.cursor();
+        let first = cursor.seek_to_first()?.then(|| cursor.key().to_vec());
+        let last = cursor.seek_to_last()?.then(|| cursor.key().to_vec());
+        let ends = [
+            ("first", &shard.first_key, first),
+            ("last", &shard.last_key, last),
+        ];
+        let differing = ends
+            .into_iter()
+            .find(|(_, listed, found)| found.as_ref() != Some(listed));
+        Ok(differing.map(|(which, listed, found)| {
+            let found = found.map_or_else(|| "none".to_owned(), |key| quoted(&key, 60));
+            let listed = quoted(listed, 60);
+            format!("its {which} key is {found}, and the set lists {listed}")
+        }))
     }
 
     pub(crate) fn splits(&self, n: usize) -> leveltable::Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
@@ -173,12 +185,19 @@ impl Iterator for Rows {
     }
 }
 
+/// Returns whether numbered manifests are in a directory.
+pub(crate) fn holds_manifests(directory: &Path) -> bool {
+    let is_number = |name: &str| name.len() >= 10 && name.bytes().all(|b| b.is_ascii_digit());
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .any(|name| is_number(&name))
+}
+
 /// Returns whether the set's manifest, and no table, may be at `path`. Reading a large table to find that out would take long.
 fn may_be_manifest(path: &Path) -> Result<bool, Failure> {
     let local = if is_url(path) {
-        let url = Url::parse(&path.to_string_lossy()).ok();
-        url.filter(|url| url.scheme() == "file")
-            .and_then(|url| url.to_file_path().ok())
+        file_at(path)
     } else {
         Some(path.to_owned())
     };
@@ -189,7 +208,7 @@ fn may_be_manifest(path: &Path) -> Result<bool, Failure> {
         Some(Err(_)) => return Ok(false),
         Some(Ok(_)) | None => {}
     }
-    // A manifest has properties, which say its order.
+    // A manifest names its order in its properties. Of a table that names none, a sample would be read.
     let options = OpenOptions::new().no_filter().no_cache().check_order(false);
     Ok(match options.open_source(source(path)?) {
         Ok(table) => {

@@ -214,20 +214,31 @@ async fn copied(store: &Arc<dyn ObjectStore>) {
         assert!(!version.await.unwrap().is_unknown());
         assert!(contents(store, &path).await == bytes, "{len} bytes differ");
     }
-    // A file that ends early, as one that is cut meanwhile.
-    struct Cut(Bytes);
+    // A file that ends early, as one that is cut meanwhile, of which reads fail or are short.
+    struct Cut {
+        bytes: Bytes,
+        is_short: bool,
+    }
     impl ReadAt for Cut {
         fn size(&self) -> io::Result<u64> {
-            Ok(self.0.len() as u64 + 1)
+            Ok(self.bytes.len() as u64 + 1)
         }
 
         fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-            self.0.read_at(offset, len)
+            let left = self.bytes.len() - offset as usize;
+            let len = if self.is_short { len.min(left) } else { len };
+            self.bytes.read_at(offset, len)
         }
     }
-    for len in [1000, 2 * PART] {
+    for (len, is_short) in [
+        (1000, false),
+        (2 * PART, false),
+        (1000, true),
+        (2 * PART, true),
+    ] {
         let before = contents(store, &path).await;
-        let cut = Cut(vec![1; len].into());
+        let bytes = vec![1; len].into();
+        let cut = Cut { bytes, is_short };
         let uploaded = upload_options.upload(Arc::clone(store), path.clone(), &cut);
         let error = uploaded.await.unwrap_err();
         assert_eq!(io::Error::from(error).kind(), io::ErrorKind::UnexpectedEof);
