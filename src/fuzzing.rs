@@ -57,13 +57,14 @@ impl BlockCursor {
         self.cursor.move_past_last();
     }
 
-    /// Moves to the first entry at or after `target`; `false` if there is none.
+    /// Moves to the first entry at or after `target`; `false` if there is none. `hint` picks the part of the block where `target`
+    /// should be, rightly or wrongly.
     ///
     /// # Errors
     ///
     /// Where an entry on the way makes no sense, as for all moves. The cursor must then be positioned anew.
-    pub fn seek(&mut self, target: &[u8]) -> Result<bool, Refused> {
-        let sought = self.cursor.seek(target, &self.order, SearchPart::WHOLE);
+    pub fn seek(&mut self, target: &[u8], hint: u8) -> Result<bool, Refused> {
+        let sought = self.cursor.seek(target, &self.order, part(hint));
         sought.map_err(refused)
     }
 
@@ -99,17 +100,23 @@ impl BlockCursor {
         self.cursor.value()
     }
 
-    /// The value of `key` by a lookup, wherever the cursor stands.
+    /// The value of `key` by a lookup, wherever the cursor stands, with a `hint` as for [`seek`](Self::seek).
     ///
     /// # Errors
     ///
     /// As [`seek`](Self::seek).
-    pub fn find(&self, key: &[u8]) -> Result<Option<Bytes>, Refused> {
+    pub fn find(&self, key: &[u8], hint: u8) -> Result<Option<Bytes>, Refused> {
         let block = self.cursor.block();
-        let found = block.find(key, &self.order, SearchPart::WHOLE);
+        let found = block.find(key, &self.order, part(hint));
         let found = found.map_err(refused)?;
         Ok(found.map(|value| block.data().slice(value)))
     }
+}
+
+fn part(hint: u8) -> SearchPart {
+    let count = SearchPart::all().count();
+    let part = SearchPart::all().nth(usize::from(hint) % count);
+    part.unwrap_or(SearchPart::WHOLE)
 }
 
 /// The builder of filter blocks; its calls match `(start_block add_key*)* finish`.

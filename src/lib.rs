@@ -68,8 +68,8 @@
 //!   used in place, without a copy or a cache. Compressed ones are decompressed into the cache.
 //! - Any number of threads may use a [`Table`] at once, and clones are cheap. Cursors and ranges own what they need and can be
 //!   sent to another thread. No lock is held while a block is read or decompressed.
-//! - An open table holds its index block, 23 bytes for each data block, and its filter. Blocks that are used more than once
-//!   are kept in a [`BlockCache`] of 32 MiB that all tables share, unless [`OpenOptions`] says otherwise.
+//! - An open table holds its index block, 23 bytes for each data block, and its filter. Blocks that
+//!   come in again are kept in a [`BlockCache`] of 32 MiB that all tables share, unless [`OpenOptions`] says otherwise.
 //! - A value from [`Table::get`] is a slice of its block and keeps the block in memory.
 //! - In async code, call lookups where blocking is allowed, such as Tokio's `spawn_blocking`. [`Table::may_contain`] makes
 //!   no I/O. `AsyncTable`, of the feature `async`, awaits its reads instead, under any runtime.

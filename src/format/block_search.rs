@@ -74,7 +74,7 @@ impl SearchPart {
     }
 
     /// Every hint, right or wrong.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn all() -> impl Iterator<Item = SearchPart> {
         (0..3).flat_map(|first| (first..3).map(move |last| SearchPart::new(first, last, [1, 2])))
     }

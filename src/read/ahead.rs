@@ -94,7 +94,10 @@ impl ReadAhead {
         let frame = self.frame(inner, i)?;
         let is_alone = self.run.blocks.len() == 1;
         self.is_raw = frame::is_raw(&frame);
-        let what_for = if is_alone { Use::Lookup } else { Use::Walk };
+        let what_for = match self.way {
+            None => Use::Lookup,
+            Some(_) => Use::Walk,
+        };
         match inner.try_admit(found, &frame, read, what_for) {
             Ok(block) => Ok((block, !is_alone && self.is_raw)),
             Err(defect) => {
@@ -169,7 +172,7 @@ impl ReadAhead {
 
     /// Whether the walk took more than 2 ns a byte for the last run: longer than in memory, so it waits for a disk, or its
     /// caller is slow. Blocks that were seen before are announced to such a walk only, since asking for what is in memory takes
-    /// time; so does asking for the time, which a seek that leads to no walk does without.
+    /// time. So does reading the clock, which a lone seek skips.
     fn is_slow(&mut self) -> bool {
         const MOST_NANOS_A_BYTE: u64 = 2;
         if self.way.is_none() {

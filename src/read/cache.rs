@@ -22,11 +22,12 @@ const ENTRY_OVERHEAD: u64 = 96;
 /// and no shard is locked while a block is read or decompressed. A block larger than a shard's part of the
 /// capacity (a few shards for each processor) is not kept.
 ///
-/// A block of a file is admitted when a lookup reads it for the second time since the table was opened, since the system keeps it in
-/// memory after the first: blocks that are used once take no room from those that are used again. Of other sources, which may be
-/// far away, each block is admitted at once, and so are those that a walk has read ahead.
+/// From a file that was opened by its path or as a `File`, a lookup caches a block only if the block was read before, by a lookup, a
+/// walk or the check of the order at opening: after the first read the system keeps it in memory, and blocks that are used once
+/// take no room from those that are used again. From other sources, some of which are far away, a lookup caches each block at once. So
+/// does a walk from all of them, but for the block in which it begins.
 ///
-/// Once the cache is full, it admits one block of 32 that are offered by lookups, at random, and none that a walk has read ahead. In a
+/// Once the cache is full, it admits one block of 32 that are offered by lookups, at random, and none of a walk's. In a
 /// table much larger than the cache most blocks would be evicted before they are used again, and the work of keeping and
 /// evicting them would only delay lookups; blocks that are used often are soon admitted (bimodal insertion: Qureshi et al.,
 /// "Adaptive insertion policies for high performance caching", ISCA 2007).

@@ -136,7 +136,7 @@ impl Cursor {
             self.table.check_end()?;
             return Ok(self.leave(Off::AfterLast));
         };
-        let part = self.table.part(found);
+        let part = self.table.inner.part(found);
         self.load(found, part)?;
         let sought = self.entries.seek(key, self.table.order()?, part);
         if self.check(sought)? {
@@ -179,11 +179,10 @@ impl Cursor {
             self.table.check_end()?;
             return self.seek_to_last();
         };
-        // The walk goes back, away from the part that the key is in.
+        // The walk goes back, out of the part that the key is in.
         self.load(found, SearchPart::WHOLE)?;
-        let sought = self
-            .entries
-            .seek(key, self.table.order()?, SearchPart::WHOLE);
+        let part = self.table.inner.part(found);
+        let sought = self.entries.seek(key, self.table.order()?, part);
         if self.check(sought)? && or_at && self.table.order()?.compare(self.key(), key).is_eq() {
             return Ok(true);
         }

@@ -102,7 +102,7 @@ impl Fetched<'_> {
 pub(super) enum Use {
     /// For a key, or for the first entries of a walk, which may be all that is wanted.
     Lookup,
-    /// For a walk that has read it with others.
+    /// For a walk that has come to it from a neighbour.
     Walk,
 }
 
@@ -239,10 +239,15 @@ impl Inner {
         self.hints.of(i).is_ordered()
     }
 
-    /// A data block from the cache, which holds none that was not seen, unless there is no order to check.
+    /// The same; without an order to check, no block is marked as seen, and any may have been.
+    fn may_be_known(&self, i: usize) -> bool {
+        self.is_known(i) || self.order.is_none()
+    }
+
+    /// A data block from the cache. A block that was never seen cannot be there, so the cache is not searched for it.
     pub(super) fn cached(&self, found: BlockRef) -> Option<Bytes> {
         let cache = self.cache.as_ref()?;
-        if self.order.is_some() && !self.is_known(found.block) {
+        if !self.may_be_known(found.block) {
             return None;
         }
         let block = cache.get(self.cache_key(found.handle))?;
@@ -273,16 +278,18 @@ impl Inner {
         read: ReadOptions,
         what_for: Use,
     ) -> Result<Bytes, Defect> {
-        let hint = self.hints.of(found.block);
-        let was_seen = hint.is_ordered();
+        let was_seen = self.may_be_known(found.block);
         let block = self.check_frame(found.block, frame, read.verify_checksums)?;
+        let hint = self.hints.of(found.block);
         if self.file.is_memory() && frame::is_raw(frame) {
-            self.remember_fences(found.block, &block)?;
+            self.learn_fences(found.block, &block)?;
             hint.set_in_place(read.verify_checksums);
-        } else if let Some(cache) = &self.cache {
+            return Ok(block);
+        }
+        let mut will_be_searched_again = was_seen;
+        if let Some(cache) = &self.cache {
             self.file.counters.add(Counter::CacheMisses, 1);
             if read.fill_cache && read.verify_checksums && self.admits(cache, what_for, was_seen) {
-                self.remember_fences(found.block, &block)?;
                 // In bytes of its own: a source may return a slice of something large, and all of that would stay in memory.
                 let kept = if frame::is_raw(frame) && !self.is_remote {
                     Bytes::copy_from_slice(&block)
@@ -290,17 +297,22 @@ impl Inner {
                     block.clone()
                 };
                 cache.insert(self.cache_key(found.handle), kept);
+                will_be_searched_again = true;
             }
+        }
+        if will_be_searched_again && !hint.has_fences() {
+            self.learn_fences(found.block, &block)?;
         }
         Ok(block)
     }
 
     /// Whether the cache takes a block that just came in; `was_seen` tells whether it came in before.
     ///
-    /// Of a file, the system keeps what was read lately, and so the cache takes a lookup's block only when it comes in again: the
-    /// first visit does without a copy in fresh memory, and blocks that are used once take no room. A million lookups in 67,000
-    /// blocks by a cache of 32 MiB read 5 % fewer of them (Zipf's law with an exponent of 0.99; with 1.2, 7 %), after 20 % more in
-    /// the first 65,000. A walk comes by each block once, and leaves them for the next walk, if there is room.
+    /// The system keeps recently read parts of a file in memory, so the cache takes a lookup's block of a file only when it comes
+    /// in again: blocks that are used once take no room, and the first visit to a raw block needs no copy in fresh memory. A
+    /// million lookups in 67,000 blocks by a cache of 32 MiB read 5 % fewer of them (Zipf's law with an exponent of 0.99; with
+    /// 1.2, 7 %), after 20 % more in the first 65,000. A walk visits each block once, and leaves them for the next walk, if there
+    /// is room.
     fn admits(&self, cache: &BlockCache, what_for: Use, was_seen: bool) -> bool {
         match what_for {
             _ if self.is_remote => true,
@@ -309,8 +321,8 @@ impl Inner {
         }
     }
 
-    /// Remembers the fences of data block `i`, which is kept and will be searched again.
-    fn remember_fences(&self, i: usize, payload: &Bytes) -> Result<(), Defect> {
+    /// Learns the fences of data block `i`, for the searches that follow.
+    fn learn_fences(&self, i: usize, payload: &Bytes) -> Result<(), Defect> {
         if let Some(Order::Bytewise) = self.order {
             self.hints
                 .of(i)

@@ -34,6 +34,7 @@ impl Hint {
 
     const SECOND_BITS: u32 = 6;
     const THIRD_BITS: u32 = 7;
+    const LINES: u16 = (1 << (Hint::SECOND_BITS + Hint::THIRD_BITS)) - 1;
 
     /// Whether the block can be used where it lies in memory; if `verified` is asked for, with a right checksum.
     #[inline]
@@ -60,6 +61,11 @@ impl Hint {
         self.state.fetch_or(Hint::ORDERED, Relaxed);
     }
 
+    /// Whether the block's fences are known.
+    pub(super) fn has_fences(&self) -> bool {
+        self.state.load(Relaxed) & Hint::LINES != 0
+    }
+
     /// Remembers the fences of `block`, which is data block `i` of a table in bytewise order. In a block's first line, or
     /// very far into it, they are not worth knowing.
     pub(super) fn set_fences<B: AsRef<[u8]>>(&self, block: &Block<B>, i: usize, index: &Index) {
@@ -82,7 +88,7 @@ impl Hint {
     #[inline]
     pub(super) fn part(&self, position: Option<u16>) -> SearchPart {
         let state = self.state.load(Relaxed);
-        let lines = state & ((1 << (Hint::SECOND_BITS + Hint::THIRD_BITS)) - 1);
+        let lines = state & Hint::LINES;
         let (Some(position), 1..) = (position, lines) else {
             return SearchPart::WHOLE;
         };

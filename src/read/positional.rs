@@ -62,8 +62,8 @@ impl Drop for Spared {
 /// announces the rest to the system before it waits for each, so that the disk works on several at a time, and meanwhile the
 /// caller on those that are there.
 ///
-/// To ask what is in the page cache pays even where nothing is: newer kernels (6.18 does) start to read what is missing, and then
-/// all parts are on their way. Not to ask after eight misses made 256 cold blocks take 1.3 to 1.5 times as long.
+/// Asking the page cache pays even if it holds nothing: newer kernels (6.18 does) start to read what is missing, and then all parts
+/// are on their way. Giving up after eight misses made 256 cold blocks take 1.3 to 1.5 times as long.
 pub(super) fn read_many_at(
     file: &File,
     parts: &[(u64, usize)],

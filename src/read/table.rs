@@ -331,12 +331,6 @@ impl Table {
         Ok(self.inner.block_filter_rejects(found, key, order))
     }
 
-    /// The part of a data block in which the key that was sought in the index should be.
-    #[inline]
-    pub(crate) fn part(&self, found: BlockRef) -> SearchPart {
-        self.inner.part(found)
-    }
-
     /// A data block to keep. `part` of it is touched, since it will be looked at first.
     pub(crate) fn block(&self, found: BlockRef, part: SearchPart) -> Result<Block<Bytes>> {
         let block = self.inner.fetch_block(found, part, self.read)?;

@@ -35,10 +35,10 @@ impl<'a> Piece<'a> {
         Piece { string, start, len }
     }
 
-    /// Its first `len` bytes, of at least as many.
+    /// Its first `len` bytes. `len` is at most its length.
     #[inline]
     pub(in crate::format) fn first(self, len: usize) -> Piece<'a> {
-        debug_assert!(len <= self.len, "a piece has no more bytes than it has");
+        debug_assert!(len <= self.len, "`len` is at most the piece's length");
         Piece { len, ..self }
     }
 
@@ -93,7 +93,7 @@ impl Key {
         self.len = 0;
     }
 
-    /// Keeps the first `len` bytes, of at least as many.
+    /// Keeps the first `len` bytes. `len` is at most its length.
     #[inline]
     pub(in crate::format) fn truncate(&mut self, len: usize) {
         debug_assert!(len <= self.len, "only bytes of the key can be kept");

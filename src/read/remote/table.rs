@@ -210,15 +210,21 @@ impl AsyncTable {
             return Ok(None);
         };
         let block = self.fetch_block(found.block).await?;
-        let value = self.search(found.block, &block, key)?;
+        let part = self.table.inner.part(found);
+        let value = self.search(found.block, &block, key, part)?;
         Ok(value.map(|value| (block, value)))
     }
 
-    /// Where the value of `key` lies in data block `i`.
-    fn search(&self, i: usize, block: &[u8], key: &[u8]) -> Result<Option<std::ops::Range<usize>>> {
+    /// Where the value of `key`, which should be in `part`, lies in data block `i`.
+    fn search(
+        &self,
+        i: usize,
+        block: &[u8],
+        key: &[u8],
+        part: SearchPart,
+    ) -> Result<Option<std::ops::Range<usize>>> {
         let order = self.table.order()?;
-        let inner = &self.table.inner;
-        inner.find_value(i, block, key, order, SearchPart::WHOLE)
+        self.table.inner.find_value(i, block, key, order, part)
     }
 
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
@@ -246,7 +252,7 @@ impl AsyncTable {
             let here = wanted.iter().skip(start).take_while(|wanted| wanted.0 == i);
             for &(_, at) in here {
                 if let (Some(key), Some(value)) = (keys.get(at), values.get_mut(at)) {
-                    let found = self.search(i, block, key.as_ref())?;
+                    let found = self.search(i, block, key.as_ref(), SearchPart::WHOLE)?;
                     let found = found.and_then(|range| block.get(range));
                     *value = found.map(Bytes::copy_from_slice);
                 }
