@@ -698,6 +698,44 @@ fn statistics_account_for_every_lookup() {
     }
 }
 
+/// In memory, what the filter answered last decides whether it is asked before the index or after: the answers are the same, and
+/// it is asked once for each key.
+#[test]
+fn present_and_absent_keys_in_turns_are_found_and_counted() {
+    for (name, write) in filters() {
+        let options = OpenOptions::new().cache(BlockCache::new(1 << 20));
+        let write = write.compression(Compression::None);
+        let table = options
+            .open_source(common::build(&write, &some_entries()))
+            .unwrap();
+        let entries = some_entries();
+        let mut random = fastrand::Rng::with_seed(11);
+        let mut lookups = 0;
+        // Twice: of a block that was not seen before, nothing is touched early.
+        for _ in 0..2 {
+            for (key, value) in &entries {
+                for _ in 0..random.usize(..4) {
+                    let absent = [&key[..], b"~"].concat();
+                    assert_eq!(table.get(&absent).unwrap(), None, "{name}");
+                    assert_eq!(table.get([0xff; 3]).unwrap(), None, "{name}");
+                    lookups += 2;
+                }
+                for _ in 0..random.usize(..4) {
+                    assert_eq!(table.get(key).unwrap().unwrap(), value, "{name}");
+                    lookups += 1;
+                }
+            }
+        }
+        let stats = table.stats();
+        let asked = stats.filter_passed + stats.filter_rejected;
+        if table.filter().is_some_and(|filter| filter.whole_table) {
+            assert_eq!(asked, lookups, "{name}");
+        } else {
+            assert!(asked <= lookups, "{name}");
+        }
+    }
+}
+
 /// Many keys at once, with every kind of filter: the values in the order asked, each block read once, the filter
 /// asked once for each key that the index leaves.
 #[test]

@@ -63,7 +63,8 @@ pub struct FilterInfo {
     pub bytes: u64,
     /// Number of filters, empty ones included.
     pub filters: usize,
-    /// Whether one filter covers the whole table. Lookups then ask it before they search the index.
+    /// Whether one filter covers the whole table. Lookups then ask it before they search the index, or after, in a table in memory
+    /// whose last key passed.
     pub whole_table: bool,
 }
 

@@ -6,6 +6,9 @@
 /// Bytes in a cache line.
 pub(crate) const LINE: usize = 64;
 
+/// Whether touching is only a hint, which does not wait. Otherwise, touching a mapped file may wait for a disk.
+pub(crate) const IS_HINT: bool = cfg!(feature = "prefetch");
+
 /// Requests the lines in which `items` begin.
 #[cfg(feature = "prefetch")]
 #[inline]

@@ -178,9 +178,9 @@ impl Inner {
         }
     }
 
-    /// A data block that is used where it lies in memory.
+    /// A data block that is used where it lies in memory, with `part` of it touched.
     #[inline(always)]
-    fn fetch_in_place(
+    pub(super) fn fetch_in_place(
         &self,
         found: BlockRef,
         part: SearchPart,

@@ -4,7 +4,7 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 use std::sync::OnceLock;
 use std::sync::atomic::{
-    AtomicU32, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -51,7 +51,7 @@ macro_rules! counters {
         impl Shard {
             #[inline]
             fn value(&self, counter: Counter) -> &AtomicU64 {
-                let Shard([$($field),+]) = self;
+                let [$($field),+] = &self.values;
                 match counter {
                     $(Counter::$counter => $field,)+
                 }
@@ -145,7 +145,11 @@ pub(super) const SEATS: usize = OWNED + SHARED;
 
 #[derive(Debug, Default)]
 #[repr(align(128))] // two lines: processors fetch them in pairs
-struct Shard([AtomicU64; Counter::COUNT]);
+struct Shard {
+    values: [AtomicU64; Counter::COUNT],
+    /// Whether the filter let the last key pass that it was asked for.
+    passed_last: AtomicBool,
+}
 
 impl Default for Counters {
     fn default() -> Counters {
@@ -158,23 +162,56 @@ impl Counters {
     pub(crate) fn add(&self, counter: Counter, n: u64) {
         let seat = Seat::of_this_thread();
         if let Some(shard) = self.0.get(seat) {
-            let value = shard.get_or_init(Box::default).value(counter);
+            shard.get_or_init(Box::default).add(counter, n, seat);
+        }
+    }
+
+    /// Counts what a filter answered, and remembers it for this thread.
+    #[inline]
+    pub(crate) fn add_filtered(&self, passes: bool) {
+        let counter = match passes {
+            true => Counter::FilterPassed,
+            false => Counter::FilterRejected,
+        };
+        let seat = Seat::of_this_thread();
+        if let Some(shard) = self.0.get(seat) {
+            let shard = shard.get_or_init(Box::default);
+            shard.add(counter, 1, seat);
+            // Threads that share a shard would contend.
             if seat < OWNED {
-                value.store(value.load(Relaxed).wrapping_add(n), Relaxed);
-            } else {
-                value.fetch_add(n, Relaxed);
+                shard.passed_last.store(passes, Relaxed);
             }
         }
     }
 
+    /// Whether the filter let the last key pass that this thread looked for, as far as is remembered.
+    #[inline]
+    pub(crate) fn filter_passed_last(&self) -> bool {
+        let shard = self.0.get(Seat::of_this_thread()).and_then(OnceLock::get);
+        shard.is_some_and(|shard| shard.passed_last.load(Relaxed))
+    }
+
     pub(crate) fn snapshot(&self) -> Stats {
         let mut sums = [0; Counter::COUNT];
-        for Shard(values) in self.0.iter().filter_map(OnceLock::get).map(Box::as_ref) {
-            for (sum, value) in sums.iter_mut().zip(values) {
+        for shard in self.0.iter().filter_map(OnceLock::get) {
+            for (sum, value) in sums.iter_mut().zip(&shard.values) {
                 *sum += value.load(Relaxed);
             }
         }
         Stats::from_values(sums)
+    }
+}
+
+impl Shard {
+    /// Adds to a counter, for the thread at `seat`.
+    #[inline]
+    fn add(&self, counter: Counter, n: u64, seat: usize) {
+        let value = self.value(counter);
+        if seat < OWNED {
+            value.store(value.load(Relaxed).wrapping_add(n), Relaxed);
+        } else {
+            value.fetch_add(n, Relaxed);
+        }
     }
 }
 
@@ -285,6 +322,22 @@ mod tests {
             assert!(!help.is_empty() && help.trim() == help, "{help:?}");
             assert!(!help.contains(['\n', '\\']), "{help:?}");
         }
+    }
+
+    #[test]
+    fn each_thread_remembers_what_the_filter_answered_last() {
+        let (counters, other_table) = (Counters::default(), Counters::default());
+        assert!(!counters.filter_passed_last());
+        for passes in [true, false, true] {
+            counters.add_filtered(passes);
+            counters.add(Counter::CacheHits, 1);
+            assert_eq!(counters.filter_passed_last(), passes);
+            assert!(!other_table.filter_passed_last());
+            let elsewhere = || assert!(!counters.filter_passed_last());
+            std::thread::scope(|scope| scope.spawn(elsewhere).join().unwrap());
+        }
+        let stats = counters.snapshot();
+        assert_eq!((stats.filter_passed, stats.filter_rejected), (2, 1));
     }
 
     /// More threads than have a shard of their own, at once and one after another.

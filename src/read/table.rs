@@ -14,6 +14,7 @@ use crate::format::block::Block;
 use crate::format::block_search::SearchPart;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::properties::Properties;
+use crate::format::touch;
 use crate::read::ahead::ReadAhead;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::fetch::Fetched;
@@ -22,7 +23,7 @@ use crate::read::hints::Hints;
 use crate::read::index::{BlockRef, Index};
 use crate::read::options::ReadOptions;
 use crate::read::prefixes::PrefixFilter;
-use crate::read::stats::{Counter, Stats};
+use crate::read::stats::Stats;
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
@@ -183,10 +184,11 @@ impl Table {
         take: impl FnOnce(Fetched<'_>, Range<usize>) -> R,
     ) -> Result<Option<R>> {
         let order = self.inner.order()?;
-        if self.inner.table_filter_rejects(key, order) {
+        let is_expected = self.inner.expects_to_pass();
+        if !is_expected && self.inner.table_filter_rejects(key, order) {
             return Ok(None);
         }
-        self.lookup_in_block(key, order, take)
+        self.lookup_in_block(key, order, is_expected, take)
     }
 
     /// The data block to look for `key` in, and nowhere else; `None` if filter and index know that it is not in the table. For a
@@ -207,22 +209,42 @@ impl Table {
     }
 
     /// The rest of it, apart: most absent keys never get here.
+    ///
+    /// Of a key that `is_expected` to pass the filter, the block is touched first: the processor then waits for the memory of both
+    /// at once.
     #[inline(never)]
     fn lookup_in_block<R>(
         &self,
         key: &[u8],
         order: &Order,
+        is_expected: bool,
         take: impl FnOnce(Fetched<'_>, Range<usize>) -> R,
     ) -> Result<Option<R>> {
         let inner = &*self.inner;
-        let Some(found) = inner.index.seek(key, order) else {
+        let found = inner.index.seek(key, order);
+        let mut at_hand = None;
+        if is_expected {
+            at_hand = found.and_then(|found| {
+                let part = inner.part(found);
+                Some((part, inner.fetch_in_place(found, part, self.read)?))
+            });
+            if inner.table_filter_rejects(key, order) {
+                return Ok(None);
+            }
+        }
+        let Some(found) = found else {
             return inner.check_end(self.read).map(|()| None);
         };
         if inner.block_filter_rejects(found, key, order) {
             return Ok(None);
         }
-        let part = inner.part(found);
-        let block = inner.fetch_block(found, part, self.read)?;
+        let (part, block) = match at_hand {
+            Some(at_hand) => at_hand,
+            None => {
+                let part = inner.part(found);
+                (part, inner.fetch_block(found, part, self.read)?)
+            }
+        };
         let value = inner.find_value(found.block, block.payload(), key, order, part)?;
         Ok(value.map(|value| take(block, value)))
     }
@@ -444,13 +466,18 @@ impl Inner {
         let passes = filter
             .block
             .key_may_match(&*filter.policy, block_offset, key);
-        let counter = if passes {
-            Counter::FilterPassed
-        } else {
-            Counter::FilterRejected
-        };
-        self.file.counters.add(counter, 1);
+        self.file.counters.add_filtered(passes);
         passes
+    }
+
+    /// Whether it pays to touch the block before the filter is asked: in memory, if this thread's last key passed.
+    ///
+    /// A processor can have the memory of some 200 to 500 instructions under way. Behind a filter that waits for memory, the block
+    /// is out of that reach, and each waits alone: in a map of 108 MB, a present key took 475 ns instead of 390. Absent keys, most
+    /// of which come after others, are spared the search in the index.
+    #[inline]
+    fn expects_to_pass(&self) -> bool {
+        touch::IS_HINT && self.file.is_memory() && self.file.counters.filter_passed_last()
     }
 
     /// Where the value of `key` lies in data block `i`, of which `payload` was fetched.
