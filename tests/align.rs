@@ -335,6 +335,37 @@ fn a_lookup_reads_one_page() {
     }
 }
 
+/// The padding between blocks is no reason to read them one at a time.
+#[test]
+fn walks_read_as_far_ahead_as_without_padding() {
+    let entries = numbers(37_000);
+    for compression in [Compression::None, Compression::Snappy] {
+        let disk = CountingPages::new(build(&aligned(compression), &entries));
+        let options = OpenOptions::new().no_cache();
+        let table = options.open_source(Arc::clone(&disk)).unwrap();
+        let requests = |walk: &dyn Fn() -> usize| {
+            let before = disk.reads.load(Ordering::Relaxed);
+            assert_eq!(walk(), entries.len());
+            disk.reads.load(Ordering::Relaxed) - before
+        };
+        let last = &entries.last().unwrap().0;
+        // One block alone, a second, then 2, 4, 8, 16 and 32, and then as many as fit 64 pages, at least 40 of them in each read.
+        let most = 7 + table.data_blocks() as u64 / 40;
+        assert!(most < 34, "{compression:?}: {most}");
+        for walked in [
+            requests(&|| table.range(..=last).count()),
+            requests(&|| table.range(..=last).rev().count()),
+            requests(&|| {
+                let mut cursor = table.cursor();
+                assert!(cursor.seek_to_first().unwrap());
+                1 + std::iter::from_fn(|| cursor.next().unwrap().then_some(())).count()
+            }),
+        ] {
+            assert!(walked <= most, "{compression:?}: {walked} of {most}");
+        }
+    }
+}
+
 /// Compression that varies from block to block: the padding stays small, and lookups read one page.
 #[test]
 fn the_length_of_compressed_blocks_is_expected_well() {

@@ -167,7 +167,7 @@ impl ReadAhead {
         }
         // From where the walk is to the end of what was announced.
         self.run = inner.run(i.min(run.blocks.start)..run.blocks.end.max(i + 1));
-        self.grow();
+        self.grow(inner);
     }
 
     /// Whether the walk took more than 2 ns a byte for the last run: longer than in memory, so it waits for a disk, or its
@@ -191,10 +191,10 @@ impl ReadAhead {
         }
     }
 
-    /// Sets the length of the next run, after the walk has gone on.
-    fn grow(&mut self) {
+    /// Sets the length of the next run, after the walk has gone on: room for twice as many blocks, padding included.
+    fn grow(&mut self, inner: &Inner) {
         self.len = match self.way {
-            Some(_) => MOST_RUN_LEN.min(2 * self.run.len),
+            Some(_) => MOST_RUN_LEN.min(2 * inner.padded_len(&self.run)),
             None => self.first_len,
         };
     }
@@ -213,7 +213,7 @@ impl ReadAhead {
             bytes => (run, bytes?),
         };
         (self.run, self.bytes) = (run, bytes);
-        self.grow();
+        self.grow(inner);
         Ok(())
     }
 }

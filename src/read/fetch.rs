@@ -476,6 +476,16 @@ impl Inner {
         }
     }
 
+    /// How long `run` is with the padding after it.
+    pub(super) fn padded_len(&self, run: &Run) -> u64 {
+        let next = run.blocks.end;
+        if next > 0 && next < self.index.len() && self.is_adjacent(next - 1) {
+            self.index.handle(next).offset - run.offset
+        } else {
+            run.len
+        }
+    }
+
     /// The bytes of `run`.
     pub(super) fn read_run(&self, run: &Run) -> Result<Bytes> {
         match usize::try_from(run.len) {
