@@ -222,11 +222,11 @@ impl Table {
     ) -> Result<Option<R>> {
         let inner = &*self.inner;
         let found = inner.index.seek(key, order);
-        let mut at_hand = None;
+        let mut touched = None;
         if is_expected {
-            at_hand = found.and_then(|found| {
+            touched = found.map(|found| {
                 let part = inner.part(found);
-                Some((part, inner.fetch_in_place(found, part, self.read)?))
+                (part, inner.fetch_in_place(found, part, self.read))
             });
             if inner.table_filter_rejects(key, order) {
                 return Ok(None);
@@ -238,12 +238,10 @@ impl Table {
         if inner.block_filter_rejects(found, key, order) {
             return Ok(None);
         }
-        let (part, block) = match at_hand {
-            Some(at_hand) => at_hand,
-            None => {
-                let part = inner.part(found);
-                (part, inner.fetch_block(found, part, self.read)?)
-            }
+        let (part, block) = touched.unwrap_or_else(|| (inner.part(found), None));
+        let block = match block {
+            Some(block) => block,
+            None => inner.fetch_block(found, part, self.read)?,
         };
         let value = inner.find_value(found.block, block.payload(), key, order, part)?;
         Ok(value.map(|value| take(block, value)))
