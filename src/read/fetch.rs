@@ -280,10 +280,9 @@ impl Inner {
     ) -> Result<Bytes, Defect> {
         let was_seen = self.may_be_known(found.block);
         let block = self.check_frame(found.block, frame, read.verify_checksums)?;
-        let hint = self.hints.of(found.block);
         if self.file.is_memory() && frame::is_raw(frame) {
             self.learn_fences(found.block, &block)?;
-            hint.set_in_place(read.verify_checksums);
+            self.hints.set_in_place(found.block, read.verify_checksums);
             return Ok(block);
         }
         let mut will_be_searched_again = was_seen;
@@ -300,7 +299,7 @@ impl Inner {
                 will_be_searched_again = true;
             }
         }
-        if will_be_searched_again && !hint.has_fences() {
+        if will_be_searched_again && !self.hints.of(found.block).has_fences() {
             self.learn_fences(found.block, &block)?;
         }
         Ok(block)

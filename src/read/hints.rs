@@ -2,7 +2,7 @@
 //!
 //! The index stays as it was read; all that changes while a table is open is here.
 
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 
 use crate::format::block::Block;
 use crate::format::block_search::SearchPart;
@@ -11,7 +11,10 @@ use crate::read::index::Index;
 
 /// Six bytes for each data block.
 #[derive(Debug)]
-pub(super) struct Hints(Box<[Hint]>);
+pub(super) struct Hints {
+    blocks: Box<[Hint]>,
+    any_in_place: AtomicBool,
+}
 
 /// What is known of a data block: how far it was checked, and its [fences](Block::fence).
 ///
@@ -47,7 +50,7 @@ impl Hint {
         self.state.load(Relaxed) & wanted != 0
     }
 
-    pub(super) fn set_in_place(&self, verified: bool) {
+    fn set_in_place(&self, verified: bool) {
         let verified = if verified { Hint::VERIFIED } else { 0 };
         self.state.fetch_or(Hint::IN_PLACE | verified, Relaxed);
     }
@@ -108,7 +111,22 @@ impl Hint {
 impl Hints {
     /// For so many data blocks, none of which was seen.
     pub(super) fn new(blocks: usize) -> Hints {
-        Hints((0..blocks).map(|_| Hint::default()).collect())
+        Hints {
+            blocks: (0..blocks).map(|_| Hint::default()).collect(),
+            any_in_place: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that data block `i` is used where it lies in memory, and whether its checksum was verified.
+    pub(super) fn set_in_place(&self, i: usize, verified: bool) {
+        self.of(i).set_in_place(verified);
+        self.any_in_place.store(true, Relaxed);
+    }
+
+    /// Whether any data block is known to be used where it lies in memory.
+    #[inline]
+    pub(super) fn any_in_place(&self) -> bool {
+        self.any_in_place.load(Relaxed)
     }
 
     /// What is known of data block `i`.
@@ -118,7 +136,7 @@ impl Hints {
         reason = "`i` comes from the index, which has as many blocks"
     )]
     pub(super) fn of(&self, i: usize) -> &Hint {
-        &self.0[i]
+        &self.blocks[i]
     }
 }
 
