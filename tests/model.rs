@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use common::{Entry, Layout, Random};
+use common::{Entry, Random};
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind,
     OpenOptions, ReadAt, ReadOptions, Source, Table, WriteOptions,
@@ -471,34 +471,6 @@ proptest! {
         prop_assert_eq!(last.as_ref(), entries.last());
     }
 
-    #[test]
-    fn approximate_offsets_are_those_of_data_blocks_and_ascend(
-        mut shape in any_shape(),
-        entries in entries(),
-        targets in vec(target(), 20),
-    ) {
-        if shape.compression != Compression::None {
-            shape.compression = Compression::Snappy; // which `Layout` understands
-        }
-        let (entries, table) = shape.table(entries);
-        let file = common::build(&shape.write_options(), &entries);
-        let layout = Layout::of(&file);
-        for range in &layout.data {
-            for (key, _) in common::entries(&common::payload(&file, range)) {
-                prop_assert_eq!(table.approximate_offset_of(&key), range.start as u64);
-            }
-        }
-        let data_end = layout.data.last().map_or(0, |range| range.end) as u64;
-        let mut keys: Vec<_> = targets.iter().map(|target| target.key(&entries)).collect();
-        keys.sort_by(|a, b| shape.order.compare(a, b));
-        let offsets: Vec<_> = keys.iter().map(|key| table.approximate_offset_of(key)).collect();
-        prop_assert!(offsets.is_sorted(), "{offsets:?}");
-        for (key, offset) in keys.iter().zip(offsets) {
-            prop_assert!(offset < table.file_bytes());
-            let past_last = entries.last().is_none_or(|(last, _)| shape.order.compare(last, key).is_lt());
-            prop_assert!(offset < data_end || past_last, "{key:?} at {offset}");
-        }
-    }
 }
 
 // ---- Cursors --------------------------------------------------------------------------------

@@ -85,29 +85,6 @@ fn table(options: &WriteOptions, n: usize, block_size: usize, property: usize) -
     builder.finish_into_writer().unwrap().0
 }
 
-/// Where the data blocks before the tail lie whose order opening checks, of a table without properties: all of a file of up to
-/// 4 MiB, and 16 times 64 KiB of a larger one.
-fn sample(layout: &Layout, len: usize) -> Vec<Range<usize>> {
-    let tail = len.saturating_sub(TAIL);
-    let before = layout.data.partition_point(|block| block.start < tail);
-    match before {
-        0 => Vec::new(),
-        _ if len <= 4 << 20 => {
-            let all = layout.data[0].start..layout.data[before - 1].end;
-            std::iter::once(all).collect()
-        }
-        _ => {
-            let run = |i: usize| {
-                let blocks = &layout.data[i * before / 16..(i + 1) * before / 16];
-                let start = blocks[0].start;
-                let fits = |block: &&Range<usize>| block.end - start <= 64 << 10;
-                start..blocks.iter().take_while(fits).last().unwrap().end
-            };
-            (0..16).map(run).collect()
-        }
-    }
-}
-
 /// What opening `file` should ask for, step by step, if it uses these of its filters.
 fn expected(file: &[u8], filter: bool, prefixes: bool) -> Vec<Vec<Range<usize>>> {
     let layout = Layout::of(file);
@@ -144,15 +121,13 @@ fn expected(file: &[u8], filter: bool, prefixes: bool) -> Vec<Vec<Range<usize>>>
         let with_room = layout.metaindex.start - (4 << 10)..layout.metaindex.end;
         ask(&[&with_room, &layout.index]);
     }
-    match &layout.properties {
-        Some(properties) => ask(&[&[&layout.index, properties], &filters[..]].concat()),
-        // Whether the filters are of use is for the index to say. With them come the data blocks that are checked.
-        None => {
-            ask(&[&layout.index]);
-            let sampled = sample(&layout, file.len());
-            ask(&filters.into_iter().chain(&sampled).collect::<Vec<_>>());
-        }
-    }
+    let properties = layout.properties.iter();
+    ask(&[
+        &[&layout.index],
+        &properties.collect::<Vec<_>>()[..],
+        &filters[..],
+    ]
+    .concat());
     steps
 }
 
@@ -238,11 +213,7 @@ fn a_large_table_in_leveldbs_order_is_opened_in_three_steps() {
             let steps = disk.take();
             let what = format!("{n} entries, {block_size}, {options:?}");
             assert_eq!(steps, expected(&file, true, true), "{what}");
-            let most = 3 + sample(&layout, file.len()).len();
-            assert!(
-                steps.len() <= 3 && count(&steps) <= most,
-                "{what}: {steps:?}"
-            );
+            assert!(steps.len() <= 3, "{what}: {steps:?}");
             seen[steps.len()] += 1;
             assert_eq!(table.filter().is_some(), layout.filter.is_some());
             assert_eq!(table.prefix_filter().is_some(), layout.prefixes.is_some());
@@ -252,53 +223,6 @@ fn a_large_table_in_leveldbs_order_is_opened_in_three_steps() {
         }
     }
     assert!(seen[1..].iter().all(|&tables| tables > 0), "{seen:?}");
-}
-
-/// Of a file above 4 MiB, opening looks at 4 MiB at most before the tail, all over the file, whatever the lengths of its blocks.
-#[test]
-fn a_look_at_the_order_is_bounded_and_spread() {
-    let lens = |len: &dyn Fn(usize) -> usize, n: usize| (0..n).map(len).collect::<Vec<_>>();
-    for (what, lens, least_parts, least_len) in [
-        ("small blocks", lens(&|_| 3000, 4000), 16, 900 << 10),
-        ("large blocks", lens(&|_| 300_000, 60), 13, 3 << 20),
-        ("huge blocks", lens(&|_| 1_500_000, 20), 2, 2 << 20),
-        (
-            "some huge ones",
-            lens(&|i| [1000, 3_000_000][usize::from(i % 100 == 7)], 500),
-            5,
-            300 << 10,
-        ),
-        (
-            "one that is nearly all",
-            lens(&|i| [3000, 20_000_000][usize::from(i == 500)], 1000),
-            15,
-            900 << 10,
-        ),
-    ] {
-        let options = WriteOptions::leveldb().no_filter();
-        let options = options.compression(Compression::None).block_size(1);
-        let mut builder = options.build(Vec::new());
-        for (i, len) in lens.into_iter().enumerate() {
-            builder.add(format!("key{i:08}"), vec![b'v'; len]).unwrap();
-        }
-        let file = builder.finish_into_writer().unwrap().0;
-        assert!(file.len() > 4 << 20, "{what}");
-        let disk = Asked::new(&file);
-        self::options().open_source(Arc::clone(&disk)).unwrap();
-        let data_end = Layout::of(&file).data.last().unwrap().end;
-        let steps = disk.take();
-        let mut parts: Vec<_> = steps.into_iter().flatten().collect();
-        parts.retain(|part| part.end <= data_end.min(file.len() - TAIL));
-        let read: usize = parts.iter().map(Range::len).sum();
-        assert!(
-            (least_len..=4 << 20).contains(&read),
-            "{what}: {read} bytes"
-        );
-        assert!(parts.len() >= least_parts, "{what}: {parts:?}");
-        assert!(parts.len() <= 16, "{what}: {parts:?}");
-        let halves = parts.iter().filter(|part| part.end > file.len() / 2);
-        assert!(halves.count() > 0, "{what}: {parts:?}");
-    }
 }
 
 /// A source that gives no more than so many bytes at once. What could not be read in one part is read in smaller ones, and not
@@ -323,7 +247,7 @@ fn what_cannot_be_read_at_once_is_read_in_parts() {
     assert!((3 << 20..4 << 20).contains(&file.len()), "{}", file.len());
     let asked = Asked::new(&file);
     let source = Arc::new(Short(Arc::clone(&asked)));
-    let table = options().open_source(source).unwrap();
+    let table = options().check_order(true).open_source(source).unwrap();
     let reads = count(&asked.take());
     assert!((10..=25).contains(&reads), "{reads}");
     let (key, value) = entries(60_000).pop().unwrap();
@@ -408,8 +332,7 @@ fn open_by_fetching(file: &Bytes, options: &OpenOptions, tail: usize) -> (Table,
 #[test]
 fn all_that_is_missing_is_asked_for_at_once() {
     let with_prefixes = WriteOptions::new().prefix_filter(FixedPrefix::new(5));
-    // Data blocks whose order would be checked are not needed.
-    let with_filter = self::options().check_order(false);
+    let with_filter = self::options();
     for options in [WriteOptions::new(), with_prefixes, WriteOptions::leveldb()] {
         let file = table(&options, 20_000, 1, 0);
         for file in common::in_both_orders(&file) {

@@ -7,7 +7,6 @@ use crate::db::table::{DbEntry, DbTable, Version, not_internal, version};
 use crate::error::{Error, Result};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::SearchPart;
 use crate::read::index::BlockRef;
 #[cfg(doc)]
 use crate::read::table::Table;
@@ -160,7 +159,7 @@ impl DbTable {
             .collect();
         // The first block that failed, and why.
         let mut failed: Option<(usize, Error)> = None;
-        self.table.fetch_blocks(&found, |i, block| {
+        self.table.load_blocks(&found, |i, block| {
             let keys = of_blocks.get(i).copied().unwrap_or_default();
             let mut search = |block: Block<Bytes>| {
                 for (first, at, target) in keys {
@@ -168,7 +167,7 @@ impl DbTable {
                         if wanted.block == first.block {
                             Ok(block.clone())
                         } else {
-                            self.table.block(wanted, SearchPart::WHOLE)
+                            self.table.block(wanted)
                         }
                     };
                     let found = self.find_from(*first, target, fetch)?;
@@ -222,7 +221,7 @@ impl DbTable {
         let Some(first) = self.first_block(&target)? else {
             return Ok(None);
         };
-        let fetch = |block| self.table.block(block, SearchPart::WHOLE);
+        let fetch = |block| self.table.block(block);
         self.find_from(first, &target, fetch)
     }
 
@@ -262,7 +261,7 @@ impl DbTable {
         for found in self.blocks_from(first, target) {
             let mut cursor = BlockCursor::new(fetch(found)?);
             let locate = |defect| self.table.locate(found.block, defect);
-            let sought = cursor.seek(target, self.table.order()?, SearchPart::WHOLE);
+            let sought = cursor.seek(target, self.table.order()?);
             if !sought.map_err(locate)? {
                 continue;
             }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::Defect;
 use super::block::{Block, Entry, check_shared};
-use super::block_search::{Landing, SearchPart};
+use super::block_search::Landing;
 use crate::comparator::Order;
 use key::{Key, Piece};
 use way_back::WayBack;
@@ -249,18 +249,13 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
 
     /// Moves to the first entry whose key is at or after `target`, which should be in `part`. Past the last, and `false`, if there
     /// is none.
-    pub(crate) fn seek(
-        &mut self,
-        target: &[u8],
-        order: &Order,
-        part: SearchPart,
-    ) -> Result<bool, Defect> {
+    pub(crate) fn seek(&mut self, target: &[u8], order: &Order) -> Result<bool, Defect> {
         self.way_back.clear();
         // In bytewise order, the bytes that the entry shares with the one before are also the first bytes of `target`. In
         // another order they are the first bytes of the assembled key.
         let mut assembled = Vec::new();
         let (landing, head) = match order {
-            Order::Bytewise => (self.block.seek_bytewise(target, part)?, target),
+            Order::Bytewise => (self.block.seek_bytewise(target)?, target),
             Order::Custom(_) => {
                 let landing = self.block.seek_custom(target, order, &mut assembled)?;
                 (landing, &assembled[..])
@@ -273,217 +268,5 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         self.key.splice(0, Piece::of(head, 0, entry.shared));
         self.enter(offset, entry);
         Ok(true)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::block::tests::{Entries, build};
-    use super::*;
-    use crate::coding::put_fixed32;
-    use crate::comparator::Comparator;
-    use proptest::prelude::*;
-    use std::cmp::Ordering;
-
-    /// The decoder that the specification describes, with none of the cursor's care: the oracle.
-    fn decode_naively(block: &[u8]) -> Entries {
-        let count = u32::from_le_bytes(block[block.len() - 4..].try_into().unwrap());
-        let mut rest = &block[..block.len() - 4 - 4 * count as usize];
-        let mut key = Vec::new();
-        let mut entries = Vec::new();
-        while !rest.is_empty() {
-            let mut varint = || {
-                let (mut value, mut shift) = (0, 0);
-                loop {
-                    let byte = rest[0];
-                    rest = &rest[1..];
-                    value |= usize::from(byte & 0x7f) << shift;
-                    shift += 7;
-                    if byte < 0x80 {
-                        return value;
-                    }
-                }
-            };
-            let (shared, unshared, value_len) = (varint(), varint(), varint());
-            key.truncate(shared);
-            key.extend_from_slice(&rest[..unshared]);
-            entries.push((key.clone(), rest[unshared..unshared + value_len].to_vec()));
-            rest = &rest[unshared + value_len..];
-        }
-        entries
-    }
-
-    /// LevelDB shares as much as it can. Another writer may share less, and its tables must read the same.
-    #[test]
-    fn keys_that_share_less_than_they_could_are_found() {
-        // a, ab (shared 0), abc (shared 1), abd (shared 2), b
-        let block = b"\x00\x01\x01a1\x00\x02\x01ab2\x01\x02\x01bc3\x02\x01\x01d4\x00\x01\x01b5\0\0\0\0\x01\0\0\0";
-        let entries = decode_naively(block);
-        check_against_model(block.to_vec(), &entries, &Order::Bytewise);
-    }
-
-    #[derive(Debug)]
-    struct Reverse;
-
-    impl Comparator for Reverse {
-        fn name(&self) -> &str {
-            "test.Reverse"
-        }
-
-        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-            b.cmp(a)
-        }
-    }
-
-    /// Every lookup, every seek, and steps from there in both directions, against the entry list.
-    fn check_against_model(block: Vec<u8>, entries: &Entries, order: &Order) {
-        let block = Block::parse(block).unwrap();
-        block.check_restarts().unwrap();
-        let mut cursor = BlockCursor::new(block.clone());
-        let mut targets: Vec<Vec<u8>> = vec![vec![], vec![0xff; 9]];
-        for (key, _) in entries {
-            targets.push(key.clone());
-            targets.push([&key[..], &[0]].concat());
-            targets.push(key[..key.len().saturating_sub(1)].to_vec());
-            if let Some((last, head)) = key.split_last() {
-                targets.push([head, &[last.wrapping_sub(1), 0xff]].concat());
-            }
-        }
-        for target in targets {
-            let at = entries.partition_point(|(k, _)| order.compare(k, &target).is_lt());
-            let expected = entries.get(at).filter(|(k, _)| *k == target);
-            for part in SearchPart::all() {
-                let found = block.find(&target, order, part).unwrap();
-                assert_eq!(found.map(|r| block.bytes(r)), expected.map(|(_, v)| &v[..]));
-            }
-            // Two steps back, then forward over the landing again. The place before the first entry is -1.
-            let mut here = at as isize;
-            for part in SearchPart::all() {
-                assert_eq!(
-                    cursor.seek(&target, order, part).unwrap(),
-                    at < entries.len()
-                );
-                let expected = entries.get(at).map(|(key, value)| (&key[..], &value[..]));
-                let found = cursor.is_on_entry().then(|| (cursor.key(), cursor.value()));
-                assert_eq!(found, expected, "{target:?} in {part:?}");
-            }
-            let mut on_entry = cursor.seek(&target, order, SearchPart::WHOLE).unwrap();
-            for step in [-1, -1, 1, 1, 1, -1, 0] {
-                let expected = usize::try_from(here).ok().and_then(|i| entries.get(i));
-                assert_eq!(on_entry, expected.is_some(), "{target:?}, {here}");
-                if let Some((key, value)) = expected {
-                    assert_eq!((cursor.key(), cursor.value()), (&key[..], &value[..]));
-                }
-                on_entry = match step {
-                    -1 => cursor.prev().unwrap(),
-                    1 => cursor.next().unwrap(),
-                    _ => break,
-                };
-                here = (here + step).clamp(-1, entries.len() as isize);
-            }
-        }
-    }
-
-    fn walk(cursor: &mut BlockCursor<Vec<u8>>, forward: bool) -> Entries {
-        let mut seen = Entries::new();
-        while if forward {
-            cursor.next()
-        } else {
-            cursor.prev()
-        }
-        .unwrap()
-        {
-            seen.push((cursor.key().to_vec(), cursor.value().to_vec()));
-        }
-        seen
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(100))]
-
-        /// Keys up to and beyond what one copy takes, values whose length takes two bytes, intervals up to and
-        /// beyond those whose keys are kept.
-        #[test]
-        fn cursors_agree_with_the_naive_decoder(
-            entries in prop::collection::btree_map(
-                (
-                    prop::sample::select(vec![0, 0, 5, 15, 20, 31, 40]),
-                    prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', 0xfe, 0xff]), 0..9),
-                ),
-                prop::collection::vec(any::<u8>(), 0..200),
-                0..150,
-            ),
-            restart_interval in prop_oneof![1usize..20, 50usize..200],
-            reverse: bool,
-            steps in prop::collection::vec((any::<bool>(), 1usize..40), 20),
-        ) {
-            let entries: std::collections::BTreeMap<Vec<u8>, Vec<u8>> = entries
-                .into_iter()
-                .map(|((head, key), value)| ([&vec![b'h'; head][..], &key].concat(), value))
-                .collect();
-            let mut entries: Entries = entries.into_iter().collect();
-            let order = if reverse { Order::of(Reverse) } else { Order::Bytewise };
-            if reverse {
-                entries.reverse();
-            }
-            let block = build(&entries, restart_interval);
-            prop_assert_eq!(&decode_naively(&block), &entries);
-            let mut cursor = BlockCursor::new(Block::parse(block.clone()).unwrap());
-            prop_assert_eq!(&walk(&mut cursor, true), &entries);
-            let mut backward = walk(&mut cursor, false);
-            backward.reverse();
-            prop_assert_eq!(&backward, &entries);
-            prop_assert_eq!(&walk(&mut cursor, true), &entries);
-            cursor.move_before_first();
-            // 0 is before the first entry.
-            let mut at = 0;
-            let steps = steps.into_iter().flat_map(|(forward, times)| vec![forward; times]);
-            for forward in steps {
-                let moved = if forward { cursor.next() } else { cursor.prev() }.unwrap();
-                at = if forward { (at + 1).min(entries.len() + 1) } else { at.saturating_sub(1) };
-                let expected = at.checked_sub(1).and_then(|i| entries.get(i));
-                prop_assert_eq!(moved, expected.is_some());
-                prop_assert_eq!(cursor.is_on_entry(), moved);
-                let (key, value) = expected.map_or((&[][..], &[][..]), |(k, v)| (k, v));
-                prop_assert_eq!((cursor.key(), cursor.value()), (key, value));
-            }
-            check_against_model(block, &entries, &order);
-        }
-
-        /// Any bytes at all: every operation ends, without a panic.
-        #[test]
-        fn arbitrary_bytes_do_not_panic(
-            mut data in prop::collection::vec(prop_oneof![3 => 0u8..6, 1 => any::<u8>()], 0..80),
-            restarts in prop::collection::vec(0u32..80, 0..4),
-            target in prop::collection::vec(0u8..6, 0..4),
-            reverse: bool,
-        ) {
-            for &restart in &restarts {
-                put_fixed32(&mut data, restart);
-            }
-            put_fixed32(&mut data, restarts.len() as u32);
-            let order = if reverse { Order::of(Reverse) } else { Order::Bytewise };
-            if let Ok(block) = Block::parse(data) {
-                let _ = block.check_restarts();
-                for part in SearchPart::all() {
-                    let _ = block.find(&target, &order, part);
-                }
-                let mut cursor = BlockCursor::new(block);
-                let mut steps = 0;
-                while let Ok(true) = cursor.next() {
-                    steps += 1;
-                }
-                prop_assert!(steps <= 80);
-                cursor.move_past_last();
-                while let Ok(true) = cursor.prev() {
-                    steps += 1;
-                }
-                prop_assert!(steps <= 160);
-                for part in SearchPart::all() {
-                    let _ = cursor.seek(&target, &order, part);
-                    let _ = cursor.prev();
-                }
-            }
-        }
     }
 }

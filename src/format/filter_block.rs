@@ -14,7 +14,6 @@
 use bytes::Bytes;
 
 use super::Defect;
-use super::touch::touch;
 use crate::coding::put_fixed32;
 use crate::filter::{FilterBuilder, FilterPolicy};
 
@@ -208,20 +207,6 @@ impl FilterBlockReader {
     ) -> bool {
         self.filter(block_offset)
             .is_none_or(|filter| policy.key_may_match(key, filter))
-    }
-
-    /// Touches the bounds of the filter of the data block at `block_offset`.
-    #[inline]
-    pub(crate) fn touch_bounds(&self, block_offset: u64) {
-        touch(self.bounds(block_offset).into_iter());
-    }
-
-    /// Touches both ends of the filter of the data block at `block_offset`. It is seldom longer than two lines.
-    #[inline]
-    pub(crate) fn touch_filter(&self, block_offset: u64) {
-        if let Some(filter) = self.filter(block_offset) {
-            touch(filter.first().into_iter().chain(filter.last()));
-        }
     }
 
     /// The filters; then their offsets, up to and including the offset of the offsets.

@@ -107,11 +107,6 @@ impl Defect {
         matches!(*self.0, DefectRepr::Misordered { .. })
     }
 
-    /// Whether this build does not support a part of the format.
-    pub(crate) fn is_unsupported(&self) -> bool {
-        matches!(*self.0, DefectRepr::Unsupported { .. })
-    }
-
     /// The part of the format that this build does not support, if that is the defect.
     pub(crate) fn into_unsupported(self) -> Result<String, Defect> {
         match *self.0 {

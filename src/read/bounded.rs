@@ -372,7 +372,7 @@ impl Table {
             return Ok(true);
         }
         let Some(first) = inner.index.seek(lower, order) else {
-            return Ok(inner.knows_end());
+            return Ok(inner.last_block_checked());
         };
         let last = inner.index.seek(upper, order);
         let last = last.map_or(inner.index.len(), |last| last.block + 1);

@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
+use crate::read::coalesce::coalesce;
 use crate::read::owners::Owners;
 use crate::read::source::{ReadAt, Source, SourceBytes};
 use crate::read::stats::{Counter, Counters};
@@ -23,12 +24,9 @@ pub(super) const TAIL_LEN: u64 = 64 << 10;
 /// Bytes before a metaindex that are read with it: an ordinary properties block takes some 300.
 const PROPERTIES_ROOM: u64 = 4 << 10;
 
-/// Parts that lie together are read at once up to this length. Larger ones take longer to come than to be asked for, and are
+/// Parts that opening needs are read together up to this length. Larger ones take longer to come than to be asked for, and are
 /// read each into memory of its own.
-const MOST_TOGETHER: u64 = 8 << 20;
-
-/// Longer parts are not read ahead.
-const MOST_AHEAD: u64 = 64 << 20;
+const MAX_TOGETHER: u64 = 8 << 20;
 
 /// The source, its size, and counters of what was read.
 #[derive(Debug)]
@@ -37,8 +35,63 @@ pub(crate) struct TableFile {
     pub(crate) size: u64,
     pub(crate) counters: Counters,
     owners: Owners,
-    /// What was read ahead, while the table is being opened: stretches of the file with their offsets.
-    ahead: Vec<(u64, Bytes)>,
+    /// What was read while the table is being opened.
+    held: Vec<Stretch>,
+}
+
+/// Bytes of the file that were read together.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stretch {
+    /// Where they begin in the file.
+    pub(super) offset: u64,
+    pub(super) bytes: Bytes,
+}
+
+impl Stretch {
+    /// The bytes at `range` of the file, if the stretch has them all.
+    pub(super) fn get(&self, range: &Range<u64>) -> Option<Bytes> {
+        let start = usize::try_from(range.start.checked_sub(self.offset)?).ok()?;
+        let end = start.checked_add(usize::try_from(range.end - range.start).ok()?)?;
+        (end <= self.bytes.len()).then(|| self.bytes.slice(start..end))
+    }
+}
+
+/// Reads parts of a file that is being opened: from the file itself, or by requests to a store.
+///
+/// Opening says what it needs; this is all that differs between [`Table::open`](crate::Table::open) and its asynchronous twin.
+pub(super) trait Fetch: Sync {
+    /// Parts that lie at most so many bytes apart are read as one.
+    const MAX_GAP: u64;
+
+    /// Reads `parts`, each an offset and a length inside the file, at the same time. A part that cannot be read may be missing
+    /// from the result only if [`TableFile::read`] reads it again when it is needed.
+    fn fetch(
+        &self,
+        file: &TableFile,
+        parts: &[(u64, usize)],
+    ) -> impl Future<Output = Result<Vec<Stretch>>> + Send;
+}
+
+/// Reads from the file's own source, without waiting.
+pub(super) struct FromSource;
+
+impl Fetch for FromSource {
+    const MAX_GAP: u64 = 0;
+
+    async fn fetch(&self, file: &TableFile, parts: &[(u64, usize)]) -> Result<Vec<Stretch>> {
+        let mut stretches = Vec::with_capacity(parts.len());
+        let mut hold = |i, read| {
+            // What could not be read with other parts is read alone when it is needed.
+            if let (Some(&(offset, _)), Ok(bytes)) = (parts.get(i), read) {
+                stretches.push(Stretch { offset, bytes });
+            }
+        };
+        match parts {
+            &[(offset, len)] => hold(0, file.read(offset, len)),
+            _ => file.read_many(parts, &mut hold),
+        }
+        Ok(stretches)
+    }
 }
 
 impl TableFile {
@@ -52,108 +105,88 @@ impl TableFile {
             size: 0,
             counters: Counters::default(),
             owners,
-            ahead: Vec::new(),
+            held: Vec::new(),
         };
         file.size = size.map_err(|e| file.name_in(Error::io("asking for the table's size", e)))?;
         Ok(file)
     }
 
-    /// Reads the end of the file, which holds all that opening needs of a small table, and keeps it until
-    /// [`forget_ahead`](TableFile::forget_ahead).
-    pub(crate) fn read_tail(&mut self) {
-        self.keep_all(vec![self.tail()]);
-    }
-
-    fn tail(&self) -> Range<u64> {
+    /// The end of the file, which holds all that opening needs of a small table.
+    pub(super) fn tail(&self) -> Range<u64> {
         self.size.saturating_sub(TAIL_LEN)..self.size
     }
 
-    /// Reads metaindex and index at once, and what may be the properties before the metaindex, if the tail does not tell
-    /// what the table has.
-    pub(crate) fn read_metadata_ahead(&mut self, footer: &Footer) {
-        let (metaindex, index) = (self.range_of(footer.metaindex), self.range_of(footer.index));
-        if let (Some(metaindex), Some(index)) = (metaindex, index)
-            && !self.is_kept(&metaindex)
-        {
-            let start = metaindex.start.saturating_sub(PROPERTIES_ROOM);
-            let parts = self.missing([start..metaindex.end, index]);
-            // A single one is read when it is needed.
-            if parts.len() > 1 {
-                self.keep_all(together(parts));
-            }
-        }
+    /// Where the footer lies.
+    pub(super) fn footer_range(&self) -> Range<u64> {
+        self.footer_offset()..self.size
     }
 
-    /// Reads the blocks at `handles` and the bytes at `ranges` at once, as far as they have not been read, and keeps them until
-    /// [`forget_ahead`](TableFile::forget_ahead).
-    ///
-    /// Reports no error. What could not be read, or lies outside of the file, is an error when it is needed.
-    pub(crate) fn read_ahead(
+    /// The beginning of the file, which tells what it is if it is no table.
+    pub(super) fn head(&self) -> Range<u64> {
+        0..self.size.min(identify::PEEK_LEN as u64)
+    }
+
+    /// Where the metaindex lies and what may be the properties before it, and the index, which is needed in any case. Nothing if
+    /// the tail has the metaindex: the index then comes with what that names.
+    pub(super) fn metadata(&self, footer: &Footer) -> Vec<Range<u64>> {
+        let metaindex = self.range_of(footer.metaindex);
+        let Some(metaindex) = metaindex.filter(|metaindex| !self.holds(metaindex)) else {
+            return Vec::new();
+        };
+        let metaindex = metaindex.start.saturating_sub(PROPERTIES_ROOM)..metaindex.end;
+        [Some(metaindex), self.range_of(footer.index)]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    /// Reads those of `parts` that are not held yet, all at once, and holds them until [`release`](TableFile::release).
+    pub(super) async fn hold<F: Fetch>(
         &mut self,
-        handles: impl IntoIterator<Item = BlockHandle>,
-        ranges: impl IntoIterator<Item = Range<u64>>,
-    ) {
-        let handles = handles.into_iter();
-        let blocks = self.missing(handles.filter_map(|handle| self.range_of(handle)));
-        let ranges = self.missing(ranges);
-        // A single block is read when it is needed.
-        if blocks.len() > 1 || !ranges.is_empty() {
-            self.keep_all(together([blocks, ranges].concat()));
-        }
-    }
-
-    /// Those of `ranges` that have not been read ahead and may be.
-    fn missing(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
-        // A hostile file may claim parts of gigabytes. Those are read one by one, and checked before the next.
-        let is_missing =
-            |range: &Range<u64>| range.end - range.start <= MOST_AHEAD && !self.is_kept(range);
-        ranges.into_iter().filter(is_missing).collect()
-    }
-
-    /// Reads all `ranges` of the file at once, and keeps those that could be read.
-    fn keep_all(&mut self, ranges: Vec<Range<u64>>) {
+        fetch: &F,
+        parts: impl IntoIterator<Item = Range<u64>>,
+    ) -> Result<()> {
+        let parts = parts.into_iter();
+        let mut missing: Vec<Range<u64>> = parts.filter(|part| !self.holds(part)).collect();
+        missing.sort_unstable_by_key(|part| (part.start, part.end));
+        let groups = coalesce(&missing, F::MAX_GAP, MAX_TOGETHER);
+        let parts: Vec<(u64, usize)> = groups
+            .iter()
+            .map(|group| (group.bytes.start, saturating_len(&group.bytes)))
+            .collect();
         if self.is_memory() {
-            let announce = |range: Range<u64>| self.announce(range.start, range.end - range.start);
-            return ranges.into_iter().for_each(announce);
-        }
-        let part = |range: Range<u64>| {
-            let len = usize::try_from(range.end - range.start).ok()?;
-            Some((range.start, len))
-        };
-        let parts: Vec<(u64, usize)> = ranges.into_iter().filter_map(part).collect();
-        let mut stretches = Vec::with_capacity(parts.len());
-        let mut keep = |i, stretch: Result<Bytes>| {
-            if let (Some(&(offset, _)), Ok(bytes)) = (parts.get(i), stretch) {
-                stretches.push((offset, bytes));
+            for &(offset, len) in &parts {
+                self.announce(offset, len as u64);
+                let bytes = self.read(offset, len)?;
+                self.held.push(Stretch { offset, bytes });
             }
-        };
-        match parts[..] {
-            [(offset, len)] => keep(0, self.read(offset, len)),
-            _ => self.read_many(&parts, &mut keep),
+        } else if !parts.is_empty() {
+            let stretches = fetch.fetch(self, &parts).await?;
+            self.held.extend(stretches);
         }
-        self.ahead.append(&mut stretches);
+        Ok(())
     }
 
-    /// Whether all bytes at `range` were read ahead, or announced as the tail of a map.
-    fn is_kept(&self, range: &Range<u64>) -> bool {
-        let is_within =
-            |stretch: Range<u64>| stretch.start <= range.start && range.end <= stretch.end;
-        if self.is_memory() {
-            return is_within(self.tail());
-        }
-        let mut stretches = self.ahead.iter();
-        stretches.any(|(start, bytes)| is_within(*start..start + bytes.len() as u64))
+    /// Where the block at `handle` lies, if that is inside the file: what [`hold`](TableFile::hold) takes.
+    pub(super) fn part(&self, handle: BlockHandle) -> Option<Range<u64>> {
+        self.range_of(handle)
     }
 
-    /// Keeps stretches of the file, each with its offset, that somebody else has read.
+    /// Holds stretches of the file that somebody else has read.
     #[cfg(feature = "async")]
-    pub(super) fn keep(&mut self, stretches: impl IntoIterator<Item = (u64, Bytes)>) {
-        self.ahead.extend(stretches);
+    pub(super) fn hold_stretch(&mut self, stretch: Stretch) {
+        self.held.push(stretch);
     }
 
-    /// Drops the bytes that were kept for opening.
-    pub(crate) fn forget_ahead(&mut self) {
-        self.ahead = Vec::new();
+    /// Whether all bytes at `range` are held; of a mapped file, whether they were announced.
+    pub(super) fn holds(&self, range: &Range<u64>) -> bool {
+        let mut held = self.held.iter();
+        held.any(|stretch| stretch.get(range).is_some())
+    }
+
+    /// Drops the bytes that were held for opening.
+    pub(crate) fn release(&mut self) {
+        self.held = Vec::new();
     }
 
     /// Whether the file lies in memory, where reading is no I/O.
@@ -223,6 +256,15 @@ impl TableFile {
     /// Where the footer begins; 0 in a file that is too short for one.
     pub(crate) fn footer_offset(&self) -> u64 {
         self.size.saturating_sub(FOOTER_LEN as u64)
+    }
+
+    /// Whether the file ends as a table does. `true` if its end cannot be read, which is an error of reading the footer.
+    pub(super) fn has_magic(&self) -> bool {
+        let footer = self.size >= FOOTER_LEN as u64;
+        footer
+            && self
+                .read(self.footer_offset(), FOOTER_LEN)
+                .map_or(true, |bytes| Footer::has_magic(&bytes))
     }
 
     /// The footer; where there is none, the error says what the file is instead.
@@ -367,12 +409,6 @@ impl TableFile {
         }
     }
 
-    /// The same if it was read ahead, for a caller who does not keep it: a slice of all that came with it.
-    pub(super) fn frame_ahead(&self, handle: BlockHandle) -> Option<Bytes> {
-        let (frame, _) = self.read_from_ahead(handle.offset, frame_len(handle)?)?;
-        Some(frame)
-    }
-
     /// Gives `each` all `parts`, each an offset and a length inside the file, by their positions, or why one cannot be read.
     /// All are asked for at once.
     pub(crate) fn read_many(
@@ -412,19 +448,28 @@ impl TableFile {
     pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
         let read = match &self.source.bytes {
             SourceBytes::Memory(bytes) => self.own(bytes).read_at(offset, len),
-            SourceBytes::Io(source) => match self.read_from_ahead(offset, len) {
-                // A part of a stretch is copied, so that it does not keep all of that in memory.
-                Some((part, whole)) if part.len() < whole / 8 * 7 => {
-                    Ok(Bytes::copy_from_slice(&part))
+            SourceBytes::Io(source) => {
+                if let Some(part) = self.read_held(offset, len) {
+                    return Ok(part);
                 }
-                Some((part, _)) => Ok(part),
-                None => {
-                    self.count_read(offset, len);
-                    source.read_at(offset, len)
-                }
-            },
+                self.count_read(offset, len);
+                source.read_at(offset, len)
+            }
         };
         self.check_read(offset, len, read)
+    }
+
+    /// The `len` bytes at `offset`, if they are held: in memory of their own, unless they are most of their stretch.
+    fn read_held(&self, offset: u64, len: usize) -> Option<Bytes> {
+        let range = offset..offset.checked_add(len as u64)?;
+        self.held.iter().find_map(|stretch| {
+            let part = stretch.get(&range)?;
+            Some(if part.len() < stretch.bytes.len() / 8 * 7 {
+                Bytes::copy_from_slice(&part)
+            } else {
+                part
+            })
+        })
     }
 
     /// Counts a read from the source that is about to be made.
@@ -451,24 +496,9 @@ impl TableFile {
             ),
             Err(error) => error,
         };
-        // Of a file that is fetched as it is opened: no error, the part is just not there yet.
-        let is_awaited = error.kind() == io::ErrorKind::WouldBlock;
         let reading = format!("reading {len} bytes at offset {offset}");
         let error = self.with_path(Error::reading(reading, error));
-        Err(if is_awaited {
-            error
-        } else {
-            trace::error(error, None, Some(offset))
-        })
-    }
-
-    /// The `len` bytes at `offset`, if they were read ahead, and the length of the stretch that they keep in memory.
-    fn read_from_ahead(&self, offset: u64, len: usize) -> Option<(Bytes, usize)> {
-        self.ahead.iter().find_map(|(start, stretch)| {
-            let start = usize::try_from(offset.checked_sub(*start)?).ok()?;
-            let end = start.checked_add(len).filter(|&end| end <= stretch.len())?;
-            Some((stretch.slice(start..end), stretch.len()))
-        })
+        Err(trace::error(error, None, Some(offset)))
     }
 }
 
@@ -477,32 +507,9 @@ fn frame_len(handle: BlockHandle) -> Option<usize> {
     usize::try_from(handle.size).ok()?.checked_add(TRAILER_LEN)
 }
 
-/// `ranges` as they are read: in the file's order, each byte once, and together what lies together.
-fn together(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    ranges.sort_unstable_by_key(|range| (range.start, range.end));
-    let mut together: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        let Some(before) = together
-            .last_mut()
-            .filter(|before| range.start <= before.end)
-        else {
-            together.push(range);
-            continue;
-        };
-        let overlaps = range.start < before.end;
-        let most = if overlaps {
-            u64::from(u32::MAX)
-        } else {
-            MOST_TOGETHER
-        };
-        let end = range.end.max(before.end);
-        if end - before.start <= most {
-            before.end = end;
-        } else if !overlaps {
-            together.push(range);
-        } // else it is no part of a table, and is read when it is needed
-    }
-    together
+/// How long `range` is. What does not fit this machine's memory is an error when it is read.
+pub(super) fn saturating_len(range: &Range<u64>) -> usize {
+    usize::try_from(range.end - range.start).unwrap_or(usize::MAX)
 }
 
 #[cold]

@@ -1,21 +1,19 @@
-//! The read path. `open`: footer, metaindex, index, filters. `get`: filter, index, `fetch_block`, find.
+//! The read path. `open`: footer, metaindex, index, filters. `get`: filter, index, `load`, find.
 
 mod ahead;
 mod bounded;
 pub(crate) mod cache;
+mod coalesce;
 pub(crate) mod cursor;
 pub(crate) mod ends;
-mod fetch;
 pub(crate) mod file;
 mod get_many;
-mod hints;
 pub(crate) mod index;
 mod map;
 pub(crate) mod merge;
 mod metaindex;
 mod open;
 pub(crate) mod options;
-mod order_check;
 mod owners;
 mod positional;
 mod prefixes;
@@ -25,6 +23,8 @@ mod ranking;
 pub mod remote;
 pub(crate) mod source;
 mod splits;
+mod states;
 pub(crate) mod stats;
+mod store;
 pub(crate) mod table;
 mod tournament;

@@ -1,7 +1,11 @@
 //! Opening a table: footer, index, metaindex, filter.
 
+use std::ops::Range;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
@@ -13,33 +17,35 @@ use crate::filter::{FilterPolicy, FoundFilter, PrefixExtractor, Unused};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
-use crate::format::footer::{BlockHandle, Footer};
+use crate::format::footer::Footer;
 use crate::format::frame;
 use crate::format::prefix_block::PrefixBlockReader;
 use crate::format::properties::{KeyKind, Properties};
+use crate::read::ahead::ReadAhead;
 use crate::read::cache::TableId;
-use crate::read::fetch::Run;
-use crate::read::file::TableFile;
-use crate::read::hints::Hints;
+use crate::read::file::{Fetch, FromSource, TAIL_LEN, TableFile};
 use crate::read::index::{Index, IndexPlace};
 use crate::read::metaindex::{Metaindex, NamedPrefixes};
-use crate::read::options::OpenOptions;
-use crate::read::order_check::SMALL;
+use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::prefixes::PrefixFilter;
 use crate::read::source::Source;
+use crate::read::states::States;
+use crate::read::store::frame_range;
 use crate::read::table::{Inner, Table, TableFilter};
 use crate::trace;
+
+/// Up to this size, all of a file is in its tail, and the order of all keys is checked when it is opened: in so few blocks an index
+/// ascends by chance.
+pub(super) const SMALL: u64 = TAIL_LEN;
 
 impl OpenOptions {
     /// Opens the table at `path`.
     ///
     /// Reads the last 64 KiB of the file, which is all of a small table. Of a larger one, it then reads what is missing of index
-    /// and filters, all at once. A large table without [properties](crate::WriteOptions::properties), such as LevelDB writes,
-    /// takes another read in between: metaindex and index, then filters. Together with the filters, or in a step of its own if
-    /// none are to be read, come data blocks whose order is checked: all of a file of up to 4 MiB, and of a larger one those in the
-    /// last 64 KiB, and 64 KiB or a block at each of 16 places before, 4 MiB at most;
-    /// [`check_order`](OpenOptions::check_order) changes that. If nothing says what the table is and its index could be a
-    /// database's, opening also reads its first data block.
+    /// and filters, all at once. A large table in LevelDB's order of blocks takes another read in between: metaindex and index,
+    /// then filters. If nothing says what the table is and its index could be a database's, opening also reads its first data
+    /// block. The order of keys is checked in the index, and in a file of up to 64 KiB in all blocks;
+    /// [`check_order`](OpenOptions::check_order) says what that means for a table that does not name its order.
     ///
     /// # Errors
     ///
@@ -57,98 +63,92 @@ impl OpenOptions {
     /// As [`open`](OpenOptions::open).
     pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
         let open = || {
-            let mut file = TableFile::new(source.into())?;
-            file.read_tail();
-            self.open_file(file)
+            let file = TableFile::new(source.into())?;
+            let inner = ready(self.open_file(file, &FromSource))?;
+            if self.checks_order() && inner.file.size > SMALL {
+                inner.check_order()?;
+            }
+            inner.file.expect_random_access();
+            Ok(self.table(inner))
         };
         report(open())
     }
 
-    /// Opens the table in `file`, of which the end was read, or will be read part by part.
-    pub(super) fn open_file(&self, file: TableFile) -> Result<Table> {
-        let (mut inner, footer, metaindex) = self.read_parts(file)?;
-        let is_guess = self.order.is_none() && !self.stored_order && inner.properties.is_none();
-        let unclear = if is_guess {
-            inner.refuse_internal_keys()?
-        } else {
-            None
-        };
-        let is_usable = self.filter_is_usable(&inner);
-        let sample = if self.takes_sample(&inner) {
-            inner.sample()
-        } else {
-            Vec::new()
-        };
-        // With the filters that are still missing, the sample takes no step of its own.
-        let filters = match &metaindex {
-            Some(metaindex) if is_usable => filters_to_read(&inner, metaindex, unclear.as_ref()),
-            _ => Vec::new(),
-        };
-        inner
-            .file
-            .read_ahead(filters, sample.iter().map(Run::range));
-        if let Some(metaindex) = metaindex {
-            self.attach_filters(&mut inner, &footer, metaindex, unclear, is_usable)?;
-        }
-        // After the filters, which may say that the table is a database's: that explains more than two keys.
-        inner.check_sample(&sample)?;
-        if self.checks_order() {
-            inner.check_order()?;
-        }
-        inner.file.forget_ahead();
-        inner.file.expect_random_access();
-        Ok(Table {
+    pub(super) fn table(&self, mut inner: Inner) -> Table {
+        inner.file.release();
+        Table {
             inner: Arc::new(inner),
             read: self.read,
-        })
+        }
     }
 
     /// Whether opening checks the order of all keys, and takes no block that it cannot check.
     pub(super) fn checks_order(&self) -> bool {
-        self.check_order == Some(true) && !self.stored_order
+        self.check_order && !self.stored_order
     }
 
-    /// Whether opening looks at the order of some keys, or, of a table that is not large, of all.
-    fn takes_sample(&self, inner: &Inner) -> bool {
-        match self.check_order {
-            _ if self.stored_order => false,
-            Some(true) => false,
-            _ if inner.file.size <= SMALL => true,
-            Some(false) => false,
-            None => inner.properties.is_none(),
+    /// Opens the table in `file`. All that is read comes by `fetch`, which may have to wait; what is made of it needs no I/O.
+    pub(super) async fn open_file(&self, mut file: TableFile, fetch: &impl Fetch) -> Result<Inner> {
+        // A remote file comes with its tail.
+        if !file.holds(&file.footer_range()) {
+            file.hold(fetch, [file.tail()]).await?;
         }
-    }
-
-    /// Reads footer, metaindex, properties and index, and makes a table of them that has no filters yet.
-    fn read_parts(&self, mut file: TableFile) -> Result<(Inner, Footer, Option<Metaindex>)> {
+        if !file.has_magic() {
+            // It tells what the file is instead.
+            file.hold(fetch, [file.head()]).await?;
+        }
         let footer = file.footer()?;
-        file.read_metadata_ahead(&footer);
-        let metaindex = self.read_metaindex(&file, &footer);
-        if let Ok(Some(metaindex)) = &metaindex {
-            file.read_ahead(self.needed(&footer, metaindex), []);
+        file.hold(fetch, file.metadata(&footer)).await?;
+        let metaindex = self.read_metaindex(&file, &footer)?;
+        file.hold(fetch, self.needed(&file, &footer, metaindex.as_ref()))
+            .await?;
+        let mut inner = self.decode(file, &footer, metaindex.as_ref())?;
+        let mut unclear = None;
+        if let Some(evidence) = self.evidence_of_database(&inner) {
+            let first = inner.file.part(inner.index.handle(0));
+            inner.file.hold(fetch, first).await?;
+            unclear = inner.refuse_internal_keys(evidence)?;
         }
-        let index = file.read_index(&footer)?;
-        let metaindex = metaindex?;
-        let properties = self.read_properties(&file, &footer, metaindex.as_ref())?;
+        if let Some(metaindex) = metaindex {
+            self.attach_filters(&mut inner, &footer, metaindex, unclear)?;
+        }
+        // After the filters, which may say that the table is a database's: that explains more than two keys.
+        if inner.file.size <= SMALL && !self.stored_order {
+            let blocks = (0..inner.index.len()).map(|i| frame_range(inner.index.handle(i)));
+            let blocks: Vec<Range<u64>> = blocks.collect();
+            inner.file.hold(fetch, blocks).await?;
+            inner.check_small(self.checks_order())?;
+        }
+        Ok(inner)
+    }
+
+    /// Decodes properties and index, and makes a table of them that has no filters yet.
+    fn decode(
+        &self,
+        file: TableFile,
+        footer: &Footer,
+        metaindex: Option<&Metaindex>,
+    ) -> Result<Inner> {
+        let index = file.read_index(footer)?;
+        let properties = self.read_properties(&file, footer, metaindex)?;
         let order = self.choose_order(properties.as_ref());
         let order = order.map_err(|error| file.name_in(error))?;
-        let index = self.decode_index(index, &file, &footer, order.as_ref());
+        let index = self.decode_index(index, &file, footer, order.as_ref());
         let index = index.map_err(|error| file.name_in(error))?;
-        let inner = Inner {
+        Ok(Inner {
             filter: None,
             prefixes: None,
             filters: Vec::new(),
-            hints: Hints::new(index.len()),
+            states: States::new(index.len()),
             index,
             order,
             properties,
-            data_end: footer.data_end(),
             cache: self.cache.clone(),
+            caches_raw: self.chose_cache || !file.source.is_file(),
             id: TableId::next(),
-            is_remote: false,
+            passed_last: AtomicBool::new(false),
             file,
-        };
-        Ok((inner, footer, metaindex))
+        })
     }
 
     /// Reads the filters that can be used. One that cannot may still tell what an `unclear` table is.
@@ -158,8 +158,8 @@ impl OpenOptions {
         footer: &Footer,
         mut metaindex: Metaindex,
         unclear: Option<Unclear>,
-        is_usable: bool,
     ) -> Result<()> {
+        let is_usable = self.filter_is_usable(inner);
         let filters = std::mem::take(&mut metaindex.filters);
         let prefixes = std::mem::replace(&mut metaindex.prefixes, Ok(None));
         let Inner { file, index, .. } = &*inner;
@@ -182,18 +182,37 @@ impl OpenOptions {
         }
     }
 
-    /// The blocks that will be read after the metaindex. Whether the filters of a table without properties are of use, its
-    /// index must say first.
-    fn needed(&self, footer: &Footer, metaindex: &Metaindex) -> Vec<BlockHandle> {
+    /// Where the blocks lie that opening reads after the metaindex: index, properties and filters.
+    fn needed(
+        &self,
+        file: &TableFile,
+        footer: &Footer,
+        metaindex: Option<&Metaindex>,
+    ) -> Vec<Range<u64>> {
         let mut needed = vec![footer.index];
-        if let Some(properties) = metaindex.properties {
-            needed.push(properties);
+        if let Some(metaindex) = metaindex {
+            needed.extend(metaindex.properties);
             if self.needs_metaindex() {
                 let is_bytewise = self.order.as_ref().is_none_or(is_bytewise);
                 needed.extend(metaindex.filters_for(is_bytewise));
             }
         }
-        needed
+        let part = |handle| file.part(handle);
+        needed.into_iter().filter_map(part).collect()
+    }
+
+    /// What the index says of the table's kind, if that is not known and may be a database's: then the first keys of a data block
+    /// must be read, too. Nearly always the index alone shows that a table is plain.
+    fn evidence_of_database(&self, inner: &Inner) -> Option<Evidence> {
+        if self.order.is_some() || self.stored_order || inner.properties.is_some() {
+            return None;
+        }
+        // Short for nearly every plain table: its first index key shows it.
+        let mut index_keys = (0..inner.index.len()).map(|i| inner.index.key(i));
+        if inner.index.len() == 0 || !index_keys.all(may_be_internal) {
+            return None;
+        }
+        Some(inner.index.evidence()).filter(Evidence::may_be_database)
     }
 
     /// What the metaindex names. `None` if it is damaged, for a caller who does without filters.
@@ -380,6 +399,17 @@ fn is_of_file(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::Io | ErrorKind::Replaced)
 }
 
+/// What `future` returns, which never waits: opening a file reads from it directly.
+fn ready<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(Error::new(
+            ErrorKind::InvalidState,
+            "opening waits, although nothing that it awaits does",
+        )),
+    }
+}
+
 /// Reports to those who trace whether a table was opened.
 pub(super) fn report(opened: Result<Table>) -> Result<Table> {
     let table = opened.inspect_err(trace::not_opened)?;
@@ -440,20 +470,6 @@ struct Unclear {
     keys: Vec<Vec<u8>>,
 }
 
-/// The filters that are still to be read, if they can be used: those of a table with properties were read with its index.
-fn filters_to_read(
-    inner: &Inner,
-    metaindex: &Metaindex,
-    unclear: Option<&Unclear>,
-) -> Vec<BlockHandle> {
-    if inner.properties.is_some() {
-        return Vec::new();
-    }
-    let may_be_clear = unclear.is_none() || metaindex.has_filter();
-    let with_prefixes = may_be_clear && inner.is_bytewise();
-    metaindex.filters_for(with_prefixes).collect()
-}
-
 impl Inner {
     /// Whether keys, or user keys in a database's table, are in bytewise order.
     fn is_bytewise(&self) -> bool {
@@ -462,19 +478,9 @@ impl Inner {
 
     /// Refuses a database's table, whose keys are internal keys.
     ///
-    /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys.
-    /// Nearly always the index alone shows that a table is plain; if not, the first keys of a data block are read, too. Returns
-    /// what was read if it fits both kinds.
-    fn refuse_internal_keys(&self) -> Result<Option<Unclear>> {
-        // Short for nearly every plain table: its first index key shows it.
-        let mut index_keys = (0..self.index.len()).map(|i| self.index.key(i));
-        if self.index.len() == 0 || !index_keys.all(may_be_internal) {
-            return Ok(None);
-        }
-        let mut evidence = self.index.evidence();
-        if !evidence.may_be_database() {
-            return Ok(None);
-        }
+    /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys. Returns what
+    /// was read if it fits both kinds.
+    fn refuse_internal_keys(&self, mut evidence: Evidence) -> Result<Option<Unclear>> {
         let keys = self.read_first_entries(&mut evidence)?;
         match evidence.verdict() {
             Some(KeyKind::Database) => Err(self.file.name_in(database_table())),
@@ -514,6 +520,42 @@ impl Inner {
             Ok(keys)
         };
         read().map_err(|defect| self.locate(0, defect))
+    }
+
+    /// Checks the order of keys in all data blocks of a small file, of which all is held. A block that cannot be read, or is
+    /// damaged, is an error if the check is `strict`, and else left for lookups to find.
+    fn check_small(&self, strict: bool) -> Result<()> {
+        for i in 0..self.index.len() {
+            let frame = match self.file.read_frame(self.index.handle(i)) {
+                Ok(frame) => frame,
+                Err(error) if strict => return Err(error),
+                Err(_) => continue,
+            };
+            match self.check_frame(i, &frame, true) {
+                Err(defect) if strict || defect.is_misordered() => {
+                    return Err(self.locate(i, defect));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the order of keys in all data blocks. One that cannot be read, or is damaged, is an error.
+    fn check_order(&self) -> Result<()> {
+        let read = ReadOptions::new().fill_cache(false);
+        let mut ahead = ReadAhead::over_all();
+        for i in 0..self.index.len() {
+            if self.file.is_memory() {
+                if self.file.is_mapped() {
+                    ahead.announce(self, i);
+                }
+                self.load(self.index.block(i), read)?;
+            } else {
+                ahead.load(self, i, read)?;
+            }
+        }
+        Ok(())
     }
 }
 

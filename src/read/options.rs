@@ -24,12 +24,14 @@ pub struct OpenOptions {
     pub(crate) order: Option<Order>,
     /// Opens a table of any order for walking.
     pub(crate) stored_order: bool,
-    /// `None` if the caller did not say: by size, and by what the table says of itself.
-    pub(crate) check_order: Option<bool>,
+    /// Whether opening checks the order of all keys.
+    pub(crate) check_order: bool,
     pub(crate) policies: Vec<Arc<dyn FilterPolicy>>,
     pub(crate) extractors: Vec<Arc<dyn PrefixExtractor>>,
     pub(crate) filters: bool,
     pub(crate) cache: Option<BlockCache>,
+    /// Whether the caller chose the cache: raw blocks of a file then go to it, too.
+    pub(crate) chose_cache: bool,
     pub(crate) read: ReadOptions,
 }
 
@@ -45,11 +47,12 @@ impl OpenOptions {
         OpenOptions {
             order: None,
             stored_order: false,
-            check_order: None,
+            check_order: false,
             policies: Vec::new(),
             extractors: Vec::new(),
             filters: true,
             cache: Some(BlockCache::shared()),
+            chose_cache: false,
             read: ReadOptions::new(),
         }
     }
@@ -61,8 +64,8 @@ impl OpenOptions {
     /// [knows of them](Comparator::filter_key), as [`InternalKeyComparator`](crate::db::InternalKeyComparator) does.
     ///
     /// A comparator in another order than the table's is an error as soon as it shows: when the index keys do not ascend,
-    /// or the keys of a data block that is read for the first time, by opening or by a lookup.
-    /// [`check_order`](OpenOptions::check_order) says when opening checks all blocks.
+    /// or the keys of a data block that is read for the first time. Until then, a key can be missed: see
+    /// [`check_order`](OpenOptions::check_order).
     pub fn comparator(mut self, comparator: impl Comparator) -> OpenOptions {
         self.order = Some(Order::of(comparator));
         self.stored_order = false;
@@ -80,43 +83,30 @@ impl OpenOptions {
         self
     }
 
-    /// Whether opening reads the whole file to check that its keys are in the order that the table is opened in. Afterwards,
-    /// every lookup is right, or an error, whoever wrote the table and in whatever order.
+    /// Whether opening reads the whole file to check that its keys are in the order that the table is opened in. `false` by
+    /// default. Afterwards, every lookup is right, or an error, whoever wrote the table and in whatever order.
     ///
-    /// If this is not called, opening checks files of up to 64 KiB; files of up to 4 MiB whose table does not say what its order
-    /// is, as most that LevelDB writes by its defaults; and of a larger one a sample: the data blocks in the last 64 KiB, and
-    /// 64 KiB or a block at each of 16 places before, 4 MiB at most. Blocks that cannot be read, or are damaged, are left for
-    /// lookups to find, and no more than 64 MiB are decompressed. A table whose [properties](crate::Table::properties) name
-    /// its order is believed.
+    /// A table that names its order in its [properties](crate::Table::properties), as tables of this crate do, is opened in that
+    /// order or refused, and needs no such check. Of any other table, what is read is checked: the index when the table is
+    /// opened, each data block when it is first read, and a file of up to 64 KiB whole. **A larger table in another order
+    /// than the assumed one can hide keys from lookups:** if its index ascends in the assumed order, and so do the blocks that
+    /// lookups read, [`get`](crate::Table::get) returns `None` for a key in a block that it did not look in. The first block that
+    /// shows the order is an error. That takes an order that seldom differs from the assumed one.
     ///
-    /// With `false`, opening checks files of up to 64 KiB only. That suits a caller who knows that whoever wrote the table used
-    /// this order, from a database's manifest for example. Remote tables are opened in this way unless this is `true`.
-    ///
-    /// A block that was not checked then is checked when it is first read, before a result rests on it. In a wrong order, a
-    /// key can be missed if it lies in another block that was not read: that takes an index that happens to ascend.
-    ///
-    /// `true` costs a read of all data blocks, 256 KiB at a time, and their decompression; lookups then check no order.
+    /// `true` costs a read of all data blocks, up to 256 KiB at a time, and their decompression; lookups then check no order.
     /// Opening fails with [`ErrorKind::Comparator`](crate::ErrorKind::Comparator), and names two keys, if they are in another
     /// order; and with the error of a block that cannot be read, is damaged, or has a codec that this build lacks, since its keys
     /// may be any. Filters are not checked; [`verify`](crate::repair::verify) does that. Has no effect together with
     /// [`stored_order`](OpenOptions::stored_order).
     pub fn check_order(mut self, yes: bool) -> OpenOptions {
-        self.check_order = Some(yes);
+        self.check_order = yes;
         self
     }
 
-    /// Adds a filter policy, which is found by its name. It is used instead of a built-in one of the same name.
+    /// Adds a filter policy, which is found by its name. It is used instead of a built-in one of the same name. If a table has
+    /// filters of several, the policy that was added first is used.
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> OpenOptions {
-        self.policies = vec![Arc::new(policy)];
-        self
-    }
-
-    /// Adds these filter policies. If a table has filters of several, the first policy here is used.
-    pub fn filter_policies(
-        mut self,
-        policies: impl IntoIterator<Item = Arc<dyn FilterPolicy>>,
-    ) -> OpenOptions {
-        self.policies = policies.into_iter().collect();
+        self.policies.push(Arc::new(policy));
         self
     }
 
@@ -155,9 +145,11 @@ impl OpenOptions {
         self
     }
 
-    /// Keeps blocks in `cache` instead of the shared one.
+    /// Keeps blocks in `cache` instead of the shared one, uncompressed blocks of a file among them. (By default these are left to
+    /// the system's page cache, which holds them anyway.)
     pub fn cache(mut self, cache: BlockCache) -> OpenOptions {
         self.cache = Some(cache);
+        self.chose_cache = true;
         self
     }
 
@@ -197,8 +189,8 @@ impl ReadOptions {
         }
     }
 
-    /// Whether blocks that are read are kept in the cache; lookups in a file keep them when they read them again (see [`BlockCache`]).
-    /// `false` suits a long scan, which would evict the blocks that lookups use. A block that is in the cache is used either way.
+    /// Whether blocks that are read are kept in the cache. `false` suits a long scan, which would evict the blocks that lookups
+    /// use. A block that is in the cache is used either way.
     pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
         self.fill_cache = yes;
         self

@@ -1,12 +1,12 @@
-//! A file in memory, with a reference count for each thread.
+//! A file in memory, with several reference counts, so that threads do not contend for one.
 
 use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use crate::read::stats::{SEATS, Seat};
+use crate::read::stats::{SHARDS, shard_of_this_thread};
 
-/// Handles to a file in memory, one for each thread, that count their slices separately.
+/// Handles to a file in memory that count their slices separately; few threads share one.
 ///
 /// All slices of one [`Bytes`] share a count. Two threads whose lookups return slices would contend for its cache line, which
 /// takes longer than a lookup in a small table.
@@ -26,7 +26,7 @@ impl AsRef<[u8]> for Owner {
 impl Owners {
     /// For a file in memory.
     pub(super) fn new() -> Owners {
-        Owners((0..SEATS).map(|_| OnceLock::new()).collect())
+        Owners((0..SHARDS).map(|_| OnceLock::new()).collect())
     }
 
     /// For a file that is not in memory.
@@ -37,7 +37,7 @@ impl Owners {
     /// The bytes of `file`, with the calling thread's count. Always the same `file`.
     #[inline]
     pub(super) fn of_this_thread<'a>(&'a self, file: &'a Bytes) -> &'a Bytes {
-        match self.0.get(Seat::of_this_thread()) {
+        match self.0.get(shard_of_this_thread()) {
             Some(owner) => owner.get_or_init(|| Bytes::from_owner(Owner(file.clone()))),
             None => file,
         }

@@ -1,9 +1,7 @@
 //! Positional reads of a file: one, or many at once. All that depends on the operating system is here.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io;
-use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
@@ -13,49 +11,11 @@ const IN_FLIGHT: usize = 64;
 
 /// Reads the `len` bytes at `offset`, all of them.
 pub(super) fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Bytes> {
-    let is_spared = SPARED.contains(&len);
-    let spare = is_spared.then(|| SPARE.try_with(Cell::take).ok());
-    let mut buffer = spare.flatten().unwrap_or_default();
-    buffer.clear();
+    let mut buffer = Vec::new();
     // Not `vec![0; len]`, which ends the process if there is no such memory.
     buffer.try_reserve_exact(len)?;
     sys::read_exact_at(file, &mut buffer, offset, len)?;
-    Ok(if is_spared {
-        Bytes::from_owner(Spared(buffer))
-    } else {
-        buffer.into()
-    })
-}
-
-/// Lengths of reads whose memory is used again by the same thread. Allocators take so large pieces from the system and give them
-/// back, which costs a walk that reads ahead a page fault for each page.
-const SPARED: RangeInclusive<usize> = 64 << 10..=256 << 10;
-
-thread_local! {
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// What was read, in memory that is kept for the next read.
-struct Spared(Vec<u8>);
-
-impl AsRef<[u8]> for Spared {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Drop for Spared {
-    fn drop(&mut self) {
-        let mut larger = std::mem::take(&mut self.0);
-        // A thread that is ending keeps nothing.
-        let _ = SPARE.try_with(|spare| {
-            let other = spare.take();
-            if other.capacity() > larger.capacity() {
-                larger = other;
-            }
-            spare.set(larger);
-        });
-    }
+    Ok(buffer.into())
 }
 
 /// Reads all `parts`, each an offset and a length, and gives each to `each`. First copies what is in the page cache, then
@@ -118,7 +78,7 @@ mod sys {
                 Err(e) => return Err(e.into()),
             }
         }
-        // The room may be larger than what was asked for.
+        // The allocator may have given more room than was asked for.
         buffer.truncate(len);
         Ok(())
     }

@@ -36,7 +36,7 @@ impl Table {
         };
         let upper = prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
         !self.prefixes_exclude(&Bound::Included(prefix), &upper)
-            && (self.index().seek(first, order).is_some() || !self.inner.knows_end())
+            && (self.index().seek(first, order).is_some() || !self.inner.last_block_checked())
     }
 
     /// Whether the prefix filter knows that no key is within these bounds; in a database's table, no user key.

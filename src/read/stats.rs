@@ -2,11 +2,7 @@
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
-use std::sync::OnceLock;
-use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Makes [`Stats`], [`Counter`] and all that names each counter from one list, so that none can be forgotten.
 ///
@@ -129,71 +125,36 @@ impl Sum for Stats {
     }
 }
 
-/// Counters for which threads do not contend: each thread adds to a shard in cache lines of its own.
-///
-/// The first [`OWNED`] threads alive have a shard each, and add without a locked instruction, which would delay the
-/// memory reads after it. All other threads share a few shards. A shard is made when its first thread counts: of ten thousand
-/// open tables, most are seldom used.
+/// Counters for which threads do not contend: each thread adds to one of a few shards, in cache lines of its own.
 #[derive(Debug)]
-pub(crate) struct Counters([OnceLock<Box<Shard>>; SEATS]);
+pub(crate) struct Counters(Box<[Shard; SHARDS]>);
 
-/// Number of shards with one thread each, and of shards that any number of threads share.
-const OWNED: usize = 32;
-const SHARED: usize = 8;
-/// Number of shards.
-pub(super) const SEATS: usize = OWNED + SHARED;
+/// Number of shards: a power of two.
+pub(super) const SHARDS: usize = 16;
 
 #[derive(Debug, Default)]
 #[repr(align(128))] // two lines: processors fetch them in pairs
 struct Shard {
     values: [AtomicU64; Counter::COUNT],
-    /// Whether the filter let the last key pass that it was asked for.
-    passed_last: AtomicBool,
 }
 
 impl Default for Counters {
     fn default() -> Counters {
-        Counters(std::array::from_fn(|_| OnceLock::new()))
+        Counters(Box::new(std::array::from_fn(|_| Shard::default())))
     }
 }
 
 impl Counters {
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
-        let seat = Seat::of_this_thread();
-        if let Some(shard) = self.0.get(seat) {
-            shard.get_or_init(Box::default).add(counter, n, seat);
+        if let Some(shard) = self.0.get(shard_of_this_thread()) {
+            shard.value(counter).fetch_add(n, Relaxed);
         }
-    }
-
-    /// Counts what a filter answered, and remembers it for this thread.
-    #[inline]
-    pub(crate) fn add_filtered(&self, passes: bool) {
-        let counter = match passes {
-            true => Counter::FilterPassed,
-            false => Counter::FilterRejected,
-        };
-        let seat = Seat::of_this_thread();
-        if let Some(shard) = self.0.get(seat) {
-            let shard = shard.get_or_init(Box::default);
-            shard.add(counter, 1, seat);
-            // Threads that share a shard would contend.
-            if seat < OWNED {
-                shard.passed_last.store(passes, Relaxed);
-            }
-        }
-    }
-
-    /// Whether the filter let the last key pass that this thread looked for, as far as is remembered.
-    #[inline]
-    pub(crate) fn filter_passed_last(&self) -> bool {
-        let shard = self.0.get(Seat::of_this_thread()).and_then(OnceLock::get);
-        shard.is_some_and(|shard| shard.passed_last.load(Relaxed))
     }
 
     pub(crate) fn snapshot(&self) -> Stats {
         let mut sums = [0; Counter::COUNT];
-        for shard in self.0.iter().filter_map(OnceLock::get) {
+        for shard in self.0.iter() {
             for (sum, value) in sums.iter_mut().zip(&shard.values) {
                 *sum += value.load(Relaxed);
             }
@@ -202,55 +163,15 @@ impl Counters {
     }
 }
 
-impl Shard {
-    /// Adds to a counter, for the thread at `seat`.
-    #[inline]
-    fn add(&self, counter: Counter, n: u64, seat: usize) {
-        let value = self.value(counter);
-        if seat < OWNED {
-            value.store(value.load(Relaxed).wrapping_add(n), Relaxed);
-        } else {
-            value.fetch_add(n, Relaxed);
-        }
+/// The number of this thread's shard, the same in all tables and less than [`SHARDS`].
+#[inline]
+pub(super) fn shard_of_this_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static SHARD: usize = NEXT.fetch_add(1, Relaxed) % SHARDS;
     }
-}
-
-/// The number of a thread's shard, the same in all tables and less than [`SEATS`]. Given back when the thread ends.
-pub(super) struct Seat(usize);
-
-/// A bit for each owned shard that a thread has.
-static TAKEN: AtomicU32 = AtomicU32::new(0);
-const _: () = assert!(OWNED == u32::BITS as usize);
-
-impl Seat {
-    #[inline]
-    pub(super) fn of_this_thread() -> usize {
-        thread_local! {
-            static SEAT: Seat = Seat::take();
-        }
-        // A thread that is ending has given its seat back, but destructors may still read a table.
-        SEAT.try_with(|seat| seat.0).unwrap_or(OWNED)
-    }
-
-    fn take() -> Seat {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        // Acquire: sees what the previous owner counted, and adds to that.
-        let took = TAKEN.fetch_update(Acquire, Relaxed, |taken| {
-            taken.checked_add(1).map(|next| taken | next)
-        });
-        match took {
-            Ok(taken) => Seat(taken.trailing_ones() as usize),
-            Err(_) => Seat(OWNED + NEXT.fetch_add(1, Relaxed) % SHARED),
-        }
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        if self.0 < OWNED {
-            TAKEN.fetch_and(!(1 << self.0), Release);
-        }
-    }
+    // A thread that is ending may still read a table as it drops its values.
+    SHARD.try_with(|shard| *shard).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -324,23 +245,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn each_thread_remembers_what_the_filter_answered_last() {
-        let (counters, other_table) = (Counters::default(), Counters::default());
-        assert!(!counters.filter_passed_last());
-        for passes in [true, false, true] {
-            counters.add_filtered(passes);
-            counters.add(Counter::CacheHits, 1);
-            assert_eq!(counters.filter_passed_last(), passes);
-            assert!(!other_table.filter_passed_last());
-            let elsewhere = || assert!(!counters.filter_passed_last());
-            std::thread::scope(|scope| scope.spawn(elsewhere).join().unwrap());
-        }
-        let stats = counters.snapshot();
-        assert_eq!((stats.filter_passed, stats.filter_rejected), (2, 1));
-    }
-
-    /// More threads than have a shard of their own, at once and one after another.
+    /// More threads than there are shards, at once and one after another.
     #[test]
     fn all_threads_are_counted() {
         let counters = Counters::default();
@@ -348,7 +253,6 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..80 {
                 scope.spawn(|| {
-                    Seat::of_this_thread();
                     seated.wait();
                     for _ in 0..100 {
                         counters.add(Counter::FilterPassed, 1);

@@ -1,8 +1,9 @@
-//! A table that is open, and looking keys up in it: filter, index, `fetch_block`, find.
+//! A table that is open, and looking keys up in it: filter, index, load, find.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
 
@@ -11,19 +12,19 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::filter::{FilterInfo, FilterPolicy, FoundFilter};
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_search::SearchPart;
+use crate::format::block_search::prefetch_block;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::properties::Properties;
-use crate::format::touch;
+use crate::format::touch::IS_HINT;
 use crate::read::ahead::ReadAhead;
 use crate::read::cache::{BlockCache, TableId};
-use crate::read::fetch::Fetched;
 use crate::read::file::TableFile;
-use crate::read::hints::Hints;
 use crate::read::index::{BlockRef, Index};
 use crate::read::options::ReadOptions;
 use crate::read::prefixes::PrefixFilter;
-use crate::read::stats::Stats;
+use crate::read::states::States;
+use crate::read::stats::{Counter, Stats};
+use crate::read::store::Loaded;
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
@@ -62,19 +63,30 @@ pub(super) struct Inner {
     /// `None` in a table that is only walked, since its order is not known.
     pub(super) order: Option<Order>,
     pub(super) index: Index,
-    pub(super) hints: Hints,
+    pub(super) states: States,
     pub(super) filter: Option<TableFilter>,
     /// In use, or `None`.
     pub(super) prefixes: Option<PrefixFilter>,
     /// Those that the metaindex names.
     pub(super) filters: Vec<FoundFilter>,
     pub(super) properties: Option<Properties>,
-    /// The data ends at or before this offset.
-    pub(super) data_end: u64,
     pub(super) cache: Option<BlockCache>,
+    /// Whether blocks that are stored raw go to the cache, too.
+    pub(super) caches_raw: bool,
     pub(super) id: TableId,
-    /// Whether to read a block takes so much longer than to keep it that the cache takes every one.
-    pub(super) is_remote: bool,
+    /// Whether the filter passed the last key that was looked up in this file, which is in memory.
+    pub(super) passed_last: AtomicBool,
+}
+
+impl Drop for Inner {
+    /// Nobody can ask for the table's blocks any more: they make room for others.
+    fn drop(&mut self) {
+        if let Some(cache) = &self.cache
+            && self.states.may_be_cached()
+        {
+            cache.remove_table(self.id);
+        }
+    }
 }
 
 /// The filter in use, with the policy that understands it.
@@ -165,96 +177,70 @@ impl Table {
     /// Whether the table may hold `key`, by filter and index alone, without I/O. `false` is certain, if the table is in the
     /// order that it was opened in; a table whose order is not known may hold any key.
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
-        let Some(order) = &self.inner.order else {
-            return true;
-        };
-        let (inner, key) = (&*self.inner, key.as_ref());
-        !inner.table_filter_rejects(key, order)
-            && match inner.index.seek(key, order) {
-                Some(found) => !inner.block_filter_rejects(found, key, order),
-                None => !inner.knows_end(),
-            }
+        // An error says that the order is not known.
+        self.candidate(key.as_ref())
+            .map_or(true, |block| block.is_some())
     }
 
-    /// The one way of every lookup: filter, index, block, search.
+    /// The data block to look for `key` in, and nowhere else; `None` if filter and index know that it is not in the table.
+    pub(super) fn candidate(&self, key: &[u8]) -> Result<Option<BlockRef>> {
+        let (inner, order) = (&*self.inner, self.order()?);
+        if inner.table_filter_rejects(key, order) {
+            return Ok(None);
+        }
+        Ok(inner
+            .find_block(key, order)
+            .filter(|&found| !inner.block_filter_rejects(found, key, order)))
+    }
+
+    /// A lookup: filter, index, block, search.
+    ///
+    /// If the last key passed, this one is expected to, and its block is prefetched before the filter is asked: the processor
+    /// then waits for the memory of both at once. (It can have the memory of some 200 to 500 instructions under way; behind a
+    /// filter that waits, the block is out of that reach.) Absent keys, most of which come after others, are spared the search
+    /// in the index.
     #[inline]
     fn lookup<R>(
         &self,
         key: &[u8],
-        take: impl FnOnce(Fetched<'_>, Range<usize>) -> R,
+        take: impl FnOnce(Loaded<'_>, Range<usize>) -> R,
     ) -> Result<Option<R>> {
         let order = self.inner.order()?;
-        let is_expected = self.inner.expects_to_pass();
+        let is_expected = self.inner.passed_last.load(Relaxed);
         if !is_expected && self.inner.table_filter_rejects(key, order) {
             return Ok(None);
         }
         self.lookup_in_block(key, order, is_expected, take)
     }
 
-    /// The data block to look for `key` in, and nowhere else; `None` if filter and index know that it is not in the table. For a
-    /// caller that fetches blocks itself.
-    #[cfg(feature = "async")]
-    pub(super) fn candidate(&self, key: &[u8]) -> Result<Option<BlockRef>> {
-        let (inner, order) = (&*self.inner, self.order()?);
-        if inner.table_filter_rejects(key, order) {
-            return Ok(None);
-        }
-        let Some(found) = inner.index.seek(key, order) else {
-            // A key past the last index key is not there if the last block is in order, which is seen when it comes in.
-            let last = inner.index.len().checked_sub(1);
-            let unseen = last.filter(|_| !inner.knows_end());
-            return Ok(unseen.map(|last| inner.index.block(last)));
-        };
-        Ok((!inner.block_filter_rejects(found, key, order)).then_some(found))
-    }
-
-    /// The rest of it, apart: most absent keys never get here.
-    ///
-    /// Of a key that `is_expected` to pass the filter, the block is touched first: the processor then waits for the memory of both
-    /// at once.
+    /// The rest of a lookup, apart: most absent keys never get here.
     #[inline(never)]
     fn lookup_in_block<R>(
         &self,
         key: &[u8],
         order: &Order,
         is_expected: bool,
-        take: impl FnOnce(Fetched<'_>, Range<usize>) -> R,
+        take: impl FnOnce(Loaded<'_>, Range<usize>) -> R,
     ) -> Result<Option<R>> {
         let inner = &*self.inner;
-        let found = inner.index.seek(key, order);
-        let mut touched = None;
-        if is_expected {
-            touched = found.map(|found| {
-                let part = inner.part(found);
-                (part, inner.fetch_in_place(found, part, self.read))
-            });
-            if inner.table_filter_rejects(key, order) {
-                return Ok(None);
-            }
+        let found = inner.find_block(key, order);
+        let in_place = found.and_then(|found| inner.in_place(found, self.read));
+        if let Some(block) = &in_place {
+            prefetch_block(block.payload());
         }
-        let Some(found) = found else {
-            return inner.check_end(self.read).map(|()| None);
-        };
-        if inner.block_filter_rejects(found, key, order) {
+        if is_expected && inner.table_filter_rejects(key, order) {
             return Ok(None);
         }
-        let (part, block) = touched.unwrap_or_else(|| (inner.part(found), None));
-        let block = match block {
+        let Some(found) = found.filter(|&found| !inner.block_filter_rejects(found, key, order))
+        else {
+            return Ok(None);
+        };
+        let block = match in_place {
             Some(block) => block,
-            None => inner.fetch_block(found, part, self.read)?,
+            None => Loaded::Owned(inner.load_owned(found, self.read)?),
         };
-        let value = inner.find_value(found.block, block.payload(), key, order, part)?;
+        let value = inner.find_value(found.block, block.payload(), key, order)?;
         Ok(value.map(|value| take(block, value)))
-    }
-
-    /// About where in the file `key` is or would be, in bytes: the offset of its data block or, for a key past the last one,
-    /// that of metaindex or index, whichever comes first. No I/O. 0 if the table's order is not known.
-    pub fn approximate_offset_of(&self, key: impl AsRef<[u8]>) -> u64 {
-        let Some(order) = &self.inner.order else {
-            return 0;
-        };
-        let found = self.inner.index.seek(key.as_ref(), order);
-        found.map_or(self.inner.data_end, |found| found.handle.offset)
     }
 
     /// Counters of the table's work so far, for all its clones together, opening included.
@@ -351,26 +337,27 @@ impl Table {
         Ok(self.inner.block_filter_rejects(found, key, order))
     }
 
-    /// A data block to keep. `part` of it is touched, since it will be looked at first.
-    pub(crate) fn block(&self, found: BlockRef, part: SearchPart) -> Result<Block<Bytes>> {
-        let block = self.inner.fetch_block(found, part, self.read)?;
+    /// A data block to keep.
+    pub(crate) fn block(&self, found: BlockRef) -> Result<Block<Bytes>> {
+        let block = self.inner.load(found, self.read)?;
+        prefetch_block(block.payload());
         self.parse(found, block.into_payload())
     }
 
     /// Data blocks to keep, in ascending order: gives each to `take`, with its position in `found`. Those of a file that is not in
     /// memory are asked for many at a time.
-    pub(crate) fn fetch_blocks(
+    pub(crate) fn load_blocks(
         &self,
         found: &[BlockRef],
         mut take: impl FnMut(usize, Result<Block<Bytes>>),
     ) {
         if self.inner.file.is_memory() {
             for (i, &found) in found.iter().enumerate() {
-                take(i, self.block(found, SearchPart::WHOLE));
+                take(i, self.block(found));
             }
             return;
         }
-        self.inner.fetch_all(found, self.read, |i, payload| {
+        self.inner.load_many(found, self.read, |i, payload| {
             // A copy, so that a value keeps its block in memory, and not all that was read with it.
             let block = found.get(i).map(|&found| {
                 let copy = Bytes::copy_from_slice(&payload?);
@@ -385,17 +372,16 @@ impl Table {
     pub(super) fn block_ahead(
         &self,
         found: BlockRef,
-        part: SearchPart,
         ahead: &mut ReadAhead,
     ) -> Result<(Block<Bytes>, bool)> {
         if !self.inner.file.is_memory() {
-            let (payload, is_slice) = ahead.fetch(&self.inner, found.block, self.read)?;
+            let (payload, is_slice) = ahead.load(&self.inner, found.block, self.read)?;
             return Ok((self.parse(found, payload)?, is_slice));
         }
         if self.inner.file.is_mapped() {
             ahead.announce(&self.inner, found.block);
         }
-        let block = self.inner.fetch_announced(found, part, self.read)?;
+        let block = self.inner.load(found, self.read)?;
         Ok((self.parse(found, block.into_payload())?, false))
     }
 
@@ -412,7 +398,7 @@ impl Table {
     pub(crate) fn place_in_memory(&self, i: usize) -> Option<usize> {
         let in_place = self
             .inner
-            .hints
+            .states
             .of(i)
             .is_in_place(self.read.verify_checksums);
         in_place.then(|| self.inner.index.handle(i).offset as usize)
@@ -464,22 +450,31 @@ impl Inner {
         let passes = filter
             .block
             .key_may_match(&*filter.policy, block_offset, key);
-        self.file.counters.add_filtered(passes);
+        let counter = if passes {
+            Counter::FilterPassed
+        } else {
+            Counter::FilterRejected
+        };
+        self.file.counters.add(counter, 1);
+        // Written only when it changes: other threads read it.
+        if IS_HINT && self.passed_last.load(Relaxed) != passes && self.file.is_memory() {
+            self.passed_last.store(passes, Relaxed);
+        }
         passes
     }
 
-    /// Whether it pays to touch the block before the filter is asked: if blocks are used where they lie in memory, and this
-    /// thread's last key passed.
-    ///
-    /// A processor can have the memory of some 200 to 500 instructions under way. Behind a filter that waits for memory, the block
-    /// is out of that reach, and each waits alone: in a map of 108 MB, a present key took 475 ns instead of 390. Absent keys, most
-    /// of which come after others, are spared the search in the index.
+    /// The data block that can hold `key`, by the index. For a key past the last index key it is the last block until that was
+    /// checked: only then is it certain that the table ends where its index says.
     #[inline]
-    fn expects_to_pass(&self) -> bool {
-        touch::IS_HINT && self.hints.any_in_place() && self.file.counters.filter_passed_last()
+    fn find_block(&self, key: &[u8], order: &Order) -> Option<BlockRef> {
+        let found = self.index.seek(key, order);
+        found.or_else(|| {
+            let last = self.index.len().checked_sub(1)?;
+            (!self.last_block_checked()).then(|| self.index.block(last))
+        })
     }
 
-    /// Where the value of `key` lies in data block `i`, of which `payload` was fetched.
+    /// Where the value of `key` lies in data block `i`, which has this `payload`.
     #[inline(always)]
     pub(super) fn find_value(
         &self,
@@ -487,18 +482,11 @@ impl Inner {
         payload: &[u8],
         key: &[u8],
         order: &Order,
-        part: SearchPart,
     ) -> Result<Option<Range<usize>>> {
         let block = Block::parse(payload);
         block
-            .and_then(|block| block.find(key, order, part))
+            .and_then(|block| block.find(key, order))
             .map_err(|defect| self.locate(i, defect))
-    }
-
-    /// Whether it was seen that the table ends where its index says.
-    pub(super) fn knows_end(&self) -> bool {
-        let last = self.index.len().checked_sub(1);
-        last.is_none_or(|last| self.hints.of(last).is_ordered())
     }
 }
 

@@ -105,6 +105,12 @@ impl Layout {
         }
     }
 
+    /// The last key of each data block, in order.
+    pub(crate) fn last_keys(&self, file: &[u8]) -> Vec<Vec<u8>> {
+        let last = |block: &Range<usize>| Some(entries(&payload(file, block)).pop()?.0);
+        self.data.iter().filter_map(last).collect()
+    }
+
     /// The section that the byte at `offset` belongs to, and where its block begins.
     pub(crate) fn section_at(&self, offset: usize) -> (Section, usize) {
         let data = self.data.iter().map(|range| (Section::Data, range));

@@ -9,13 +9,12 @@ use std::task::Poll;
 use bytes::Bytes;
 use futures_util::future::{MaybeDone, maybe_done, poll_fn};
 
-use super::fetch::MOST_REQUEST_LEN;
+use super::fetch::MAX_REQUEST_LEN;
 use super::flights::Response;
 use super::source::BoxFuture;
 use super::table::AsyncTable;
 use crate::error::Result;
-use crate::read::cache::BlockCache;
-use crate::read::fetch::Run;
+use crate::read::file::Stretch;
 
 /// Bytes of a walk's first request, unless a single block takes more: they take no longer than a block of 4 KiB.
 const FIRST_LEN: u64 = 64 << 10;
@@ -24,7 +23,7 @@ const FIRST_LEN: u64 = 64 << 10;
 ///
 /// A request of 8 MiB from a near store takes 30 ms until its first byte, and perhaps 10 until its last: with four on their way, the
 /// connection would stand still between them.
-const MOST_AHEAD: usize = 6;
+const MAX_AHEAD: usize = 6;
 
 /// By how much the number of requests grows each time that all have come in.
 const MORE_AHEAD: usize = 4;
@@ -40,9 +39,16 @@ pub(super) struct Blocks {
     /// How many requests may be on their way.
     most: usize,
     /// What was asked for, and what comes of it. Requests do not go on unless they are polled.
-    asked: VecDeque<(Run, MaybeDone<BoxFuture<'static, Response>>)>,
-    /// What the walk is in.
-    here: Option<(Run, Bytes)>,
+    asked: VecDeque<Asked>,
+    /// The blocks that came with the one that the walk is in, and their frames.
+    here: Option<(Range<usize>, Stretch)>,
+}
+
+/// A request for blocks that follow each other.
+struct Asked {
+    blocks: Range<usize>,
+    bytes: Range<u64>,
+    response: MaybeDone<BoxFuture<'static, Response>>,
 }
 
 /// A data block that a walk has come to.
@@ -76,7 +82,7 @@ impl Blocks {
 
     /// Says that the walk will come to all of them: its requests are long from the first on.
     pub(super) fn expect_all(&mut self) {
-        (self.len, self.most) = (MOST_REQUEST_LEN, MOST_AHEAD);
+        (self.len, self.most) = (MAX_REQUEST_LEN, MAX_AHEAD);
     }
 
     /// The next data block; `None` after the last. A call that is dropped before it is ready is as if it had not
@@ -101,38 +107,33 @@ impl Blocks {
     /// Data block `i` out of what was asked for ahead, and whether it is a slice of that. `None` if that does not bring it, or
     /// nothing sound: it is then fetched alone, so that an error is that of one block.
     async fn read(&mut self, table: &AsyncTable, i: usize) -> Option<(Bytes, bool)> {
-        let is_here = |(run, _): &(Run, Bytes)| run.blocks.contains(&i);
+        let is_here = |(blocks, _): &(Range<usize>, Stretch)| blocks.contains(&i);
         if !self.here.as_ref().is_some_and(is_here) {
             self.here = None;
             self.ask(table);
             self.asked
                 .front()
-                .filter(|(run, _)| run.blocks.contains(&i))?;
-            let (run, response) = self.arrived().await?;
-            match table.check(&run, response) {
-                Ok(bytes) => self.here = Some((run, bytes)),
+                .filter(|asked| asked.blocks.contains(&i))?;
+            let (blocks, bytes, response) = self.arrived().await?;
+            match table.check(&bytes, response) {
+                Ok(stretch) => self.here = Some((blocks, stretch)),
                 Err(_) => {
                     self.begin_anew(i + 1);
                     return None;
                 }
             }
         }
-        let (run, bytes) = self.here.as_ref()?;
-        // What a walk brings does not push out what lookups use.
-        let cache = table.table.inner.cache.as_ref();
-        let is_full = cache.is_some_and(BlockCache::is_full);
-        let read = table.table.read;
-        let read = read.fill_cache(read.fill_cache && !is_full);
-        table.admit_slice(run, bytes, i, read).ok()
+        let (_, stretch) = self.here.as_ref()?;
+        table.admit_slice(stretch, i, table.table.read).ok()
     }
 
     /// The first request and its response. All of them go on until it is there, and one that is new begins, even if the first is
     /// there already.
-    async fn arrived(&mut self) -> Option<(Run, Response)> {
+    async fn arrived(&mut self) -> Option<(Range<usize>, Range<u64>, Response)> {
         poll_fn(|context| {
             let mut first = Poll::Ready(());
-            for (i, (_, response)) in self.asked.iter_mut().enumerate() {
-                let polled = Pin::new(response).poll(context);
+            for (i, asked) in self.asked.iter_mut().enumerate() {
+                let polled = Pin::new(&mut asked.response).poll(context);
                 if i == 0 {
                     first = polled;
                 }
@@ -140,8 +141,9 @@ impl Blocks {
             first
         })
         .await;
-        let (run, mut response) = self.asked.pop_front()?;
-        Some((run, Pin::new(&mut response).take_output()?))
+        let mut asked = self.asked.pop_front()?;
+        let response = Pin::new(&mut asked.response).take_output()?;
+        Some((asked.blocks, asked.bytes, response))
     }
 
     /// Forgets what was asked for, and begins at data block `i` with short requests.
@@ -162,14 +164,19 @@ impl Blocks {
                 self.unasked = self.left.end;
                 break;
             };
-            let run = inner.run_from(start, self.left.end, self.len);
-            self.unasked = run.blocks.end;
-            let response = maybe_done(table.request(&run));
-            self.asked.push_back((run, response));
-            self.len = MOST_REQUEST_LEN.min(2 * self.len);
+            let blocks = inner.blocks_from(start, self.left.end, self.len);
+            self.unasked = blocks.end;
+            let bytes = inner.range_of(&blocks);
+            let response = maybe_done(table.request(&bytes));
+            self.asked.push_back(Asked {
+                blocks,
+                bytes,
+                response,
+            });
+            self.len = MAX_REQUEST_LEN.min(2 * self.len);
         }
         if is_due && !self.asked.is_empty() {
-            self.most = MOST_AHEAD.min(MORE_AHEAD * self.most);
+            self.most = MAX_AHEAD.min(MORE_AHEAD * self.most);
         }
     }
 }

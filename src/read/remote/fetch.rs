@@ -1,6 +1,7 @@
 //! Fetching data blocks: those of one lookup, and those of many together.
 
 use std::io;
+use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -8,20 +9,25 @@ use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
 
-use super::flights::{Plan, Response, Ticket};
-use super::missing::MOST_GAP;
+use super::flights::{Plan, Response, Waiter};
 use super::source::BoxFuture;
 use super::table::AsyncTable;
 use crate::error::Result;
 use crate::format::frame;
-use crate::read::fetch::Run;
+use crate::read::coalesce::coalesce;
+use crate::read::file::{Stretch, saturating_len};
 use crate::read::options::ReadOptions;
+use crate::read::store::frame_range;
 
 /// Most bytes of one request, unless a single block takes more.
-pub(super) const MOST_REQUEST_LEN: u64 = 8 << 20;
+pub(super) const MAX_REQUEST_LEN: u64 = 8 << 20;
+
+/// Parts that lie at most so many bytes apart come with one request, and what lies between them with them: at 100 MB/s, that
+/// takes less than a millisecond, and a request some thirty.
+pub(super) const MAX_GAP: u64 = 64 << 10;
 
 /// Most requests of one call that are on their way at once.
-pub(super) const MOST_IN_FLIGHT: usize = 32;
+const MAX_IN_FLIGHT: usize = 32;
 
 impl AsyncTable {
     /// Data block `i`, from the cache or from the source: checked when it comes in.
@@ -30,8 +36,8 @@ impl AsyncTable {
         if let Some(block) = inner.cached(inner.index.block(i)) {
             return Ok(block);
         }
-        let arrived = match self.board(&[i]).pop() {
-            Some(ticket) => self.arrive(ticket).await?.pop(),
+        let arrived = match self.join(&[i]).pop() {
+            Some(waiter) => self.arrive(waiter).await?.pop(),
             None => None,
         };
         match arrived {
@@ -43,23 +49,26 @@ impl AsyncTable {
     /// Those data blocks of `wanted`, which ascend, that are not in the cache: each with its number, in the order in which they
     /// arrive.
     pub(super) fn fetch_all(&self, wanted: &[usize]) -> BoxStream<'_, Result<Vec<(usize, Bytes)>>> {
-        let tickets = stream::iter(self.board(wanted));
-        let arrive = |ticket| self.arrive(ticket);
-        tickets.map(arrive).buffer_unordered(MOST_IN_FLIGHT).boxed()
+        let waiters = stream::iter(self.join(wanted));
+        let arrive = |waiter| self.arrive(waiter);
+        waiters.map(arrive).buffer_unordered(MAX_IN_FLIGHT).boxed()
     }
 
     /// The wanted blocks that a request brings. If it was for several and fails, or what it brings is not sound, each is asked for
     /// alone: an error is that of one block.
-    async fn arrive(&self, ticket: Ticket) -> Result<Vec<(usize, Bytes)>> {
-        let is_alone = ticket.run.blocks.len() == 1;
-        let bytes = match self.check(&ticket.run, ticket.response().await) {
+    async fn arrive(&self, waiter: Waiter) -> Result<Vec<(usize, Bytes)>> {
+        let is_alone = waiter
+            .blocks
+            .iter()
+            .all(|&i| self.frame_range(i) == waiter.bytes);
+        let stretch = match self.check(&waiter.bytes, waiter.response().await) {
             Err(error) if is_alone => return Err(error),
-            bytes => bytes.ok(),
+            stretch => stretch.ok(),
         };
-        let mut blocks = Vec::with_capacity(ticket.blocks.len());
-        for &i in &ticket.blocks {
-            let admit = |bytes| self.admit(&ticket.run, bytes, i, self.table.read);
-            let block = match bytes.as_ref().map(admit) {
+        let mut blocks = Vec::with_capacity(waiter.blocks.len());
+        for &i in &waiter.blocks {
+            let admit = |stretch| self.admit(stretch, i, self.table.read);
+            let block = match stretch.as_ref().map(admit) {
                 Some(Ok(block)) => block,
                 Some(Err(error)) if is_alone => return Err(error),
                 Some(Err(_)) | None => self.fetch_alone(i).await?,
@@ -71,69 +80,58 @@ impl AsyncTable {
 
     /// Data block `i` by a request that nobody shares.
     async fn fetch_alone(&self, i: usize) -> Result<Bytes> {
-        let run = self.table.inner.run(i..i + 1);
-        let bytes = self.check(&run, self.request(&run).await)?;
-        self.admit(&run, &bytes, i, self.table.read)
+        let bytes = self.frame_range(i);
+        let stretch = self.check(&bytes, self.request(&bytes).await)?;
+        self.admit(&stretch, i, self.table.read)
     }
 
-    /// Joins or begins the requests for `blocks`.
-    fn board(&self, blocks: &[usize]) -> Vec<Ticket> {
-        let plan = |blocks: &[usize]| self.plan(blocks.iter().copied());
-        let request = |run: &Run| self.request(run);
-        self.flights.board(blocks, plan, request)
+    /// Joins or begins the requests for `blocks`, which ascend.
+    fn join(&self, blocks: &[usize]) -> Vec<Waiter> {
+        let request = |bytes: &Range<u64>| self.request(bytes);
+        self.flights
+            .join(blocks, |blocks| self.plan(blocks), request)
     }
 
-    /// Requests for the blocks of `missing`, in ascending order: blocks that lie near each other come with one.
-    fn plan(&self, missing: impl Iterator<Item = usize>) -> Vec<Plan> {
-        let inner = &*self.table.inner;
-        let mut plans: Vec<Plan> = Vec::new();
-        for i in missing {
-            let alone = inner.run(i..i + 1);
-            let last = plans.last_mut().filter(|last| {
-                let gap = alone.offset - (last.run.offset + last.run.len);
-                let len = alone.offset + alone.len - last.run.offset;
-                gap <= MOST_GAP && len <= MOST_REQUEST_LEN
-            });
-            match last {
-                Some(last) => {
-                    last.run = inner.run(last.run.blocks.start..i + 1);
-                    last.blocks.push(i);
-                }
-                None => plans.push(Plan {
-                    run: alone,
-                    blocks: vec![i],
-                }),
-            }
-        }
-        plans
+    /// Requests for `blocks`: those that lie near each other come with one.
+    fn plan(&self, blocks: &[usize]) -> Vec<Plan> {
+        let frames: Vec<Range<u64>> = blocks.iter().map(|&i| self.frame_range(i)).collect();
+        let groups = coalesce(&frames, MAX_GAP, MAX_REQUEST_LEN).into_iter();
+        let plan = groups.map(|group| Plan {
+            bytes: group.bytes,
+            blocks: blocks.get(group.parts).unwrap_or(&[]).to_vec(),
+        });
+        plan.collect()
     }
 
-    /// The request for `run`, which begins when it is polled.
-    pub(super) fn request(&self, run: &Run) -> BoxFuture<'static, Response> {
-        let (table, source, run) = (self.table.clone(), Arc::clone(&self.source), run.clone());
+    fn frame_range(&self, i: usize) -> Range<u64> {
+        frame_range(self.table.inner.index.handle(i))
+    }
+
+    /// The request for `bytes` of the file, which begins when it is polled.
+    pub(super) fn request(&self, bytes: &Range<u64>) -> BoxFuture<'static, Response> {
+        let (table, source) = (self.table.clone(), Arc::clone(&self.source));
+        let (offset, len) = (bytes.start, saturating_len(bytes));
         Box::pin(async move {
-            // A block that does not fit the memory of a 32-bit machine.
-            let len = usize::try_from(run.len)
-                .map_err(|_| Arc::new(io::ErrorKind::OutOfMemory.into()))?;
-            table.inner.file.count_read(run.offset, len);
-            let read = async { source.read_at(run.offset, len).await };
+            table.inner.file.count_read(offset, len);
+            let read = async { source.read_at(offset, len).await };
             let read = AssertUnwindSafe(read).catch_unwind().await;
             let panicked = |_| Err(io::Error::other("the source panicked"));
             read.unwrap_or_else(panicked).map_err(Arc::new)
         })
     }
 
-    /// What the source returned for `run`: as many bytes, or an error.
-    pub(super) fn check(&self, run: &Run, response: Response) -> Result<Bytes> {
+    /// What the source returned for `bytes` of the file: as many, or an error.
+    pub(super) fn check(&self, bytes: &Range<u64>, response: Response) -> Result<Stretch> {
         let response = response.map_err(|error| io::Error::new(error.kind(), error));
-        let len = usize::try_from(run.len).unwrap_or(usize::MAX);
-        self.table.inner.file.check_read(run.offset, len, response)
+        let (offset, len) = (bytes.start, saturating_len(bytes));
+        let bytes = self.table.inner.file.check_read(offset, len, response)?;
+        Ok(Stretch { offset, bytes })
     }
 
-    /// Data block `i`, of which `bytes` came with `run`: checked, kept in the cache, and in memory of its own, so that a value
-    /// does not keep all that came with it.
-    fn admit(&self, run: &Run, bytes: &Bytes, i: usize, read: ReadOptions) -> Result<Bytes> {
-        let frame = self.frame(run, bytes, i);
+    /// Data block `i`, which came with `stretch`: checked, kept in the cache, and in memory of its own, so that a value does not
+    /// keep all that came with it.
+    fn admit(&self, stretch: &Stretch, i: usize, read: ReadOptions) -> Result<Bytes> {
+        let frame = self.frame(stretch, i);
         let frame = if frame::is_raw(&frame) {
             Bytes::copy_from_slice(&frame)
         } else {
@@ -143,27 +141,26 @@ impl AsyncTable {
         inner.admit(inner.index.block(i), &frame, read)
     }
 
-    /// The same, but not in memory of its own if it is stored raw and the cache does not keep it. Returns the block, and whether
-    /// it is a slice of all that came with it.
+    /// Like [`admit`](AsyncTable::admit), but a slice of `stretch` if the block is stored raw and the cache does not keep it. Returns
+    /// the block, and whether it is such a slice.
     pub(super) fn admit_slice(
         &self,
-        run: &Run,
-        bytes: &Bytes,
+        stretch: &Stretch,
         i: usize,
         read: ReadOptions,
     ) -> Result<(Bytes, bool)> {
         let inner = &*self.table.inner;
         if read.fill_cache && inner.cache.is_some() {
-            return Ok((self.admit(run, bytes, i, read)?, false));
+            return Ok((self.admit(stretch, i, read)?, false));
         }
-        let frame = self.frame(run, bytes, i);
+        let frame = self.frame(stretch, i);
         let block = inner.admit(inner.index.block(i), &frame, read)?;
         Ok((block, frame::is_raw(&frame)))
     }
 
-    /// The frame of data block `i`. It is there, since the block is one of the run's: none would be an error like a damaged one.
-    fn frame(&self, run: &Run, bytes: &Bytes, i: usize) -> Bytes {
-        let handle = self.table.inner.index.handle(i);
-        run.frame(bytes, handle).unwrap_or_default()
+    /// The frame of data block `i`. It is there, since the block is one that the stretch was read for: none would be an error like
+    /// a damaged one.
+    fn frame(&self, stretch: &Stretch, i: usize) -> Bytes {
+        stretch.get(&self.frame_range(i)).unwrap_or_default()
     }
 }

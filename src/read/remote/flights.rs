@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures_util::future::{FutureExt, Shared};
 
 use super::source::BoxFuture;
-use crate::read::fetch::Run;
 
 /// What a request brings. Its error is that of all who wait for it.
 pub(super) type Response = Result<Bytes, Arc<io::Error>>;
@@ -29,27 +29,27 @@ struct State {
 /// A request, and how many wait for it.
 #[derive(Debug)]
 struct Flight {
-    run: Run,
+    bytes: Range<u64>,
     blocks: Vec<usize>,
     response: Shared<BoxFuture<'static, Response>>,
     waiting: usize,
 }
 
-/// A request that someone waits for. When the last one has dropped its ticket, it is cancelled, or forgotten if it has arrived.
+/// Waits for a request. When the last waiter is dropped, the request is cancelled, or forgotten if it has arrived.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(super) struct Waiter {
     flights: Arc<Flights>,
     number: u64,
-    /// What the request brings, and which of its blocks are wanted here.
-    pub(super) run: Run,
+    /// Which bytes of the file the request brings, and which of its blocks are wanted here.
+    pub(super) bytes: Range<u64>,
     pub(super) blocks: Vec<usize>,
     response: Shared<BoxFuture<'static, Response>>,
 }
 
-/// A request that was not made yet: the run that it brings, and which of its blocks are wanted.
+/// A request that was not made yet: the bytes that it brings, and which of its blocks are wanted.
 #[derive(Debug)]
 pub(super) struct Plan {
-    pub(super) run: Run,
+    pub(super) bytes: Range<u64>,
     pub(super) blocks: Vec<usize>,
 }
 
@@ -58,14 +58,14 @@ impl Flights {
     /// begun does nothing until it is awaited.
     ///
     /// The plan is made while no other request can begin or be forgotten, so that no block is asked for twice.
-    pub(super) fn board(
+    pub(super) fn join(
         self: &Arc<Flights>,
         blocks: &[usize],
         plan: impl FnOnce(&[usize]) -> Vec<Plan>,
-        request: impl Fn(&Run) -> BoxFuture<'static, Response>,
-    ) -> Vec<Ticket> {
+        request: impl Fn(&Range<u64>) -> BoxFuture<'static, Response>,
+    ) -> Vec<Waiter> {
         let mut state = self.state();
-        let mut tickets = Vec::new();
+        let mut waiters = Vec::new();
         let mut new = Vec::new();
         let mut joined = HashMap::new();
         for &i in blocks {
@@ -83,33 +83,33 @@ impl Flights {
         for (number, blocks) in joined {
             if let Some(flight) = state.flights.get_mut(&number) {
                 flight.waiting += 1;
-                tickets.push(self.ticket(number, blocks, flight));
+                waiters.push(self.waiter(number, blocks, flight));
             }
         }
-        for Plan { run, blocks } in plan(&new) {
+        for Plan { bytes, blocks } in plan(&new) {
             let number = state.next;
             state.next += 1;
             for &i in &blocks {
                 state.by_block.insert(i, number);
             }
-            let response = request(&run).shared();
+            let response = request(&bytes).shared();
             let flight = Flight {
-                run,
+                bytes,
                 blocks: blocks.clone(),
                 response,
                 waiting: 1,
             };
-            tickets.push(self.ticket(number, blocks, &flight));
+            waiters.push(self.waiter(number, blocks, &flight));
             state.flights.insert(number, flight);
         }
-        tickets
+        waiters
     }
 
-    fn ticket(self: &Arc<Flights>, number: u64, blocks: Vec<usize>, flight: &Flight) -> Ticket {
-        Ticket {
+    fn waiter(self: &Arc<Flights>, number: u64, blocks: Vec<usize>, flight: &Flight) -> Waiter {
+        Waiter {
             flights: Arc::clone(self),
             number,
-            run: flight.run.clone(),
+            bytes: flight.bytes.clone(),
             blocks,
             response: flight.response.clone(),
         }
@@ -121,14 +121,14 @@ impl Flights {
     }
 }
 
-impl Ticket {
+impl Waiter {
     /// What the request brings. Only while somebody awaits it, it goes on.
     pub(super) async fn response(&self) -> Response {
         self.response.clone().await
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Waiter {
     fn drop(&mut self) {
         let mut state = self.flights.state();
         let Some(flight) = state.flights.get_mut(&self.number) else {

@@ -41,7 +41,6 @@
 mod ahead;
 mod fetch;
 mod flights;
-mod missing;
 mod range;
 mod source;
 mod table;

@@ -251,7 +251,7 @@ fn blocks_of(table: &Table, (lower, upper): &Bounds) -> Result<Range<usize>> {
         (_, Some(block)) => block,
         (Bound::Unbounded, None) => 0,
         // Past the last index key there is nothing if the last block is in order, which is seen when it comes in.
-        (_, None) if table.inner.knows_end() => all,
+        (_, None) if table.inner.last_block_checked() => all,
         (_, None) => all.saturating_sub(1),
     };
     let end = block_at(upper)?.map_or(all, |last| last + 1);

@@ -9,20 +9,18 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 
 use super::ahead::Blocks;
+use super::fetch::MAX_GAP;
 use super::flights::Flights;
-use super::missing::Missing;
 use super::range::AsyncRange;
-use super::source::{AsyncReadAt, Tail};
+use super::source::AsyncReadAt;
 use crate::error::{Error, Result};
 use crate::filter::{FilterInfo, FoundFilter};
-use crate::format::block_search::SearchPart;
 use crate::format::properties::Properties;
-use crate::read::file::TableFile;
-use crate::read::open::report;
+use crate::read::file::{Fetch, Stretch, TableFile};
+use crate::read::open::{SMALL, report};
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::order_check::SMALL;
 use crate::read::range::KeyRange;
-use crate::read::source::Source;
+use crate::read::source::{ReadAt, Source};
 use crate::read::stats::{Counter, Counters, Stats};
 use crate::read::table::Table;
 
@@ -53,9 +51,7 @@ impl OpenOptions {
     ///
     /// Asks for the last `tail_len` bytes, 256 KiB if it is `None`, and then, at once, for what is missing of index and
     /// filters. One request is enough if the tail has all that lies behind the data blocks: [`AsyncTable::tail_len`] says how
-    /// much that is. Of a table above 64 KiB that does not name its order, [`open`](OpenOptions::open) checks data blocks; this
-    /// does not, since each could take a request. With [`check_order`](OpenOptions::check_order), the whole table is fetched and
-    /// checked.
+    /// much that is. With [`check_order`](OpenOptions::check_order), the whole table is fetched and checked.
     ///
     /// # Errors
     ///
@@ -84,19 +80,26 @@ impl OpenOptions {
             let error = io::Error::new(io::ErrorKind::UnexpectedEof, message);
             return Err(name_in(Error::reading(doing(), error)));
         }
-        let requests = Counters::default();
-        requests.add(Counter::SourceReads, 1);
-        requests.add(Counter::SourceBytes, tail.bytes.len() as u64);
-        let opened = self.open_rest(tail, path, &*source, &requests).await;
-        let mut table = report(opened)?;
-        if let Some(inner) = Arc::get_mut(&mut table.inner) {
-            inner.is_remote = true;
-            // What was counted are reads of what was held.
-            inner.file.counters = requests;
-        }
+        let requests = Requests {
+            source: &*source,
+            counters: Counters::default(),
+        };
+        requests.count(&[(0, tail.bytes.len())]);
+        let mut unread = Source::from(Arc::new(Unread { size: tail.size }));
+        unread.path.clone_from(&path);
+        let open = async {
+            let mut file = TableFile::new(unread)?;
+            file.hold_stretch(Stretch {
+                offset: tail.size - tail.bytes.len() as u64,
+                bytes: tail.bytes,
+            });
+            let mut inner = self.open_file(file, &requests).await?;
+            inner.file.counters = requests.counters;
+            Ok(self.table(inner))
+        };
         let table = AsyncTable {
-            table,
-            source,
+            table: report(open.await)?,
+            source: Arc::clone(&source),
             flights: Arc::default(),
         };
         // A small table was checked when it was opened.
@@ -105,50 +108,51 @@ impl OpenOptions {
         }
         Ok(table)
     }
+}
 
-    /// Opens the table of which the tail was fetched. Fetches what is missing until nothing is.
-    async fn open_rest(
-        &self,
-        tail: Tail,
-        path: Option<Arc<Path>>,
-        source: &dyn AsyncReadAt,
-        requests: &Counters,
-    ) -> Result<Table> {
-        // Of a large one, each block could take a request.
-        let options = self.clone();
-        let options = options.check_order(self.checks_order() && tail.size <= SMALL);
-        let missing = Arc::new(Missing::new(tail.size));
-        let mut held = vec![(tail.size - tail.bytes.len() as u64, tail.bytes)];
-        loop {
-            let mut rest = Source::from(Arc::clone(&missing));
-            rest.path.clone_from(&path);
-            let mut file = TableFile::new(rest)?;
-            file.keep(held.iter().cloned());
-            let opened = options.open_file(file);
-            let parts = missing.take();
-            if parts.is_empty() {
-                return opened;
-            }
-            let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
-            requests.add(Counter::SourceReads, parts.len() as u64);
-            requests.add(Counter::SourceBytes, bytes);
-            let mut fetched = source.read_many_at(&parts).await.into_iter();
-            for part in parts {
-                let none = || Err(io::Error::other("the source returned no result"));
-                match fetched.next().unwrap_or_else(none) {
-                    Ok(bytes) if bytes.len() == part.1 => held.push((part.0, bytes)),
-                    Ok(bytes) => missing.fail(part, short(bytes.len())),
-                    Err(error) => missing.fail(part, error),
-                }
-            }
-        }
+/// Reads what opening asks for by requests.
+struct Requests<'a> {
+    source: &'a dyn AsyncReadAt,
+    counters: Counters,
+}
+
+impl Requests<'_> {
+    fn count(&self, parts: &[(u64, usize)]) {
+        let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
+        self.counters.add(Counter::SourceReads, parts.len() as u64);
+        self.counters.add(Counter::SourceBytes, bytes);
     }
 }
 
-/// The error of a source that returned so many bytes, and not what was asked for.
-fn short(found: usize) -> io::Error {
-    let message = format!("the source returned {found} bytes");
-    io::Error::new(io::ErrorKind::UnexpectedEof, message)
+impl Fetch for Requests<'_> {
+    const MAX_GAP: u64 = MAX_GAP;
+
+    async fn fetch(&self, file: &TableFile, parts: &[(u64, usize)]) -> Result<Vec<Stretch>> {
+        self.count(parts);
+        let mut responses = self.source.read_many_at(parts).await.into_iter();
+        let stretches = parts.iter().map(|&(offset, len)| {
+            let none = || Err(io::Error::other("the source returned no result"));
+            let response = responses.next().unwrap_or_else(none);
+            let bytes = file.check_read(offset, len, response)?;
+            Ok(Stretch { offset, bytes })
+        });
+        stretches.collect()
+    }
+}
+
+/// What is left of a remote file for code that does not wait: its size. All that such code needs is held.
+struct Unread {
+    size: u64,
+}
+
+impl ReadAt for Unread {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.size)
+    }
+
+    fn read_at(&self, _: u64, _: usize) -> io::Result<Bytes> {
+        Err(io::Error::other("this part was not fetched"))
+    }
 }
 
 impl AsyncTable {
@@ -210,21 +214,14 @@ impl AsyncTable {
             return Ok(None);
         };
         let block = self.fetch_block(found.block).await?;
-        let part = self.table.inner.part(found);
-        let value = self.search(found.block, &block, key, part)?;
+        let value = self.search(found.block, &block, key)?;
         Ok(value.map(|value| (block, value)))
     }
 
-    /// Where the value of `key`, which should be in `part`, lies in data block `i`.
-    fn search(
-        &self,
-        i: usize,
-        block: &[u8],
-        key: &[u8],
-        part: SearchPart,
-    ) -> Result<Option<std::ops::Range<usize>>> {
+    /// Where the value of `key` lies in data block `i`.
+    fn search(&self, i: usize, block: &[u8], key: &[u8]) -> Result<Option<std::ops::Range<usize>>> {
         let order = self.table.order()?;
-        self.table.inner.find_value(i, block, key, order, part)
+        self.table.inner.find_value(i, block, key, order)
     }
 
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
@@ -252,7 +249,7 @@ impl AsyncTable {
             let here = wanted.iter().skip(start).take_while(|wanted| wanted.0 == i);
             for &(_, at) in here {
                 if let (Some(key), Some(value)) = (keys.get(at), values.get_mut(at)) {
-                    let found = self.search(i, block, key.as_ref(), SearchPart::WHOLE)?;
+                    let found = self.search(i, block, key.as_ref())?;
                     let found = found.and_then(|range| block.get(range));
                     *value = found.map(Bytes::copy_from_slice);
                 }

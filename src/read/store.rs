@@ -1,0 +1,404 @@
+//! Data blocks: `load` takes one from memory, the cache or the source, checks it when it comes in, and keeps it.
+
+use std::ops::Range;
+
+use bytes::{Buf, Bytes};
+
+use crate::error::Result;
+use crate::format::Defect;
+use crate::format::block::Block;
+use crate::format::block_check::KeyWork;
+use crate::format::block_search::prefetch_block;
+use crate::format::footer::BlockHandle;
+use crate::format::frame::{self, TRAILER_LEN};
+use crate::format::page::PAGE_LEN;
+use crate::read::cache::BlockKey;
+use crate::read::coalesce::coalesce;
+use crate::read::file::{Stretch, TableFile, saturating_len};
+use crate::read::index::BlockRef;
+use crate::read::options::ReadOptions;
+use crate::read::stats::Counter;
+use crate::read::table::Inner;
+
+/// A data block.
+pub(super) enum Loaded<'a> {
+    /// Where it lies in a file in memory.
+    InPlace {
+        file: &'a TableFile,
+        bytes: &'a Bytes,
+        range: Range<usize>,
+    },
+    /// In bytes of its own.
+    Owned(Bytes),
+}
+
+impl Loaded<'_> {
+    #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a block that is used in place was read there before"
+    )]
+    pub(super) fn payload(&self) -> &[u8] {
+        match self {
+            Loaded::InPlace { bytes, range, .. } => &bytes[range.clone()],
+            Loaded::Owned(bytes) => bytes,
+        }
+    }
+
+    /// The bytes at `range` of the payload, which lies inside it.
+    #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a search found the range in the payload"
+    )]
+    pub(super) fn slice(&self, range: Range<usize>) -> &[u8] {
+        &self.payload()[range]
+    }
+
+    /// The bytes at `range` of the payload, which keep the block in memory.
+    #[inline]
+    pub(super) fn into_bytes(self, value: Range<usize>) -> Bytes {
+        match self {
+            Loaded::InPlace { file, bytes, range } => {
+                let start = range.start;
+                file.own(bytes)
+                    .slice(start + value.start..start + value.end)
+            }
+            Loaded::Owned(mut bytes) => {
+                // Cut to size rather than sliced: the reference count stays as it is.
+                bytes.truncate(value.end);
+                bytes.advance(value.start);
+                bytes
+            }
+        }
+    }
+
+    pub(super) fn into_payload(self) -> Bytes {
+        let len = self.payload().len();
+        self.into_bytes(0..len)
+    }
+}
+
+/// Most bytes of data blocks that are read at once because they follow each other.
+pub(super) const MAX_READ_LEN: u64 = 256 << 10;
+
+/// Most data blocks that are asked for in one batch, and most bytes of them, unless one takes more.
+pub(super) const MAX_BATCH_BLOCKS: usize = 512;
+const MAX_BATCH_LEN: u64 = 4 << 20;
+
+/// Most bytes between two blocks that are read together: the padding of an aligned table.
+const MAX_GAP: u64 = PAGE_LEN - 1;
+
+/// How many of `blocks` are asked for in one batch; one at least.
+fn batch_len(blocks: &[BlockRef]) -> usize {
+    let mut len = 0;
+    let fits = |(i, found): &(usize, &BlockRef)| {
+        len += found.handle.size;
+        *i == 0 || *i < MAX_BATCH_BLOCKS && len <= MAX_BATCH_LEN
+    };
+    blocks.iter().enumerate().take_while(fits).count()
+}
+
+impl Inner {
+    /// A data block, from memory, the cache or the source.
+    #[inline(always)]
+    pub(super) fn load(&self, found: BlockRef, read: ReadOptions) -> Result<Loaded<'_>> {
+        match self.in_place(found, read) {
+            Some(block) => Ok(block),
+            None => self.load_owned(found, read).map(Loaded::Owned),
+        }
+    }
+
+    /// A data block that is used where it lies in memory, if it was checked before.
+    #[inline(always)]
+    pub(super) fn in_place(&self, found: BlockRef, read: ReadOptions) -> Option<Loaded<'_>> {
+        if !self
+            .states
+            .of(found.block)
+            .is_in_place(read.verify_checksums)
+        {
+            return None;
+        }
+        // Both fit: the block was read from there before.
+        let start = found.handle.offset as usize;
+        let range = start..start + found.handle.size as usize;
+        let (file, bytes) = (&self.file, self.file.memory()?);
+        Some(Loaded::InPlace { file, bytes, range })
+    }
+
+    /// A data block in bytes of its own, from the cache or the source; on its first use also one that lies in memory.
+    #[inline(never)]
+    pub(super) fn load_owned(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
+        if let Some(block) = self.cached(found) {
+            prefetch_block(&block);
+            return Ok(block);
+        }
+        self.announce_block(found);
+        self.admit(found, &self.file.read_frame(found.handle)?, read)
+    }
+
+    /// Asks the system to read a data block of a mapped file as a whole, and not page by page as it is used. A block that was
+    /// read before is likely to be in memory still, and asking takes longer than to find it there.
+    pub(super) fn announce_block(&self, found: BlockRef) {
+        if self.file.is_mapped() && !self.states.of(found.block).is_checked() {
+            let BlockHandle { offset, size } = found.handle;
+            self.file.announce(offset, size + TRAILER_LEN as u64);
+        }
+    }
+
+    /// A data block from the cache.
+    pub(super) fn cached(&self, found: BlockRef) -> Option<Bytes> {
+        let cache = self.cache.as_ref()?;
+        if !self.states.of(found.block).may_be_cached() {
+            return None;
+        }
+        let block = cache.get(self.cache_key(found.handle))?;
+        self.file.counters.add(Counter::CacheHits, 1);
+        Some(block)
+    }
+
+    /// Whether data block `i` is in the cache.
+    pub(super) fn is_cached(&self, i: usize) -> bool {
+        let key = || self.cache_key(self.index.handle(i));
+        let cache = self.cache.as_ref();
+        cache.is_some_and(|cache| self.states.of(i).may_be_cached() && cache.contains(key()))
+    }
+
+    /// The name of the data block at `handle` in the cache.
+    fn cache_key(&self, handle: BlockHandle) -> BlockKey {
+        BlockKey {
+            table: self.id,
+            offset: handle.offset,
+        }
+    }
+
+    /// The data block in `frame`, which came from the source: checked, and kept.
+    pub(super) fn admit(&self, found: BlockRef, frame: &Bytes, read: ReadOptions) -> Result<Bytes> {
+        self.try_admit(found, frame, read)
+            .map_err(|defect| self.locate(found.block, defect))
+    }
+
+    /// Like [`admit`](Inner::admit), for a caller who reads the block once more if there is a defect: only an error that stays
+    /// is located.
+    #[inline]
+    pub(super) fn try_admit(
+        &self,
+        found: BlockRef,
+        frame: &Bytes,
+        read: ReadOptions,
+    ) -> Result<Bytes, Defect> {
+        let block = self.check_frame(found.block, frame, read.verify_checksums)?;
+        let (is_raw, state) = (frame::is_raw(frame), self.states.of(found.block));
+        if is_raw && self.file.is_memory() {
+            state.set_in_place(read.verify_checksums);
+            return Ok(block);
+        }
+        if let Some(cache) = &self.cache
+            && (self.caches_raw || !is_raw)
+        {
+            self.file.counters.add(Counter::CacheMisses, 1);
+            if read.fill_cache && read.verify_checksums {
+                // A raw block is a slice of what was read with it, and would keep all of that in memory.
+                let kept = if is_raw {
+                    Bytes::copy_from_slice(&block)
+                } else {
+                    block.clone()
+                };
+                cache.insert(self.cache_key(found.handle), kept);
+                state.set_cached();
+            }
+        }
+        Ok(block)
+    }
+
+    /// The block in `frame`, which is that of data block `i`: checks checksum and form, and, unless that was done before, the
+    /// order of its keys.
+    pub(super) fn check_frame(
+        &self,
+        i: usize,
+        frame: &Bytes,
+        verify: bool,
+    ) -> Result<Bytes, Defect> {
+        if verify {
+            frame::verify(frame)?;
+        }
+        let payload = frame::open(frame)?;
+        let block = Block::parse(&payload)?;
+        let state = self.states.of(i);
+        if state.is_checked() {
+            block.check_restarts()?;
+            return Ok(payload);
+        }
+        match &self.order {
+            None => block.check_entries()?,
+            Some(order) => block.check_keys(order, &mut KeyWork::of_block(), |first, last| {
+                self.index.check_ends(i, first, last, order)
+            })?,
+        }
+        state.set_checked();
+        Ok(payload)
+    }
+
+    /// Data blocks of a file that is not in memory, in ascending order. Gives each to `take`, with its position in `found`,
+    /// when it is there and was checked. They are asked for a batch at a time, so that the memory that they take is bounded.
+    pub(super) fn load_many(
+        &self,
+        found: &[BlockRef],
+        read: ReadOptions,
+        mut take: impl FnMut(usize, Result<Bytes>),
+    ) {
+        let (mut first, mut rest) = (0, found);
+        while !rest.is_empty() {
+            let (batch, after) = rest.split_at(batch_len(rest));
+            self.load_batch(batch, read, &mut |at, block| take(first + at, block));
+            (first, rest) = (first + batch.len(), after);
+        }
+    }
+
+    /// Loads a batch of blocks, from the cache or from the source, which is asked for all that are missing at once, and goes on
+    /// while those that are there are taken.
+    fn load_batch(
+        &self,
+        found: &[BlockRef],
+        read: ReadOptions,
+        take: &mut dyn FnMut(usize, Result<Bytes>),
+    ) {
+        let mut missing = Vec::new();
+        for (at, &found) in found.iter().enumerate() {
+            match self.cached(found) {
+                Some(block) => take(at, Ok(block)),
+                None => missing.push((at, found)),
+            }
+        }
+        let padded: Vec<Range<u64>> = missing
+            .iter()
+            .map(|(_, found)| found.handle.offset..self.padded_end(found.block))
+            .collect();
+        let groups = coalesce(&padded, 0, MAX_READ_LEN);
+        let parts: Vec<(u64, usize)> = groups
+            .iter()
+            .map(|group| {
+                let last = missing.get(group.parts.end - 1);
+                let end = last.map_or(group.bytes.end, |(_, found)| frame_range(found.handle).end);
+                (group.bytes.start, saturating_len(&(group.bytes.start..end)))
+            })
+            .collect();
+        self.file.read_many(&parts, &mut |i, bytes| {
+            let Some(group) = groups.get(i) else { return };
+            let blocks = missing.get(group.parts.clone()).unwrap_or(&[]);
+            if let &[(at, found)] = blocks {
+                return take(at, bytes.and_then(|frame| self.admit(found, &frame, read)));
+            }
+            // If the group could not be read, or its bytes are not sound, each block is read alone: an error is that of one block.
+            let stretch = bytes.ok().map(|bytes| Stretch {
+                offset: group.bytes.start,
+                bytes,
+            });
+            for &(at, found) in blocks {
+                let stretch = stretch.as_ref();
+                let frame = stretch.and_then(|stretch| stretch.get(&frame_range(found.handle)));
+                let block = frame.and_then(|frame| self.try_admit(found, &frame, read).ok());
+                take(at, block.map_or_else(|| self.load_owned(found, read), Ok));
+            }
+        });
+    }
+
+    /// The data blocks from `block` on that are read together: before `end`, at most `len` bytes of the file, none of them in the
+    /// cache but the first. One block at least.
+    pub(super) fn blocks_from(&self, block: usize, end: usize, len: u64) -> Range<usize> {
+        let start = self.index.handle(block).offset;
+        let belongs = |&i: &usize| {
+            self.frame_end(i) - start <= len && self.is_adjacent(i - 1) && !self.is_cached(i)
+        };
+        let more = (block + 1..end.min(self.index.len())).take_while(belongs);
+        block..block + 1 + more.count()
+    }
+
+    /// The data blocks up to `block` that are read together, like [`blocks_from`](Inner::blocks_from), from `start` on.
+    pub(super) fn blocks_to(&self, block: usize, start: usize, len: u64) -> Range<usize> {
+        let end = self.frame_end(block);
+        let belongs = |&i: &usize| {
+            end - self.index.handle(i).offset <= len && self.is_adjacent(i) && !self.is_cached(i)
+        };
+        let more = (start.min(block)..block).rev().take_while(belongs);
+        block - more.count()..block + 1
+    }
+
+    /// Whether no more than padding lies between data block `i` and the next.
+    fn is_adjacent(&self, i: usize) -> bool {
+        self.index.handle(i + 1).offset - self.frame_end(i) <= MAX_GAP
+    }
+
+    /// Where `blocks`, of which there is at least one, lie in the file.
+    pub(super) fn range_of(&self, blocks: &Range<usize>) -> Range<u64> {
+        self.index.handle(blocks.start).offset..self.frame_end(blocks.end - 1)
+    }
+
+    /// Where data block `i` ends in the file, with the padding after it if no more than that lies before the next block.
+    pub(super) fn padded_end(&self, i: usize) -> u64 {
+        if i + 1 < self.index.len() && self.is_adjacent(i) {
+            self.index.handle(i + 1).offset
+        } else {
+            self.frame_end(i)
+        }
+    }
+
+    /// Where the last data block ends in the file; 0 if there is none.
+    pub(super) fn blocks_end(&self) -> u64 {
+        let last = self.index.len().checked_sub(1);
+        last.map_or(0, |last| self.frame_end(last))
+    }
+
+    /// Where the frame of data block `i` ends in the file.
+    pub(super) fn frame_end(&self, i: usize) -> u64 {
+        frame_range(self.index.handle(i)).end
+    }
+
+    /// Whether it was seen that the table ends where its index says.
+    pub(super) fn last_block_checked(&self) -> bool {
+        let last = self.index.len().checked_sub(1);
+        last.is_none_or(|last| self.states.of(last).is_checked())
+    }
+
+    /// Checks the order of the last data block's keys, unless that was done before: that a key is past the last index key shows
+    /// that it is not in the table only if the block's keys are not.
+    #[inline]
+    pub(super) fn check_end(&self, read: ReadOptions) -> Result<()> {
+        match self.index.len().checked_sub(1) {
+            Some(last) if !self.last_block_checked() => {
+                self.load(self.index.block(last), read).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where the frame of the block at `handle`, one of the index's, lies in the file.
+pub(super) fn frame_range(handle: BlockHandle) -> Range<u64> {
+    let BlockHandle { offset, size } = handle;
+    // No overflow: the index has handles inside the file only.
+    offset..offset + size + TRAILER_LEN as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Compression, OpenOptions, ReadOptions, WriteOptions};
+
+    /// Without checksums, each lookup in memory took the block apart anew, and was slower than with them.
+    #[test]
+    fn blocks_in_memory_are_used_in_place_with_checksums_and_without() {
+        let mut file = Vec::new();
+        let options = WriteOptions::new().compression(Compression::None);
+        let mut builder = options.build(&mut file);
+        builder.add(b"key", b"value").unwrap();
+        builder.finish().unwrap();
+        let table = OpenOptions::new().open_source(file).unwrap();
+        let careless = table.with(ReadOptions::new().verify_checksums(false));
+        assert_eq!(careless.place_in_memory(0), None);
+        assert!(careless.contains_key("key").unwrap());
+        assert_eq!(careless.place_in_memory(0), Some(0));
+        assert_eq!(table.place_in_memory(0), None, "not verified yet");
+        assert!(table.contains_key("key").unwrap());
+        assert_eq!(table.place_in_memory(0), Some(0));
+    }
+}
