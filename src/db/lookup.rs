@@ -262,7 +262,7 @@ impl DbTable {
         for found in self.blocks_from(first, target) {
             let mut cursor = BlockCursor::new(fetch(found)?);
             let locate = |defect| self.table.locate(found.block, defect);
-            let sought = cursor.seek(target, self.table.order()?, SearchPart::WHOLE);
+            let sought = cursor.seek(target, self.table.order()?);
             if !sought.map_err(locate)? {
                 continue;
             }

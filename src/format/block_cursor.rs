@@ -1,58 +1,40 @@
 //! Walking the entries of a block, forward and backward.
 
-pub(super) mod key;
-mod way_back;
-
 use std::fmt;
 use std::ops::Range;
 
 use super::Defect;
-use super::block::{Block, Entry, check_shared};
-use super::block_search::{Landing, SearchPart};
+use super::block::{Block, Entries, Entry};
+use super::block_key::Key;
 use crate::comparator::Order;
-use key::{Key, Piece};
-use way_back::WayBack;
 
 /// Walks the entries of a block in both directions.
-///
-/// A step to an ordinary entry is inlined and makes no call. Everything else is left to functions that are slow and
-/// complete: `next_slowly` and `prev_slowly`.
 #[derive(Clone)]
 pub(crate) struct BlockCursor<B> {
     block: Block<B>,
-    at: EntrySpan,
+    /// The current entry; none where the entries begin or end.
+    at: Entry,
+    /// The key of the current entry; empty if there is none.
     key: Key,
     way_back: WayBack,
 }
 
-/// Where an entry and its value lie. The next entry begins where the value ends. Blocks are smaller than 4 GiB.
+/// The entries from a restart up to, but without, the one from which a walk backward goes on.
 ///
-/// A cursor that is on no entry has an empty span where the entries begin or end. (An entry's span is never empty, since
-/// its value begins after its lengths.)
-#[derive(Debug, Clone, Copy, Default)]
-struct EntrySpan {
-    /// How many bytes of its key the entry shares with the one before it, as it says.
-    shared: u32,
-    offset: u32,
-    value_start: u32,
-    value_len: u32,
+/// An entry does not say how the one before began, so the first step back decodes the entries from the restart on. The steps
+/// that follow take theirs from here. It takes no more memory than a few times the entries, however their keys share.
+#[derive(Clone, Default)]
+struct WayBack {
+    steps: Vec<Step>,
+    /// The tails of the keys, end to end.
+    tails: Key,
 }
 
-impl EntrySpan {
-    #[inline]
-    fn of(offset: usize, entry: &Entry) -> EntrySpan {
-        EntrySpan {
-            shared: entry.shared as u32,
-            offset: offset as u32,
-            value_start: entry.value_start as u32,
-            value_len: (entry.end - entry.value_start) as u32,
-        }
-    }
-
-    #[inline]
-    fn end(self) -> usize {
-        self.value_start as usize + self.value_len as usize
-    }
+#[derive(Clone, Copy)]
+struct Step {
+    entry: Entry,
+    /// Where the tail of its key begins: the bytes that the next key does not share.
+    tail_start: u32,
 }
 
 /// Short: the position, not the buffers.
@@ -70,7 +52,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     pub(crate) fn new(block: Block<B>) -> BlockCursor<B> {
         BlockCursor {
             block,
-            at: EntrySpan::default(),
+            at: Entry::default(),
             key: Key::default(),
             way_back: WayBack::default(),
         }
@@ -94,20 +76,16 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
 
     /// Leaves the entries for `end`, the offset where they begin or end.
     fn leave(&mut self, end: usize) {
-        self.way_back.clear();
-        self.key.clear();
-        self.at = EntrySpan {
-            shared: 0,
-            offset: end as u32,
-            value_start: end as u32,
-            value_len: 0,
-        };
+        self.way_back.steps.clear();
+        self.way_back.tails.truncate(0);
+        self.key.truncate(0);
+        self.at = Entry::none_at(end);
     }
 
     /// Whether the cursor is on an entry.
     #[inline]
     pub(crate) fn is_on_entry(&self) -> bool {
-        self.at.value_start > self.at.offset
+        self.at.is_some()
     }
 
     /// The current key; empty if the cursor is on no entry.
@@ -116,45 +94,22 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         self.key.as_slice()
     }
 
-    /// After a move forward from an entry: eight bytes of the key as a number that orders as they do, those of its first `len`
-    /// bytes from `start` on, with zeros past their end. `before` is the same number of the key before.
-    ///
-    /// Reads nothing but the entry, in which the bytes lie that are new: the key itself was stored a moment ago, and a load of
-    /// eight bytes from there waits for that. `None` if the entry does not tell: it shares fewer than `start` bytes or all
-    /// bytes of the number, or is near the end of the block.
-    #[inline(always)]
-    pub(crate) fn number_after(&self, start: usize, len: usize, before: u64) -> Option<u64> {
-        let shared = self.at.shared as usize;
-        let (kept, len) = (shared.checked_sub(start)?, len.checked_sub(start)?);
-        let key_start = (self.at.value_start as usize).checked_sub(self.key.len() - shared)?;
-        let block = self.block.data().as_ref();
-        let new = u64::from_be_bytes(*block.get(key_start..)?.first_chunk()?);
-        // A zero may be one past the end of what `before` was taken of, where the keys can share more: the tags of user keys.
-        let is_told = kept == 0 || kept < 8 && (before >> (64 - 8 * kept)) as u8 != 0;
-        if !is_told {
-            return None;
-        }
-        let is_new = u64::MAX >> (8 * kept);
-        let is_past = if len < 8 { u64::MAX >> (8 * len) } else { 0 };
-        Some((before & !is_new | new >> (8 * kept)) & !is_past)
-    }
-
     /// The current value; empty if the cursor is on no entry.
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
-        self.block.bytes(self.value_range())
+        self.block.bytes(self.at.value())
     }
 
     /// Where the current value lies in the block's bytes.
     #[inline]
     pub(crate) fn value_range(&self) -> Range<usize> {
-        self.at.value_start as usize..self.at.end()
+        self.at.value()
     }
 
     /// Where the current entry begins in the block's bytes.
     #[inline]
     pub(crate) fn offset(&self) -> usize {
-        self.at.offset as usize
+        self.at.offset()
     }
 
     /// The block that the cursor walks.
@@ -164,51 +119,42 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
 
     /// Moves to the next entry: from before the first to the first. Returns `false` past the last.
     ///
-    /// After an error of this or any other move, the cursor must be positioned anew.
+    /// After an error of this or any other move, the cursor must be positioned again.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<bool, Defect> {
-        if self.step() {
-            Ok(true)
-        } else {
-            self.next_slowly()
-        }
+        if self.step() { Ok(true) } else { self.stop() }
     }
 
-    /// Moves to the next entry if it is an ordinary one. Otherwise, or if there is none, stays and returns `false`.
+    /// Moves to the next entry. If there is none or it is damaged, stays and returns `false`: [`next`](Self::next) tells which.
     #[inline(always)]
     pub(crate) fn step(&mut self) -> bool {
-        // Need not clear the way back: it leads away from an earlier entry, and `pop_short` notices.
-        let offset = self.at.end();
-        let Some(entry) = self.block.short_entry(offset) else {
+        let Some(Ok(entry)) = self.following().next() else {
             return false;
         };
-        let stepped = self
-            .key
-            .splice_short(entry.shared, Piece::unshared(&self.block, &entry));
-        if stepped {
-            self.at = EntrySpan::of(offset, &entry);
-        }
-        stepped
+        self.enter(entry);
+        true
     }
 
+    /// Moves past the last entry, unless what follows is a damaged one.
     #[inline(never)]
-    fn next_slowly(&mut self) -> Result<bool, Defect> {
-        let offset = self.at.end();
-        if offset >= self.block.entries().len() {
-            self.move_past_last();
-            return Ok(false);
-        }
-        let entry = self.block.entry(offset)?;
-        check_shared(offset, entry.shared, self.key.len())?;
-        self.enter(offset, entry);
-        Ok(true)
+    fn stop(&mut self) -> Result<bool, Defect> {
+        self.following().next().transpose()?;
+        self.move_past_last();
+        Ok(false)
+    }
+
+    /// The entries after the current one.
+    #[inline(always)]
+    fn following(&self) -> Entries<'_> {
+        self.block.entries_from(self.at.end(), self.key.len())
     }
 
     /// Makes `entry` the current one. The bytes that it shares must be the first bytes of `self.key`.
-    fn enter(&mut self, offset: usize, entry: Entry) {
-        self.key
-            .splice(entry.shared, Piece::unshared(&self.block, &entry));
-        self.at = EntrySpan::of(offset, &entry);
+    #[inline(always)]
+    fn enter(&mut self, entry: Entry) {
+        let block = self.block.data().as_ref();
+        self.key.splice(entry.shared(), block, entry.unshared());
+        self.at = entry;
     }
 
     /// Moves to the previous entry: from past the last to the last. Returns `false` before the first.
@@ -223,55 +169,68 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         }
     }
 
-    /// Moves to the previous entry if it was decoded before. Otherwise, or if there is none, stays and returns `false`.
-    #[inline]
-    pub(crate) fn step_back(&mut self) -> bool {
-        let before = self.way_back.pop_short(self.at, &mut self.key);
-        if let Some(before) = before {
-            self.at = before;
-        }
-        before.is_some()
-    }
-
     #[inline(never)]
     fn prev_slowly(&mut self) -> Result<bool, Defect> {
-        let end = self.at.offset as usize;
+        let end = self.at.offset();
         if end == 0 {
             self.move_before_first();
             return Ok(false);
         }
-        self.at = match self.way_back.pop_long(self.at, &mut self.key) {
-            Some(before) => before,
-            None => self.way_back.decode(&self.block, end, &mut self.key)?,
-        };
+        self.leave(end);
+        let (block, key) = (self.block.data().as_ref(), &mut self.key);
+        let WayBack { steps, tails } = &mut self.way_back;
+        let mut last = Entry::default();
+        for entry in self.block.entries_from(self.block.restart_before(end), 0) {
+            let entry = entry?;
+            let tail = (entry.shared(), key.len() - entry.shared());
+            tails.splice(tails.len(), key.buffer(), tail);
+            key.splice(entry.shared(), block, entry.unshared());
+            if entry.end() >= end {
+                last = entry;
+                break;
+            }
+            steps.push(Step {
+                entry,
+                tail_start: tails.len() as u32,
+            });
+        }
+        if last.end() != end {
+            return Err(Defect::new(
+                format!("an entry that ends at byte {end} of the block"),
+                format!("one from byte {} to {}", last.offset(), last.end()),
+            ));
+        }
+        self.at = last;
         Ok(true)
     }
 
-    /// Moves to the first entry whose key is at or after `target`, which should be in `part`. Past the last, and `false`, if there
-    /// is none.
-    pub(crate) fn seek(
-        &mut self,
-        target: &[u8],
-        order: &Order,
-        part: SearchPart,
-    ) -> Result<bool, Defect> {
-        self.way_back.clear();
-        // In bytewise order, the bytes that the entry shares with the one before are also the first bytes of `target`. In
-        // another order they are the first bytes of the assembled key.
-        let mut assembled = Vec::new();
-        let (landing, head) = match order {
-            Order::Bytewise => (self.block.seek_bytewise(target, part)?, target),
-            Order::Custom(_) => {
-                let landing = self.block.seek_custom(target, order, &mut assembled)?;
-                (landing, &assembled[..])
-            }
+    /// Moves to the previous entry if it was decoded before. Otherwise, or if there is none, stays and returns `false`.
+    #[inline]
+    pub(crate) fn step_back(&mut self) -> bool {
+        let WayBack { steps, tails } = &mut self.way_back;
+        // After a step forward, they lead back from an earlier entry.
+        let Some(step) = steps.pop_if(|step| step.entry.end() == self.at.offset()) else {
+            return false;
         };
-        let Some(Landing { offset, entry, .. }) = landing else {
-            self.move_past_last();
+        let start = step.tail_start as usize;
+        let tail = (start, tails.len() - start);
+        self.key.splice(self.at.shared(), tails.buffer(), tail);
+        tails.truncate(start);
+        self.at = step.entry;
+        true
+    }
+
+    /// Moves to the first entry whose key is at or after `target`. Past the last, and `false`, if there is none.
+    pub(crate) fn seek(&mut self, target: &[u8], order: &Order) -> Result<bool, Defect> {
+        self.move_past_last();
+        let Some(found) = self.block.seek(target, order, &mut self.key)? else {
+            self.key.truncate(0);
             return Ok(false);
         };
-        self.key.splice(0, Piece::of(head, 0, entry.shared));
-        self.enter(offset, entry);
+        if let Order::Bytewise = order {
+            self.key.splice(0, target, (0, found.entry.shared()));
+        }
+        self.enter(found.entry);
         Ok(true)
     }
 }
@@ -352,22 +311,11 @@ mod tests {
         for target in targets {
             let at = entries.partition_point(|(k, _)| order.compare(k, &target).is_lt());
             let expected = entries.get(at).filter(|(k, _)| *k == target);
-            for part in SearchPart::all() {
-                let found = block.find(&target, order, part).unwrap();
-                assert_eq!(found.map(|r| block.bytes(r)), expected.map(|(_, v)| &v[..]));
-            }
+            let found = block.find(&target, order).unwrap();
+            assert_eq!(found.map(|r| block.bytes(r)), expected.map(|(_, v)| &v[..]));
             // Two steps back, then forward over the landing again. The place before the first entry is -1.
             let mut here = at as isize;
-            for part in SearchPart::all() {
-                assert_eq!(
-                    cursor.seek(&target, order, part).unwrap(),
-                    at < entries.len()
-                );
-                let expected = entries.get(at).map(|(key, value)| (&key[..], &value[..]));
-                let found = cursor.is_on_entry().then(|| (cursor.key(), cursor.value()));
-                assert_eq!(found, expected, "{target:?} in {part:?}");
-            }
-            let mut on_entry = cursor.seek(&target, order, SearchPart::WHOLE).unwrap();
+            let mut on_entry = cursor.seek(&target, order).unwrap();
             for step in [-1, -1, 1, 1, 1, -1, 0] {
                 let expected = usize::try_from(here).ok().and_then(|i| entries.get(i));
                 assert_eq!(on_entry, expected.is_some(), "{target:?}, {here}");
@@ -465,9 +413,7 @@ mod tests {
             let order = if reverse { Order::of(Reverse) } else { Order::Bytewise };
             if let Ok(block) = Block::parse(data) {
                 let _ = block.check_restarts();
-                for part in SearchPart::all() {
-                    let _ = block.find(&target, &order, part);
-                }
+                let _ = block.find(&target, &order);
                 let mut cursor = BlockCursor::new(block);
                 let mut steps = 0;
                 while let Ok(true) = cursor.next() {
@@ -479,10 +425,8 @@ mod tests {
                     steps += 1;
                 }
                 prop_assert!(steps <= 160);
-                for part in SearchPart::all() {
-                    let _ = cursor.seek(&target, &order, part);
-                    let _ = cursor.prev();
-                }
+                let _ = cursor.seek(&target, &order);
+                let _ = cursor.prev();
             }
         }
     }

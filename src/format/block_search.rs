@@ -4,23 +4,16 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::Defect;
-use super::block::{Block, Entry, SplitEntry, check_shared, split_entry};
+use super::block::{Block, Entry};
+use super::block_key::Key;
 use super::touch::{LINE, lines, touch};
-use crate::comparator::{Order, common_prefix};
+use crate::comparator::{Order, compare_bytes};
 
-/// The first entry at or after a target, and whether its key equals the target.
-pub(crate) struct Landing {
-    pub(super) offset: usize,
+/// The first entry at or after a target.
+pub(super) struct Landing {
     pub(super) entry: Entry,
-    exact: bool,
-}
-
-impl Landing {
-    /// Where the entry's value lies, if the entry's key is the target.
-    #[inline]
-    pub(crate) fn exact_value(self) -> Option<Range<usize>> {
-        self.exact.then_some(self.entry.value_start..self.entry.end)
-    }
+    /// Whether its key is the target.
+    is_exact: bool,
 }
 
 /// A hint: the part of a block where an earlier lookup learned that a key must be.
@@ -86,168 +79,70 @@ impl SearchPart {
     }
 }
 
-/// Walks from the restart at `from` of a block's `entries` to the first entry at or after `target` in bytewise order.
-///
-/// Does not assemble keys. All it remembers of the entry before is how many bytes that key and the target share,
-/// `matched`. That key was below the target:
-///
-/// - An entry that shares more than `matched` bytes with that key has the same byte after them, and so is below too.
-/// - Any other begins with `shared` bytes of the target, and is compared from there on.
-///
-/// For example, on the way to `apricot`, `apple` sets `matched` to 2. Then `applet`, stored as 5 and `t`, is passed
-/// without a look at its bytes; `apricot`, stored as 2 and `ricot`, is compared with `ricot`.
-///
-/// This holds for writers that share less than they could, too.
-#[inline]
-fn walk_bytewise(entries: &[u8], target: &[u8], from: usize) -> Result<Option<Landing>, Defect> {
-    let Some(mut rest) = entries.get(from..) else {
-        return Err(past_entries(entries, from));
-    };
-    let (mut matched, mut key_len) = (0, 0);
-    while !rest.is_empty() {
-        let offset = entries.len() - rest.len();
-        let SplitEntry {
-            shared,
-            unshared,
-            value,
-            rest: after,
-        } = split_entry(entries, rest)?;
-        if shared > matched {
-            check_shared(offset, shared, key_len)?;
-        } else {
-            #[expect(clippy::indexing_slicing, reason = "`matched` counts target bytes")]
-            let target = &target[shared..];
-            let common = common_prefix_of_short(unshared, target);
-            // The next byte decides; the end of a key comes before any byte.
-            if unshared.get(common) >= target.get(common) {
-                let end = entries.len() - after.len();
-                let value_start = end - value.len();
-                return Ok(Some(Landing {
-                    offset,
-                    entry: Entry {
-                        shared,
-                        key_start: value_start - unshared.len(),
-                        value_start,
-                        end,
-                    },
-                    exact: common == unshared.len() && common == target.len(),
-                }));
-            }
-            matched = shared + common;
-        }
-        key_len = shared + unshared.len();
-        rest = after;
-    }
-    Ok(None)
-}
-
-#[cold]
-fn past_entries(entries: &[u8], restart: usize) -> Defect {
-    Defect::new(
-        format!("restarts in {} bytes of entries", entries.len()),
-        format!("one at {restart}"),
-    )
-}
-
-/// The same as [`common_prefix`], for keys that mostly differ in the first byte.
-#[inline]
-fn common_prefix_of_short(a: &[u8], b: &[u8]) -> usize {
-    if a.len() < 8 {
-        let pairs = a.iter().zip(b);
-        pairs.take_while(|(x, y)| x == y).count()
-    } else {
-        common_prefix(a, b)
-    }
-}
-
 impl<B: AsRef<[u8]>> Block<B> {
     /// Where the value of `key` lies in the block; `None` if the block does not hold the key.
     #[inline(always)] // on the path of every lookup
-    pub(crate) fn find(
-        &self,
-        key: &[u8],
-        order: &Order,
-        part: SearchPart,
-    ) -> Result<Option<Range<usize>>, Defect> {
-        let landing = match order {
-            Order::Bytewise => self.seek_bytewise(key, part)?,
-            Order::Custom(_) => self.seek_custom(key, order, &mut Vec::new())?,
-        };
-        Ok(landing.and_then(Landing::exact_value))
+    pub(crate) fn find(&self, key: &[u8], order: &Order) -> Result<Option<Range<usize>>, Defect> {
+        let landing = self.seek(key, order, &mut Key::default())?;
+        let exact = landing.filter(|landing| landing.is_exact);
+        Ok(exact.map(|landing| landing.entry.value()))
     }
 
-    /// Finds the first entry at or after `target`, which should be in `part`, in bytewise order. The bytes that its key shares
-    /// with the one before are also the first bytes of `target`.
+    /// Finds the first entry at or after `target`.
+    ///
+    /// In bytewise order, it does not assemble keys. All it remembers of the entry before is how many bytes that key and
+    /// the target share, `matched`. That key was below the target:
+    ///
+    /// - An entry that shares more than `matched` bytes with that key has the same byte after them, and so is below too.
+    /// - Any other begins with `shared` bytes of the target, and is compared from there on.
+    ///
+    /// For example, on the way to `apricot`, `apple` sets `matched` to 2. Then `applet`, stored as 5 and `t`, is passed
+    /// without a look at its bytes; `apricot`, stored as 2 and `ricot`, is compared with `ricot`. This holds for writers that
+    /// share less than they could, too.
+    ///
+    /// Other comparators take whole keys, which it assembles in `key`. That ends as the key of the entry.
     #[inline]
-    pub(super) fn seek_bytewise(
-        &self,
-        target: &[u8],
-        part: SearchPart,
-    ) -> Result<Option<Landing>, Defect> {
-        let from = self.walk_from(target, &Order::Bytewise, part)?;
-        let landing = walk_bytewise(self.entries(), target, from)?;
-        match &landing {
-            // No entry below the target was seen, so entries before the restart may be at or after it, too.
-            Some(landing) if landing.offset == from && from > 0 => self.seek_again(target),
-            _ => Ok(landing),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn seek_again(&self, target: &[u8]) -> Result<Option<Landing>, Defect> {
-        let from = self.walk_from(target, &Order::Bytewise, SearchPart::WHOLE)?;
-        walk_bytewise(self.entries(), target, from)
-    }
-
-    /// Finds the first entry at or after `target` in any order. Comparators take whole keys, so this assembles each key in
-    /// `key`, which holds the entry's own at the end.
-    pub(super) fn seek_custom(
+    pub(super) fn seek(
         &self,
         target: &[u8],
         order: &Order,
-        key: &mut Vec<u8>,
+        key: &mut Key,
     ) -> Result<Option<Landing>, Defect> {
-        let mut offset = self.walk_from(target, order, SearchPart::WHOLE)?;
-        key.clear();
-        while offset < self.entries().len() {
-            let entry = self.entry(offset)?;
-            check_shared(offset, entry.shared, key.len())?;
-            key.truncate(entry.shared);
-            key.extend_from_slice(self.unshared(&entry));
-            match order.compare(key, target) {
-                Ordering::Less => offset = entry.end,
-                ordering => {
-                    let exact = ordering == Ordering::Equal;
-                    return Ok(Some(Landing {
-                        offset,
-                        entry,
-                        exact,
-                    }));
+        let mut matched = 0;
+        for entry in self.entries_from(self.walk_from(target, order)?, 0) {
+            let entry = entry?;
+            let ordering = match order {
+                Order::Bytewise if entry.shared() > matched => Ordering::Less,
+                Order::Bytewise => {
+                    let (_, rest) = target.split_at(entry.shared());
+                    let (ordering, common) = compare_bytes(self.unshared(&entry), rest);
+                    matched = entry.shared() + common;
+                    ordering
                 }
+                Order::Custom(comparator) => {
+                    key.splice(entry.shared(), self.data().as_ref(), entry.unshared());
+                    comparator.compare(key.as_slice(), target)
+                }
+            };
+            if ordering.is_ge() {
+                let is_exact = ordering.is_eq();
+                return Ok(Some(Landing { entry, is_exact }));
             }
         }
         Ok(None)
     }
 
-    /// Where the walk to `target` begins: at the last restart of `part` whose key is below it, or at the first restart of
-    /// `part` if there is none. Touches the entries up to the next restart in a block that is too large to be touched as a
-    /// whole.
+    /// Where the walk to `target` begins: at the last restart whose key is below it, or at the first entry if there is none.
+    /// Touches the entries up to the next restart in a block that is too large to be touched as a whole.
     #[inline]
-    fn walk_from(&self, target: &[u8], order: &Order, part: SearchPart) -> Result<usize, Defect> {
-        let (count, step) = (self.restart_count(), self.fence_step());
-        let first = count.saturating_sub(1).min(usize::from(part.first) * step);
-        let mut high = count.min((usize::from(part.last) + 1) * step);
-        // The first restart is not compared: the walk begins there if no other is below the target.
-        let mut low = first + 1;
+    fn walk_from(&self, target: &[u8], order: &Order) -> Result<usize, Defect> {
         let mut interval = 0..self.entries().len();
-        if first > 0 {
-            interval.start = self.restart(first);
-        }
+        // The first restart is not compared: the walk begins there if no other is below the target.
+        let (mut low, mut high) = (1, self.restart_count());
         while low < high {
-            let middle = low + (high - low - 1) / 2;
+            let middle = low + (high - low) / 2;
             let (offset, key) = self.restart_key(middle)?;
-            if order.compare(key, target) == Ordering::Less {
+            if order.compare(key, target).is_lt() {
                 interval.start = offset;
                 low = middle + 1;
             } else {
@@ -286,8 +181,8 @@ impl<B: AsRef<[u8]>> Block<B> {
     #[inline]
     fn restart_key(&self, i: usize) -> Result<(usize, &[u8]), Defect> {
         let offset = self.restart(i);
-        let entry = self.entry(offset)?;
-        check_shared(offset, entry.shared, 0)?;
+        let none = || Defect::new("an entry at each restart", format!("none at byte {offset}"));
+        let entry = self.entries_from(offset, 0).next().ok_or_else(none)??;
         Ok((offset, self.unshared(&entry)))
     }
 }
@@ -325,37 +220,31 @@ mod tests {
         let sound = build(&entries, 1);
         assert!(sound.len() > TOUCH_WHOLE, "searches touch an interval");
         let restarts_at = sound.len() - 4 - 4 * entries.len();
-        let last = SearchPart::new(2, 2, [1, 2]);
-        let find = |block: &[u8], key: &str, part| {
-            Block::parse(block.to_vec())
-                .and_then(|b| b.find(key.as_bytes(), &Order::Bytewise, part))
+        let find = |block: &[u8], key: &str| {
+            Block::parse(block.to_vec()).and_then(|b| b.find(key.as_bytes(), &Order::Bytewise))
         };
-        assert!(find(&sound, "399", last).unwrap().is_some());
+        assert!(find(&sound, "399").unwrap().is_some());
 
         let mut past_the_end = sound.clone();
         for restart in past_the_end[restarts_at..].chunks_exact_mut(4).take(300) {
             restart.copy_from_slice(&(1u32 << 20).to_le_bytes());
         }
-        for part in SearchPart::all() {
-            assert!(find(&past_the_end, "399", part).is_err(), "{part:?}");
-        }
+        assert!(find(&past_the_end, "399").is_err());
 
-        // The only restart of its part, at which the walk begins without a look at its key.
-        let mut small = build(&entries[..3].to_vec(), 1);
-        assert!(find(&small, "102", last).unwrap().is_some());
-        let at = small.len() - 8;
-        small[at..at + 4].copy_from_slice(&(1u32 << 20).to_le_bytes());
-        assert!(find(&small, "102", last).is_err());
+        let mut at_the_end = build(&entries[..3].to_vec(), 1);
+        assert!(find(&at_the_end, "102").unwrap().is_some());
+        let restart = at_the_end.len() - 8;
+        let end = restart as u32 - 8;
+        at_the_end[restart..restart + 4].copy_from_slice(&end.to_le_bytes());
+        assert!(find(&at_the_end, "102").is_err());
 
         let mut descending = sound[..restarts_at].to_vec();
         for restart in sound[restarts_at..].chunks_exact(4).take(300).rev() {
             descending.extend_from_slice(restart);
         }
         descending.extend_from_slice(&300u32.to_le_bytes());
-        for part in SearchPart::all() {
-            for (key, _) in &entries {
-                let _ = find(&descending, std::str::from_utf8(key).unwrap(), part);
-            }
+        for (key, _) in &entries {
+            let _ = find(&descending, std::str::from_utf8(key).unwrap());
         }
     }
 }

@@ -54,6 +54,7 @@
 pub(crate) mod block;
 pub(crate) mod block_check;
 pub(crate) mod block_cursor;
+mod block_key;
 pub(crate) mod block_search;
 pub(crate) mod buffer;
 pub(crate) mod checksum;

@@ -99,12 +99,6 @@ impl Cursor {
         self.entries.key()
     }
 
-    /// After a step forward: see [`BlockCursor::number_after`].
-    #[inline(always)]
-    pub(super) fn number_after(&self, start: usize, len: usize, before: u64) -> Option<u64> {
-        self.entries.number_after(start, len, before)
-    }
-
     /// The current value; empty unless the cursor [is on an entry](Cursor::is_valid).
     #[inline]
     pub fn value(&self) -> &[u8] {
@@ -138,7 +132,7 @@ impl Cursor {
         };
         let part = self.table.inner.part(found);
         self.load(found, part)?;
-        let sought = self.entries.seek(key, self.table.order()?, part);
+        let sought = self.entries.seek(key, self.table.order()?);
         if self.check(sought)? {
             return Ok(true);
         }
@@ -181,8 +175,7 @@ impl Cursor {
         };
         // The walk goes back, out of the part that the key is in.
         self.load(found, SearchPart::WHOLE)?;
-        let part = self.table.inner.part(found);
-        let sought = self.entries.seek(key, self.table.order()?, part);
+        let sought = self.entries.seek(key, self.table.order()?);
         if self.check(sought)? && or_at && self.table.order()?.compare(self.key(), key).is_eq() {
             return Ok(true);
         }

@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::Result;
-use crate::format::block_search::SearchPart;
 use crate::read::fetch::{Fetched, MOST_BLOCKS};
 use crate::read::index::BlockRef;
 use crate::read::table::{Inner, Table};
@@ -126,19 +125,17 @@ impl Table {
     ) {
         let fetch = |wanted: &Wanted<'_>| {
             let part = self.inner.part(wanted.found);
-            let block = self.inner.fetch_announced(wanted.found, part, self.read)?;
-            Ok((block, part))
+            self.inner.fetch_announced(wanted.found, part, self.read)
         };
         for announced in wanted.chunks(MOST_BLOCKS) {
             for wanted in announced {
                 self.inner.announce_block(wanted.found);
             }
             for batch in announced.chunks(OVERLAPPED) {
-                let fetched: Vec<Result<(Fetched<'_>, SearchPart)>> =
-                    batch.iter().map(fetch).collect();
+                let fetched: Vec<Result<Fetched<'_>>> = batch.iter().map(fetch).collect();
                 for (wanted, fetched) in batch.iter().zip(fetched) {
-                    let value = fetched.and_then(|(block, part)| {
-                        let value = self.find(wanted, block.payload(), order, part)?;
+                    let value = fetched.and_then(|block| {
+                        let value = self.find(wanted, block.payload(), order)?;
                         Ok(value.map(|value| block.into_bytes(value)))
                     });
                     put(results, wanted.at, value);
@@ -170,7 +167,7 @@ impl Table {
                 let block =
                     block.unwrap_or_else(|| self.inner.fetch_apart(wanted.found, self.read));
                 let value = block.and_then(|block| {
-                    let value = self.find(wanted, &block, order, self.inner.part(wanted.found))?;
+                    let value = self.find(wanted, &block, order)?;
                     let copy = value.and_then(|value| block.get(value).map(Bytes::copy_from_slice));
                     fetched = Some(Ok(block));
                     Ok(copy)
@@ -186,11 +183,9 @@ impl Table {
         wanted: &Wanted<'_>,
         payload: &[u8],
         order: &Order,
-        part: SearchPart,
     ) -> Result<Option<Range<usize>>> {
         let block = wanted.found.block;
-        self.inner
-            .find_value(block, payload, wanted.key, order, part)
+        self.inner.find_value(block, payload, wanted.key, order)
     }
 }
 

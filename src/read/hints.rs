@@ -187,7 +187,7 @@ mod tests {
                 hints.of(i).set_fences(&block, i, &index);
                 for key in *keys {
                     let part = hints.of(i).part(index.position(i, key));
-                    let value = block.find(key, &Order::Bytewise, part).unwrap().unwrap();
+                    let value = block.find(key, &Order::Bytewise).unwrap().unwrap();
                     let entry_start = value.start - 3;
                     prop_assert!(part.start() <= entry_start, "{part:?} {entry_start}");
                 }

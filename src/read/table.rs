@@ -243,7 +243,7 @@ impl Table {
             Some(block) => block,
             None => inner.fetch_block(found, part, self.read)?,
         };
-        let value = inner.find_value(found.block, block.payload(), key, order, part)?;
+        let value = inner.find_value(found.block, block.payload(), key, order)?;
         Ok(value.map(|value| take(block, value)))
     }
 
@@ -487,11 +487,10 @@ impl Inner {
         payload: &[u8],
         key: &[u8],
         order: &Order,
-        part: SearchPart,
     ) -> Result<Option<Range<usize>>> {
         let block = Block::parse(payload);
         block
-            .and_then(|block| block.find(key, order, part))
+            .and_then(|block| block.find(key, order))
             .map_err(|defect| self.locate(i, defect))
     }
 
