@@ -7,7 +7,6 @@ use crate::db::table::{DbEntry, DbTable, Version, not_internal, version};
 use crate::error::{Error, Result};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::SearchPart;
 use crate::read::index::BlockRef;
 #[cfg(doc)]
 use crate::read::table::Table;
@@ -168,7 +167,7 @@ impl DbTable {
                         if wanted.block == first.block {
                             Ok(block.clone())
                         } else {
-                            self.table.block(wanted, SearchPart::WHOLE)
+                            self.table.block(wanted)
                         }
                     };
                     let found = self.find_from(*first, target, fetch)?;
@@ -222,7 +221,7 @@ impl DbTable {
         let Some(first) = self.first_block(&target)? else {
             return Ok(None);
         };
-        let fetch = |block| self.table.block(block, SearchPart::WHOLE);
+        let fetch = |block| self.table.block(block);
         self.find_from(first, &target, fetch)
     }
 

@@ -108,7 +108,7 @@ impl<B: AsRef<[u8]>> Block<B> {
 #[cold]
 fn misordered(order: &Order, previous: &[u8], head: &[u8], unshared: &[u8]) -> Defect {
     let key = [head, unshared].concat();
-    Defect::misordered(order.misfit("keys", previous, &key))
+    Defect::misordered(order.order_message("keys", previous, &key))
 }
 
 /// Limits the work of comparing keys in a hostile file: a budget for the lengths of all its keys.

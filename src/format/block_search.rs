@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::Defect;
 use super::block::{Block, Entry};
 use super::block_key::Key;
-use super::touch::{LINE, lines, touch};
+use super::prefetch::{lines, prefetch};
 use crate::comparator::{Order, compare_bytes};
 
 /// The first entry at or after a target.
@@ -14,69 +14,6 @@ pub(super) struct Landing {
     pub(super) entry: Entry,
     /// Whether its key is the target.
     is_exact: bool,
-}
-
-/// A hint: the part of a block where an earlier lookup learned that a key must be.
-///
-/// Two [fences](Block::fence) divide a block into three parts; the hint names one or more of them. A wrong hint makes a
-/// search slower and does not change what it finds. (Except in a block whose keys do not ascend although its checksum is
-/// right, which takes a hostile writer. There any search may miss a key, and a hint decides which keys it misses.)
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SearchPart {
-    /// The first and the last of the parts, from 0.
-    first: u8,
-    last: u8,
-    /// The cache line of the block in which the first part begins, and the number of lines to touch from there.
-    first_line: u8,
-    lines: u8,
-}
-
-impl SearchPart {
-    /// All of a block.
-    pub(crate) const WHOLE: SearchPart = SearchPart {
-        first: 0,
-        last: 2,
-        first_line: 0,
-        lines: (TOUCH_WHOLE / LINE) as u8,
-    };
-
-    /// All of a block that was touched before.
-    pub(crate) const TOUCHED: SearchPart = SearchPart {
-        lines: 0,
-        ..SearchPart::WHOLE
-    };
-
-    /// Number of lines to touch where the walk is known to begin: as many as processors fetch at once. A walk seldom
-    /// gets further, and more would delay it.
-    const WALKED: u8 = 16;
-
-    /// Parts `first` to `last`, where parts 1 and 2 begin in lines `fences`.
-    #[inline]
-    pub(crate) fn new(first: u8, last: u8, fences: [u8; 2]) -> SearchPart {
-        let [second, third] = fences;
-        SearchPart {
-            first,
-            last,
-            first_line: match first {
-                0 => 0,
-                1 => second,
-                _ => third,
-            },
-            lines: SearchPart::WALKED,
-        }
-    }
-
-    /// Every hint, right or wrong.
-    #[cfg(any(test, fuzzing))]
-    pub(crate) fn all() -> impl Iterator<Item = SearchPart> {
-        (0..3).flat_map(|first| (first..3).map(move |last| SearchPart::new(first, last, [1, 2])))
-    }
-
-    /// Where in a block the search begins, to the line.
-    #[cfg(test)]
-    pub(crate) fn start(&self) -> usize {
-        LINE * usize::from(self.first_line)
-    }
 }
 
 impl<B: AsRef<[u8]>> Block<B> {
@@ -133,7 +70,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 
     /// Where the walk to `target` begins: at the last restart whose key is below it, or at the first entry if there is none.
-    /// Touches the entries up to the next restart in a block that is too large to be touched as a whole.
+    /// Prefetches the entries from there up to the next restart.
     #[inline]
     fn walk_from(&self, target: &[u8], order: &Order) -> Result<usize, Defect> {
         let mut interval = 0..self.entries().len();
@@ -151,30 +88,11 @@ impl<B: AsRef<[u8]>> Block<B> {
             }
         }
         let from = interval.start;
-        // Restarts that were not checked may leave no interval, and nothing to touch.
-        if self.entries().len() > TOUCH_WHOLE
-            && let Some(interval) = self.entries().get(interval)
-        {
-            touch(lines(interval).take(TOUCH_WHOLE / LINE));
+        // Restarts that were not checked may leave no interval.
+        if let Some(interval) = self.entries().get(interval) {
+            prefetch(lines(interval).take(WALKED));
         }
         Ok(from)
-    }
-
-    /// Number of restarts in each part of a block: a third of them, rounded up.
-    #[inline]
-    fn fence_step(&self) -> usize {
-        self.restart_count().div_ceil(3)
-    }
-
-    /// Offset and key of the restart with which part `number`, 1 or 2, begins. `None` if there is no such part, or no
-    /// whole key: a hint need not be given.
-    pub(crate) fn fence(&self, number: u8) -> Option<(usize, &[u8])> {
-        let restart = usize::from(number) * self.fence_step();
-        if restart < self.restart_count() {
-            self.restart_key(restart).ok()
-        } else {
-            None
-        }
     }
 
     /// Offset and key of the entry at restart `i`. The key must be stored whole.
@@ -187,23 +105,13 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 }
 
-/// Up to this length, a block is touched as a whole when it is fetched. In a larger block, a search touches the restart
-/// interval that it ends in.
-pub(crate) const TOUCH_WHOLE: usize = 8 << 10;
+/// Number of lines to prefetch where a walk begins: as many as processors fetch at once. A walk seldom gets further.
+const WALKED: usize = 16;
 
-/// Touches the `part` of `block` that a search will look at, and the block's last byte, if the block is of ordinary size.
-///
-/// A search goes from the block's end to its restarts, to an entry, to the next entry. Each step would wait for memory.
+/// Prefetches the end of `block`, where a search begins: with the number of restarts, then the restarts.
 #[inline]
-pub(crate) fn touch_part(block: &[u8], part: SearchPart) {
-    if block.len() > TOUCH_WHOLE {
-        return;
-    }
-    // A wrong hint may lead past the end.
-    if let Some(from_first) = block.get(usize::from(part.first_line) * LINE..) {
-        let lines = lines(from_first).take(part.lines.into());
-        touch(lines.chain(block.last()));
-    }
+pub(crate) fn prefetch_block(block: &[u8]) {
+    prefetch(block.last().into_iter());
 }
 
 #[cfg(test)]
@@ -218,7 +126,6 @@ mod tests {
             .map(|i| (i.to_string().into(), vec![b'v'; 40]))
             .collect();
         let sound = build(&entries, 1);
-        assert!(sound.len() > TOUCH_WHOLE, "searches touch an interval");
         let restarts_at = sound.len() - 4 - 4 * entries.len();
         let find = |block: &[u8], key: &str| {
             Block::parse(block.to_vec()).and_then(|b| b.find(key.as_bytes(), &Order::Bytewise))

@@ -14,7 +14,7 @@
 use bytes::Bytes;
 
 use super::Defect;
-use super::touch::touch;
+use super::prefetch::prefetch;
 use crate::coding::put_fixed32;
 use crate::filter::{FilterBuilder, FilterPolicy};
 
@@ -210,17 +210,17 @@ impl FilterBlockReader {
             .is_none_or(|filter| policy.key_may_match(key, filter))
     }
 
-    /// Touches the bounds of the filter of the data block at `block_offset`.
+    /// Prefetches the bounds of the filter of the data block at `block_offset`.
     #[inline]
-    pub(crate) fn touch_bounds(&self, block_offset: u64) {
-        touch(self.bounds(block_offset).into_iter());
+    pub(crate) fn prefetch_bounds(&self, block_offset: u64) {
+        prefetch(self.bounds(block_offset).into_iter());
     }
 
-    /// Touches both ends of the filter of the data block at `block_offset`. It is seldom longer than two lines.
+    /// Prefetches both ends of the filter of the data block at `block_offset`. It is seldom longer than two lines.
     #[inline]
-    pub(crate) fn touch_filter(&self, block_offset: u64) {
+    pub(crate) fn prefetch_filter(&self, block_offset: u64) {
         if let Some(filter) = self.filter(block_offset) {
-            touch(filter.first().into_iter().chain(filter.last()));
+            prefetch(filter.first().into_iter().chain(filter.last()));
         }
     }
 

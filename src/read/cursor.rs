@@ -9,8 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::block_search::SearchPart;
-use crate::format::touch::{LINE, touch};
+use crate::format::prefetch::{LINE, prefetch};
 use crate::read::ahead::ReadAhead;
 use crate::read::index::BlockRef;
 use crate::read::table::Table;
@@ -130,8 +129,7 @@ impl Cursor {
             self.table.check_end()?;
             return Ok(self.leave(Off::AfterLast));
         };
-        let part = self.table.inner.part(found);
-        self.load(found, part)?;
+        self.load(found)?;
         let sought = self.entries.seek(key, self.table.order()?);
         if self.check(sought)? {
             return Ok(true);
@@ -173,8 +171,7 @@ impl Cursor {
             self.table.check_end()?;
             return self.seek_to_last();
         };
-        // The walk goes back, out of the part that the key is in.
-        self.load(found, SearchPart::WHOLE)?;
+        self.load(found)?;
         let sought = self.entries.seek(key, self.table.order()?);
         if self.check(sought)? && or_at && self.table.order()?.compare(self.key(), key).is_eq() {
             return Ok(true);
@@ -331,21 +328,18 @@ impl Cursor {
 
     /// Turns to data block `block`, at which a walk has arrived or begins.
     fn walk_into(&mut self, block: usize) -> Result<()> {
-        let part = self
-            .walked
-            .map_or(SearchPart::WHOLE, |_| SearchPart::TOUCHED);
-        self.load(self.table.index().block(block), part)?;
+        self.load(self.table.index().block(block))?;
         self.walked = self.table.place_in_memory(block);
         Ok(())
     }
 
     /// Turns to a data block, before its first entry. The position is lost until the caller has found a new one.
-    fn load(&mut self, found: BlockRef, part: SearchPart) -> Result<()> {
+    fn load(&mut self, found: BlockRef) -> Result<()> {
         self.leave(Off::Lost);
         self.walked = None;
         if self.block != Some(found.block) {
             self.block = None;
-            let (block, is_slice) = self.table.block_ahead(found, part, &mut self.ahead)?;
+            let (block, is_slice) = self.table.block_ahead(found, &mut self.ahead)?;
             self.entries.reset(block);
             self.own = is_slice.then(OnceLock::new);
             self.block = Some(found.block);
@@ -362,7 +356,7 @@ impl Cursor {
             if let Some(bytes) = file.get(at..)
                 && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
             {
-                touch([first, next_line].into_iter());
+                prefetch([first, next_line].into_iter());
             }
         }
     }

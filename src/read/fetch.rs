@@ -4,12 +4,11 @@ use std::ops::Range;
 
 use bytes::{Buf, Bytes};
 
-use crate::comparator::Order;
 use crate::error::Result;
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
-use crate::format::block_search::{SearchPart, touch_part};
+use crate::format::block_search::prefetch_block;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::page::PAGE_LEN;
@@ -148,20 +147,12 @@ impl Run {
 }
 
 impl Inner {
-    /// A data block, from memory, the cache or the source: checked when it comes in. `part` of it is touched, since it will be
-    /// looked at first.
+    /// A data block, from memory, the cache or the source: checked when it comes in. Its end is prefetched.
     #[inline(always)]
-    pub(super) fn fetch_block(
-        &self,
-        found: BlockRef,
-        part: SearchPart,
-        read: ReadOptions,
-    ) -> Result<Fetched<'_>> {
-        match self.fetch_in_place(found, part, read) {
+    pub(super) fn fetch_block(&self, found: BlockRef, read: ReadOptions) -> Result<Fetched<'_>> {
+        match self.fetch_in_place(found, read) {
             Some(block) => Ok(block),
-            None => self
-                .announce_and_fetch(found, part, read)
-                .map(Fetched::whole),
+            None => self.announce_and_fetch(found, read).map(Fetched::whole),
         }
     }
 
@@ -169,56 +160,45 @@ impl Inner {
     pub(super) fn fetch_announced(
         &self,
         found: BlockRef,
-        part: SearchPart,
         read: ReadOptions,
     ) -> Result<Fetched<'_>> {
-        match self.fetch_in_place(found, part, read) {
+        match self.fetch_in_place(found, read) {
             Some(block) => Ok(block),
-            None => self.fetch_touched(found, part, read).map(Fetched::whole),
+            None => self.fetch_touched(found, read).map(Fetched::whole),
         }
     }
 
-    /// A data block that is used where it lies in memory, with `part` of it touched.
+    /// A data block that is used where it lies in memory.
     #[inline(always)]
-    pub(super) fn fetch_in_place(
-        &self,
-        found: BlockRef,
-        part: SearchPart,
-        read: ReadOptions,
-    ) -> Option<Fetched<'_>> {
+    pub(super) fn fetch_in_place(&self, found: BlockRef, read: ReadOptions) -> Option<Fetched<'_>> {
         let hint = self.hints.of(found.block);
         if hint.is_in_place(read.verify_checksums)
             && let Some(file) = self.file.memory()
         {
             let block = in_place(file, &self.file, found.handle);
-            touch_part(block.payload(), part);
+            prefetch_block(block.payload());
             return Some(block);
         }
         None
     }
 
     #[inline(never)]
-    fn announce_and_fetch(
-        &self,
-        found: BlockRef,
-        part: SearchPart,
-        read: ReadOptions,
-    ) -> Result<Bytes> {
+    fn announce_and_fetch(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
         self.announce_block(found);
-        self.fetch_touched(found, part, read)
+        self.fetch_touched(found, read)
     }
 
     /// A data block in bytes of its own, from the cache or the source.
     pub(super) fn fetch_apart(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
-        self.fetch_touched(found, SearchPart::TOUCHED, read)
+        self.fetch_touched(found, read)
     }
 
     /// The same; `part` of a block from the cache is touched. One from the source has just been read and checked, and asking
     /// for its lines again takes 70 ns.
-    fn fetch_touched(&self, found: BlockRef, part: SearchPart, read: ReadOptions) -> Result<Bytes> {
+    fn fetch_touched(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
         match self.cached(found) {
             Some(block) => {
-                touch_part(&block, part);
+                prefetch_block(&block);
                 Ok(block)
             }
             None => self.admit(found, &self.file.read_frame(found.handle)?, read),
@@ -255,13 +235,6 @@ impl Inner {
         Some(block)
     }
 
-    /// The part of a data block in which the key that was sought in the index should be.
-    #[inline]
-    pub(super) fn part(&self, found: BlockRef) -> SearchPart {
-        let position = self.index.position_of(found.block, found.prefix);
-        self.hints.of(found.block).part(position)
-    }
-
     /// The data block in `frame`, which came from the source: checked, and kept in the cache, unless it can be used where it lies
     /// in memory.
     pub(super) fn admit(&self, found: BlockRef, frame: &Bytes, read: ReadOptions) -> Result<Bytes> {
@@ -281,11 +254,9 @@ impl Inner {
         let was_seen = self.may_be_known(found.block);
         let block = self.check_frame(found.block, frame, read.verify_checksums)?;
         if self.file.is_memory() && frame::is_raw(frame) {
-            self.learn_fences(found.block, &block)?;
             self.hints.set_in_place(found.block, read.verify_checksums);
             return Ok(block);
         }
-        let mut will_be_searched_again = was_seen;
         if let Some(cache) = &self.cache {
             self.file.counters.add(Counter::CacheMisses, 1);
             if read.fill_cache && read.verify_checksums && self.admits(cache, what_for, was_seen) {
@@ -296,11 +267,7 @@ impl Inner {
                     block.clone()
                 };
                 cache.insert(self.cache_key(found.handle), kept);
-                will_be_searched_again = true;
             }
-        }
-        if will_be_searched_again && !self.hints.of(found.block).has_fences() {
-            self.learn_fences(found.block, &block)?;
         }
         Ok(block)
     }
@@ -318,16 +285,6 @@ impl Inner {
             Use::Walk => !cache.is_full(),
             Use::Lookup => (was_seen || !self.file.source.is_file()) && cache.admits(),
         }
-    }
-
-    /// Learns the fences of data block `i`, for the searches that follow.
-    fn learn_fences(&self, i: usize, payload: &Bytes) -> Result<(), Defect> {
-        if let Some(Order::Bytewise) = self.order {
-            self.hints
-                .of(i)
-                .set_fences(&Block::parse(payload)?, i, &self.index);
-        }
-        Ok(())
     }
 
     /// Data blocks of a file that is not in memory, in ascending order. Gives each to `take`, with its position in `found`,
@@ -551,9 +508,9 @@ impl Inner {
     #[inline]
     pub(super) fn check_end(&self, read: ReadOptions) -> Result<()> {
         match self.index.len().checked_sub(1) {
-            Some(last) if !self.knows_end() => self
-                .fetch_block(self.index.block(last), SearchPart::TOUCHED, read)
-                .map(drop),
+            Some(last) if !self.knows_end() => {
+                self.fetch_block(self.index.block(last), read).map(drop)
+            }
             _ => Ok(()),
         }
     }

@@ -87,7 +87,7 @@ impl Table {
         let Inner { index, filter, .. } = &*self.inner;
         let windows = filter.as_ref().filter(|filter| !filter.whole_table);
         if windows.is_some() {
-            keys.iter().for_each(|key| index.touch(key));
+            keys.iter().for_each(|key| index.prefetch(key));
         }
         let new = wanted.len();
         for (at, &key) in (first..).zip(keys) {
@@ -102,10 +102,10 @@ impl Table {
         if let Some(filters) = windows {
             let sought = wanted.iter().skip(new);
             for wanted in sought.clone() {
-                filters.block.touch_bounds(wanted.found.handle.offset);
+                filters.block.prefetch_bounds(wanted.found.handle.offset);
             }
             for wanted in sought {
-                filters.block.touch_filter(wanted.found.handle.offset);
+                filters.block.prefetch_filter(wanted.found.handle.offset);
             }
             let is_rejected = |wanted: &mut Wanted<'_>| {
                 let offset = wanted.found.handle.offset;
@@ -123,10 +123,7 @@ impl Table {
         order: &Order,
         results: &mut [Result<Option<Bytes>>],
     ) {
-        let fetch = |wanted: &Wanted<'_>| {
-            let part = self.inner.part(wanted.found);
-            self.inner.fetch_announced(wanted.found, part, self.read)
-        };
+        let fetch = |wanted: &Wanted<'_>| self.inner.fetch_announced(wanted.found, self.read);
         for announced in wanted.chunks(MOST_BLOCKS) {
             for wanted in announced {
                 self.inner.announce_block(wanted.found);

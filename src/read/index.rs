@@ -14,7 +14,7 @@ use crate::format::block::{Block, BlockBuilder};
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
-use crate::format::touch::touch;
+use crate::format::prefetch::prefetch;
 
 /// The index block, decoded and checked once: searching it cannot fail. Immutable.
 ///
@@ -79,9 +79,6 @@ pub(crate) struct BlockRef {
     /// Which of the table's data blocks it is, from 0.
     pub(crate) block: usize,
     pub(crate) handle: BlockHandle,
-    /// The eight bytes of the key that was looked for, after those that all index keys share; any number where the search
-    /// did without them. Only how fast the block is searched depends on it.
-    pub(crate) prefix: u64,
 }
 
 /// Number of entries in a span, which takes two lines of the processor's cache.
@@ -241,7 +238,6 @@ impl Index {
         BlockRef {
             block: i,
             handle: self.handle(i),
-            prefix: 0,
         }
     }
 
@@ -249,9 +245,9 @@ impl Index {
     #[inline]
     pub(crate) fn seek(&self, key: &[u8], order: &Order) -> Option<BlockRef> {
         let last = self.len().checked_sub(1)?;
-        let (block, prefix) = match order {
+        let block = match order {
             Order::Bytewise => self.seek_by_prefix(key),
-            Order::Custom(_) => (self.first_at_or_after(key, 0, last, order), 0),
+            Order::Custom(_) => self.first_at_or_after(key, 0, last, order),
         };
         if block == last && order.compare(self.key(last), key).is_lt() {
             return None;
@@ -259,19 +255,18 @@ impl Index {
         Some(BlockRef {
             block,
             handle: self.handle(block),
-            prefix,
         })
     }
 
     /// The first of all keys but the last that is at or after `key`, in bytewise order, and the prefix of `key`
     /// (any number where the search did without it).
     #[inline]
-    fn seek_by_prefix(&self, key: &[u8]) -> (usize, u64) {
+    fn seek_by_prefix(&self, key: &[u8]) -> usize {
         let entries = self.all_but_last();
         // An empty prefix is not compared: its pointer may dangle, and a masked load from it costs 100 ns.
         if !self.shared.is_empty() && !key.starts_with(&self.shared) {
             let is_before = *key < *self.shared;
-            return (if is_before { 0 } else { entries.len() }, 0);
+            return if is_before { 0 } else { entries.len() };
         }
         let prefix = prefix_at(key, self.shared.len());
         let start = self.span_start(prefix);
@@ -282,11 +277,10 @@ impl Index {
         let low = start + below;
         let rest = entries.get(low..).unwrap_or(&[]);
         if rest.first().is_none_or(|entry| entry.prefix != prefix) {
-            return (low, prefix);
+            return low;
         }
         let ties = rest.partition_point(|entry| entry.prefix == prefix);
-        let first = self.first_at_or_after(key, low, low + ties, &Order::Bytewise);
-        (first, prefix)
+        self.first_at_or_after(key, low, low + ties, &Order::Bytewise)
     }
 
     /// Where the span begins that holds the first entry at or after `prefix`.
@@ -307,8 +301,9 @@ impl Index {
         if matches!(order, Order::Bytewise) && self.prefixes_enclose(i, first, last) {
             return Ok(());
         }
-        let misordered =
-            |what, low: &[u8], high: &[u8]| Err(Defect::misordered(order.misfit(what, low, high)));
+        let misordered = |what, low: &[u8], high: &[u8]| {
+            Err(Defect::misordered(order.order_message(what, low, high)))
+        };
         let before = i.checked_sub(1).map(|before| self.key(before));
         if let Some(before) = before.filter(|before| order.compare(before, first).is_ge()) {
             return misordered("an index key and the next block's", before, first);
@@ -337,33 +332,12 @@ impl Index {
             && prefix_at(last, start) < high.prefix
     }
 
-    /// Where `key` lies between the index keys on both sides of data block `i`: the first 16 bits in which keys of the block
-    /// can differ. `None` if the index keys do not tell: at both ends of the table, and where they share more than eight
-    /// bytes after what all share.
+    /// Prefetches the entries that a [`seek`](Index::seek) for `key` will look at, in bytewise order.
     #[inline]
-    pub(crate) fn position(&self, i: usize, key: &[u8]) -> Option<u16> {
-        self.position_of(i, prefix_at(key, self.shared.len()))
-    }
-
-    /// The same of a key whose prefix a search has computed.
-    #[inline]
-    pub(crate) fn position_of(&self, i: usize, prefix: u64) -> Option<u16> {
-        let [low, high] = self
-            .all_but_last()
-            .get(i.wrapping_sub(1)..)?
-            .first_chunk()?;
-        let (low, high) = (low.prefix, high.prefix);
-        let width = u64::BITS - high.checked_sub(low)?.leading_zeros();
-        let from_low = prefix.checked_sub(low)?;
-        u16::try_from(from_low >> width.saturating_sub(u16::BITS)).ok()
-    }
-
-    /// Touches the entries that a [`seek`](Index::seek) for `key` will look at, in bytewise order.
-    #[inline]
-    pub(crate) fn touch(&self, key: &[u8]) {
+    pub(crate) fn prefetch(&self, key: &[u8]) {
         let start = self.span_start(prefix_at(key, self.shared.len()));
         let span = self.entries.iter().skip(start).take(SPAN);
-        touch(span.step_by(4).map(|entry| &entry.prefix));
+        prefetch(span.step_by(4).map(|entry| &entry.prefix));
     }
 
     /// The first `i` of `low..high` whose key is at or after `key`, or `high`.
@@ -468,7 +442,10 @@ fn unfold(block: &Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defec
 #[cold]
 fn not_ascending(i: usize, previous: &[u8], key: &[u8], order: &Order) -> Error {
     let what = format!("index keys {} and {i}", i - 1);
-    Error::new(ErrorKind::Comparator, order.misfit(&what, previous, key))
+    Error::new(
+        ErrorKind::Comparator,
+        order.order_message(&what, previous, key),
+    )
 }
 
 #[cfg(test)]

@@ -11,10 +11,9 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::filter::{FilterInfo, FilterPolicy, FoundFilter};
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_search::SearchPart;
 use crate::format::filter_block::FilterBlockReader;
+use crate::format::prefetch;
 use crate::format::properties::Properties;
-use crate::format::touch;
 use crate::read::ahead::ReadAhead;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::fetch::Fetched;
@@ -224,10 +223,7 @@ impl Table {
         let found = inner.index.seek(key, order);
         let mut touched = None;
         if is_expected {
-            touched = found.map(|found| {
-                let part = inner.part(found);
-                (part, inner.fetch_in_place(found, part, self.read))
-            });
+            touched = found.and_then(|found| inner.fetch_in_place(found, self.read));
             if inner.table_filter_rejects(key, order) {
                 return Ok(None);
             }
@@ -238,10 +234,9 @@ impl Table {
         if inner.block_filter_rejects(found, key, order) {
             return Ok(None);
         }
-        let (part, block) = touched.unwrap_or_else(|| (inner.part(found), None));
-        let block = match block {
+        let block = match touched {
             Some(block) => block,
-            None => inner.fetch_block(found, part, self.read)?,
+            None => inner.fetch_block(found, self.read)?,
         };
         let value = inner.find_value(found.block, block.payload(), key, order)?;
         Ok(value.map(|value| take(block, value)))
@@ -352,8 +347,8 @@ impl Table {
     }
 
     /// A data block to keep. `part` of it is touched, since it will be looked at first.
-    pub(crate) fn block(&self, found: BlockRef, part: SearchPart) -> Result<Block<Bytes>> {
-        let block = self.inner.fetch_block(found, part, self.read)?;
+    pub(crate) fn block(&self, found: BlockRef) -> Result<Block<Bytes>> {
+        let block = self.inner.fetch_block(found, self.read)?;
         self.parse(found, block.into_payload())
     }
 
@@ -366,7 +361,7 @@ impl Table {
     ) {
         if self.inner.file.is_memory() {
             for (i, &found) in found.iter().enumerate() {
-                take(i, self.block(found, SearchPart::WHOLE));
+                take(i, self.block(found));
             }
             return;
         }
@@ -385,7 +380,6 @@ impl Table {
     pub(super) fn block_ahead(
         &self,
         found: BlockRef,
-        part: SearchPart,
         ahead: &mut ReadAhead,
     ) -> Result<(Block<Bytes>, bool)> {
         if !self.inner.file.is_memory() {
@@ -395,7 +389,7 @@ impl Table {
         if self.inner.file.is_mapped() {
             ahead.announce(&self.inner, found.block);
         }
-        let block = self.inner.fetch_announced(found, part, self.read)?;
+        let block = self.inner.fetch_announced(found, self.read)?;
         Ok((self.parse(found, block.into_payload())?, false))
     }
 
@@ -476,7 +470,7 @@ impl Inner {
     /// of which come after others, are spared the search in the index.
     #[inline]
     fn expects_to_pass(&self) -> bool {
-        touch::IS_HINT && self.hints.any_in_place() && self.file.counters.filter_passed_last()
+        prefetch::IS_HINT && self.hints.any_in_place() && self.file.counters.filter_passed_last()
     }
 
     /// Where the value of `key` lies in data block `i`, of which `payload` was fetched.

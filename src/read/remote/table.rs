@@ -15,7 +15,6 @@ use super::range::AsyncRange;
 use super::source::{AsyncReadAt, Tail};
 use crate::error::{Error, Result};
 use crate::filter::{FilterInfo, FoundFilter};
-use crate::format::block_search::SearchPart;
 use crate::format::properties::Properties;
 use crate::read::file::TableFile;
 use crate::read::open::report;
@@ -210,21 +209,14 @@ impl AsyncTable {
             return Ok(None);
         };
         let block = self.fetch_block(found.block).await?;
-        let part = self.table.inner.part(found);
-        let value = self.search(found.block, &block, key, part)?;
+        let value = self.search(found.block, &block, key)?;
         Ok(value.map(|value| (block, value)))
     }
 
     /// Where the value of `key`, which should be in `part`, lies in data block `i`.
-    fn search(
-        &self,
-        i: usize,
-        block: &[u8],
-        key: &[u8],
-        part: SearchPart,
-    ) -> Result<Option<std::ops::Range<usize>>> {
+    fn search(&self, i: usize, block: &[u8], key: &[u8]) -> Result<Option<std::ops::Range<usize>>> {
         let order = self.table.order()?;
-        self.table.inner.find_value(i, block, key, order, part)
+        self.table.inner.find_value(i, block, key, order)
     }
 
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
@@ -252,7 +244,7 @@ impl AsyncTable {
             let here = wanted.iter().skip(start).take_while(|wanted| wanted.0 == i);
             for &(_, at) in here {
                 if let (Some(key), Some(value)) = (keys.get(at), values.get_mut(at)) {
-                    let found = self.search(i, block, key.as_ref(), SearchPart::WHOLE)?;
+                    let found = self.search(i, block, key.as_ref())?;
                     let found = found.and_then(|range| block.get(range));
                     *value = found.map(Bytes::copy_from_slice);
                 }
