@@ -401,7 +401,8 @@ impl Iterator for Entries<'_> {
         let entry = match self.decode_short() {
             Some(entry) if entry.shared() <= self.key_len => entry,
             _ if self.offset == self.bytes.len() => return None,
-            _ => match self.decode() {
+            // By value: the iterator itself stays in registers.
+            _ => match (Entries { ..*self }).decode() {
                 Ok(entry) => entry,
                 Err(defect) => return Some(Err(defect)),
             },
@@ -432,7 +433,7 @@ impl Entries<'_> {
 
     /// Decodes an entry of any lengths.
     #[inline(never)]
-    fn decode(&self) -> Result<Entry, Defect> {
+    fn decode(self) -> Result<Entry, Defect> {
         let decode = || {
             let header = self.bytes.get(self.offset..)?;
             let (shared, a) = get_varint32(header)?;
