@@ -164,7 +164,7 @@ pub(crate) struct Block<B> {
 
 /// Where the parts of an entry lie in its block: inside the entries. Blocks are smaller than 4 GiB.
 ///
-/// An entry is never empty, since its key begins after its lengths. The default is no entry.
+/// An entry is never empty, since its key begins after its lengths.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Entry {
     offset: u32,
@@ -187,9 +187,9 @@ impl Entry {
         }
     }
 
-    /// Whether it is an entry.
+    /// Whether it is an entry: [`none_at`](Entry::none_at) makes none.
     #[inline]
-    pub(super) fn is_some(&self) -> bool {
+    pub(super) fn is_entry(&self) -> bool {
         self.key_start > self.offset
     }
 
@@ -214,12 +214,12 @@ impl Entry {
     /// Length of its key.
     #[inline]
     pub(super) fn key_len(&self) -> usize {
-        self.shared() + self.unshared().1
+        self.shared() + self.unshared_at().1
     }
 
-    /// Where the rest of its key begins, and the length of that.
+    /// Where the unshared bytes of its key begin, and how many they are.
     #[inline]
-    pub(super) fn unshared(&self) -> (usize, usize) {
+    pub(super) fn unshared_at(&self) -> (usize, usize) {
         let len = self.value_start - self.key_start;
         (self.key_start as usize, len as usize)
     }
@@ -368,7 +368,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         &self.data.as_ref()[range]
     }
 
-    /// The bytes of the key that `entry` does not share with the one before.
+    /// The bytes of its key that `entry` does not share with the key before.
     #[inline]
     pub(crate) fn unshared(&self, entry: &Entry) -> &[u8] {
         self.bytes(entry.key_start as usize..entry.value_start as usize)
@@ -382,8 +382,8 @@ fn restart_offset(stored: &[u8; 4]) -> usize {
 
 /// Decodes the entries of a block one after another: the one decoder of search, check and cursor.
 ///
-/// Each entry lies inside the block's entries, and shares no more bytes than the key before has. After an error, the same
-/// error again.
+/// Every entry that it returns lies inside the block's entries, and shares no more bytes than the key before has. After an
+/// error it does not advance.
 #[derive(Debug)]
 pub(crate) struct Entries<'a> {
     bytes: &'a [u8],
@@ -401,8 +401,8 @@ impl Iterator for Entries<'_> {
         let entry = match self.decode_short() {
             Some(entry) if entry.shared() <= self.key_len => entry,
             _ if self.offset == self.bytes.len() => return None,
-            // By value: the iterator itself stays in registers.
-            _ => match (Entries { ..*self }).decode() {
+            // By value: the iterator stays in registers.
+            _ => match (Entries { ..*self }).decode_any() {
                 Ok(entry) => entry,
                 Err(defect) => return Some(Err(defect)),
             },
@@ -433,7 +433,7 @@ impl Entries<'_> {
 
     /// Decodes an entry of any lengths.
     #[inline(never)]
-    fn decode(self) -> Result<Entry, Defect> {
+    fn decode_any(self) -> Result<Entry, Defect> {
         let decode = || {
             let header = self.bytes.get(self.offset..)?;
             let (shared, a) = get_varint32(header)?;

@@ -65,7 +65,7 @@ impl<B: AsRef<[u8]>> Block<B> {
                 return Err(misordered(order, previous.as_slice(), head, unshared));
             }
             first.get_or_insert(unshared);
-            previous.splice(entry.shared(), self.data().as_ref(), entry.unshared());
+            previous.splice(entry.shared(), self.data().as_ref(), entry.unshared_at());
             Ok(())
         })?;
         first.map_or(Ok(()), |first| check_ends(first, previous.as_slice()))
@@ -196,6 +196,20 @@ mod tests {
         restarts.iter().for_each(|&r| put_fixed32(&mut bytes, r));
         put_fixed32(&mut bytes, restarts.len() as u32);
         Block::parse(bytes).unwrap()
+    }
+
+    #[test]
+    fn each_restart_is_an_entry_with_a_whole_key() {
+        let whole = b"\x00\x01\x01a1\x00\x01\x01b2\x00\x01\x01c3";
+        let shared = b"\x00\x01\x01a1\x01\x01\x01b2\x02\x01\x01c3";
+        for (entries, sound) in [(whole, &[5, 10][..]), (shared, &[])] {
+            for restart in 1..20 {
+                let mut block = entries.to_vec();
+                [0, restart, 2].map(|n| put_fixed32(&mut block, n));
+                let checked = Block::parse(block).unwrap().check_entries();
+                assert_eq!(checked.is_ok(), sound.contains(&restart), "{restart}");
+            }
+        }
     }
 
     proptest! {

@@ -19,10 +19,11 @@ pub(crate) struct BlockCursor<B> {
     way_back: WayBack,
 }
 
-/// The entries from a restart up to, but without, the one from which a walk backward goes on.
+/// The entries between a restart and the current entry: where the next steps backward lead.
 ///
-/// An entry does not say how the one before began, so the first step back decodes the entries from the restart on. The steps
-/// that follow take theirs from here. It takes no more memory than a few times the entries, however their keys share.
+/// An entry does not say where the entry before it begins, so the first step back decodes the entries from the restart on,
+/// and the following steps take them from here. Each key is kept without the bytes that the next key shares: together they
+/// are no longer than the entries, even if all share a long prefix.
 #[derive(Clone, Default)]
 struct WayBack {
     steps: Vec<Step>,
@@ -30,6 +31,7 @@ struct WayBack {
     tails: Key,
 }
 
+/// A step back to an entry.
 #[derive(Clone, Copy)]
 struct Step {
     entry: Entry,
@@ -85,7 +87,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     /// Whether the cursor is on an entry.
     #[inline]
     pub(crate) fn is_on_entry(&self) -> bool {
-        self.at.is_some()
+        self.at.is_entry()
     }
 
     /// The current key; empty if the cursor is on no entry.
@@ -125,7 +127,8 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         if self.step() { Ok(true) } else { self.stop() }
     }
 
-    /// Moves to the next entry. If there is none or it is damaged, stays and returns `false`: [`next`](Self::next) tells which.
+    /// Moves to the next entry. Stays, and returns `false`, if there is none or if it is damaged: [`next`](Self::next) tells
+    /// which.
     #[inline(always)]
     pub(crate) fn step(&mut self) -> bool {
         let Some(Ok(entry)) = self.following().next() else {
@@ -135,7 +138,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         true
     }
 
-    /// Moves past the last entry, unless what follows is a damaged one.
+    /// Moves past the last entry. An error if a damaged entry follows instead.
     #[inline(never)]
     fn stop(&mut self) -> Result<bool, Defect> {
         self.following().next().transpose()?;
@@ -153,7 +156,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     #[inline(always)]
     fn enter(&mut self, entry: Entry) {
         let block = self.block.data().as_ref();
-        self.key.splice(entry.shared(), block, entry.unshared());
+        self.key.splice(entry.shared(), block, entry.unshared_at());
         self.at = entry;
     }
 
@@ -184,7 +187,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
             let entry = entry?;
             let tail = (entry.shared(), key.len() - entry.shared());
             tails.splice(tails.len(), key.buffer(), tail);
-            key.splice(entry.shared(), block, entry.unshared());
+            key.splice(entry.shared(), block, entry.unshared_at());
             if entry.end() >= end {
                 last = entry;
                 break;
@@ -208,7 +211,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     #[inline]
     pub(crate) fn step_back(&mut self) -> bool {
         let WayBack { steps, tails } = &mut self.way_back;
-        // After a step forward, they lead back from an earlier entry.
+        // After a step forward, the steps lead back from an earlier entry.
         let Some(step) = steps.pop_if(|step| step.entry.end() == self.at.offset()) else {
             return false;
         };
@@ -228,6 +231,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
             return Ok(false);
         };
         if let Order::Bytewise = order {
+            // The search assembled no key. What this one shares with the key before, it shares with `target`.
             self.key.splice(0, target, (0, found.entry.shared()));
         }
         self.enter(found.entry);
@@ -350,7 +354,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(100))]
 
         /// Keys up to and beyond what one copy takes, values whose length takes two bytes, intervals up to and
-        /// beyond those whose keys are kept.
+        /// beyond LevelDB's.
         #[test]
         fn cursors_agree_with_the_naive_decoder(
             entries in prop::collection::btree_map(

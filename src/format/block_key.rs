@@ -1,7 +1,7 @@
 //! A key, assembled from what the entries of a block store.
 
 /// Bytes of one copy.
-pub(super) const CHUNK: usize = 32;
+const CHUNK: usize = 32;
 
 /// A key that is assembled from short slices. A copy of fixed size takes a few instructions, where a copy of any length takes
 /// a call.
@@ -40,8 +40,8 @@ impl Key {
         &self.bytes
     }
 
-    /// Keeps the first `kept` bytes, of at least as many, and appends the `len` bytes of `block` from `start` on, which lie
-    /// inside it.
+    /// Keeps the first `kept` bytes, of at least as many, and appends `len` bytes of `block`, those from `start` on. They must
+    /// lie inside it.
     #[inline(always)]
     pub(super) fn splice(&mut self, kept: usize, block: &[u8], (start, len): (usize, usize)) {
         debug_assert!(kept <= self.len, "only bytes of the key can be kept");
@@ -56,7 +56,7 @@ impl Key {
         }
     }
 
-    /// Splices slices that are long, or near the end of the block or of the room here.
+    /// Splices a slice that is long, or near the end of `block` or of `bytes`.
     #[inline(never)]
     #[expect(clippy::indexing_slicing, reason = "the bytes lie inside the block")]
     fn splice_slowly(&mut self, kept: usize, block: &[u8], start: usize, len: usize) {

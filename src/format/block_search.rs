@@ -27,8 +27,8 @@ impl<B: AsRef<[u8]>> Block<B> {
 
     /// Finds the first entry at or after `target`.
     ///
-    /// In bytewise order, it does not assemble keys. All it remembers of the entry before is how many bytes that key and
-    /// the target share, `matched`. That key was below the target:
+    /// In bytewise order it assembles no keys. All it remembers of the key before is how many bytes that and the target
+    /// share, `matched`. That key was below the target:
     ///
     /// - An entry that shares more than `matched` bytes with that key has the same byte after them, and so is below too.
     /// - Any other begins with `shared` bytes of the target, and is compared from there on.
@@ -37,7 +37,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// without a look at its bytes; `apricot`, stored as 2 and `ricot`, is compared with `ricot`. This holds for writers that
     /// share less than they could, too.
     ///
-    /// Other comparators take whole keys, which it assembles in `key`. That ends as the key of the entry.
+    /// Other comparators take whole keys. It assembles them in `key`, which becomes the key of the entry.
     #[inline]
     pub(super) fn seek(
         &self,
@@ -57,7 +57,7 @@ impl<B: AsRef<[u8]>> Block<B> {
                     ordering
                 }
                 Order::Custom(comparator) => {
-                    key.splice(entry.shared(), self.data().as_ref(), entry.unshared());
+                    key.splice(entry.shared(), self.data().as_ref(), entry.unshared_at());
                     comparator.compare(key.as_slice(), target)
                 }
             };
@@ -105,7 +105,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 }
 
-/// Number of lines to prefetch where a walk begins: as many as processors fetch at once. A walk seldom gets further.
+/// Number of lines to prefetch where a walk begins: about as many as processors fetch at once. A walk seldom gets further.
 const WALKED: usize = 16;
 
 /// Prefetches the end of `block`, where a search begins: with the number of restarts, then the restarts.
