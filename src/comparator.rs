@@ -117,17 +117,17 @@ pub(crate) fn compare_bytes(a: &[u8], b: &[u8]) -> (Ordering, usize) {
 /// Returns the length of the common prefix of `a` and `b`.
 #[inline]
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    let words = |s| <[u8]>::as_chunks::<8>(s).0;
-    let mut at = 0;
-    for (x, y) in words(a).iter().zip(words(b)) {
+    let len = a.len().min(b.len());
+    let ((a, _), (b, _)) = (a.split_at(len), b.split_at(len));
+    let ((words, rest), (other_words, other_rest)) = (a.as_chunks(), b.as_chunks());
+    for (i, (x, y)) in words.iter().zip(other_words).enumerate() {
         let differing = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
         if differing != 0 {
-            return at + differing.trailing_zeros() as usize / 8;
+            return 8 * i + differing.trailing_zeros() as usize / 8;
         }
-        at += 8;
     }
-    let rest = a.iter().skip(at).zip(b.iter().skip(at));
-    at + rest.take_while(|(x, y)| x == y).count()
+    let equal = rest.iter().zip(other_rest).take_while(|(x, y)| x == y);
+    8 * words.len() + equal.count()
 }
 
 /// A table's order. The bytewise one is known by its type: hot loops then need no virtual call, and can compare along shared
@@ -141,7 +141,7 @@ pub(crate) enum Order {
 impl Order {
     pub(crate) fn of(comparator: impl Comparator) -> Order {
         let comparator: Arc<dyn Comparator> = Arc::new(comparator);
-        if is_bytewise(&*comparator) {
+        if is_bytewise_comparator(&*comparator) {
             Order::Bytewise
         } else {
             Order::Custom(comparator)
@@ -190,7 +190,7 @@ impl Order {
     /// Returns the message for keys that are not in this order: `what` they are, and two that come in the file in the other
     /// order.
     #[cold]
-    pub(crate) fn misfit(&self, what: &str, previous: &[u8], key: &[u8]) -> String {
+    pub(crate) fn order_message(&self, what: &str, previous: &[u8], key: &[u8]) -> String {
         let name = self.comparator().name();
         let (previous, key) = (self.describe_key(previous), self.describe_key(key));
         format!(
@@ -238,13 +238,13 @@ impl Comparator for StoredOrder {
 }
 
 /// Whether `comparator` is a [`BytewiseComparator`], perhaps in an [`Arc`].
-fn is_bytewise(comparator: &dyn Comparator) -> bool {
+fn is_bytewise_comparator(comparator: &dyn Comparator) -> bool {
     let comparator: &dyn Any = comparator;
     comparator.is::<BytewiseComparator>()
         || comparator.is::<Arc<BytewiseComparator>>()
         || comparator
             .downcast_ref::<Arc<dyn Comparator>>()
-            .is_some_and(|inner| is_bytewise(&**inner))
+            .is_some_and(|inner| is_bytewise_comparator(&**inner))
 }
 
 impl<C: Comparator + ?Sized> Comparator for Arc<C> {

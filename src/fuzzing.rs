@@ -9,7 +9,6 @@ use bytes::Bytes;
 
 use crate::comparator::{Comparator, Order};
 use crate::filter::FilterPolicy;
-use crate::format::block_search::SearchPart;
 use crate::format::{Defect, block, block_cursor, filter_block};
 use crate::read::options::OpenOptions;
 
@@ -57,15 +56,13 @@ impl BlockCursor {
         self.cursor.move_past_last();
     }
 
-    /// Moves to the first entry at or after `target`; `false` if there is none. `hint` picks the part of the block where `target`
-    /// should be, rightly or wrongly.
+    /// Moves to the first entry at or after `target`; `false` if there is none.
     ///
     /// # Errors
     ///
     /// Where an entry on the way makes no sense, as for all moves. The cursor must then be positioned anew.
-    pub fn seek(&mut self, target: &[u8], hint: u8) -> Result<bool, Refused> {
-        let sought = self.cursor.seek(target, &self.order, part(hint));
-        sought.map_err(refused)
+    pub fn seek(&mut self, target: &[u8]) -> Result<bool, Refused> {
+        self.cursor.seek(target, &self.order).map_err(refused)
     }
 
     /// Moves to the next entry; `false` past the last.
@@ -100,23 +97,16 @@ impl BlockCursor {
         self.cursor.value()
     }
 
-    /// The value of `key` by a lookup, wherever the cursor stands, with a `hint` as for [`seek`](Self::seek).
+    /// The value of `key` by a lookup, wherever the cursor stands.
     ///
     /// # Errors
     ///
     /// As [`seek`](Self::seek).
-    pub fn find(&self, key: &[u8], hint: u8) -> Result<Option<Bytes>, Refused> {
+    pub fn find(&self, key: &[u8]) -> Result<Option<Bytes>, Refused> {
         let block = self.cursor.block();
-        let found = block.find(key, &self.order, part(hint));
-        let found = found.map_err(refused)?;
+        let found = block.find(key, &self.order).map_err(refused)?;
         Ok(found.map(|value| block.data().slice(value)))
     }
-}
-
-fn part(hint: u8) -> SearchPart {
-    let count = SearchPart::all().count();
-    let part = SearchPart::all().nth(usize::from(hint) % count);
-    part.unwrap_or(SearchPart::WHOLE)
 }
 
 /// The builder of filter blocks; its calls match `(start_block add_key*)* finish`.

@@ -25,9 +25,8 @@ enum Move {
     Prev,
     Rewind,
     BehindLast,
-    /// With a hint as to the part of the block, which may be wrong.
-    Seek(Key, u8),
-    Find(Key, u8),
+    Seek(Key),
+    Find(Key),
 }
 
 /// A key to look for: one of the block's, one beside it, or any other.
@@ -180,9 +179,9 @@ fn follow(cursor: &mut BlockCursor, block: &Block, order: KeyOrder, moves: &[Mov
                 cursor.move_past_last();
                 false
             }
-            Move::Seek(key, hint) => {
+            Move::Seek(key) => {
                 let key = key.bytes(Some(block));
-                let moved = cursor.seek(&key, *hint).expect("a sound block");
+                let moved = cursor.seek(&key).expect("a sound block");
                 place = match (ascends, moved) {
                     (true, _) => {
                         let is_before = |(k, _): &(Vec<u8>, _)| order.compare()(k, &key).is_lt();
@@ -200,9 +199,9 @@ fn follow(cursor: &mut BlockCursor, block: &Block, order: KeyOrder, moves: &[Mov
                 };
                 moved
             }
-            Move::Find(key, hint) => {
+            Move::Find(key) => {
                 let key = key.bytes(Some(block));
-                check_find(cursor, &key, *hint, ascends.then_some(&entries[..]));
+                check_find(cursor, &key, ascends.then_some(&entries[..]));
                 continue;
             }
         };
@@ -230,8 +229,8 @@ fn before(i: usize) -> Place {
 }
 
 /// A lookup answers as the model does, if its keys ascend.
-fn check_find(cursor: &mut BlockCursor, key: &[u8], hint: u8, model: Option<&[naive::Entry]>) {
-    let found = cursor.find(key, hint);
+fn check_find(cursor: &mut BlockCursor, key: &[u8], model: Option<&[naive::Entry]>) {
+    let found = cursor.find(key);
     if let Some(entries) = model {
         let expected = entries.iter().find(|(k, _)| k == key).map(|(_, v)| &v[..]);
         assert_eq!(found.as_ref().unwrap().as_deref(), expected);
@@ -252,10 +251,10 @@ fn wander(cursor: &mut BlockCursor, model: Option<&Block>, moves: &[Move], len: 
                 cursor.move_past_last();
                 continue;
             }
-            Move::Seek(key, hint) | Move::Find(key, hint) => {
+            Move::Seek(key) | Move::Find(key) => {
                 let key = key.bytes(model);
-                let found = cursor.find(&key, *hint);
-                let moved = cursor.seek(&key, *hint);
+                let found = cursor.find(&key);
+                let moved = cursor.seek(&key);
                 match (&found, &moved) {
                     (Ok(Some(value)), _) => {
                         assert_eq!(moved, Ok(true));

@@ -162,13 +162,73 @@ pub(crate) struct Block<B> {
     restart_count: usize,
 }
 
-/// Where the parts of an entry lie in its block: inside the entries.
-#[derive(Debug, Clone, Copy)]
+/// Where the parts of an entry lie in its block: inside the entries. Blocks are smaller than 4 GiB.
+///
+/// An entry is never empty, since its key begins after its lengths.
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Entry {
-    pub(super) shared: usize,
-    pub(super) key_start: usize,
-    pub(super) value_start: usize,
-    pub(super) end: usize,
+    offset: u32,
+    shared: u32,
+    key_start: u32,
+    value_start: u32,
+    end: u32,
+}
+
+impl Entry {
+    /// No entry, at the offset where a block's entries begin or end.
+    pub(super) fn none_at(offset: usize) -> Entry {
+        let offset = offset as u32;
+        Entry {
+            offset,
+            shared: 0,
+            key_start: offset,
+            value_start: offset,
+            end: offset,
+        }
+    }
+
+    /// Whether it is an entry: [`none_at`](Entry::none_at) makes none.
+    #[inline]
+    pub(super) fn is_entry(&self) -> bool {
+        self.key_start > self.offset
+    }
+
+    /// Where it begins in the block.
+    #[inline]
+    pub(crate) fn offset(&self) -> usize {
+        self.offset as usize
+    }
+
+    /// Where it ends, and the next one begins.
+    #[inline]
+    pub(super) fn end(&self) -> usize {
+        self.end as usize
+    }
+
+    /// Number of bytes that its key shares with the key before.
+    #[inline]
+    pub(crate) fn shared(&self) -> usize {
+        self.shared as usize
+    }
+
+    /// Length of its key.
+    #[inline]
+    pub(super) fn key_len(&self) -> usize {
+        self.shared() + self.unshared_at().1
+    }
+
+    /// Where the unshared bytes of its key begin, and how many they are.
+    #[inline]
+    pub(super) fn unshared_at(&self) -> (usize, usize) {
+        let len = self.value_start - self.key_start;
+        (self.key_start as usize, len as usize)
+    }
+
+    /// Where its value lies.
+    #[inline]
+    pub(crate) fn value(&self) -> Range<usize> {
+        self.value_start as usize..self.end as usize
+    }
 }
 
 /// Short: a block has too many bytes to print.
@@ -273,11 +333,8 @@ impl<B: AsRef<[u8]>> Block<B> {
     #[inline]
     pub(crate) fn restart_entry(&self, i: usize) -> Option<(&[u8], &[u8])> {
         let offset = self.stored_restarts().get(i).map(restart_offset)?;
-        let entry = self.entry(offset).ok()?;
-        Some((
-            self.unshared(&entry),
-            self.bytes(entry.value_start..entry.end),
-        ))
+        let entry = self.entries_from(offset, 0).next()?.ok()?;
+        Some((self.unshared(&entry), self.bytes(entry.value())))
     }
 
     /// Offset of the last restart before byte `end` of the entries.
@@ -288,41 +345,33 @@ impl<B: AsRef<[u8]>> Block<B> {
         before.checked_sub(1).map_or(0, |i| self.restart(i))
     }
 
-    /// Decodes the entry at `offset`, wherever that is.
+    /// Decodes the entries from the first on.
     #[inline]
-    pub(super) fn entry(&self, offset: usize) -> Result<Entry, Defect> {
-        match self.short_entry(offset) {
-            Some(entry) => Ok(entry),
-            None => decode_entry(self.entries(), offset),
-        }
+    pub(crate) fn iter(&self) -> Entries<'_> {
+        self.entries_from(0, 0)
     }
 
-    /// Decodes the entry at `offset` if its lengths are [short](short_lengths). `None` for others, and for damaged ones.
+    /// Decodes the entries from byte `offset` on, after a key of `key_len` bytes.
     #[inline]
-    pub(super) fn short_entry(&self, offset: usize) -> Option<Entry> {
-        let lengths = short_lengths(self.data.as_ref().get(offset..)?)?;
-        let key_start = offset + lengths.taken;
-        let value_start = key_start + lengths.unshared;
-        let end = value_start + lengths.value;
-        (end <= self.entries_len).then_some(Entry {
-            shared: lengths.shared,
-            key_start,
-            value_start,
-            end,
-        })
+    pub(super) fn entries_from(&self, offset: usize, key_len: usize) -> Entries<'_> {
+        Entries {
+            bytes: self.entries(),
+            offset,
+            key_len,
+        }
     }
 
     /// The bytes at `range`, which comes from an [`Entry`] of this block.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "entries lie inside their block")]
-    pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.data.as_ref()[range]
     }
 
-    /// The bytes of the key that `entry` does not share with the one before.
+    /// The bytes of its key that `entry` does not share with the key before.
     #[inline]
-    pub(super) fn unshared(&self, entry: &Entry) -> &[u8] {
-        self.bytes(entry.key_start..entry.value_start)
+    pub(crate) fn unshared(&self, entry: &Entry) -> &[u8] {
+        self.bytes(entry.key_start as usize..entry.value_start as usize)
     }
 }
 
@@ -331,127 +380,115 @@ fn restart_offset(stored: &[u8; 4]) -> usize {
     u32::from_le_bytes(*stored) as usize
 }
 
-/// The lengths at the beginning of an entry, and how many bytes they take.
-struct Lengths {
-    shared: usize,
-    unshared: usize,
-    value: usize,
-    taken: usize,
-}
-
-/// Decodes the lengths that nearly all entries have: one byte for `shared`, one for `unshared`, one or two for the value.
-/// Needs a fourth byte, which only the last entry of a block can lack.
-#[inline]
-fn short_lengths(header: &[u8]) -> Option<Lengths> {
-    let &[shared, unshared, low, high, ..] = header else {
-        return None;
-    };
-    let (value, taken) = match (low, high) {
-        (..0x80, _) => (usize::from(low), 3),
-        (_, ..0x80) => (usize::from(low & 0x7f) | usize::from(high) << 7, 4),
-        _ => return None,
-    };
-    ((shared | unshared) < 0x80).then_some(Lengths {
-        shared: shared.into(),
-        unshared: unshared.into(),
-        value,
-        taken,
-    })
-}
-
-/// An entry as slices of its block.
-pub(crate) struct SplitEntry<'a> {
-    /// How many bytes the key shares with the one before.
-    pub(crate) shared: usize,
-    pub(crate) unshared: &'a [u8],
-    pub(crate) value: &'a [u8],
-    /// The entries after this one.
-    pub(crate) rest: &'a [u8],
-}
-
-/// Splits off the first entry of `rest`, which are the last bytes of a block's `entries`.
+/// Decodes the entries of a block one after another: the one decoder of search, check and cursor.
 ///
-/// For walks that go forward only: to split takes one bounds check for each part, to slice by offset takes two.
-#[inline]
-pub(crate) fn split_entry<'a>(entries: &'a [u8], rest: &'a [u8]) -> Result<SplitEntry<'a>, Defect> {
-    match split_short_entry(rest) {
-        Some(entry) => Ok(entry),
-        None => split_any_entry(entries, rest),
+/// Every entry that it returns lies inside the block's entries, and shares no more bytes than the key before has. After an
+/// error it does not advance.
+#[derive(Debug)]
+pub(crate) struct Entries<'a> {
+    bytes: &'a [u8],
+    /// Where the next entry begins.
+    offset: usize,
+    /// Length of the key before it.
+    key_len: usize,
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Result<Entry, Defect>;
+
+    #[inline(always)] // on the path of every lookup and of every step
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = match self.decode_short() {
+            Some(entry) if entry.shared() <= self.key_len => entry,
+            _ if self.offset == self.bytes.len() => return None,
+            // By value: the iterator stays in registers.
+            _ => match (Entries { ..*self }).decode_any() {
+                Ok(entry) => entry,
+                Err(defect) => return Some(Err(defect)),
+            },
+        };
+        self.offset = entry.end();
+        self.key_len = entry.key_len();
+        Some(Ok(entry))
     }
 }
 
-#[inline]
-fn split_short_entry(rest: &[u8]) -> Option<SplitEntry<'_>> {
-    let lengths = short_lengths(rest)?;
-    let (_, rest) = rest.split_at_checked(lengths.taken)?;
-    let (unshared, rest) = rest.split_at_checked(lengths.unshared)?;
-    let (value, rest) = rest.split_at_checked(lengths.value)?;
-    Some(SplitEntry {
-        shared: lengths.shared,
-        unshared,
-        value,
-        rest,
-    })
-}
+impl Entries<'_> {
+    /// Decodes an entry whose lengths are those that nearly all have: one byte for `shared`, one for `unshared`, one or two
+    /// for the value. `None` for other entries, for damaged ones, and for a last one of three bytes.
+    #[inline(always)]
+    fn decode_short(&self) -> Option<Entry> {
+        let header = self.bytes.get(self.offset..self.offset + 4)?;
+        let &[shared, unshared, low, high] = header.first_chunk()?;
+        let (value_len, taken) = match (low, high) {
+            (..0x80, _) => (low.into(), 3),
+            (_, ..0x80) => (u32::from(low & 0x7f) | u32::from(high) << 7, 4),
+            _ => return None,
+        };
+        if (shared | unshared) >= 0x80 {
+            return None;
+        }
+        self.entry(taken, shared.into(), unshared.into(), value_len)
+    }
 
-#[inline(never)]
-#[expect(clippy::indexing_slicing, reason = "entries lie inside their block")]
-fn split_any_entry<'a>(entries: &'a [u8], rest: &'a [u8]) -> Result<SplitEntry<'a>, Defect> {
-    let entry = decode_entry(entries, entries.len() - rest.len())?;
-    Ok(SplitEntry {
-        shared: entry.shared,
-        unshared: &entries[entry.key_start..entry.value_start],
-        value: &entries[entry.value_start..entry.end],
-        rest: &entries[entry.end..],
-    })
-}
+    /// Decodes an entry of any lengths.
+    #[inline(never)]
+    fn decode_any(self) -> Result<Entry, Defect> {
+        let decode = || {
+            let header = self.bytes.get(self.offset..)?;
+            let (shared, a) = get_varint32(header)?;
+            let (unshared, b) = get_varint32(header.get(a..)?)?;
+            let (value_len, c) = get_varint32(header.get(a + b..)?)?;
+            self.entry(a + b + c, shared, unshared, value_len)
+        };
+        let entry = decode().ok_or_else(|| {
+            let header: Vec<&u8> = self.bytes.iter().skip(self.offset).take(15).collect();
+            Defect::new(
+                format!(
+                    "an entry at byte {} of the block's {} of entries",
+                    self.offset,
+                    self.bytes.len()
+                ),
+                format!("lengths that do not fit: {header:02x?}"),
+            )
+        })?;
+        check_shared(&entry, self.key_len)?;
+        Ok(entry)
+    }
 
-/// Decodes the entry at `offset` of a block's `entries`, whatever its lengths.
-#[inline(never)]
-fn decode_entry(entries: &[u8], offset: usize) -> Result<Entry, Defect> {
-    let decode = || {
-        let header = entries.get(offset..)?;
-        let (shared, a) = get_varint32(header)?;
-        let (unshared, b) = get_varint32(header.get(a..)?)?;
-        let (value_len, c) = get_varint32(header.get(a + b..)?)?;
-        let key_start = offset + a + b + c;
-        let value_start = key_start.checked_add(unshared as usize)?;
-        let end = value_start.checked_add(value_len as usize)?;
-        (end <= entries.len()).then_some(Entry {
-            shared: shared as usize,
-            key_start,
-            value_start,
-            end,
+    /// The entry here, by its lengths, and how many bytes these take. `None` if it does not end inside the entries.
+    #[inline(always)]
+    fn entry(&self, taken: usize, shared: u32, unshared_len: u32, value_len: u32) -> Option<Entry> {
+        let key_start = self.offset + taken;
+        let value_start = key_start as u64 + u64::from(unshared_len);
+        let end = value_start + u64::from(value_len);
+        (end <= self.bytes.len() as u64).then_some(Entry {
+            offset: self.offset as u32,
+            shared,
+            key_start: key_start as u32,
+            value_start: value_start as u32,
+            end: end as u32,
         })
-    };
-    decode().ok_or_else(|| {
-        let header: Vec<&u8> = entries.iter().skip(offset).take(15).collect();
-        Defect::new(
-            format!(
-                "an entry at byte {offset} of the block's {} of entries",
-                entries.len()
-            ),
-            format!("lengths that do not fit: {header:02x?}"),
-        )
-    })
+    }
 }
 
-/// Checks that an entry shares at most `key_len` bytes, the length of the key before.
+/// Checks that `entry` shares at most `key_len` bytes, the length of the key before.
 #[inline]
-pub(super) fn check_shared(offset: usize, shared: usize, key_len: usize) -> Result<(), Defect> {
-    if shared <= key_len {
+pub(super) fn check_shared(entry: &Entry, key_len: usize) -> Result<(), Defect> {
+    if entry.shared() <= key_len {
         Ok(())
     } else {
-        Err(shares_too_much(offset, shared, key_len))
+        Err(shares_too_much(entry, key_len))
     }
 }
 
 #[cold]
 #[inline(never)]
-fn shares_too_much(offset: usize, shared: usize, key_len: usize) -> Defect {
+fn shares_too_much(entry: &Entry, key_len: usize) -> Defect {
+    let offset = entry.offset;
     Defect::new(
         format!("an entry at byte {offset} of the block that shares at most {key_len} bytes"),
-        format!("{shared}"),
+        format!("{}", entry.shared),
     )
 }
 

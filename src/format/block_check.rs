@@ -1,8 +1,8 @@
 //! Checks a block when it is first read: its form, and the order of its keys, on which every search relies.
 
 use super::Defect;
-use super::block::{Block, Entry, check_shared, split_entry};
-use super::block_cursor::key::{Key, Piece};
+use super::block::{Block, Entry, check_shared};
+use super::block_key::Key;
 use crate::comparator::Order;
 
 impl<B: AsRef<[u8]>> Block<B> {
@@ -32,7 +32,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// Checks the form of the block: its [restarts](Block::check_restarts), that the entries follow one another up to the
     /// restarts, and that an entry whose key is stored whole begins at each restart.
     pub(crate) fn check_entries(&self) -> Result<(), Defect> {
-        self.check_each_entry(|_, _| Ok(()))
+        self.check_each_entry(|_| Ok(()))
     }
 
     /// Checks the form of the block, and that its keys ascend, within what is left of `work`. Then calls `check_ends` with the
@@ -43,175 +43,72 @@ impl<B: AsRef<[u8]>> Block<B> {
         work: &mut KeyWork,
         check_ends: impl FnOnce(&[u8], &[u8]) -> Result<(), Defect>,
     ) -> Result<(), Defect> {
-        match order {
-            Order::Bytewise => self.check_bytewise(check_ends),
-            Order::Custom(_) => {
-                // Comparing whole keys could take the square of the block.
-                work.take(self)?;
-                self.check_whole_keys(order, check_ends)
-            }
+        if let Order::Custom(_) = order {
+            // Comparing whole keys could take the square of the block.
+            work.take(self)?;
         }
-    }
-
-    /// The same in bytewise order, in which a key is compared with the one before from the first byte that it does not share.
-    fn check_bytewise(
-        &self,
-        check_ends: impl FnOnce(&[u8], &[u8]) -> Result<(), Defect>,
-    ) -> Result<(), Defect> {
-        let (mut first, mut before) = (None, KeyBefore::default());
-        self.check_each_entry(|_, entry| {
-            let (shared, unshared) = (entry.shared, self.unshared(entry));
-            if first.is_none() {
-                first = Some(unshared);
-            } else if !before.is_below(shared, unshared) {
-                let previous = before.key();
-                let key = [previous.split_at(shared).0, unshared].concat();
-                return Err(misordered(&Order::Bytewise, previous, &key));
-            }
-            before.become_next(shared, Piece::unshared(self, entry));
-            Ok(())
-        })?;
-        first.map_or(Ok(()), |first| check_ends(first, before.key()))
-    }
-
-    /// The same in any order.
-    fn check_whole_keys(
-        &self,
-        order: &Order,
-        check_ends: impl FnOnce(&[u8], &[u8]) -> Result<(), Defect>,
-    ) -> Result<(), Defect> {
-        let (mut first, mut before, mut key) = (None, KeyBefore::default(), Vec::new());
-        self.check_each_entry(|_, entry| {
-            let (shared, unshared) = (entry.shared, self.unshared(entry));
-            if first.is_none() {
-                first = Some(unshared);
-            } else {
-                let previous = before.key();
-                key.clear();
-                key.extend_from_slice(previous.split_at(shared).0);
-                key.extend_from_slice(unshared);
-                if order.compare(previous, &key).is_ge() {
-                    return Err(misordered(order, previous, &key));
+        let (mut first, mut previous, mut key) = (None, Key::default(), Vec::new());
+        self.check_each_entry(|entry| {
+            let unshared = self.unshared(entry);
+            let (head, tail) = previous.as_slice().split_at(entry.shared());
+            let ascends = match order {
+                _ if first.is_none() => true,
+                Order::Bytewise => tail < unshared,
+                Order::Custom(comparator) => {
+                    key.clear();
+                    key.extend_from_slice(head);
+                    key.extend_from_slice(unshared);
+                    comparator.compare(previous.as_slice(), &key).is_lt()
                 }
+            };
+            if !ascends {
+                return Err(misordered(order, previous.as_slice(), head, unshared));
             }
-            before.become_next(shared, Piece::unshared(self, entry));
+            first.get_or_insert(unshared);
+            previous.splice(entry.shared(), self.data().as_ref(), entry.unshared_at());
             Ok(())
         })?;
-        first.map_or(Ok(()), |first| check_ends(first, before.key()))
+        first.map_or(Ok(()), |first| check_ends(first, previous.as_slice()))
     }
 
-    /// Checks the form of the block, and calls `check` with the offset of each entry and the entry.
+    /// Checks the form of the block, and calls `check` with each entry.
     #[inline]
     fn check_each_entry(
         &self,
-        mut check: impl FnMut(usize, &Entry) -> Result<(), Defect>,
+        mut check: impl FnMut(&Entry) -> Result<(), Defect>,
     ) -> Result<(), Defect> {
         self.check_restarts()?;
-        let count = self.restart_count();
-        let mut offset = 0;
-        for next in 1..=count {
-            let end = if next < count {
-                self.restart(next)
-            } else {
-                self.entries().len()
-            };
-            // The key at a restart is stored whole.
-            let mut key_len = 0;
-            while offset < end {
-                let entry = self.entry(offset)?;
-                check_shared(offset, entry.shared, key_len)?;
-                check(offset, &entry)?;
-                key_len = entry.shared + self.unshared(&entry).len();
-                offset = entry.end;
+        let mut restarts = self.restarts().enumerate().peekable();
+        for entry in self.iter() {
+            let entry = entry?;
+            if restarts.next_if(|&(_, at)| at == entry.offset()).is_some() {
+                // The key at a restart is stored whole.
+                check_shared(&entry, 0)?;
             }
-            if offset != end {
+            if let Some((i, at)) = restarts.next_if(|&(_, at)| at < entry.end()) {
                 return Err(Defect::new(
-                    format!("restart {next} at the beginning of an entry"),
-                    format!("at byte {end} of the block"),
+                    format!("restart {i} at the beginning of an entry"),
+                    format!("at byte {at} of the block"),
                 ));
             }
+            check(&entry)?;
         }
         Ok(())
     }
 
     /// The lengths of all keys, added up as far as the entries can be decoded: the work of comparing each key.
     fn key_bytes(&self) -> u64 {
-        let entries = self.entries();
-        let (mut rest, mut key_len, mut key_bytes) = (entries, 0, 0u64);
-        while !rest.is_empty()
-            && let Ok(entry) = split_entry(entries, rest)
-            && entry.shared <= key_len
-        {
-            key_len = entry.shared + entry.unshared.len();
-            key_bytes = key_bytes.saturating_add(key_len as u64);
-            rest = entry.rest;
-        }
-        key_bytes
+        let keys = self.iter().map_while(Result::ok);
+        let lens = keys.map(|entry| entry.key_len() as u64);
+        lens.fold(0, u64::saturating_add)
     }
 }
 
+/// The error of a key that does not come after `previous`, of which it shares `head`.
 #[cold]
-fn misordered(order: &Order, before: &[u8], key: &[u8]) -> Defect {
-    Defect::misordered(order.misfit("keys", before, key))
-}
-
-/// The previous key, while the keys of a block are compared. Only what the next key shares is copied.
-#[derive(Default)]
-struct KeyBefore<'a> {
-    /// What it shares with the key before it.
-    shared: Key,
-    unshared: Piece<'a>,
-}
-
-impl<'a> KeyBefore<'a> {
-    /// Whether it is less, in bytewise order, than the next key: its own first `shared` bytes, of at least as many, followed by
-    /// `unshared`.
-    #[inline]
-    fn is_below(&self, shared: usize, unshared: &[u8]) -> bool {
-        let own = self.unshared.as_slice();
-        let Some(more) = shared.checked_sub(self.shared.len()) else {
-            // If the writer shares as much as it can, the first byte decides.
-            let (_, rest) = self.shared.as_slice().split_at(shared);
-            return match unshared.split_at_checked(rest.len()) {
-                Some((head, tail)) if head.first() == rest.first() && head == rest => own < tail,
-                _ => is_less(rest, unshared),
-            };
-        };
-        is_less(own.split_at(more).1, unshared)
-    }
-
-    /// Becomes the next key.
-    #[inline]
-    fn become_next(&mut self, shared: usize, unshared: Piece<'a>) {
-        match shared.checked_sub(self.shared.len()) {
-            Some(0) => {}
-            Some(more) => {
-                let kept = self.shared.len();
-                self.shared.splice(kept, self.unshared.first(more));
-            }
-            None => self.shared.truncate(shared),
-        }
-        self.unshared = unshared;
-    }
-
-    /// All of it, assembled if it shares anything. One that is stored whole is not copied, since it may take as much memory as
-    /// its block.
-    fn key(&mut self) -> &[u8] {
-        if self.shared.len() == 0 {
-            return self.unshared.as_slice();
-        }
-        self.become_next(self.shared.len() + self.unshared.len(), Piece::default());
-        self.shared.as_slice()
-    }
-}
-
-/// Whether `a < b`, without a call if the first bytes differ.
-#[inline]
-fn is_less(a: &[u8], b: &[u8]) -> bool {
-    match (a, b) {
-        ([a, ..], [b, ..]) if a != b => a < b,
-        _ => a < b,
-    }
+fn misordered(order: &Order, previous: &[u8], head: &[u8], unshared: &[u8]) -> Defect {
+    let key = [head, unshared].concat();
+    Defect::misordered(order.order_message("keys", previous, &key))
 }
 
 /// Limits the work of comparing keys in a hostile file: a budget for the lengths of all its keys.
@@ -299,6 +196,20 @@ mod tests {
         restarts.iter().for_each(|&r| put_fixed32(&mut bytes, r));
         put_fixed32(&mut bytes, restarts.len() as u32);
         Block::parse(bytes).unwrap()
+    }
+
+    #[test]
+    fn each_restart_is_an_entry_with_a_whole_key() {
+        let whole = b"\x00\x01\x01a1\x00\x01\x01b2\x00\x01\x01c3";
+        let shared = b"\x00\x01\x01a1\x01\x01\x01b2\x02\x01\x01c3";
+        for (entries, sound) in [(whole, &[5, 10][..]), (shared, &[])] {
+            for restart in 1..20 {
+                let mut block = entries.to_vec();
+                [0, restart, 2].map(|n| put_fixed32(&mut block, n));
+                let checked = Block::parse(block).unwrap().check_entries();
+                assert_eq!(checked.is_ok(), sound.contains(&restart), "{restart}");
+            }
+        }
     }
 
     proptest! {

@@ -1,58 +1,42 @@
 //! Walking the entries of a block, forward and backward.
 
-pub(super) mod key;
-mod way_back;
-
 use std::fmt;
 use std::ops::Range;
 
 use super::Defect;
-use super::block::{Block, Entry, check_shared};
-use super::block_search::Landing;
+use super::block::{Block, Entries, Entry};
+use super::block_key::Key;
 use crate::comparator::Order;
-use key::{Key, Piece};
-use way_back::WayBack;
 
 /// Walks the entries of a block in both directions.
-///
-/// A step to an ordinary entry is inlined and makes no call. Everything else is left to functions that are slow and
-/// complete: `next_slowly` and `prev_slowly`.
 #[derive(Clone)]
 pub(crate) struct BlockCursor<B> {
     block: Block<B>,
-    at: EntrySpan,
+    /// The current entry; none where the entries begin or end.
+    at: Entry,
+    /// The key of the current entry; empty if there is none.
     key: Key,
     way_back: WayBack,
 }
 
-/// Where an entry and its value lie. The next entry begins where the value ends. Blocks are smaller than 4 GiB.
+/// The entries between a restart and the current entry: where the next steps backward lead.
 ///
-/// A cursor that is on no entry has an empty span where the entries begin or end. (An entry's span is never empty, since
-/// its value begins after its lengths.)
-#[derive(Debug, Clone, Copy, Default)]
-struct EntrySpan {
-    /// How many bytes of its key the entry shares with the one before it, as it says.
-    shared: u32,
-    offset: u32,
-    value_start: u32,
-    value_len: u32,
+/// An entry does not say where the entry before it begins, so the first step back decodes the entries from the restart on,
+/// and the following steps take them from here. Each key is kept without the bytes that the next key shares: together they
+/// are no longer than the entries, even if all share a long prefix.
+#[derive(Clone, Default)]
+struct WayBack {
+    steps: Vec<Step>,
+    /// The tails of the keys, end to end.
+    tails: Key,
 }
 
-impl EntrySpan {
-    #[inline]
-    fn of(offset: usize, entry: &Entry) -> EntrySpan {
-        EntrySpan {
-            shared: entry.shared as u32,
-            offset: offset as u32,
-            value_start: entry.value_start as u32,
-            value_len: (entry.end - entry.value_start) as u32,
-        }
-    }
-
-    #[inline]
-    fn end(self) -> usize {
-        self.value_start as usize + self.value_len as usize
-    }
+/// A step back to an entry.
+#[derive(Clone, Copy)]
+struct Step {
+    entry: Entry,
+    /// Where the tail of its key begins: the bytes that the next key does not share.
+    tail_start: u32,
 }
 
 /// Short: the position, not the buffers.
@@ -70,7 +54,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     pub(crate) fn new(block: Block<B>) -> BlockCursor<B> {
         BlockCursor {
             block,
-            at: EntrySpan::default(),
+            at: Entry::default(),
             key: Key::default(),
             way_back: WayBack::default(),
         }
@@ -94,20 +78,16 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
 
     /// Leaves the entries for `end`, the offset where they begin or end.
     fn leave(&mut self, end: usize) {
-        self.way_back.clear();
-        self.key.clear();
-        self.at = EntrySpan {
-            shared: 0,
-            offset: end as u32,
-            value_start: end as u32,
-            value_len: 0,
-        };
+        self.way_back.steps.clear();
+        self.way_back.tails.truncate(0);
+        self.key.truncate(0);
+        self.at = Entry::none_at(end);
     }
 
     /// Whether the cursor is on an entry.
     #[inline]
     pub(crate) fn is_on_entry(&self) -> bool {
-        self.at.value_start > self.at.offset
+        self.at.is_entry()
     }
 
     /// The current key; empty if the cursor is on no entry.
@@ -116,45 +96,22 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         self.key.as_slice()
     }
 
-    /// After a move forward from an entry: eight bytes of the key as a number that orders as they do, those of its first `len`
-    /// bytes from `start` on, with zeros past their end. `before` is the same number of the key before.
-    ///
-    /// Reads nothing but the entry, in which the bytes lie that are new: the key itself was stored a moment ago, and a load of
-    /// eight bytes from there waits for that. `None` if the entry does not tell: it shares fewer than `start` bytes or all
-    /// bytes of the number, or is near the end of the block.
-    #[inline(always)]
-    pub(crate) fn number_after(&self, start: usize, len: usize, before: u64) -> Option<u64> {
-        let shared = self.at.shared as usize;
-        let (kept, len) = (shared.checked_sub(start)?, len.checked_sub(start)?);
-        let key_start = (self.at.value_start as usize).checked_sub(self.key.len() - shared)?;
-        let block = self.block.data().as_ref();
-        let new = u64::from_be_bytes(*block.get(key_start..)?.first_chunk()?);
-        // A zero may be one past the end of what `before` was taken of, where the keys can share more: the tags of user keys.
-        let is_told = kept == 0 || kept < 8 && (before >> (64 - 8 * kept)) as u8 != 0;
-        if !is_told {
-            return None;
-        }
-        let is_new = u64::MAX >> (8 * kept);
-        let is_past = if len < 8 { u64::MAX >> (8 * len) } else { 0 };
-        Some((before & !is_new | new >> (8 * kept)) & !is_past)
-    }
-
     /// The current value; empty if the cursor is on no entry.
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
-        self.block.bytes(self.value_range())
+        self.block.bytes(self.at.value())
     }
 
     /// Where the current value lies in the block's bytes.
     #[inline]
     pub(crate) fn value_range(&self) -> Range<usize> {
-        self.at.value_start as usize..self.at.end()
+        self.at.value()
     }
 
     /// Where the current entry begins in the block's bytes.
     #[inline]
     pub(crate) fn offset(&self) -> usize {
-        self.at.offset as usize
+        self.at.offset()
     }
 
     /// The block that the cursor walks.
@@ -164,51 +121,43 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
 
     /// Moves to the next entry: from before the first to the first. Returns `false` past the last.
     ///
-    /// After an error of this or any other move, the cursor must be positioned anew.
+    /// After an error of this or any other move, the cursor must be positioned again.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<bool, Defect> {
-        if self.step() {
-            Ok(true)
-        } else {
-            self.next_slowly()
-        }
+        if self.step() { Ok(true) } else { self.stop() }
     }
 
-    /// Moves to the next entry if it is an ordinary one. Otherwise, or if there is none, stays and returns `false`.
+    /// Moves to the next entry. Stays, and returns `false`, if there is none or if it is damaged: [`next`](Self::next) tells
+    /// which.
     #[inline(always)]
     pub(crate) fn step(&mut self) -> bool {
-        // Need not clear the way back: it leads away from an earlier entry, and `pop_short` notices.
-        let offset = self.at.end();
-        let Some(entry) = self.block.short_entry(offset) else {
+        let Some(Ok(entry)) = self.following().next() else {
             return false;
         };
-        let stepped = self
-            .key
-            .splice_short(entry.shared, Piece::unshared(&self.block, &entry));
-        if stepped {
-            self.at = EntrySpan::of(offset, &entry);
-        }
-        stepped
+        self.enter(entry);
+        true
     }
 
+    /// Moves past the last entry. An error if a damaged entry follows instead.
     #[inline(never)]
-    fn next_slowly(&mut self) -> Result<bool, Defect> {
-        let offset = self.at.end();
-        if offset >= self.block.entries().len() {
-            self.move_past_last();
-            return Ok(false);
-        }
-        let entry = self.block.entry(offset)?;
-        check_shared(offset, entry.shared, self.key.len())?;
-        self.enter(offset, entry);
-        Ok(true)
+    fn stop(&mut self) -> Result<bool, Defect> {
+        self.following().next().transpose()?;
+        self.move_past_last();
+        Ok(false)
+    }
+
+    /// The entries after the current one.
+    #[inline(always)]
+    fn following(&self) -> Entries<'_> {
+        self.block.entries_from(self.at.end(), self.key.len())
     }
 
     /// Makes `entry` the current one. The bytes that it shares must be the first bytes of `self.key`.
-    fn enter(&mut self, offset: usize, entry: Entry) {
-        self.key
-            .splice(entry.shared, Piece::unshared(&self.block, &entry));
-        self.at = EntrySpan::of(offset, &entry);
+    #[inline(always)]
+    fn enter(&mut self, entry: Entry) {
+        let block = self.block.data().as_ref();
+        self.key.splice(entry.shared(), block, entry.unshared_at());
+        self.at = entry;
     }
 
     /// Moves to the previous entry: from past the last to the last. Returns `false` before the first.
@@ -223,50 +172,266 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         }
     }
 
-    /// Moves to the previous entry if it was decoded before. Otherwise, or if there is none, stays and returns `false`.
-    #[inline]
-    pub(crate) fn step_back(&mut self) -> bool {
-        let before = self.way_back.pop_short(self.at, &mut self.key);
-        if let Some(before) = before {
-            self.at = before;
-        }
-        before.is_some()
-    }
-
     #[inline(never)]
     fn prev_slowly(&mut self) -> Result<bool, Defect> {
-        let end = self.at.offset as usize;
+        let end = self.at.offset();
         if end == 0 {
             self.move_before_first();
             return Ok(false);
         }
-        self.at = match self.way_back.pop_long(self.at, &mut self.key) {
-            Some(before) => before,
-            None => self.way_back.decode(&self.block, end, &mut self.key)?,
-        };
+        self.leave(end);
+        let (block, key) = (self.block.data().as_ref(), &mut self.key);
+        let WayBack { steps, tails } = &mut self.way_back;
+        let mut last = Entry::default();
+        for entry in self.block.entries_from(self.block.restart_before(end), 0) {
+            let entry = entry?;
+            let tail = (entry.shared(), key.len() - entry.shared());
+            tails.splice(tails.len(), key.buffer(), tail);
+            key.splice(entry.shared(), block, entry.unshared_at());
+            if entry.end() >= end {
+                last = entry;
+                break;
+            }
+            steps.push(Step {
+                entry,
+                tail_start: tails.len() as u32,
+            });
+        }
+        if last.end() != end {
+            return Err(Defect::new(
+                format!("an entry that ends at byte {end} of the block"),
+                format!("one from byte {} to {}", last.offset(), last.end()),
+            ));
+        }
+        self.at = last;
         Ok(true)
     }
 
-    /// Moves to the first entry whose key is at or after `target`, which should be in `part`. Past the last, and `false`, if there
-    /// is none.
-    pub(crate) fn seek(&mut self, target: &[u8], order: &Order) -> Result<bool, Defect> {
-        self.way_back.clear();
-        // In bytewise order, the bytes that the entry shares with the one before are also the first bytes of `target`. In
-        // another order they are the first bytes of the assembled key.
-        let mut assembled = Vec::new();
-        let (landing, head) = match order {
-            Order::Bytewise => (self.block.seek_bytewise(target)?, target),
-            Order::Custom(_) => {
-                let landing = self.block.seek_custom(target, order, &mut assembled)?;
-                (landing, &assembled[..])
-            }
+    /// Moves to the previous entry if it was decoded before. Otherwise, or if there is none, stays and returns `false`.
+    #[inline]
+    pub(crate) fn step_back(&mut self) -> bool {
+        let WayBack { steps, tails } = &mut self.way_back;
+        // After a step forward, the steps lead back from an earlier entry.
+        let Some(step) = steps.pop_if(|step| step.entry.end() == self.at.offset()) else {
+            return false;
         };
-        let Some(Landing { offset, entry, .. }) = landing else {
-            self.move_past_last();
+        let start = step.tail_start as usize;
+        let tail = (start, tails.len() - start);
+        self.key.splice(self.at.shared(), tails.buffer(), tail);
+        tails.truncate(start);
+        self.at = step.entry;
+        true
+    }
+
+    /// Moves to the first entry whose key is at or after `target`. Past the last, and `false`, if there is none.
+    pub(crate) fn seek(&mut self, target: &[u8], order: &Order) -> Result<bool, Defect> {
+        self.move_past_last();
+        let Some(found) = self.block.seek(target, order, &mut self.key)? else {
+            self.key.truncate(0);
             return Ok(false);
         };
-        self.key.splice(0, Piece::of(head, 0, entry.shared));
-        self.enter(offset, entry);
+        if let Order::Bytewise = order {
+            // The search assembled no key. What this one shares with the key before, it shares with `target`.
+            self.key.splice(0, target, (0, found.entry.shared()));
+        }
+        self.enter(found.entry);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::tests::{Entries, build};
+    use super::*;
+    use crate::coding::put_fixed32;
+    use crate::comparator::Comparator;
+    use proptest::prelude::*;
+    use std::cmp::Ordering;
+
+    /// The decoder that the specification describes, with none of the cursor's care: the oracle.
+    fn decode_naively(block: &[u8]) -> Entries {
+        let count = u32::from_le_bytes(block[block.len() - 4..].try_into().unwrap());
+        let mut rest = &block[..block.len() - 4 - 4 * count as usize];
+        let mut key = Vec::new();
+        let mut entries = Vec::new();
+        while !rest.is_empty() {
+            let mut varint = || {
+                let (mut value, mut shift) = (0, 0);
+                loop {
+                    let byte = rest[0];
+                    rest = &rest[1..];
+                    value |= usize::from(byte & 0x7f) << shift;
+                    shift += 7;
+                    if byte < 0x80 {
+                        return value;
+                    }
+                }
+            };
+            let (shared, unshared, value_len) = (varint(), varint(), varint());
+            key.truncate(shared);
+            key.extend_from_slice(&rest[..unshared]);
+            entries.push((key.clone(), rest[unshared..unshared + value_len].to_vec()));
+            rest = &rest[unshared + value_len..];
+        }
+        entries
+    }
+
+    /// LevelDB shares as much as it can. Another writer may share less, and its tables must read the same.
+    #[test]
+    fn keys_that_share_less_than_they_could_are_found() {
+        // a, ab (shared 0), abc (shared 1), abd (shared 2), b
+        let block = b"\x00\x01\x01a1\x00\x02\x01ab2\x01\x02\x01bc3\x02\x01\x01d4\x00\x01\x01b5\0\0\0\0\x01\0\0\0";
+        let entries = decode_naively(block);
+        check_against_model(block.to_vec(), &entries, &Order::Bytewise);
+    }
+
+    #[derive(Debug)]
+    struct Reverse;
+
+    impl Comparator for Reverse {
+        fn name(&self) -> &str {
+            "test.Reverse"
+        }
+
+        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+            b.cmp(a)
+        }
+    }
+
+    /// Every lookup, every seek, and steps from there in both directions, against the entry list.
+    fn check_against_model(block: Vec<u8>, entries: &Entries, order: &Order) {
+        let block = Block::parse(block).unwrap();
+        block.check_restarts().unwrap();
+        let mut cursor = BlockCursor::new(block.clone());
+        let mut targets: Vec<Vec<u8>> = vec![vec![], vec![0xff; 9]];
+        for (key, _) in entries {
+            targets.push(key.clone());
+            targets.push([&key[..], &[0]].concat());
+            targets.push(key[..key.len().saturating_sub(1)].to_vec());
+            if let Some((last, head)) = key.split_last() {
+                targets.push([head, &[last.wrapping_sub(1), 0xff]].concat());
+            }
+        }
+        for target in targets {
+            let at = entries.partition_point(|(k, _)| order.compare(k, &target).is_lt());
+            let expected = entries.get(at).filter(|(k, _)| *k == target);
+            let found = block.find(&target, order).unwrap();
+            assert_eq!(found.map(|r| block.bytes(r)), expected.map(|(_, v)| &v[..]));
+            // Two steps back, then forward over the landing again. The place before the first entry is -1.
+            let mut here = at as isize;
+            let mut on_entry = cursor.seek(&target, order).unwrap();
+            for step in [-1, -1, 1, 1, 1, -1, 0] {
+                let expected = usize::try_from(here).ok().and_then(|i| entries.get(i));
+                assert_eq!(on_entry, expected.is_some(), "{target:?}, {here}");
+                if let Some((key, value)) = expected {
+                    assert_eq!((cursor.key(), cursor.value()), (&key[..], &value[..]));
+                }
+                on_entry = match step {
+                    -1 => cursor.prev().unwrap(),
+                    1 => cursor.next().unwrap(),
+                    _ => break,
+                };
+                here = (here + step).clamp(-1, entries.len() as isize);
+            }
+        }
+    }
+
+    fn walk(cursor: &mut BlockCursor<Vec<u8>>, forward: bool) -> Entries {
+        let mut seen = Entries::new();
+        while if forward {
+            cursor.next()
+        } else {
+            cursor.prev()
+        }
+        .unwrap()
+        {
+            seen.push((cursor.key().to_vec(), cursor.value().to_vec()));
+        }
+        seen
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        /// Keys up to and beyond what one copy takes, values whose length takes two bytes, intervals up to and
+        /// beyond LevelDB's.
+        #[test]
+        fn cursors_agree_with_the_naive_decoder(
+            entries in prop::collection::btree_map(
+                (
+                    prop::sample::select(vec![0, 0, 5, 15, 20, 31, 40]),
+                    prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', 0xfe, 0xff]), 0..9),
+                ),
+                prop::collection::vec(any::<u8>(), 0..200),
+                0..150,
+            ),
+            restart_interval in prop_oneof![1usize..20, 50usize..200],
+            reverse: bool,
+            steps in prop::collection::vec((any::<bool>(), 1usize..40), 20),
+        ) {
+            let entries: std::collections::BTreeMap<Vec<u8>, Vec<u8>> = entries
+                .into_iter()
+                .map(|((head, key), value)| ([&vec![b'h'; head][..], &key].concat(), value))
+                .collect();
+            let mut entries: Entries = entries.into_iter().collect();
+            let order = if reverse { Order::of(Reverse) } else { Order::Bytewise };
+            if reverse {
+                entries.reverse();
+            }
+            let block = build(&entries, restart_interval);
+            prop_assert_eq!(&decode_naively(&block), &entries);
+            let mut cursor = BlockCursor::new(Block::parse(block.clone()).unwrap());
+            prop_assert_eq!(&walk(&mut cursor, true), &entries);
+            let mut backward = walk(&mut cursor, false);
+            backward.reverse();
+            prop_assert_eq!(&backward, &entries);
+            prop_assert_eq!(&walk(&mut cursor, true), &entries);
+            cursor.move_before_first();
+            // 0 is before the first entry.
+            let mut at = 0;
+            let steps = steps.into_iter().flat_map(|(forward, times)| vec![forward; times]);
+            for forward in steps {
+                let moved = if forward { cursor.next() } else { cursor.prev() }.unwrap();
+                at = if forward { (at + 1).min(entries.len() + 1) } else { at.saturating_sub(1) };
+                let expected = at.checked_sub(1).and_then(|i| entries.get(i));
+                prop_assert_eq!(moved, expected.is_some());
+                prop_assert_eq!(cursor.is_on_entry(), moved);
+                let (key, value) = expected.map_or((&[][..], &[][..]), |(k, v)| (k, v));
+                prop_assert_eq!((cursor.key(), cursor.value()), (key, value));
+            }
+            check_against_model(block, &entries, &order);
+        }
+
+        /// Any bytes at all: every operation ends, without a panic.
+        #[test]
+        fn arbitrary_bytes_do_not_panic(
+            mut data in prop::collection::vec(prop_oneof![3 => 0u8..6, 1 => any::<u8>()], 0..80),
+            restarts in prop::collection::vec(0u32..80, 0..4),
+            target in prop::collection::vec(0u8..6, 0..4),
+            reverse: bool,
+        ) {
+            for &restart in &restarts {
+                put_fixed32(&mut data, restart);
+            }
+            put_fixed32(&mut data, restarts.len() as u32);
+            let order = if reverse { Order::of(Reverse) } else { Order::Bytewise };
+            if let Ok(block) = Block::parse(data) {
+                let _ = block.check_restarts();
+                let _ = block.find(&target, &order);
+                let mut cursor = BlockCursor::new(block);
+                let mut steps = 0;
+                while let Ok(true) = cursor.next() {
+                    steps += 1;
+                }
+                prop_assert!(steps <= 80);
+                cursor.move_past_last();
+                while let Ok(true) = cursor.prev() {
+                    steps += 1;
+                }
+                prop_assert!(steps <= 160);
+                let _ = cursor.seek(&target, &order);
+                let _ = cursor.prev();
+            }
+        }
     }
 }

@@ -4,160 +4,82 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::Defect;
-use super::block::{Block, Entry, SplitEntry, check_shared, split_entry};
-use super::touch::{LINE, lines, touch};
-use crate::comparator::{Order, common_prefix};
+use super::block::{Block, Entry};
+use super::block_key::Key;
+use super::prefetch::{lines, prefetch};
+use crate::comparator::{Order, compare_bytes};
 
-/// The first entry at or after a target, and whether its key equals the target.
-pub(crate) struct Landing {
-    pub(super) offset: usize,
+/// The first entry at or after a target.
+pub(super) struct Landing {
     pub(super) entry: Entry,
-    exact: bool,
-}
-
-impl Landing {
-    /// Where the entry's value lies, if the entry's key is the target.
-    #[inline]
-    pub(crate) fn exact_value(self) -> Option<Range<usize>> {
-        self.exact.then_some(self.entry.value_start..self.entry.end)
-    }
-}
-
-/// Walks from the restart at `from` of a block's `entries` to the first entry at or after `target` in bytewise order.
-///
-/// Does not assemble keys. All it remembers of the entry before is how many bytes that key and the target share,
-/// `matched`. That key was below the target:
-///
-/// - An entry that shares more than `matched` bytes with that key has the same byte after them, and so is below too.
-/// - Any other begins with `shared` bytes of the target, and is compared from there on.
-///
-/// For example, on the way to `apricot`, `apple` sets `matched` to 2. Then `applet`, stored as 5 and `t`, is passed
-/// without a look at its bytes; `apricot`, stored as 2 and `ricot`, is compared with `ricot`.
-///
-/// This holds for writers that share less than they could, too.
-#[inline]
-fn walk_bytewise(entries: &[u8], target: &[u8], from: usize) -> Result<Option<Landing>, Defect> {
-    let Some(mut rest) = entries.get(from..) else {
-        return Err(past_entries(entries, from));
-    };
-    let (mut matched, mut key_len) = (0, 0);
-    while !rest.is_empty() {
-        let offset = entries.len() - rest.len();
-        let SplitEntry {
-            shared,
-            unshared,
-            value,
-            rest: after,
-        } = split_entry(entries, rest)?;
-        if shared > matched {
-            check_shared(offset, shared, key_len)?;
-        } else {
-            #[expect(clippy::indexing_slicing, reason = "`matched` counts target bytes")]
-            let target = &target[shared..];
-            let common = common_prefix_of_short(unshared, target);
-            // The next byte decides; the end of a key comes before any byte.
-            if unshared.get(common) >= target.get(common) {
-                let end = entries.len() - after.len();
-                let value_start = end - value.len();
-                return Ok(Some(Landing {
-                    offset,
-                    entry: Entry {
-                        shared,
-                        key_start: value_start - unshared.len(),
-                        value_start,
-                        end,
-                    },
-                    exact: common == unshared.len() && common == target.len(),
-                }));
-            }
-            matched = shared + common;
-        }
-        key_len = shared + unshared.len();
-        rest = after;
-    }
-    Ok(None)
-}
-
-#[cold]
-fn past_entries(entries: &[u8], restart: usize) -> Defect {
-    Defect::new(
-        format!("restarts in {} bytes of entries", entries.len()),
-        format!("one at {restart}"),
-    )
-}
-
-/// The same as [`common_prefix`], for keys that mostly differ in the first byte.
-#[inline]
-fn common_prefix_of_short(a: &[u8], b: &[u8]) -> usize {
-    if a.len() < 8 {
-        let pairs = a.iter().zip(b);
-        pairs.take_while(|(x, y)| x == y).count()
-    } else {
-        common_prefix(a, b)
-    }
+    /// Whether its key is the target.
+    is_exact: bool,
 }
 
 impl<B: AsRef<[u8]>> Block<B> {
     /// Where the value of `key` lies in the block; `None` if the block does not hold the key.
     #[inline(always)] // on the path of every lookup
     pub(crate) fn find(&self, key: &[u8], order: &Order) -> Result<Option<Range<usize>>, Defect> {
-        let landing = match order {
-            Order::Bytewise => self.seek_bytewise(key)?,
-            Order::Custom(_) => self.seek_custom(key, order, &mut Vec::new())?,
-        };
-        Ok(landing.and_then(Landing::exact_value))
+        let landing = self.seek(key, order, &mut Key::default())?;
+        let exact = landing.filter(|landing| landing.is_exact);
+        Ok(exact.map(|landing| landing.entry.value()))
     }
 
-    /// Finds the first entry at or after `target`, which should be in `part`, in bytewise order. The bytes that its key shares
-    /// with the one before are also the first bytes of `target`.
+    /// Finds the first entry at or after `target`.
+    ///
+    /// In bytewise order it assembles no keys. All it remembers of the key before is how many bytes that and the target
+    /// share, `matched`. That key was below the target:
+    ///
+    /// - An entry that shares more than `matched` bytes with that key has the same byte after them, and so is below too.
+    /// - Any other begins with `shared` bytes of the target, and is compared from there on.
+    ///
+    /// For example, on the way to `apricot`, `apple` sets `matched` to 2. Then `applet`, stored as 5 and `t`, is passed
+    /// without a look at its bytes; `apricot`, stored as 2 and `ricot`, is compared with `ricot`. This holds for writers that
+    /// share less than they could, too.
+    ///
+    /// Other comparators take whole keys. It assembles them in `key`, which becomes the key of the entry.
     #[inline]
-    pub(super) fn seek_bytewise(&self, target: &[u8]) -> Result<Option<Landing>, Defect> {
-        let from = self.walk_from(target, &Order::Bytewise)?;
-        walk_bytewise(self.entries(), target, from)
-    }
-
-    /// Finds the first entry at or after `target` in any order. Comparators take whole keys, so this assembles each key in
-    /// `key`, which holds the entry's own at the end.
-    pub(super) fn seek_custom(
+    pub(super) fn seek(
         &self,
         target: &[u8],
         order: &Order,
-        key: &mut Vec<u8>,
+        key: &mut Key,
     ) -> Result<Option<Landing>, Defect> {
-        let mut offset = self.walk_from(target, order)?;
-        key.clear();
-        while offset < self.entries().len() {
-            let entry = self.entry(offset)?;
-            check_shared(offset, entry.shared, key.len())?;
-            key.truncate(entry.shared);
-            key.extend_from_slice(self.unshared(&entry));
-            match order.compare(key, target) {
-                Ordering::Less => offset = entry.end,
-                ordering => {
-                    let exact = ordering == Ordering::Equal;
-                    return Ok(Some(Landing {
-                        offset,
-                        entry,
-                        exact,
-                    }));
+        let mut matched = 0;
+        for entry in self.entries_from(self.walk_from(target, order)?, 0) {
+            let entry = entry?;
+            let ordering = match order {
+                Order::Bytewise if entry.shared() > matched => Ordering::Less,
+                Order::Bytewise => {
+                    let (_, rest) = target.split_at(entry.shared());
+                    let (ordering, common) = compare_bytes(self.unshared(&entry), rest);
+                    matched = entry.shared() + common;
+                    ordering
                 }
+                Order::Custom(comparator) => {
+                    key.splice(entry.shared(), self.data().as_ref(), entry.unshared_at());
+                    comparator.compare(key.as_slice(), target)
+                }
+            };
+            if ordering.is_ge() {
+                let is_exact = ordering.is_eq();
+                return Ok(Some(Landing { entry, is_exact }));
             }
         }
         Ok(None)
     }
 
-    /// Where the walk to `target` begins: at the last restart of `part` whose key is below it, or at the first restart of
-    /// `part` if there is none. Touches the entries up to the next restart in a block that is too large to be touched as a
-    /// whole.
+    /// Where the walk to `target` begins: at the last restart whose key is below it, or at the first entry if there is none.
+    /// Prefetches the entries from there up to the next restart.
     #[inline]
     fn walk_from(&self, target: &[u8], order: &Order) -> Result<usize, Defect> {
+        let mut interval = 0..self.entries().len();
         // The first restart is not compared: the walk begins there if no other is below the target.
         let (mut low, mut high) = (1, self.restart_count());
-        let mut interval = 0..self.entries().len();
         while low < high {
-            let middle = low + (high - low - 1) / 2;
+            let middle = low + (high - low) / 2;
             let (offset, key) = self.restart_key(middle)?;
-            if order.compare(key, target) == Ordering::Less {
+            if order.compare(key, target).is_lt() {
                 interval.start = offset;
                 low = middle + 1;
             } else {
@@ -166,11 +88,9 @@ impl<B: AsRef<[u8]>> Block<B> {
             }
         }
         let from = interval.start;
-        // Restarts that were not checked may leave no interval, and nothing to touch.
-        if self.entries().len() > TOUCH_WHOLE
-            && let Some(interval) = self.entries().get(interval)
-        {
-            touch(lines(interval).take(TOUCH_WHOLE / LINE));
+        // Restarts that were not checked may leave no interval.
+        if let Some(interval) = self.entries().get(interval) {
+            prefetch(lines(interval).take(WALKED));
         }
         Ok(from)
     }
@@ -179,20 +99,59 @@ impl<B: AsRef<[u8]>> Block<B> {
     #[inline]
     fn restart_key(&self, i: usize) -> Result<(usize, &[u8]), Defect> {
         let offset = self.restart(i);
-        let entry = self.entry(offset)?;
-        check_shared(offset, entry.shared, 0)?;
+        let none = || Defect::new("an entry at each restart", format!("none at byte {offset}"));
+        let entry = self.entries_from(offset, 0).next().ok_or_else(none)??;
         Ok((offset, self.unshared(&entry)))
     }
 }
 
-/// Up to this length, a block is touched as a whole when it is fetched. In a larger block, a search touches the restart
-/// interval that it ends in.
-pub(crate) const TOUCH_WHOLE: usize = 8 << 10;
+/// Number of lines to prefetch where a walk begins: about as many as processors fetch at once. A walk seldom gets further.
+const WALKED: usize = 16;
 
-/// Touches `block` if it is of ordinary size.
+/// Prefetches the end of `block`, where a search begins: with the number of restarts, then the restarts.
 #[inline]
 pub(crate) fn prefetch_block(block: &[u8]) {
-    if block.len() <= TOUCH_WHOLE {
-        touch(lines(block).chain(block.last()));
+    prefetch(block.last().into_iter());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::tests::{Entries, build};
+    use super::*;
+
+    /// Restarts are checked when a block comes in. A search must survive without: it reports what it cannot follow.
+    #[test]
+    fn restarts_that_were_not_checked_do_not_panic_or_hide_keys() {
+        let entries: Entries = (100..400u32)
+            .map(|i| (i.to_string().into(), vec![b'v'; 40]))
+            .collect();
+        let sound = build(&entries, 1);
+        let restarts_at = sound.len() - 4 - 4 * entries.len();
+        let find = |block: &[u8], key: &str| {
+            Block::parse(block.to_vec()).and_then(|b| b.find(key.as_bytes(), &Order::Bytewise))
+        };
+        assert!(find(&sound, "399").unwrap().is_some());
+
+        let mut past_the_end = sound.clone();
+        for restart in past_the_end[restarts_at..].chunks_exact_mut(4).take(300) {
+            restart.copy_from_slice(&(1u32 << 20).to_le_bytes());
+        }
+        assert!(find(&past_the_end, "399").is_err());
+
+        let mut at_the_end = build(&entries[..3].to_vec(), 1);
+        assert!(find(&at_the_end, "102").unwrap().is_some());
+        let restart = at_the_end.len() - 8;
+        let end = restart as u32 - 8;
+        at_the_end[restart..restart + 4].copy_from_slice(&end.to_le_bytes());
+        assert!(find(&at_the_end, "102").is_err());
+
+        let mut descending = sound[..restarts_at].to_vec();
+        for restart in sound[restarts_at..].chunks_exact(4).take(300).rev() {
+            descending.extend_from_slice(restart);
+        }
+        descending.extend_from_slice(&300u32.to_le_bytes());
+        for (key, _) in &entries {
+            let _ = find(&descending, std::str::from_utf8(key).unwrap());
+        }
     }
 }

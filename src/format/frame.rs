@@ -74,7 +74,7 @@ pub(crate) fn open(frame: &Bytes) -> Result<Bytes, Defect> {
     open_within(frame, u64::MAX)
 }
 
-/// The same for a caller who decompresses at most `most` bytes.
+/// Opens a frame as [`open`] does, but decompresses at most `most` bytes.
 pub(crate) fn open_within(frame: &Bytes, most: u64) -> Result<Bytes, Defect> {
     let Frame { payload, codec, .. } = split(frame)?;
     if codec == RAW {

@@ -54,6 +54,7 @@
 pub(crate) mod block;
 pub(crate) mod block_check;
 pub(crate) mod block_cursor;
+mod block_key;
 pub(crate) mod block_search;
 pub(crate) mod buffer;
 pub(crate) mod checksum;
@@ -62,9 +63,9 @@ pub(crate) mod filter_block;
 pub(crate) mod footer;
 pub(crate) mod frame;
 pub(crate) mod page;
+pub(crate) mod prefetch;
 pub(crate) mod prefix_block;
 pub(crate) mod properties;
-pub(crate) mod touch;
 
 use crate::error::{Corruption, Error, ErrorKind, Section};
 

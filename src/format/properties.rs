@@ -67,10 +67,10 @@ pub(crate) const PROPERTIES_NAME: &[u8] = b"about.leveltable";
 pub(crate) const FIRST_PROPERTY: &[u8] = b"comparator";
 
 /// A first or last key that is longer is left out: opening a table reads the block.
-pub(crate) const MOST_KEY_LEN: usize = 4096;
+pub(crate) const MAX_KEY_LEN: usize = 4096;
 
 /// Most bytes that an application's names and values may take.
-pub(crate) const MOST_USER_BYTES: usize = 16 << 20;
+pub(crate) const MAX_USER_BYTES: usize = 16 << 20;
 
 const USER_PREFIX: &[u8] = b"user.";
 
@@ -164,7 +164,7 @@ impl Properties {
             put("creator", creator.as_bytes());
         }
         for (name, key) in [("key.first", &self.first_key), ("key.last", &self.last_key)] {
-            if let Some(key) = key.as_ref().filter(|key| key.len() <= MOST_KEY_LEN) {
+            if let Some(key) = key.as_ref().filter(|key| key.len() <= MAX_KEY_LEN) {
                 put(name, key);
             }
         }
@@ -394,8 +394,8 @@ mod tests {
     #[test]
     fn long_keys_are_left_out() {
         let mut properties = example();
-        properties.first_key = Some(vec![b'k'; MOST_KEY_LEN]);
-        properties.last_key = Some(vec![b'k'; MOST_KEY_LEN + 1]);
+        properties.first_key = Some(vec![b'k'; MAX_KEY_LEN]);
+        properties.last_key = Some(vec![b'k'; MAX_KEY_LEN + 1]);
         let decoded = Properties::decode(&properties.encode().unwrap()).unwrap();
         assert_eq!(decoded.first_key, properties.first_key);
         assert_eq!(decoded.last_key, None);

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::touch::{LINE, touch};
+use crate::format::prefetch::{LINE, prefetch};
 use crate::read::ahead::ReadAhead;
 use crate::read::index::BlockRef;
 use crate::read::table::Table;
@@ -96,12 +96,6 @@ impl Cursor {
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.entries.key()
-    }
-
-    /// After a step forward: see [`BlockCursor::number_after`].
-    #[inline(always)]
-    pub(super) fn number_after(&self, start: usize, len: usize, before: u64) -> Option<u64> {
-        self.entries.number_after(start, len, before)
     }
 
     /// The current value; empty unless the cursor [is on an entry](Cursor::is_valid).
@@ -362,7 +356,7 @@ impl Cursor {
             if let Some(bytes) = file.get(at..)
                 && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
             {
-                touch([first, next_line].into_iter());
+                prefetch([first, next_line].into_iter());
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::comparator::{Order, common_prefix};
 use crate::db::recognise::Evidence;
 use crate::error::{Error, ErrorKind, Section};
 use crate::format::Defect;
-use crate::format::block::{Block, BlockBuilder, split_entry};
+use crate::format::block::{Block, BlockBuilder};
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
@@ -138,26 +138,23 @@ impl Index {
     fn decode_entries(&mut self, place: IndexPlace, order: Option<&Order>) -> Result<bool, Error> {
         let corrupt = |defect: Defect| defect.locate(Section::Index, place.offset);
         let Index { block, shared, .. } = &*self;
-        let block_entries = block.entries();
-        if block_entries.is_empty() {
+        if block.entries().is_empty() {
             return Ok(true);
         }
-        let mut rest = block_entries;
+        let mut rest = block.iter();
         // A file has no room for more, whatever the block claims.
         let most = usize::try_from(place.data_end / TRAILER_LEN as u64).unwrap_or(usize::MAX);
         let mut entries = Vec::with_capacity(block.restart_count().min(most));
         let mut previous: Option<&[u8]> = None;
         let mut previous_end = 0;
         for (i, restart) in block.restarts().enumerate() {
-            if rest.is_empty() || restart != block_entries.len() - rest.len() {
+            let Some(entry) = rest.next().transpose().map_err(corrupt)? else {
+                return Ok(false);
+            };
+            if restart != entry.offset() || entry.shared() > 0 {
                 return Ok(false);
             }
-            let entry = split_entry(block_entries, rest).map_err(corrupt)?;
-            if entry.shared > 0 {
-                return Ok(false);
-            }
-            rest = entry.rest;
-            let (key, value) = (entry.unshared, entry.value);
+            let (key, value) = (block.unshared(&entry), block.bytes(entry.value()));
             if let (Some(previous), Some(order)) = (previous, order)
                 && order.compare(previous, key) != Ordering::Less
             {
@@ -173,7 +170,7 @@ impl Index {
             });
             (previous, previous_end) = (Some(key), frame_end);
         }
-        let whole = rest.is_empty();
+        let whole = rest.next().is_none();
         self.entries = entries;
         Ok(whole)
     }
@@ -302,8 +299,9 @@ impl Index {
         if matches!(order, Order::Bytewise) && self.prefixes_enclose(i, first, last) {
             return Ok(());
         }
-        let misordered =
-            |what, low: &[u8], high: &[u8]| Err(Defect::misordered(order.misfit(what, low, high)));
+        let misordered = |what, low: &[u8], high: &[u8]| {
+            Err(Defect::misordered(order.order_message(what, low, high)))
+        };
         let before = i.checked_sub(1).map(|before| self.key(before));
         if let Some(before) = before.filter(|before| order.compare(before, first).is_ge()) {
             return misordered("an index key and the next block's", before, first);
@@ -434,7 +432,10 @@ fn unfold(block: &Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defec
 #[cold]
 fn not_ascending(i: usize, previous: &[u8], key: &[u8], order: &Order) -> Error {
     let what = format!("index keys {} and {i}", i - 1);
-    Error::new(ErrorKind::Comparator, order.misfit(&what, previous, key))
+    Error::new(
+        ErrorKind::Comparator,
+        order.order_message(&what, previous, key),
+    )
 }
 
 #[cfg(test)]

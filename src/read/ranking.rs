@@ -2,7 +2,6 @@
 
 use crate::comparator::Order;
 use crate::db::key::{user_key, user_order};
-use crate::read::cursor::Cursor;
 use crate::read::index::prefix_at;
 
 /// The direction of a merge's last move. On the way forward, all other inputs stand on their first entry after the current one, on
@@ -70,18 +69,6 @@ impl Ranking {
             Ranked::UserKeys => user_key(key),
             Ranked::Nothing => &[],
         }
-    }
-
-    /// The rank of the key to which `cursor` has stepped, from a key of rank `before`; `None` as of [`rank`](Ranking::rank).
-    #[inline(always)]
-    pub(super) fn rank_after(&self, cursor: &Cursor, before: u64, way: Way) -> Option<u64> {
-        let key = cursor.key();
-        if way == Way::Forward
-            && let Some(rank) = cursor.number_after(self.shared.len(), self.part(key).len(), before)
-        {
-            return Some(rank);
-        }
-        self.rank(key, way)
     }
 
     /// The rank of `key`; `None` if it does not begin with what the others share.

@@ -120,7 +120,7 @@ impl Tournament {
         let cursor = &inputs[input].cursor;
         // The rank before lacks its lowest bits. Its other seven bytes are enough.
         let next = if self.input_bits <= 0xff {
-            self.ranking.rank_after(cursor, winner, way)
+            self.ranking.rank(cursor.key(), way)
         } else {
             self.ranking.rank(cursor.key(), way)
         };

@@ -15,7 +15,7 @@ use crate::format::filter_block::FilterBlockBuilder;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::prefix_block::{BrokenRule, PrefixBlockBuilder};
-use crate::format::properties::{MOST_USER_BYTES, user_key};
+use crate::format::properties::{MAX_USER_BYTES, user_key};
 use crate::write::align::{Pages, WaitingKeys};
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;
@@ -281,11 +281,11 @@ impl<D: Destination> TableBuilder<D> {
         let (key, value) = (user_key(name), value.as_ref());
         let others = properties.iter().filter(|(other, _)| **other != key);
         let others: usize = others.map(|(key, value)| key.len() + value.len()).sum();
-        if others + key.len() + value.len() > MOST_USER_BYTES {
+        if others + key.len() + value.len() > MAX_USER_BYTES {
             return Err(Error::new(
                 ErrorKind::TooLarge,
                 format!(
-                    "the property {name:?} of {} bytes does not fit the {MOST_USER_BYTES} bytes of all, of which {others} \
+                    "the property {name:?} of {} bytes does not fit the {MAX_USER_BYTES} bytes of all, of which {others} \
                      are taken",
                     value.len()
                 ),

@@ -7,7 +7,7 @@ use super::report::Severity;
 use crate::db::recognise::KeyKind;
 use crate::error::{Section, show_key};
 use crate::format::footer::BlockHandle;
-use crate::format::properties::{MOST_KEY_LEN, Properties};
+use crate::format::properties::{MAX_KEY_LEN, Properties};
 use crate::write::summary::Summary;
 
 /// What the table says of itself, and where.
@@ -124,7 +124,7 @@ impl Verifier<'_, '_> {
                 ("key.last", data.last_key, properties.last_key),
             ] {
                 // A longer one is left out.
-                let counted = counted.filter(|key| key.len() <= MOST_KEY_LEN);
+                let counted = counted.filter(|key| key.len() <= MAX_KEY_LEN);
                 disagreements.extend(differ(name, counted, stated, |key| show_key(key)));
             }
         }

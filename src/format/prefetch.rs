@@ -6,25 +6,29 @@
 /// Bytes in a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// Whether touching is only a hint, which does not wait. Otherwise, touching a mapped file may wait for a disk.
+/// Whether prefetching is only a hint, which does not wait. Otherwise, to prefetch from a mapped file may wait for a disk.
 pub(crate) const IS_HINT: bool = cfg!(feature = "prefetch");
 
 /// Requests the lines in which `items` begin.
 #[cfg(feature = "prefetch")]
 #[inline]
-pub(crate) fn touch<'a, T: Copy + 'a>(items: impl Iterator<Item = &'a T>) {
+pub(crate) fn prefetch<'a, T: Copy + 'a>(items: impl Iterator<Item = &'a T>) {
     items.for_each(|item| prefetch_index::prefetch_index(std::slice::from_ref(item), 0));
 }
 
 /// Reads `items`: loads their cache lines together, so that the waits overlap.
 #[cfg(not(feature = "prefetch"))]
 #[inline]
-pub(crate) fn touch<'a, T: Copy + 'a>(items: impl Iterator<Item = &'a T>) {
+pub(crate) fn prefetch<'a, T: Copy + 'a>(items: impl Iterator<Item = &'a T>) {
     items.for_each(|item| _ = std::hint::black_box(*item));
 }
 
-/// One byte for each line that `bytes` take, the first byte included.
+/// Returns one byte for each line that `bytes` take, the first byte included.
 #[inline]
 pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &u8> {
-    bytes.chunks(LINE).filter_map(<[u8]>::first)
+    let (lines, rest) = bytes.as_chunks::<LINE>();
+    lines
+        .iter()
+        .filter_map(|line| line.first())
+        .chain(rest.first())
 }
