@@ -12,8 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 from pyspark import RDD, TaskContext
 from pyspark.sql import SparkSession
@@ -64,6 +66,17 @@ def lose_a_result(shards: RDD, marks: str) -> RDD:
     return shards.mapPartitions(lose)
 
 
+def names_in(directory: str) -> set[str]:
+    """Returns the names in a local directory, or below s3://BUCKET/PREFIX at AWS_ENDPOINT: at most 1,000."""
+    if "://" not in directory:
+        return set(os.listdir(directory))
+    bucket, _, prefix = directory.removeprefix("s3://").partition("/")
+    url = f"{os.environ['AWS_ENDPOINT']}/{bucket}?list-type=2&prefix={prefix}/"
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        keys = ElementTree.parse(answer).iterfind(".//{*}Key")
+    return {os.path.basename(key.text) for key in keys}
+
+
 def main(directory: str, entries: int = 5_000_000) -> None:
     started = time.monotonic()
 
@@ -92,11 +105,10 @@ def main(directory: str, entries: int = 5_000_000) -> None:
     assert info["entries"] == entries
     say(f"published: {info['file_bytes']} bytes")
 
-    if "://" not in directory:
-        orphans = set(os.listdir(directory)) - set(published) - {"manifest"}
-        # That of the lost result at least. A worker that is killed takes the data of others with it, whose tasks then fail.
-        assert orphans, "the lost table is not there"
-        say(f"left behind by failed attempts: {len(orphans)}")
+    orphans = names_in(directory) - set(published) - {"manifest"}
+    # That of the lost result at least. A worker that is killed takes the data of others with it, whose tasks then fail.
+    assert orphans, "the lost table is not there"
+    say(f"left behind by failed attempts: {len(orphans)}")
 
     found = checksum(read_set(spark, manifest, parts=2 * SHARDS))
     assert found == expected, f"expected {expected}, found {found}"
