@@ -310,8 +310,8 @@ impl<D: Destination> TableBuilder<D> {
     /// - [`ErrorKind::Comparator`] if the comparator made an index key that comes before the last key.
     /// - [`ErrorKind::InvalidState`] after an earlier failure, or if an option is out of its range.
     ///
-    /// The path is then as it was, unless the directory could not be synced, which the error says: the table is there and
-    /// complete, but may not survive a power cut.
+    /// The path is then as it was. The exception is a directory that could not be synced, which the error says: the table is
+    /// at its path and whole, but its name may not survive a crash. File systems that cannot sync directories are no error.
     pub fn finish(self) -> Result<Summary> {
         let (_, summary) = self.complete()?;
         Ok(summary)
