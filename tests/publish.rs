@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use common::{Entry, Random};
-use leveltable::{Compression, ErrorKind, Table, TableBuilder, WriteOptions};
+use leveltable::{Compression, ErrorKind, OpenOptions, Table, TableBuilder, WriteOptions};
 use tempfile::TempDir;
 
 // ---- A child process ------------------------------------------------------------------------
@@ -299,6 +299,26 @@ fn a_table_that_is_replaced_while_open_is_read_to_its_end() {
     assert_eq!(walk.map(Result::unwrap).count(), 59);
     common::assert_holds(&old, &generation(1));
     assert_eq!(whole_generation(&path), 2);
+}
+
+/// Which nobody should do, and some programs do.
+#[test]
+fn a_table_that_is_overwritten_in_place_is_an_error_that_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("table");
+    write_table(&path, 1).unwrap();
+    let size = fs::metadata(&path).unwrap().len();
+    let table = OpenOptions::new()
+        .no_filter()
+        .no_cache()
+        .open(&path)
+        .unwrap();
+    fs::write(&path, vec![b'x'; 1319]).unwrap();
+    let error = table.last().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    let words = format!("the file is now 1319 bytes, was {size} when opened");
+    assert!(error.to_string().ends_with(&words), "{error}");
+    assert_names_path(&error, &path);
 }
 
 #[test]

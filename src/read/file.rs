@@ -449,6 +449,9 @@ impl TableFile {
                 io::ErrorKind::UnexpectedEof,
                 format!("the source returned {} bytes", bytes.len()),
             ),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.source.ended_early(error, self.size)
+            }
             Err(error) => error,
         };
         // Of a file that is fetched as it is opened: no error, the part is just not there yet.
