@@ -405,6 +405,27 @@ fn salvage_refuses_a_dash_for_a_file() {
     assert_eq!(names_in(directory.path()), BTreeSet::from(["-".to_owned()]));
 }
 
+/// Its entries are records of tables: a copy of them is no data, and was reported as complete.
+#[test]
+fn salvage_refuses_the_manifest_of_a_set() {
+    let directory = TempDir::new().unwrap();
+    let [manifest, out] = ["manifest", "out.ldb"].map(|name| directory.path().join(name));
+    let mut builder = WriteOptions::new().create(&manifest).unwrap();
+    builder.add("last key", "a record of a table").unwrap();
+    builder.property("leveltable.set", "1").unwrap();
+    builder.finish().unwrap();
+    let mut sound = fs::read(&manifest).unwrap();
+    for _ in 0..2 {
+        let output = tool().arg("salvage").args([&manifest, &out]).output();
+        let line = complaint(output.unwrap(), 2);
+        assert!(line.contains("is the manifest of a set"), "{line}");
+        assert!(!out.exists());
+        // Nor is it copied if it is damaged.
+        sound[5] ^= 1;
+        fs::write(&manifest, &sound).unwrap();
+    }
+}
+
 #[test]
 fn salvage_harms_neither_file() {
     let directory = TempDir::new().unwrap();
