@@ -15,7 +15,9 @@ use leveltable::{ErrorKind, OpenOptions, WriteOptions};
 use crate::Answer;
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::open::{AnyTable, Keys, KeysArg, TypedTable, check_is_file, is_manifest, note_unknown_order};
+use crate::open::{
+    AnyTable, Keys, KeysArg, TypedTable, check_is_file, is_manifest, note_unknown_order,
+};
 use crate::output::{Rows, count, entries};
 use crate::place::{check_url, is_url};
 use crate::progress::Progress;

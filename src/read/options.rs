@@ -105,9 +105,11 @@ impl OpenOptions {
         self
     }
 
-    /// Adds a filter policy, which is found by its name. It is used instead of a built-in one of the same name.
+    /// Adds a filter policy, which is found by its name. It is used instead of a built-in one of the same name, or of one that
+    /// was added before. If a table has filters of several, the first added is used.
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> OpenOptions {
-        self.policies = vec![Arc::new(policy)];
+        self.policies.retain(|other| other.name() != policy.name());
+        self.policies.push(Arc::new(policy));
         self
     }
 
