@@ -113,13 +113,12 @@ impl OpenOptions {
         self
     }
 
-    /// Adds these filter policies. If a table has filters of several, the first policy here is used.
+    /// Adds these filter policies, as [`filter_policy`](OpenOptions::filter_policy) does.
     pub fn filter_policies(
-        mut self,
+        self,
         policies: impl IntoIterator<Item = Arc<dyn FilterPolicy>>,
     ) -> OpenOptions {
-        self.policies = policies.into_iter().collect();
-        self
+        policies.into_iter().fold(self, OpenOptions::filter_policy)
     }
 
     /// The filter policies that are known, the best first.
