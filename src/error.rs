@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Shorthand for a result with this crate's [`Error`], unless another is named.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -11,15 +12,19 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// Programs decide by its [`kind`](Error::kind), and people read its message. [`corruption`](Error::corruption) has the
 /// section and the offset of damage. An error is one word wide, which keeps results small where nothing fails.
+///
+/// A clone shares the system's error, for all who wait for one operation.
+#[derive(Clone)]
 pub struct Error(Box<Repr>);
 
+#[derive(Clone)]
 struct Repr {
     kind: ErrorKind,
     /// The file, if it is known. The message begins with it.
     path: Option<PathBuf>,
     message: String,
     corruption: Option<Corruption>,
-    source: Option<io::Error>,
+    source: Option<Arc<io::Error>>,
 }
 
 /// The classes of [`Error`] that a program may treat differently.
@@ -154,7 +159,7 @@ impl Error {
             path: None,
             message: doing.into(),
             corruption: None,
-            source: Some(source),
+            source: Some(Arc::new(source)),
         }))
     }
 
@@ -237,7 +242,7 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|e| e as _)
+        self.0.source.as_deref().map(|e| e as _)
     }
 }
 

@@ -781,7 +781,8 @@ fn work_is_bounded_too() {
             assert!(compared <= most, "{what}: {compared} bytes compared");
             compared
         };
-        let named = VerifyOptions::new().comparator(counting.clone());
+        let named =
+            VerifyOptions::new().open_options(OpenOptions::new().comparator(counting.clone()));
         let verified = verify(file.clone(), named).unwrap();
         assert_eq!(verified.is_sound(), is_within, "{verified}");
         assert_eq!(verified.to_string().contains("all together"), !is_within);

@@ -729,7 +729,11 @@ fn verify_checks_the_prefix_of_every_key() {
         [".ab1", "/1", "0"],
     );
     let without = verify(own.clone(), VerifyOptions::new()).unwrap();
-    let with = verify(own, VerifyOptions::new().prefix_extractor(Mixed)).unwrap();
+    let with = verify(
+        own,
+        VerifyOptions::new().open_options(OpenOptions::new().prefix_extractor(Mixed)),
+    )
+    .unwrap();
     assert!(with.is_sound() && without.is_sound());
     assert_eq!((without.filter_checks, with.filter_checks), (3, 6));
     // A filter of other prefixes than its name says.

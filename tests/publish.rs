@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use common::{Entry, Random};
-use leveltable::{Compression, ErrorKind, Table, TableBuilder, WriteOptions};
+use leveltable::{Compression, ErrorKind, OpenOptions, Table, TableBuilder, WriteOptions};
 use tempfile::TempDir;
 
 // ---- A child process ------------------------------------------------------------------------
@@ -299,6 +299,26 @@ fn a_table_that_is_replaced_while_open_is_read_to_its_end() {
     assert_eq!(walk.map(Result::unwrap).count(), 59);
     common::assert_holds(&old, &generation(1));
     assert_eq!(whole_generation(&path), 2);
+}
+
+/// Which nobody should do, and some programs do.
+#[test]
+fn a_table_that_is_overwritten_in_place_is_an_error_that_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("table");
+    write_table(&path, 1).unwrap();
+    let size = fs::metadata(&path).unwrap().len();
+    let table = OpenOptions::new()
+        .no_filter()
+        .no_cache()
+        .open(&path)
+        .unwrap();
+    fs::write(&path, vec![b'x'; 1319]).unwrap();
+    let error = table.last().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    let words = format!("the file is now 1319 bytes, was {size} when opened");
+    assert!(error.to_string().ends_with(&words), "{error}");
+    assert_names_path(&error, &path);
 }
 
 #[test]
@@ -849,6 +869,27 @@ mod system_calls {
         assert!(points >= 8 * 8);
     }
 
+    /// As on some network and FUSE file systems.
+    #[test]
+    #[ignore = "needs strace"]
+    fn a_directory_that_cannot_be_synced_is_no_error_where_none_can() {
+        for fault in ["EINVAL", "EOPNOTSUPP", "ENOSYS", "EBADF"] {
+            let directory = Before::OldFile.directory();
+            let (calls, _) = trace(directory.path(), None);
+            let path = directory.path().canonicalize().unwrap();
+            let mut calls = calls.iter();
+            let sync = calls.find(|call| call.step(&path) == Some(Step::SyncDirectory));
+            let injection = format!("fsync:error={fault}:when={}", sync.unwrap().nth);
+
+            let directory = Before::OldFile.directory();
+            let (calls, output) = trace(directory.path(), Some(&injection));
+            let injected = calls.iter().any(|call| call.text.contains("(INJECTED)"));
+            assert!(injected, "{fault}");
+            assert!(says(&output, "written"), "{fault}: {output:?}");
+            assert_eq!(whole_generation(&directory.path().join("table")), 1);
+        }
+    }
+
     fn assert_survives(before: Before, step: Step, fault: &str, injection: &str) {
         let directory = before.directory();
         let (calls, output) = trace(directory.path(), Some(injection));
@@ -895,7 +936,9 @@ mod system_calls {
                 assert_eq!(names(directory.path()), ["table"], "{injection}");
                 let text = String::from_utf8_lossy(&output.stdout);
                 assert!(
-                    text.contains("power cut"),
+                    text.contains(
+                        "the table is at its path and whole, but its name may not survive"
+                    ),
                     "does not say that the table is there: {text}"
                 );
             } else {

@@ -67,7 +67,8 @@ fn a_databases_table_opened_bytewise_on_purpose_finds_its_stored_keys() {
             assert!(table.get(&key).unwrap().is_some(), "key {i}");
         }
         // It was reported as damaged, since the filter was asked for stored keys.
-        let options = VerifyOptions::new().comparator(BytewiseComparator);
+        let options =
+            VerifyOptions::new().open_options(OpenOptions::new().comparator(BytewiseComparator));
         let report = verify(file, options).unwrap();
         assert!(report.is_sound(), "{report}");
         assert_eq!(report.keys, KeyKind::Plain);

@@ -46,7 +46,8 @@ fn assert_finds(file: &[u8], severity: Severity, section: Section, offset: usize
 
 /// Checks a table of which it is known that the order is bytewise.
 fn verify_bytewise(file: &[u8]) -> VerifyReport {
-    let options = VerifyOptions::new().comparator(BytewiseComparator);
+    let options =
+        VerifyOptions::new().open_options(OpenOptions::new().comparator(BytewiseComparator));
     repair::verify(file.to_vec(), options).unwrap()
 }
 
@@ -126,9 +127,12 @@ fn tables_by_cpp_leveldb_are_sound() {
         let mut options = VerifyOptions::new();
         match (comparator, keys) {
             ("reverse", "internal") => {
-                options = options.comparator(Reverse).keys(KeyKind::Database);
+                let open = OpenOptions::new().comparator(Reverse);
+                options = options.open_options(open).keys(KeyKind::Database);
             }
-            ("reverse", _) => options = options.comparator(Reverse),
+            ("reverse", _) => {
+                options = options.open_options(OpenOptions::new().comparator(Reverse))
+            }
             _ => {}
         }
         let source = Source::open(testdata.join(file)).unwrap();
@@ -213,7 +217,11 @@ fn a_filter_of_the_callers_own_is_checked_too() {
     let file = build(&options().filter_policy(Renamed), &entries(100));
     assert_eq!(verify(&file).filter_checks, 0, "nobody knows it");
     assert!(verify(&file).is_sound());
-    let options = VerifyOptions::new().filter_policy(Renamed);
+    // A second policy does not replace the first.
+    let open = OpenOptions::new()
+        .filter_policy(Renamed)
+        .filter_policy(RibbonFilterPolicy::new(20));
+    let options = VerifyOptions::new().open_options(open);
     assert_eq!(repair::verify(file, options).unwrap().filter_checks, 100);
 }
 
@@ -245,6 +253,13 @@ fn every_flipped_bit_is_found_where_it_is() {
             if report.is_sound() {
                 // The padding means nothing, and a varint may go on into its zeros.
                 assert_eq!(layout.section_at(bit / 8).0, Section::Footer);
+                let [note] = &report.findings[..] else {
+                    panic!("bit {bit}: {report}");
+                };
+                assert_eq!(
+                    (note.severity(), note.section()),
+                    (Severity::Note, Section::Footer)
+                );
                 common::assert_holds(&OpenOptions::new().open_source(damaged).unwrap(), &all);
                 continue;
             }
@@ -443,7 +458,7 @@ fn keys_out_of_order_are_found_within_blocks_and_in_the_index() {
     );
     // The wrong comparator, in other words.
     let file = build(&options(), &entries(100));
-    let options = VerifyOptions::new().comparator(Reverse);
+    let options = VerifyOptions::new().open_options(OpenOptions::new().comparator(Reverse));
     let report = repair::verify(file, options).unwrap();
     assert!(report.damage > 10, "{report}");
 }
@@ -456,14 +471,18 @@ fn an_order_that_is_not_known_is_no_damage() {
     let file = build(&options().comparator(Reverse), &all);
     let layout = Layout::of(&file);
     let report = verify(&file);
-    assert_eq!((report.damage, report.unchecked), (0, 1), "{report}");
-    assert!(report.unknown_order && !report.is_sound());
+    assert_eq!((report.damage, report.unchecked), (0, 0), "{report}");
+    assert!(report.unknown_order && report.blocks_are_sound() && !report.is_sound());
     assert_eq!((report.entries, report.filter_checks), (300, 300));
-    assert!(
-        report.findings[0].expected().contains("comparator"),
-        "{report}"
-    );
-    let named = || VerifyOptions::new().comparator(Reverse);
+    assert!(report.findings.is_empty(), "{report}");
+    let clue =
+        "keys ascend neither bytewise nor as a database's, first in the data block at offset 0";
+    assert_eq!(report.order_clue.as_deref(), Some(clue));
+    // Whoever says that the order is one of its own gets a table that is sound.
+    let stored = VerifyOptions::new().open_options(OpenOptions::new().stored_order());
+    let stored = repair::verify(file.clone(), stored).unwrap();
+    assert!(stored.is_sound() && !stored.unknown_order, "{stored}");
+    let named = || VerifyOptions::new().open_options(OpenOptions::new().comparator(Reverse));
     let report = repair::verify(file.clone(), named()).unwrap();
     assert!(report.is_sound() && !report.unknown_order, "{report}");
 
@@ -471,7 +490,8 @@ fn an_order_that_is_not_known_is_no_damage() {
     let mut damaged = file;
     damaged[layout.data[3].start] ^= 1;
     let report = verify(&damaged);
-    assert_eq!((report.damage, report.unchecked), (1, 1), "{report}");
+    assert_eq!((report.damage, report.unchecked), (1, 0), "{report}");
+    assert!(report.unknown_order && !report.blocks_are_sound());
     assert_eq!(repair::verify(damaged, named()).unwrap().damage, 1);
 
     // The keys of a database are user keys in that order: the filter holds those.
@@ -482,8 +502,14 @@ fn an_order_that_is_not_known_is_no_damage() {
     }
     builder.finish().unwrap();
     let report = verify(&db);
-    assert_eq!((report.damage, report.unchecked), (0, 1), "{report}");
+    assert!(
+        report.unknown_order && report.blocks_are_sound(),
+        "{report}"
+    );
     assert_eq!(report.keys, KeyKind::Database);
+    let stored = VerifyOptions::new().open_options(OpenOptions::new().stored_order());
+    let stored = repair::verify(db.clone(), stored).unwrap();
+    assert!(stored.is_sound(), "{stored}");
     let report = repair::verify(db, named().keys(KeyKind::Database)).unwrap();
     assert!(report.is_sound(), "{report}");
 }
@@ -807,7 +833,7 @@ fn keys_of_a_databases_table_must_parse() {
     );
     // The order's name says that the keys are internal keys, too.
     let verify_in = |order: Arc<dyn Comparator>| {
-        let options = VerifyOptions::new().comparator(order);
+        let options = VerifyOptions::new().open_options(OpenOptions::new().comparator(order));
         repair::verify(file.clone(), options).unwrap()
     };
     let report = verify_in(Arc::new(InternalKeyComparator::new(BytewiseComparator)));

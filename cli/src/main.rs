@@ -78,6 +78,7 @@ Exit status:
   2    an error: bad arguments, a failed read or write, a file that is not a table
        (for verify see 1), or damage at which info, get or scan must stop; of several
        files or keys, the others are still shown
+  3    verify: nothing is wrong, but the order of the keys is not known
   130  interrupted: no file was written";
 
 #[derive(Subcommand)]
@@ -98,6 +99,8 @@ enum Command {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Answer {
     Yes,
+    /// The table is sound as far as can be told without its order.
+    Unordered,
     /// The key is absent, the table is not sound, or not all of it was copied.
     No,
     /// Part of the work failed, and the reason was printed.
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
+        Ok(Answer::Unordered) => ExitCode::from(3),
         Ok(Answer::No) => ExitCode::from(1),
         Ok(Answer::Unknown) => ExitCode::from(2),
         // The reader of the output, such as `head`, has seen enough.

@@ -220,6 +220,15 @@ pub(crate) fn refused(error: Error, path: &Path) -> Failure {
     }
 }
 
+/// Returns whether the table at `path` is the manifest of a set, which a property says.
+pub(crate) fn is_manifest(path: &Path) -> Result<bool> {
+    // A manifest names its order in its properties. Of a table that names none, a sample would be read.
+    let options = OpenOptions::new().no_filter().no_cache().check_order(false);
+    let table = options.open_source(source(path)?)?;
+    let properties = table.properties();
+    Ok(properties.is_some_and(|properties| properties.user("leveltable.set").is_some()))
+}
+
 /// Fails with a remedy if `path` is neither a regular file nor a URL.
 pub(crate) fn check_is_file(path: &Path) -> Result<(), Failure> {
     check_url(path)?;

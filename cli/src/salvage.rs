@@ -15,7 +15,9 @@ use leveltable::{ErrorKind, OpenOptions, WriteOptions};
 use crate::Answer;
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::open::{AnyTable, Keys, KeysArg, TypedTable, check_is_file, note_unknown_order};
+use crate::open::{
+    AnyTable, Keys, KeysArg, TypedTable, check_is_file, is_manifest, note_unknown_order,
+};
 use crate::output::{Rows, count, entries};
 use crate::place::{check_url, is_url};
 use crate::progress::Progress;
@@ -72,6 +74,11 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         return Err(Failure::new(
             "IN and OUT are the same file: name another file for OUT, to keep the damaged table",
         ));
+    }
+    if is_manifest(&args.input).unwrap_or(false) {
+        let what = "is the manifest of a set, which lists tables and holds none of their entries: salvage the tables, \
+                    then publish them";
+        return Err(Failure::new(what).at(args.input.display()));
     }
     let (attempt, report) = if is_url(&args.out) {
         salvage_to_url(args)?

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::Answer;
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
-use crate::open::{Keys, KeysArg, check_is_file, note_unknown_order};
+use crate::open::{KeysArg, check_is_file};
 use crate::output::{Rows, count, entries, file_record};
 use crate::place::source;
 use crate::progress::Progress;
@@ -23,13 +23,13 @@ use crate::remote::Set;
 ///
 /// Reads the whole of each file; of a directory, that of each table in it; of a set, that of each table that it lists.
 /// Checks checksums, structure, the order of the keys, the index, and each key against the filter, and lists everything
-/// that is wrong. Exits with status 1 if a file is damaged, is not a table or could not be checked completely, and with
-/// status 2 if a file is unreadable.
+/// that is wrong. Exits with status 1 if a file is damaged, is not a table or could not be checked completely, with status 2
+/// if a file is unreadable, and with status 3 if nothing is wrong, but the order of the keys is not known.
 ///
 /// A table of a set must also be the one that was published, and have as many entries and the first and the last key that the
 /// set lists.
 ///
-/// If the keys are neither in byte order nor in that of a database, everything but their order is checked.
+/// The order is not known if the keys are neither in byte order nor in that of a database. Everything else is then checked.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -48,6 +48,9 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
     #[command(flatten)]
     keys: KeysArg,
+    /// The keys are in an order of their own: do not check it
+    #[arg(long)]
+    stored_order: bool,
     /// Print errors only, and report findings by the exit status
     #[arg(long, short)]
     quiet: bool,
@@ -60,10 +63,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let mut rows = Rows::new();
     let worst = each_file(&expand(&args.files)?, |path| match Set::open(path) {
         Ok(Some(set)) => check_set(path, &set, args, &mut rows),
-        Ok(None) => check_table(path, || verify_file(path, args.keys.keys), args, &mut rows),
+        Ok(None) => check_table(path, || verify_file(path, args), args, &mut rows),
         // What is wrong with a damaged manifest is told as of any table.
         Err(failure) => {
-            let verify = || match verify_file(path, args.keys.keys) {
+            let verify = || match verify_file(path, args) {
                 Ok(verified) if !verified.is_sound() => Ok(verified),
                 _ => Err(failure),
             };
@@ -85,7 +88,17 @@ struct Verified {
 
 impl Verified {
     fn is_sound(&self) -> bool {
-        self.report.is_sound() && self.difference.is_none()
+        self.answer() == Answer::Yes
+    }
+
+    fn answer(&self) -> Answer {
+        if !self.report.blocks_are_sound() || self.difference.is_some() {
+            Answer::No
+        } else if self.report.unknown_order {
+            Answer::Unordered
+        } else {
+            Answer::Yes
+        }
     }
 }
 
@@ -103,22 +116,10 @@ fn check_table(
     // What is buffered comes before the error that is about to be printed.
     rows.flush()?;
     let verified = verified?;
-    let report = &verified.report;
-    if report.unknown_order && !args.quiet {
-        note_unknown_order(
-            path,
-            args.keys.keys,
-            "everything but their order was checked",
-        );
-    }
     if !args.json && !args.quiet {
         rows.write(|out| out.write_all(describe(path, &verified).as_bytes()))?;
     }
-    Ok(if verified.is_sound() {
-        Answer::Yes
-    } else {
-        Answer::No
-    })
+    Ok(verified.answer())
 }
 
 /// Checks each table of a set, and that it is the one that the set lists.
@@ -126,7 +127,7 @@ fn check_set(path: &Path, set: &Set, args: &Args, rows: &mut Rows) -> Result<Ans
     let worst = each_file(set.shards().enumerate(), |(i, shard)| {
         let name = Path::new(&shard.path);
         let verify = || {
-            let mut verified = verify_source(|| set.source(i), Some(shard.bytes), args.keys.keys)?;
+            let mut verified = verify_source(|| set.source(i), Some(shard.bytes), args)?;
             if verified.report.is_sound() {
                 verified.difference = set.difference(i, &shard, verified.report.entries)?;
             }
@@ -150,17 +151,17 @@ fn check_set(path: &Path, set: &Set, args: &Args, rows: &mut Rows) -> Result<Ans
     Ok(worst)
 }
 
-fn verify_file(path: &Path, keys: Keys) -> Result<Verified, Failure> {
+fn verify_file(path: &Path, args: &Args) -> Result<Verified, Failure> {
     check_is_file(path)?;
     let size = fs::metadata(path).map(|metadata| metadata.len());
-    verify_source(|| source(path), size.ok(), keys)
+    verify_source(|| source(path), size.ok(), args)
 }
 
 /// Verifies the table of `size` bytes that `source` opens.
 fn verify_source(
     source: impl Fn() -> leveltable::Result<Source>,
     size: Option<u64>,
-    keys: Keys,
+    args: &Args,
 ) -> Result<Verified, Failure> {
     // Whether the table is sound is asked below.
     let options = OpenOptions::new().no_filter().check_order(false);
@@ -171,8 +172,11 @@ fn verify_source(
         bar.set(progress.done);
         ControlFlow::Continue(())
     });
-    if let Some(kind) = keys.named() {
+    if let Some(kind) = args.keys.keys.named() {
         options = options.keys(kind);
+    }
+    if args.stored_order {
+        options = options.open_options(OpenOptions::new().stored_order());
     }
     let report = verify(source()?, options)?;
     Ok(Verified {
@@ -205,14 +209,17 @@ fn describe(path: &Path, verified: &Verified) -> String {
         format!("{file}: not as the set lists it: {readable}, {difference}")
     } else if report.is_sound() {
         format!("{file}: sound: {readable}")
-    } else if report.unknown_order && *damage == 0 && *unchecked == 1 {
-        format!("{file}: no damage found, the order of the keys is unknown: {readable}")
+    } else if report.blocks_are_sound() {
+        format!("{file}: blocks sound, order not known: {readable}")
     } else {
         format!(
             "{file}: {damage} damaged, {unchecked} unchecked: {readable} could be read, {checked_bytes} of \
              {file_bytes} bytes were checked"
         )
     };
+    if let Some(clue) = &report.order_clue {
+        text += &format!("; {clue}");
+    }
     if *warnings > 0 {
         text += &format!("; {}", count(*warnings, "warning"));
     }
@@ -233,7 +240,7 @@ fn describe(path: &Path, verified: &Verified) -> String {
 }
 
 /// The fields of the record of a file. All are there in each record.
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 14] = [
     "sound",
     "keys",
     "order_known",
@@ -244,6 +251,7 @@ const FIELDS: [&str; 13] = [
     "damage",
     "unchecked",
     "warnings",
+    "notes",
     "findings",
     "findings_left_out",
     "error",
@@ -272,6 +280,7 @@ fn to_json(path: &Path, verified: &Result<Verified, Failure>) -> Value {
             "damage": report.damage,
             "unchecked": report.unchecked,
             "warnings": report.warnings,
+            "notes": report.notes,
             "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
             "findings_left_out": report.left_out(),
         }),

@@ -49,8 +49,8 @@ fuzz_target!(|input: Input| {
         other => OpenOptions::new().comparator(other),
     };
     let named = || match order {
-        KeyOrder::Bytewise => VerifyOptions::new().comparator(BytewiseComparator),
-        other => VerifyOptions::new().comparator(other),
+        KeyOrder::Bytewise => VerifyOptions::new().open_options(OpenOptions::new().comparator(BytewiseComparator)),
+        other => VerifyOptions::new().open_options(OpenOptions::new().comparator(other)),
     };
     let sound = tables::build(&write, &entries);
     let mut file = sound.clone();

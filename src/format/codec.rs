@@ -80,11 +80,14 @@ impl Compression {
     }
 }
 
-/// Compresses blocks. Keeps Snappy's tables, so that they are set up once; in a box, since 2 KiB would be copied each time
-/// the owner moves.
+/// Compresses blocks. Keeps the codecs' tables, so that they are set up once; Snappy's in a box, since 2 KiB would be copied
+/// each time the owner moves.
 pub(crate) struct Compressor {
     compression: Compression,
     snappy: Box<snap::raw::Encoder>,
+    /// Set up with the first block.
+    #[cfg(feature = "zstd")]
+    zstd: Option<zstd::bulk::Compressor<'static>>,
 }
 
 impl Compressor {
@@ -92,6 +95,8 @@ impl Compressor {
         Compressor {
             compression,
             snappy: Box::new(snap::raw::Encoder::new()),
+            #[cfg(feature = "zstd")]
+            zstd: None,
         }
     }
 
@@ -112,7 +117,7 @@ impl Compressor {
             }
             Compression::Snappy => self.append_snappy(block, out),
             #[cfg(feature = "zstd")]
-            Compression::Zstd(level) => optional::append_zstd(block, level, out),
+            Compression::Zstd(level) => optional::append_zstd(&mut self.zstd, block, level, out),
             #[cfg(feature = "zlib")]
             Compression::Zlib(level) => optional::append_deflated(block, level, true, out),
             #[cfg(feature = "zlib")]
@@ -293,9 +298,27 @@ mod optional {
     }
 
     #[cfg(feature = "zstd")]
-    pub(super) fn append_zstd(block: &[u8], level: i32, out: &mut Buffer) -> io::Result<u8> {
-        out.extend(&zstd::bulk::compress(block, level)?);
+    pub(super) fn append_zstd(
+        compressor: &mut Option<zstd::bulk::Compressor<'static>>,
+        block: &[u8],
+        level: i32,
+        out: &mut Buffer,
+    ) -> io::Result<u8> {
+        let compressor = match compressor {
+            Some(compressor) => compressor,
+            none => none.insert(zstd::bulk::Compressor::new(level)?),
+        };
+        let room = out.room(zstd::zstd_safe::compress_bound(block.len()));
+        let len = compressor.compress_to_buffer(block, room)?;
+        out.take_up(len);
         Ok(super::ZSTD_OR_ZLIB)
+    }
+
+    #[cfg(feature = "zstd")]
+    thread_local! {
+        /// The thread's decompressor, of about 100 KiB. To set one up takes longer than to decompress a block of 4 KiB.
+        static UNZSTD: std::cell::Cell<Option<zstd::bulk::Decompressor<'static>>> =
+            const { std::cell::Cell::new(None) };
     }
 
     #[cfg(feature = "zstd")]
@@ -315,9 +338,15 @@ mod optional {
         // Decoded in one call, into memory of that length. Streaming would allocate a window of any size that the frame
         // states.
         let mut block = super::reserve(claimed)?;
-        zstd::bulk::Decompressor::new()
-            .and_then(|mut decoder| decoder.decompress_to_buffer(payload, &mut block))
-            .map_err(|e| Defect::new("Zstandard data", e.to_string()))?;
+        // A thread that is ending keeps none.
+        let mut decompressor = match UNZSTD.try_with(std::cell::Cell::take) {
+            Ok(Some(decompressor)) => decompressor,
+            _ => zstd::bulk::Decompressor::new()
+                .map_err(|e| Defect::unsupported(format!("needs a decompressor: {e}")))?,
+        };
+        let decompressed = decompressor.decompress_to_buffer(payload, &mut block);
+        let _ = UNZSTD.try_with(|kept| kept.set(Some(decompressor)));
+        decompressed.map_err(|e| Defect::new("Zstandard data", e.to_string()))?;
         if block.len() as u64 == claimed {
             Ok(block)
         } else {

@@ -494,6 +494,9 @@ impl TableFile {
                 io::ErrorKind::UnexpectedEof,
                 format!("the source returned {} bytes", bytes.len()),
             ),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.source.ended_early(error, self.size)
+            }
             Err(error) => error,
         };
         let reading = format!("reading {len} bytes at offset {offset}");

@@ -103,9 +103,10 @@ impl OpenOptions {
         self
     }
 
-    /// Adds a filter policy, which is found by its name. It is used instead of a built-in one of the same name. If a table has
-    /// filters of several, the policy that was added first is used.
+    /// Adds a filter policy, which is found by its name. It is used instead of a built-in one of the same name, or of one that
+    /// was added before. If a table has filters of several, the first added is used.
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> OpenOptions {
+        self.policies.retain(|other| other.name() != policy.name());
         self.policies.push(Arc::new(policy));
         self
     }

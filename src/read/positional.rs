@@ -130,10 +130,9 @@ mod sys {
     }
 }
 
-#[cfg(windows)]
+#[cfg(not(unix))]
 mod sys {
     use super::*;
-    use std::os::windows::fs::FileExt;
 
     pub(super) fn read_exact_at(
         file: &File,
@@ -145,7 +144,7 @@ mod sys {
         let mut rest = &mut buffer[..];
         let mut at = offset;
         while !rest.is_empty() {
-            match file.seek_read(rest, at) {
+            match read_some_at(file, rest, at) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(n) => {
                     (_, rest) = rest.split_at_mut(n);
@@ -156,6 +155,17 @@ mod sys {
             }
         }
         Ok(())
+    }
+
+    #[cfg(windows)]
+    fn read_some_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
+    }
+
+    /// As the standard library, which opens no file there either.
+    #[cfg(not(windows))]
+    fn read_some_at(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     pub(super) fn read_cached(_: &File, parts: &[(u64, usize)]) -> Vec<Option<Bytes>> {

@@ -43,7 +43,8 @@ pub trait ReadAt: Send + Sync {
     }
 }
 
-/// Positional reads (`pread`), which neither use nor move the file's own position.
+/// Positional reads. On Unix (`pread`) they neither use nor move the file's own position. On Windows (`seek_read`) they do not
+/// use it either, but leave it after what was read last: do not rely on the position of a file that tables read.
 ///
 /// Of many parts, Linux first gives those that are in its page cache. The others are announced before they are read, so that
 /// the disk works on up to 64 of them at a time.
@@ -188,6 +189,22 @@ impl Source {
     /// Removes and returns the path, for callers that add it to messages themselves.
     pub(crate) fn take_path(&mut self) -> Option<Arc<Path>> {
         self.path.take()
+    }
+
+    /// Returns the error of a read that met the end of a source of `size` bytes too early. Says so if it is a file that is shorter
+    /// now.
+    #[cold]
+    pub(super) fn ended_early(&self, error: io::Error, size: u64) -> io::Error {
+        match &self.bytes {
+            SourceBytes::Io(file) if self.is_file => match file.size() {
+                Ok(now) if now < size => io::Error::new(
+                    error.kind(),
+                    format!("the file is now {now} bytes, was {size} when opened"),
+                ),
+                _ => error,
+            },
+            _ => error,
+        }
     }
 
     fn memory(bytes: Bytes) -> Source {

@@ -76,10 +76,9 @@ counters! {
     filter_rejected: FilterRejected,
     /// Lookups that a filter let pass, including those of present keys.
     filter_passed: FilterPassed,
-    /// Scans that a filter of prefixes rejected, and questions of
-    /// [`may_contain_prefix`](crate::Table::may_contain_prefix): no key has the prefix, and no block was fetched.
+    /// Scans and calls of may_contain_prefix that a prefix filter rejected: no key has the prefix, and no block was fetched.
     prefix_rejected: PrefixRejected,
-    /// Scans that a filter of prefixes let pass. One that it cannot answer, since other prefixes may be in it, is not counted.
+    /// Scans that a prefix filter let pass. Scans that it cannot answer, since they may meet other prefixes, are not counted.
     prefix_passed: PrefixPassed,
     /// Blocks that were found in the block cache.
     cache_hits: CacheHits,
@@ -242,6 +241,8 @@ mod tests {
             assert!(name.ends_with("_total") || name.ends_with("_bytes"));
             assert!(!help.is_empty() && help.trim() == help, "{help:?}");
             assert!(!help.contains(['\n', '\\']), "{help:?}");
+            // They are rustdoc's, too, but read as plain text.
+            assert!(!help.contains(['[', ']', '`']), "{help:?}");
         }
     }
 

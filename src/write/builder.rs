@@ -203,17 +203,22 @@ impl<D: Destination> TableBuilder<D> {
 
     fn add_entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.file.check()?;
+        // Whatever can refuse the entry comes before anything that changes the table.
         let shared = self.check_order(key)?;
-        if !self.data.has_room(key.len(), value.len()) {
-            self.flush_full_block(key, value)?;
-        } else if self.pages.is_some() {
-            self.flush_before(key, shared, value)?;
-        }
-        if let Some(handle) = self.pending {
-            self.add_index_entry(handle, Some(key))?;
-        }
+        let ends_block = self.ends_block_before(key, shared, value)?;
+        let separator = if ends_block || self.pending.is_some() {
+            Some(self.separator(Some(key))?)
+        } else {
+            None
+        };
         if self.prefixes.is_some() {
             self.add_prefix(key)?;
+        }
+        if ends_block {
+            self.flush_block()?;
+        }
+        if let Some(separator) = separator {
+            self.add_index_entry(&separator)?;
         }
         if let Some(filter) = &mut self.filter {
             let key = self.order.filter_key(key);
@@ -305,8 +310,8 @@ impl<D: Destination> TableBuilder<D> {
     /// - [`ErrorKind::Comparator`] if the comparator made an index key that comes before the last key.
     /// - [`ErrorKind::InvalidState`] after an earlier failure, or if an option is out of its range.
     ///
-    /// The path is then as it was, unless the directory could not be synced, which the error says: the table is there and
-    /// complete, but may not survive a power cut.
+    /// The path is then as it was. The exception is a directory that could not be synced, which the error says: the table is
+    /// at its path and whole, but its name may not survive a crash. File systems that cannot sync directories are no error.
     pub fn finish(self) -> Result<Summary> {
         let (_, summary) = self.complete()?;
         Ok(summary)
@@ -402,46 +407,78 @@ impl<D: Destination> TableBuilder<D> {
         Error::new(ErrorKind::OutOfOrder, message)
     }
 
-    /// Flushes a block of nearly 4 GiB that has no room for the entry.
+    /// Whether the current block ends before the entry, which would not fit it or, in an aligned table, its pages.
+    #[inline]
+    fn ends_block_before(&self, key: &[u8], shared: usize, value: &[u8]) -> Result<bool> {
+        if !self.data.has_room(key.len(), value.len()) {
+            return self.check_size(key, value).map(|()| true);
+        }
+        Ok(match &self.pages {
+            None => false,
+            Some(_) if self.data.is_empty() => false,
+            Some(pages) => {
+                let longer = self.data.len_with(key.len(), shared, value.len());
+                pages.end_before(self.file.offset(), self.data.len(), longer)
+            }
+        })
+    }
+
+    /// Fails if even an empty block has no room for the entry.
     #[cold]
-    fn flush_full_block(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        if !BlockBuilder::new(1).has_room(key.len(), value.len()) {
-            let (key_len, value_len) = (key.len(), value.len());
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                format!(
-                    "a key of {key_len} and a value of {value_len} bytes do not fit a block of 4 GiB"
-                ),
-            ));
+    fn check_size(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        if BlockBuilder::new(1).has_room(key.len(), value.len()) {
+            return Ok(());
         }
-        self.flush_block()
+        let (key_len, value_len) = (key.len(), value.len());
+        Err(Error::new(
+            ErrorKind::TooLarge,
+            format!(
+                "a key of {key_len} and a value of {value_len} bytes do not fit a block of 4 GiB"
+            ),
+        ))
     }
 
-    /// Flushes the block in an aligned table if the entry would not fit its pages.
+    /// A key at or after the last one and before `next`, as short as the comparator makes it.
+    ///
+    /// Checked, since a wrong one would hide keys.
     #[inline(never)]
-    fn flush_before(&mut self, key: &[u8], shared: usize, value: &[u8]) -> Result<()> {
-        let (offset, len) = (self.file.offset(), self.data.len());
-        let longer = self.data.len_with(key.len(), shared, value.len());
-        let pages = self.pages.as_ref();
-        if pages.is_some_and(|pages| pages.end_before(offset, len, longer)) {
-            self.flush_block()?;
+    fn separator(&self, next: Option<&[u8]>) -> Result<Vec<u8>> {
+        let (order, last) = (&self.order, self.data.last_key());
+        let comparator = order.comparator();
+        let mut key = last.to_vec();
+        match next {
+            Some(next) => comparator.find_shortest_separator(&mut key, next),
+            None => comparator.find_short_successor(&mut key),
         }
-        Ok(())
+        let separates = order.compare(last, &key) != Ordering::Greater
+            && next.is_none_or(|next| order.compare(&key, next) == Ordering::Less);
+        if separates {
+            return Ok(key);
+        }
+        Err(Error::new(
+            ErrorKind::Comparator,
+            format!(
+                "comparator {:?} made {}, which does not lie between {} and {}",
+                comparator.name(),
+                order.describe_key(&key),
+                order.describe_key(last),
+                next.map_or("the end".into(), |next| order.describe_key(next))
+            ),
+        ))
     }
 
-    /// Adds the index entry of the data block at `handle`, before the key `next` or the end.
+    /// Adds the index entry of the last data block, if the block still waits for it.
     #[inline(never)]
-    fn add_index_entry(&mut self, handle: BlockHandle, next: Option<&[u8]>) -> Result<()> {
-        let separator = separator(&self.order, self.data.last_key(), next)?;
+    fn add_index_entry(&mut self, separator: &[u8]) -> Result<()> {
+        let Some(handle) = self.pending.take() else {
+            return Ok(());
+        };
         if !self.index.has_room(separator.len(), BlockHandle::MAX_LEN) {
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                "the index does not fit a block of 4 GiB",
-            ));
+            let why = "the index does not fit a block of 4 GiB";
+            return Err(self.file.stop(Error::new(ErrorKind::TooLarge, why)));
         }
-        let shared = common_prefix(self.index.last_key(), &separator);
-        self.index.add(&separator, shared, &encoded(handle));
-        self.pending = None;
+        let shared = common_prefix(self.index.last_key(), separator);
+        self.index.add(separator, shared, &encoded(handle));
         Ok(())
     }
 
@@ -493,31 +530,4 @@ fn encoded(handle: BlockHandle) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(BlockHandle::MAX_LEN);
     handle.encode(&mut bytes);
     bytes
-}
-
-/// A key at or after `last` and before `next`, as short as the comparator makes it.
-///
-/// Checked, since a wrong one would hide keys.
-fn separator(order: &Order, last: &[u8], next: Option<&[u8]>) -> Result<Vec<u8>> {
-    let comparator = order.comparator();
-    let mut key = last.to_vec();
-    match next {
-        Some(next) => comparator.find_shortest_separator(&mut key, next),
-        None => comparator.find_short_successor(&mut key),
-    }
-    let separates = order.compare(last, &key) != Ordering::Greater
-        && next.is_none_or(|next| order.compare(&key, next) == Ordering::Less);
-    if separates {
-        return Ok(key);
-    }
-    Err(Error::new(
-        ErrorKind::Comparator,
-        format!(
-            "comparator {:?} made {}, which does not lie between {} and {}",
-            comparator.name(),
-            order.describe_key(&key),
-            order.describe_key(last),
-            next.map_or("the end".into(), |next| order.describe_key(next))
-        ),
-    ))
 }

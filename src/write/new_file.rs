@@ -152,8 +152,8 @@ impl sealed::Destination for NewFile {
         };
         renamed.map_err(|e| failed("renaming a finished table to its path", e.error))?;
         sync_directory(directory(&target)).map_err(|e| {
-            let doing = "syncing the directory of a finished table, which is there whole but may not \
-                         survive a power cut";
+            let doing = "the table is at its path and whole, but its name may not survive a crash: \
+                         syncing its directory";
             failed(doing, e)
         })?;
         trace::published(Some(&path), summary.entries, summary.file_bytes);
@@ -204,9 +204,22 @@ fn directory(path: &Path) -> &Path {
     }
 }
 
+/// Some network and FUSE file systems cannot sync a directory. They take care of renames in their own way, so that is no error.
 #[cfg(unix)]
 fn sync_directory(directory: &Path) -> io::Result<()> {
-    std::fs::File::open(directory)?.sync_all()
+    use rustix::io::Errno;
+
+    const UNSUPPORTED: [Errno; 5] = [
+        Errno::INVAL,
+        Errno::NOTSUP,
+        Errno::OPNOTSUPP,
+        Errno::NOSYS,
+        Errno::BADF, // where syncing needs a descriptor for writing, which a directory cannot have
+    ];
+    match rustix::fs::fsync(std::fs::File::open(directory)?) {
+        Err(errno) if !UNSUPPORTED.contains(&errno) => Err(errno.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Windows cannot sync a directory. Its file systems log renames themselves.

@@ -114,10 +114,10 @@ impl<D: Destination> Output<D> {
         Ok(())
     }
 
-    /// Makes every further call fail, since part of the table is lost; returns `error` with the file's path.
+    /// Makes every further call fail, since the table would lack a part; returns `error` with the file's path.
     #[cold]
-    fn stop(&mut self, error: Error) -> Error {
-        let why = "an earlier write failed, so this table cannot be finished: start a new one";
+    pub(super) fn stop(&mut self, error: Error) -> Error {
+        let why = "an earlier call failed, so this table cannot be finished: start a new one";
         self.stopped = Some(why.into());
         let error = match self.destination.path() {
             Some(path) => error.at_path(path),

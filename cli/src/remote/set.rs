@@ -18,12 +18,9 @@ use super::blocking::Blocking;
 use super::{file_at, locate, runtime, wait};
 use crate::failure::{Failure, is_not_found};
 use crate::notation::quoted;
-use crate::open::{Bounds, Row, check_is_file};
+use crate::open::{Bounds, Row, check_is_file, is_manifest};
 use crate::output;
-use crate::place::{check_url, is_url, source};
-
-/// The property that makes a table a manifest.
-const MANIFEST: &str = "leveltable.set";
+use crate::place::{check_url, is_url};
 
 /// An open set.
 pub(crate) struct Set {
@@ -208,16 +205,8 @@ fn may_be_manifest(path: &Path) -> Result<bool, Failure> {
         Some(Err(_)) => return Ok(false),
         Some(Ok(_)) | None => {}
     }
-    // A manifest names its order in its properties. Of a table that names none, a sample would be read.
-    let options = OpenOptions::new().no_filter().no_cache().check_order(false);
-    Ok(match options.open_source(source(path)?) {
-        Ok(table) => {
-            let properties = table.properties();
-            properties.is_some_and(|properties| properties.user(MANIFEST).is_some())
-        }
-        // There may be numbered manifests.
-        Err(e) => is_not_found(&e),
-    })
+    // There may be numbered manifests.
+    Ok(is_manifest(path).unwrap_or_else(|e| is_not_found(&e)))
 }
 
 /// Makes the tables at `shards` one set, whose manifest appears at `manifest`, or replaces the one there by `force`.

@@ -1,17 +1,15 @@
 //! The tables of a set that are open.
 
 use std::collections::HashMap;
-use std::error::Error as _;
-use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::{Shared, WeakShared};
 use leveltable::remote::{AsyncTable, BoxFuture};
-use leveltable::{Error, Result, Stats};
+use leveltable::{Result, Stats};
 
 /// What comes of an opening, for all who wait for it. It goes on while any of them polls it, and is cancelled when all are gone.
-type Opening = BoxFuture<'static, Result<AsyncTable, Arc<Error>>>;
+type Opening = BoxFuture<'static, Result<AsyncTable>>;
 
 /// Open tables by the number of their shard: at most so many, of which the one that was not used for longest is closed first.
 #[derive(Debug)]
@@ -63,7 +61,7 @@ impl Shelf {
     pub(super) async fn table(
         &self,
         shard: usize,
-        open: impl FnOnce() -> BoxFuture<'static, Result<AsyncTable>>,
+        open: impl FnOnce() -> Opening,
     ) -> Result<AsyncTable> {
         let opening = match self.find(shard, open) {
             Ok(table) => return Ok(table),
@@ -77,8 +75,7 @@ impl Shelf {
             Err(error) => {
                 // The next one tries again, also while somebody has yet to see this error.
                 self.state().remove(shard, &opening);
-                drop(opening);
-                Err(for_all(error))
+                Err(error)
             }
         }
     }
@@ -99,7 +96,7 @@ impl Shelf {
     fn find(
         &self,
         shard: usize,
-        open: impl FnOnce() -> BoxFuture<'static, Result<AsyncTable>>,
+        open: impl FnOnce() -> Opening,
     ) -> Result<AsyncTable, Shared<Opening>> {
         let mut state = self.state();
         state.clock += 1;
@@ -110,8 +107,7 @@ impl Shelf {
         }
         let on_its_way = state.openings.get(&shard).and_then(WeakShared::upgrade);
         Err(on_its_way.unwrap_or_else(|| {
-            let opening: Opening = Box::pin(open().map(|opened| opened.map_err(Arc::new)));
-            let opening = opening.shared();
+            let opening = open().shared();
             state.openings.extend(Some(shard).zip(opening.downgrade()));
             opening
         }))
@@ -146,17 +142,4 @@ impl Shelf {
         // Nothing that holds the lock can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The error of an opening, for each who waited for it.
-fn for_all(error: Arc<Error>) -> Error {
-    Arc::try_unwrap(error).unwrap_or_else(|error| {
-        let source = error
-            .source()
-            .and_then(|source| source.downcast_ref::<io::Error>());
-        match source.map(io::Error::kind) {
-            Some(kind) => Error::io("opening a shard", io::Error::new(kind, error)),
-            None => Error::new(error.kind(), error.to_string()),
-        }
-    })
 }

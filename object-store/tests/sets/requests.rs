@@ -106,6 +106,28 @@ fn publishing_takes_a_request_for_each_shard_and_few_more() {
     });
 }
 
+/// One opening fails for all who wait for it, and for each of them in the same way.
+#[test]
+fn a_shard_that_was_replaced_is_replaced_for_all_who_wait() {
+    run(async {
+        let inner: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        put_set(&inner, 1).await;
+        let store = Watched::with(Arc::clone(&inner), |_, _| {
+            Fate::After(Box::pin(tokio::time::sleep(Duration::from_millis(20))))
+        });
+        let set = open_at(&store, options()).await;
+        put_numbered(&*inner, "set/0.ldb", 0..2000, "b").await;
+        store.take();
+        let get = || set.get("00000001");
+        let errors = futures_util::future::join_all((0..10).map(|_| get())).await;
+        assert_eq!(store.take(), ["get set/0.ldb"]);
+        for error in errors.into_iter().map(Result::unwrap_err) {
+            assert_eq!(error.kind(), ErrorKind::Replaced, "{error}");
+            assert!(error.to_string().contains("set/0.ldb"), "{error}");
+        }
+    });
+}
+
 #[test]
 fn absent_keys_take_none_but_for_opening() {
     run(async {

@@ -37,6 +37,14 @@ impl Verifier<'_, '_> {
         match self.file.footer() {
             Ok(footer) => {
                 self.account(place, FOOTER_LEN as u64);
+                let mut expected = Vec::new();
+                footer.encode(&mut expected);
+                let found = self.file.read(place.1, FOOTER_LEN);
+                if found.is_ok_and(|found| *found != expected) {
+                    let expected = "two handles, then zeros up to the magic number";
+                    let found = "other bytes there, which readers ignore";
+                    self.report.find(Severity::Note, place, expected, found);
+                }
                 Some(footer)
             }
             Err(error) if error.kind() == ErrorKind::NotATable => {

@@ -20,7 +20,7 @@ mod report;
 use std::fmt;
 use std::ops::ControlFlow;
 
-use crate::comparator::{Comparator, Order};
+use crate::comparator::Order;
 #[cfg(doc)]
 use crate::db::key::InternalKeyComparator;
 use crate::db::key::{internal_order, user_order};
@@ -28,7 +28,6 @@ use crate::db::recognise::{Evidence, KeyKind};
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Result, Section};
-use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::format::block_check::KeyWork;
 use crate::format::footer::Footer;
 use crate::read::file::TableFile;
@@ -61,7 +60,6 @@ pub use report::{Finding, Severity, VerifyReport};
 #[derive(Default)]
 #[must_use]
 pub struct VerifyOptions<'a> {
-    /// The order that was named, and the filter policies.
     open: OpenOptions,
     keys: Option<KeyKind>,
     progress: Option<Callback<'a>>,
@@ -82,27 +80,13 @@ impl<'a> VerifyOptions<'a> {
         VerifyOptions::default()
     }
 
-    /// The order that the table was written in. Keys that do not ascend in it are damage.
+    /// How the table would be opened: its [comparator](OpenOptions::comparator), filter policies and prefix extractors.
     ///
-    /// For a database's table this is the order of user keys if [`keys`](VerifyOptions::keys) says so. Otherwise it is the
-    /// order of the keys as they are stored, such as an [`InternalKeyComparator`].
-    pub fn comparator(mut self, comparator: impl Comparator) -> VerifyOptions<'a> {
-        self.open = self.open.comparator(comparator);
-        self
-    }
-
-    /// Adds a filter policy. Of two policies of the same name, the one added here is used rather than a built-in one.
-    pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> VerifyOptions<'a> {
-        self.open = self.open.filter_policy(policy);
-        self
-    }
-
-    /// Adds a prefix extractor of the application's own, so that a filter of its prefixes is checked.
-    pub fn prefix_extractor(
-        mut self,
-        extractor: impl PrefixExtractor + 'static,
-    ) -> VerifyOptions<'a> {
-        self.open = self.open.prefix_extractor(extractor);
+    /// Keys that do not ascend in the order of the comparator are damage. For a database's table this is the order of user keys
+    /// if [`keys`](VerifyOptions::keys) says so. Otherwise it is the order of the keys as they are stored, such as an
+    /// [`InternalKeyComparator`]. With [`stored_order`](OpenOptions::stored_order), the order of the keys is not checked.
+    pub fn open_options(mut self, options: OpenOptions) -> VerifyOptions<'a> {
+        self.open = options;
         self
     }
 
@@ -133,9 +117,9 @@ impl<'a> VerifyOptions<'a> {
 ///
 /// Unless the options say otherwise, a table is what its properties say. Without properties, a database's table is recognised
 /// by its keys. It is checked in the order of internal keys, and every key must parse as one. If no comparator is named,
-/// and keys are in neither order or the properties name another, the order is [unknown](VerifyReport::unknown_order) and
-/// everything else is checked. If the index keys show that the order is bytewise, since they were shortened in it, keys out
-/// of order are damage.
+/// and keys are in neither order or the properties name another, the order is [unknown](VerifyReport::unknown_order): a state
+/// of its own, since everything else is checked. If the index keys show that the order is bytewise, since they were shortened
+/// in it, keys out of order are damage.
 ///
 /// Costs a read of the whole file (no block goes to the cache) and the memory of its largest block, of its index, and
 /// of 24 bytes for each block. A file whose handles overlap is read at most twice over. A database's table without a
@@ -349,16 +333,24 @@ impl<'a, 'p> Verifier<'a, 'p> {
                 Some(name) => name == order.comparator().name(),
                 None => self.evidence.order_is_evident(self.report.keys),
             };
-        std::mem::take(&mut self.misordered).settle(is_known, stated, &mut self.report);
+        let misordered = std::mem::take(&mut self.misordered);
+        if is_known {
+            misordered.report_damage(&mut self.report);
+        } else if !self.options.stored_order {
+            self.report.order_clue = misordered.clue(stated);
+            self.report.unknown_order = self.report.order_clue.is_some();
+        }
     }
 
     /// Reports a finding if the table does not open although nothing else is wrong.
     fn check_that_it_opens(&mut self) {
-        if self.report.damage > 0 || self.report.unchecked > 0 {
+        if !self.report.is_sound() {
             return;
         }
         let mut options = self.options.clone().no_cache();
-        options.order = Some(self.order.clone());
+        if !options.stored_order {
+            options.order = Some(self.order.clone());
+        }
         if let Err(error) = options.open_source(self.file.source.clone()) {
             self.report.find_error((Section::Index, 0), &error);
         }

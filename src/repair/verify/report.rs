@@ -15,11 +15,12 @@ const MOST_FINDINGS: usize = 1000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Severity {
+    /// Means nothing to any reader: bytes other than zeros in the footer's padding.
+    Note,
     /// Unusual, and tolerated by readers: bytes between blocks that are not the padding of
     /// [`block_align`](crate::WriteOptions::block_align), a data block without a filter, bytes after a handle.
     Warning,
-    /// Could not be checked: this build lacks the codec, the source failed, the handle that leads there is damaged, or the
-    /// order of the keys is not known.
+    /// Could not be checked: this build lacks the codec, the source failed, or the handle that leads there is damaged.
     Unchecked,
     /// Not what a writer writes. Entries are lost, or some reader may return wrong results.
     Damage,
@@ -28,6 +29,7 @@ pub enum Severity {
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Severity::Note => "note",
             Severity::Warning => "warning",
             Severity::Unchecked => "unchecked",
             Severity::Damage => "damage",
@@ -95,9 +97,11 @@ pub struct VerifyReport {
     pub filter_checks: u64,
     /// The kind of keys that the table was checked for.
     pub keys: KeyKind,
-    /// Whether the keys ascend neither bytewise nor as a database's do, and no comparator was named, so that their order
-    /// could not be checked. A [finding](Severity::Unchecked) says where that shows.
+    /// Whether the keys are in an order that nobody named: they ascend neither bytewise nor as a database's do, or the table
+    /// names a comparator that the caller did not. Everything but their order was checked.
     pub unknown_order: bool,
+    /// If so, what shows it.
+    pub order_clue: Option<String>,
     /// Whether the progress callback ended the run early.
     pub cancelled: bool,
     /// What was found, in the order of offsets: the first 1 000 findings.
@@ -108,17 +112,25 @@ pub struct VerifyReport {
     pub unchecked: u64,
     /// The same of [`Severity::Warning`].
     pub warnings: u64,
+    /// The same of [`Severity::Note`].
+    pub notes: u64,
 }
 
 impl VerifyReport {
-    /// Whether everything was checked and nothing is damaged. Ignores warnings.
+    /// Whether everything was checked, the order of the keys included, and nothing is damaged. Ignores warnings.
     pub fn is_sound(&self) -> bool {
+        self.blocks_are_sound() && !self.unknown_order
+    }
+
+    /// Whether everything but the order of the keys, which may be [unknown](VerifyReport::unknown_order), was checked, and
+    /// nothing is damaged.
+    pub fn blocks_are_sound(&self) -> bool {
         self.damage == 0 && self.unchecked == 0 && !self.cancelled
     }
 
     /// Number of findings that the list has no room for.
     pub fn left_out(&self) -> u64 {
-        let all = self.damage + self.unchecked + self.warnings;
+        let all = self.damage + self.unchecked + self.warnings + self.notes;
         all.saturating_sub(self.findings.len() as u64)
     }
 }
@@ -138,6 +150,9 @@ impl fmt::Display for VerifyReport {
         )?;
         if self.cancelled {
             f.write_str("; cancelled")?;
+        }
+        if let Some(clue) = &self.order_clue {
+            write!(f, "; the order of the keys is not known: {clue}")?;
         }
         for finding in &self.findings {
             write!(f, "\n{finding}")?;
@@ -180,6 +195,7 @@ impl VerifyReport {
             Severity::Damage => self.damage += 1,
             Severity::Unchecked => self.unchecked += 1,
             Severity::Warning => self.warnings += 1,
+            Severity::Note => self.notes += 1,
         }
         if self.findings.len() < MOST_FINDINGS {
             self.findings.push(Finding {
@@ -269,41 +285,22 @@ impl Misordered {
         }
     }
 
-    /// Puts them into `report`: each as damage if the order `is_known`. Otherwise one finding stands for all of them, which
-    /// names the comparator if the table says which it is.
-    pub(super) fn settle(
-        self,
-        is_known: bool,
-        comparator: Option<&str>,
-        report: &mut VerifyReport,
-    ) {
-        if is_known {
-            report.damage += self.count - self.found.len() as u64;
-            for (place, expected, found) in self.found {
-                report.find(Severity::Damage, place, expected, found);
-            }
-            return;
+    /// Reports each as damage: the order is known.
+    pub(super) fn report_damage(self, report: &mut VerifyReport) {
+        report.damage += self.count - self.found.len() as u64;
+        for (place, expected, found) in self.found {
+            report.find(Severity::Damage, place, expected, found);
         }
-        let first = self.found.into_iter().next();
-        let place = first
-            .as_ref()
-            .map_or((Section::Data, 0), |(place, ..)| *place);
-        let (expected, found) = match (comparator, first) {
-            (Some(name), _) => (
-                format!("the comparator {name:?}, which the table names"),
-                "none: the order of the keys was not checked".into(),
-            ),
-            (None, Some((_, expected, found))) => (
-                "keys that ascend bytewise or as a database's, or a named comparator".into(),
-                format!(
-                    "{} places where they do not, at the first of which {found} stands in place of {expected}",
-                    self.count
-                ),
-            ),
-            (None, None) => return,
-        };
-        report.unknown_order = true;
-        report.find(Severity::Unchecked, place, expected, found);
+    }
+
+    /// What shows that the order is another one: the comparator that the table names, or else the first of these.
+    pub(super) fn clue(&self, comparator: Option<&str>) -> Option<String> {
+        if let Some(name) = comparator {
+            return Some(format!("the table names the comparator {name:?}"));
+        }
+        let ((section, offset), ..) = self.found.first()?;
+        let what = "keys ascend neither bytewise nor as a database's";
+        Some(format!("{what}, first in the {section} at offset {offset}"))
     }
 }
 

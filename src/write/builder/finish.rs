@@ -47,8 +47,9 @@ impl<D: Destination> TableBuilder<D> {
     }
 
     fn write_index(&mut self) -> Result<BlockHandle> {
-        if let Some(handle) = self.pending {
-            self.add_index_entry(handle, None)?;
+        if self.pending.is_some() {
+            let successor = self.separator(None)?;
+            self.add_index_entry(&successor)?;
         }
         self.index.finish(|block| self.file.seal(block))
     }
