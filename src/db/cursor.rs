@@ -402,6 +402,10 @@ impl Lend for DbCursor {
         self.is_valid()
     }
 
+    fn is_before_first(&self) -> bool {
+        !self.on_kept && self.stored.is_before_first()
+    }
+
     fn move_to_last(&mut self) -> Result<bool> {
         self.seek_to_last()
     }

@@ -76,7 +76,7 @@ impl DbRange {
         if let Some(order) = &self.no_prefixes {
             return Err(no_prefixes(order));
         }
-        let is_fresh = self.ends.is_fresh();
+        let is_fresh = self.ends.is_whole();
         let stored = self.ends.front.into_stored().filter(|_| is_fresh);
         stored.ok_or_else(|| {
             Error::new(
@@ -167,13 +167,13 @@ impl From<DbTable> for DbRange {
     }
 }
 
-/// The entries from the first on, whatever the cursor's position.
+/// The entries from the cursor's position on: from the current one, or from the first if the cursor stands before it.
 impl IntoIterator for DbCursor {
     type Item = Result<DbEntry>;
     type IntoIter = DbRange;
 
     fn into_iter(self) -> DbRange {
-        DbRange::new(self.rewound())
+        DbRange::new(self)
     }
 }
 

@@ -15,6 +15,7 @@ use crate::db::recognise::may_be_internal;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::properties::Properties;
+use crate::read::input::Input;
 use crate::read::merge::MergeCursor;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::{KeyRange, exclude_all, prefix_bounds};
@@ -171,7 +172,7 @@ impl DbTable {
             Bound::Excluded(key) => Bound::Excluded(newest(key)),
             Bound::Unbounded => Bound::Unbounded,
         };
-        let stored = MergeCursor::of_one(&self.table, lower, upper);
+        let stored = MergeCursor::of_one(Input::of_table(&self.table, (lower, upper)));
         DbCursor::new(stored, self.order.clone())
     }
 

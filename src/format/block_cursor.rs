@@ -116,29 +116,6 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         self.key.as_slice()
     }
 
-    /// After a move forward from an entry: eight bytes of the key as a number that orders as they do, those of its first `len`
-    /// bytes from `start` on, with zeros past their end. `before` is the same number of the key before.
-    ///
-    /// Reads nothing but the entry, in which the bytes lie that are new: the key itself was stored a moment ago, and a load of
-    /// eight bytes from there waits for that. `None` if the entry does not tell: it shares fewer than `start` bytes or all
-    /// bytes of the number, or is near the end of the block.
-    #[inline(always)]
-    pub(crate) fn number_after(&self, start: usize, len: usize, before: u64) -> Option<u64> {
-        let shared = self.at.shared as usize;
-        let (kept, len) = (shared.checked_sub(start)?, len.checked_sub(start)?);
-        let key_start = (self.at.value_start as usize).checked_sub(self.key.len() - shared)?;
-        let block = self.block.data().as_ref();
-        let new = u64::from_be_bytes(*block.get(key_start..)?.first_chunk()?);
-        // A zero may be one past the end of what `before` was taken of, where the keys can share more: the tags of user keys.
-        let is_told = kept == 0 || kept < 8 && (before >> (64 - 8 * kept)) as u8 != 0;
-        if !is_told {
-            return None;
-        }
-        let is_new = u64::MAX >> (8 * kept);
-        let is_past = if len < 8 { u64::MAX >> (8 * len) } else { 0 };
-        Some((before & !is_new | new >> (8 * kept)) & !is_past)
-    }
-
     /// The current value; empty if the cursor is on no entry.
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {

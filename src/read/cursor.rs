@@ -99,12 +99,6 @@ impl Cursor {
         self.entries.key()
     }
 
-    /// After a step forward: see [`BlockCursor::number_after`].
-    #[inline(always)]
-    pub(super) fn number_after(&self, start: usize, len: usize, before: u64) -> Option<u64> {
-        self.entries.number_after(start, len, before)
-    }
-
     /// The current value; empty unless the cursor [is on an entry](Cursor::is_valid).
     #[inline]
     pub fn value(&self) -> &[u8] {

@@ -1,7 +1,6 @@
 //! The read path. `open`: footer, metaindex, index, filters. `get`: filter, index, `fetch_block`, find.
 
 mod ahead;
-mod bounded;
 pub(crate) mod cache;
 pub(crate) mod cursor;
 pub(crate) mod ends;
@@ -10,6 +9,7 @@ pub(crate) mod file;
 mod get_many;
 mod hints;
 pub(crate) mod index;
+pub(crate) mod input;
 mod map;
 pub(crate) mod merge;
 mod metaindex;
@@ -20,11 +20,10 @@ mod owners;
 mod positional;
 mod prefixes;
 pub(crate) mod range;
-mod ranking;
 #[cfg(feature = "async")]
 pub mod remote;
+pub(crate) mod sorted;
 pub(crate) mod source;
 mod splits;
 pub(crate) mod stats;
 pub(crate) mod table;
-mod tournament;
