@@ -533,7 +533,8 @@ fn check_database(path: &Path, entries: &Entries) -> Outcome {
                 .next_back()
                 .map(|(_, version)| version);
             let got = db
-                .get_at(user_key, sequence)
+                .at(sequence)
+                .get(user_key)
                 .map_err(said("DbTable::get_at"))?;
             ensure!(
                 got.as_ref() == visible,

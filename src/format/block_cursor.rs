@@ -31,8 +31,6 @@ pub(crate) struct BlockCursor<B> {
 /// its value begins after its lengths.)
 #[derive(Debug, Clone, Copy, Default)]
 struct EntrySpan {
-    /// How many bytes of its key the entry shares with the one before it, as it says.
-    shared: u32,
     offset: u32,
     value_start: u32,
     value_len: u32,
@@ -42,7 +40,6 @@ impl EntrySpan {
     #[inline]
     fn of(offset: usize, entry: &Entry) -> EntrySpan {
         EntrySpan {
-            shared: entry.shared as u32,
             offset: offset as u32,
             value_start: entry.value_start as u32,
             value_len: (entry.end - entry.value_start) as u32,
@@ -97,7 +94,6 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         self.way_back.clear();
         self.key.clear();
         self.at = EntrySpan {
-            shared: 0,
             offset: end as u32,
             value_start: end as u32,
             value_len: 0,

@@ -32,6 +32,10 @@ pub(crate) struct Input {
 }
 
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all inputs are tables, of which a box would cost each step a load"
+)]
 enum Source {
     Table(Cursor),
     Memory(SortedCursor),
