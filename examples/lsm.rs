@@ -14,12 +14,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
-use std::ops::{Bound, Range, RangeBounds};
+use std::ops::{Range, RangeBounds};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use leveltable::db::{DbRange, MAX_SEQUENCE, Version};
+use leveltable::db::{DbRange, MAX_SEQUENCE, Memtable, Version};
 use leveltable::{
     Compression, DbTable, OpenOptions, ReadOptions, RibbonFilterPolicy, Table, WriteOptions,
 };
@@ -33,13 +33,10 @@ pub type Snapshot = Arc<u64>;
 /// Sees all that is written.
 pub const NOW: u64 = MAX_SEQUENCE;
 
-/// The versions of each key by their sequence numbers.
-type Memtable = BTreeMap<Vec<u8>, BTreeMap<u64, Version>>;
 /// By level and the name of the file, the newest of a level first: in the order in which lookups ask them.
 type Tables = BTreeMap<(u64, Reverse<String>), DbTable>;
 
 const LAST_LEVEL: u64 = 6;
-const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 const FAILED: &str = "an earlier write failed, and no flush has succeeded since";
 
 /// A database in a directory.
@@ -108,14 +105,19 @@ impl Lsm {
         if self.memtable_bytes >= self.memtable_limit {
             self.flush()?;
         }
-        let mut batch = Memtable::new();
+        let batch = Memtable::new();
         for ((key, value), sequence) in changes.iter().zip(self.last_sequence + 1..) {
             let value = value.as_ref().map(|value| value.as_ref().to_vec());
-            let versions = batch.entry(key.as_ref().to_vec()).or_default();
-            versions.insert(sequence, value.into());
+            batch.add(key, sequence, value.into());
         }
         // A record is a whole table, which brings its checksums. Syncing it takes longer than building it.
-        let record = table_of(&batch, ALL)?;
+        let options = WriteOptions::leveldb().compression(Compression::None);
+        let mut builder = options.no_filter().build_db(Vec::new());
+        for entry in batch.iter() {
+            let entry = entry?;
+            builder.add_version(entry.user_key, entry.sequence, &entry.version)?;
+        }
+        let (record, _) = builder.finish_into_writer()?;
         let (name, mut log) = self.log.take().ok_or(FAILED)?;
         log.write_all(&[&(record.len() as u64).to_be_bytes(), &*record].concat())?;
         log.sync_data()?;
@@ -129,8 +131,8 @@ impl Lsm {
         for entry in record {
             let entry = entry?;
             self.last_sequence = self.last_sequence.max(entry.sequence);
-            let versions = self.memtable.entry(entry.user_key.to_vec()).or_default();
-            versions.insert(entry.sequence, entry.version);
+            self.memtable
+                .add(entry.user_key, entry.sequence, entry.version);
         }
         Ok(())
     }
@@ -144,33 +146,29 @@ impl Lsm {
 
     /// Returns the value of `key`: [`NOW`], or as a snapshot sees it.
     pub fn get(&self, key: &[u8], at: u64) -> Result<Option<Bytes>> {
-        if let Some(versions) = self.memtable.get(key)
-            && let Some((_, version)) = versions.range(..=at).next_back()
-        {
-            return Ok(version.clone().into_value());
+        if let Some(entry) = self.memtable.get_at(key, at) {
+            return Ok(entry.version.into_value());
         }
         // The newest table that knows the key decides. The filters of others say that they do not, nearly always without a read.
         let mut tables = self.tables.values();
-        let found = tables.find_map(|table| table.get_at(key, at).transpose());
+        let found = tables.find_map(|table| table.at(at).get(key).transpose());
         Ok(found.transpose()?.and_then(Version::into_value))
     }
 
-    /// Iterates from both ends over the entries of `keys`, as [`get`](Lsm::get) sees them. Copies what the memtable has of them.
+    /// Iterates from both ends over the entries of `keys`, as [`get`](Lsm::get) sees them.
     pub fn range<'k>(&self, keys: impl RangeBounds<&'k [u8]>, at: u64) -> Result<DbRange> {
         let keys = (keys.start_bound().cloned(), keys.end_bound().cloned());
-        let memtable = OpenOptions::new().open_db_source(table_of(&self.memtable, keys)?)?;
         let tables = self.tables.values().map(|table| table.range(keys));
-        let merged = DbTable::merge(tables.chain([memtable.iter()]))?;
+        let merged = DbTable::merge(tables.chain([self.memtable.range(keys)]))?;
         Ok(merged.at(at).into_iter())
     }
 
     /// Writes the memtable to a table, starts a new log, and compacts full levels.
     pub fn flush(&mut self) -> Result<()> {
-        let memtable = OpenOptions::new().open_db_source(table_of(&self.memtable, ALL)?)?;
         let name = self.new_name("log");
         let log = File::create(self.dir.join(&name))?;
         self.log = Some((name, log));
-        self.merge(0..0, Some(memtable), 0)?;
+        self.merge(0..0, Some(self.memtable.iter()), 0)?;
         (self.memtable, self.memtable_bytes) = (Memtable::new(), 0);
         for level in 0..=LAST_LEVEL {
             if self.tables.keys().filter(|id| id.0 == level).count() >= self.level_limit.max(2) {
@@ -186,8 +184,8 @@ impl Lsm {
         self.merge(0..LAST_LEVEL + 1, None, LAST_LEVEL)
     }
 
-    /// Merges the tables of some levels and a new one to one of level `to`, without what nobody can see.
-    fn merge(&mut self, levels: Range<u64>, new: Option<DbTable>, to: u64) -> Result<()> {
+    /// Merges the tables of some levels and new entries to a table of level `to`, without what nobody can see.
+    fn merge(&mut self, levels: Range<u64>, new: Option<DbRange>, to: u64) -> Result<()> {
         let log = self.log.take().ok_or(FAILED)?;
         let tables = self.tables.clone().into_iter();
         let (inputs, mut tables): (Tables, _) = tables.partition(|(id, _)| levels.contains(&id.0));
@@ -195,7 +193,7 @@ impl Lsm {
         self.snapshots.retain(|one| Arc::strong_count(one) > 1);
         let snapshots = self.snapshots.iter().map(|one| **one);
         let uncached = ReadOptions::new().fill_cache(false); // the cache is for lookups
-        let inputs = inputs.values().map(|table| table.with(uncached));
+        let inputs = inputs.values().map(|table| table.with(uncached).iter());
         let mut seen = DbTable::merge(inputs.chain(new))?.compact(snapshots, is_bottom);
         let name = self.new_name("ldb");
         let path = self.dir.join(&name);
@@ -235,18 +233,6 @@ impl Lsm {
         self.last_file += 1;
         format!("{:010}.{extension}", self.last_file)
     }
-}
-
-/// The bytes of a table of the memtable's entries in `keys`.
-fn table_of(memtable: &Memtable, keys: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Vec<u8>> {
-    let options = WriteOptions::leveldb().compression(Compression::None);
-    let mut builder = options.no_filter().build_db(Vec::new());
-    for (key, versions) in memtable.range::<[u8], _>(keys) {
-        for (sequence, version) in versions.iter().rev() {
-            builder.add_version(key, *sequence, version)?;
-        }
-    }
-    Ok(builder.finish_into_writer()?.0)
 }
 
 fn main() -> Result<()> {

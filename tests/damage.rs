@@ -169,7 +169,7 @@ impl Specimen {
                     ValueType::Deletion => Version::Deleted,
                 })
             });
-            match db.get_at(target.user_key, target.sequence) {
+            match db.at(target.sequence).get(target.user_key) {
                 Ok(found) => assert_eq!(found, visible, "{target:?}"),
                 Err(_) => outcome = Outcome::Error,
             }

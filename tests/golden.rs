@@ -665,7 +665,7 @@ fn every_sequence_number_sees_its_own_version() {
             for written in versions.clone().map(|entry| entry.sequence) {
                 for sequence in [written.saturating_sub(1), written, written + 1] {
                     let sequence = sequence.min(MAX_SEQUENCE);
-                    let version = table.get_at(user_key, sequence).unwrap();
+                    let version = table.at(sequence).get(user_key).unwrap();
                     assert_eq!(version, visible_at(sequence), "{} at {sequence}", context());
                 }
             }
@@ -699,7 +699,8 @@ fn lookups_return_what_the_database_returned() {
             };
             let expected = (answer == "found").then(|| unhex(value));
             let version = table
-                .get_at(unhex(user_key), sequence.parse().unwrap())
+                .at(sequence.parse().unwrap())
+                .get(unhex(user_key))
                 .unwrap();
             let seen = match version {
                 Some(Version::Value(value)) => Some(value),

@@ -759,7 +759,7 @@ proptest! {
             };
             prop_assert_eq!(table.get(&key).unwrap(), visible(MAX_SEQUENCE), "{:?}", key);
             for &at in &sequences {
-                let found = table.get_at(&key, at).unwrap();
+                let found = table.at(at).get(&key).unwrap();
                 prop_assert_eq!(found, visible(at), "{:?} at {}", key, at);
             }
         }

@@ -851,7 +851,7 @@ fn judged_databases(each: u64) -> DbTally {
                         true => Version::Value("value".into()),
                         false => Version::Deleted,
                     };
-                    assert_eq!(table.get_at(user_key, *sequence).unwrap(), Some(version));
+                    assert_eq!(table.at(*sequence).get(user_key).unwrap(), Some(version));
                 }
                 let what = format!(
                     "{}, {count} entries at {base}, {}, {seed}",

@@ -375,7 +375,7 @@ fn a_lookup_in_a_databases_table_costs_one_block_at_most_except_for_keys_of_the_
         for key in user_keys.iter().chain(&cut).chain(&between) {
             for sequence in [MAX_SEQUENCE, 200, 195, 100, 15, 10, 5, 0] {
                 let before = disk.reads();
-                let found = table.get_at(key, sequence).unwrap();
+                let found = table.at(sequence).get(key).unwrap();
                 let reads = disk.reads() - before;
                 let value = stored
                     .get(key)

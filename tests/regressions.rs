@@ -268,10 +268,10 @@ fn a_separator_of_the_next_blocks_user_key_hides_nothing() {
     let table = OpenOptions::new().open_db_source(file).unwrap();
     for i in 0..100 {
         for sequence in [67, 68, u64::MAX] {
-            let found = table.get_at(user_key(i), sequence).unwrap();
+            let found = table.at(sequence).get(user_key(i)).unwrap();
             assert_eq!(found, Some(Version::Value("value".into())));
         }
-        assert_eq!(table.get_at(user_key(i), 66).unwrap(), None);
+        assert_eq!(table.at(66).get(user_key(i)).unwrap(), None);
     }
 }
 
@@ -595,7 +595,7 @@ fn a_rocksdb_table_in_leveldbs_format_is_a_databases() {
     for user_key in user_keys {
         for (at, sequence) in [(u64::MAX, 300), (299, 5)] {
             let value = format!("{user_key} as of {sequence}, and on and on");
-            let version = table.get_at(user_key.as_bytes(), at).unwrap();
+            let version = table.at(at).get(user_key.as_bytes()).unwrap();
             assert_eq!(version, Some(Version::Value(value.into())));
         }
     }
@@ -750,7 +750,7 @@ fn many_versions_of_a_long_key_are_read() {
     let (file, _) = builder.finish_into_writer().unwrap();
     let db = OpenOptions::new().open_db_source(file).unwrap();
     assert!(db.get(&key).unwrap().is_some());
-    assert!(db.get_at(&key, 2500).unwrap().is_some());
+    assert!(db.at(2500).get(&key).unwrap().is_some());
 }
 
 /// Two spellings of one key, and filters that know the part that both have.

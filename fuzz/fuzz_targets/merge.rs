@@ -7,7 +7,7 @@ use std::ops::Bound;
 use arbitrary::Arbitrary;
 use leveltable::{
     BytewiseComparator, DbTable, ErrorKind, OpenOptions, Result, Table, WriteOptions,
-    db::{DbCursor, ValueType},
+    db::{DbCursor, Memtable, ValueType},
     merge::MergeCursor,
 };
 use leveltable_fuzz::naive::{Compare, Entry};
@@ -21,8 +21,8 @@ struct Input {
     is_database: bool,
     is_reverse: bool,
     tables: Vec<One>,
-    /// Whether only the first of equal keys is shown, or of a database what this snapshot sees, deletions included if so.
-    view: Option<(u8, bool)>,
+    /// Whether only the first of equal keys is shown, or of a database what this snapshot sees.
+    view: Option<u8>,
     moves: Vec<Move>,
 }
 
@@ -35,6 +35,8 @@ struct One {
     entries: Entries,
     lower: Limit,
     upper: Limit,
+    /// Whether a database's versions are in memory.
+    is_memory: bool,
     /// A byte of the file to change, and by what.
     damage: Option<(u16, u8)>,
 }
@@ -61,7 +63,6 @@ enum Move {
     Next(u8),
     Prev(u8),
     Seek(Key),
-    SeekAt(Key, u8),
 }
 
 impl Key {
@@ -118,13 +119,12 @@ impl Cursor {
             (Cursor::Plain(cursor), Step::Last) => cursor.seek_to_last(),
             (Cursor::Plain(cursor), Step::Next) => cursor.next(),
             (Cursor::Plain(cursor), Step::Prev) => cursor.prev(),
-            (Cursor::Plain(cursor), Step::Seek(key, _)) => cursor.seek(key),
+            (Cursor::Plain(cursor), Step::Seek(key)) => cursor.seek(key),
             (Cursor::Database(cursor), Step::First) => cursor.seek_to_first(),
             (Cursor::Database(cursor), Step::Last) => cursor.seek_to_last(),
             (Cursor::Database(cursor), Step::Next) => cursor.next(),
             (Cursor::Database(cursor), Step::Prev) => cursor.prev(),
-            (Cursor::Database(cursor), Step::Seek(key, None)) => cursor.seek(key),
-            (Cursor::Database(cursor), Step::Seek(key, Some(at))) => cursor.seek_at(key, *at),
+            (Cursor::Database(cursor), Step::Seek(key)) => cursor.seek(key),
         }
     }
 
@@ -154,7 +154,7 @@ enum Step {
     Last,
     Next,
     Prev,
-    Seek(Vec<u8>, Option<u64>),
+    Seek(Vec<u8>),
 }
 
 fuzz_target!(|input: Input| {
@@ -207,14 +207,15 @@ fuzz_target!(|input: Input| {
                 .enumerate()
                 .map(|(i, (table, entries, one))| {
                     let bounds = (one.lower.resolve(&keys), one.upper.resolve(&keys));
+                    let memtable = one.is_memory.then(|| in_memory(&entries, order));
                     items.extend(within(entries, &bounds, compare, i));
-                    table.range(bounds)
+                    memtable
+                        .map_or_else(|| table.range(bounds.clone()), |m| m.range(bounds.clone()))
                 });
             let ranges: Vec<_> = ranges.collect();
             let cursor = DbTable::merge(ranges).unwrap();
             Cursor::Database(match input.view {
-                Some((at, true)) => cursor.at(at.into()).with_deletions(),
-                Some((at, false)) => cursor.at(at.into()),
+                Some(at) => cursor.at(at.into()),
                 None => cursor,
             })
         }
@@ -240,8 +241,8 @@ fuzz_target!(|input: Input| {
         compare(&a.0, &b.0).then(by_version).then(a.3.cmp(&b.3))
     });
     let items = match (input.is_database, input.view) {
-        (true, Some((at, deletions))) => seen(items, at.into(), deletions),
-        (false, Some(_)) => seen(items, 0, true),
+        (true, Some(at)) => seen(items, at.into()),
+        (false, Some(_)) => seen(items, 0),
         (_, None) => items,
     };
     // 0 is before the first entry; nowhere after an error.
@@ -257,12 +258,8 @@ fuzz_target!(|input: Input| {
             (Step::Last, _) => Some(items.len()),
             (Step::Next, at) => at.map(|at| (at + 1).min(items.len() + 1)),
             (Step::Prev, at) => at.map(|at: usize| at.saturating_sub(1)),
-            (Step::Seek(key, sequence), _) => {
-                let sequence = sequence.filter(|_| input.is_database);
-                let is_before = |item: &Item| {
-                    let by_key = compare(&item.0, key);
-                    by_key.is_lt() || by_key.is_eq() && sequence.is_some_and(|s| item.1 > s)
-                };
+            (Step::Seek(key), _) => {
+                let is_before = |item: &Item| compare(&item.0, key).is_lt();
                 Some(1 + items.iter().filter(|item| is_before(item)).count())
             }
         };
@@ -326,11 +323,22 @@ fn within(entries: Vec<DbEntry>, bounds: &Bounds, compare: Compare, input: usize
         .collect()
 }
 
+fn in_memory(entries: &[DbEntry], order: KeyOrder) -> Memtable {
+    let memtable = match order {
+        KeyOrder::Reverse => Memtable::with_comparator(order),
+        _ => Memtable::new(),
+    };
+    for (key, sequence, value) in entries {
+        memtable.add(key, *sequence, value.clone().into());
+    }
+    memtable
+}
+
 /// What a snapshot sees of sorted entries: of each key the first that is old enough.
-fn seen(items: Vec<Item>, at: u64, deletions: bool) -> Vec<Item> {
+fn seen(items: Vec<Item>, at: u64) -> Vec<Item> {
     let mut seen: Vec<Item> = items.into_iter().filter(|item| item.1 <= at).collect();
     seen.dedup_by(|b, a| a.0 == b.0);
-    seen.retain(|item| deletions || item.2.is_some());
+    seen.retain(|item| item.2.is_some());
     seen
 }
 
@@ -341,7 +349,6 @@ fn steps(step: &Move, keys: &[Vec<u8>]) -> Vec<Step> {
         Move::Last => vec![Step::Last],
         Move::Next(n) => (0..times(n)).map(|_| Step::Next).collect(),
         Move::Prev(n) => (0..times(n)).map(|_| Step::Prev).collect(),
-        Move::Seek(key) => vec![Step::Seek(key.resolve(keys), None)],
-        Move::SeekAt(key, at) => vec![Step::Seek(key.resolve(keys), Some((*at).into()))],
+        Move::Seek(key) => vec![Step::Seek(key.resolve(keys))],
     }
 }

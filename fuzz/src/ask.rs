@@ -574,7 +574,7 @@ fn check_db_blocks(file: &[u8], table: &DbTable, compare: Compare, user_keys: &[
             let tag = sequence << 8 | 1;
             let target = [&user_key[..], &tag.to_le_bytes()].concat();
             let (entries, end) = model.forward((Bound::Included(&target), Bound::Unbounded));
-            let answer = table.get_at(user_key, sequence).map_err(kind);
+            let answer = table.at(sequence).get(user_key).map_err(kind);
             let Some((key, value)) = entries.first() else {
                 match (&answer, end) {
                     (Ok(found), End::Bound) => assert_eq!(*found, None),
@@ -789,9 +789,9 @@ pub fn ask_db(table: &DbTable, user_keys: &[Vec<u8>]) -> (Vec<DbAnswer>, Vec<DbL
     entries.extend(backward.map(|e| db_next(Some(e))));
     for key in user_keys {
         let newest = table.get(key).map_err(kind);
-        assert_eq!(table.get_at(key, MAX_SEQUENCE).map_err(kind), newest);
+        assert_eq!(table.at(MAX_SEQUENCE).get(key).map_err(kind), newest);
         for sequence in SEQUENCES {
-            versions.push(table.get_at(key, sequence).map_err(kind));
+            versions.push(table.at(sequence).get(key).map_err(kind));
         }
         let key = &key[..];
         entries.push(db_next(table.range(key..).next()));
@@ -834,7 +834,7 @@ pub fn check_db(table: &DbTable, model: &[Entry], user_keys: &[Vec<u8>]) {
                 .iter()
                 .find(|e| e.user_key == *key && e.sequence <= sequence);
             let expected = newest.map(|e| e.version.clone());
-            assert_eq!(table.get_at(key, sequence).unwrap(), expected);
+            assert_eq!(table.at(sequence).get(key).unwrap(), expected);
         }
         let same: Vec<_> = model.iter().filter(|e| e.user_key == *key).collect();
         let all: Vec<_> = table

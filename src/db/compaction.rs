@@ -52,7 +52,7 @@ impl DbCursor {
         let mut snapshots: Vec<u64> = snapshots.into_iter().collect();
         snapshots.sort_unstable();
         Compaction {
-            versions: self.with_all(),
+            versions: self.showing(None),
             snapshots,
             is_bottom,
             last: None,

@@ -8,7 +8,7 @@ use crate::comparator::Order;
 #[cfg(doc)]
 use crate::db::DbTable;
 use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, tag, user_key};
-use crate::db::table::{DbEntry, not_internal, version};
+use crate::db::table::{DbEntry, not_internal};
 use crate::error::{Error, Result};
 use crate::read::ends::Lend;
 use crate::read::merge::MergeCursor;
@@ -18,7 +18,7 @@ use crate::read::merge::MergeCursor;
 ///
 /// Shows all entries: user keys in order, the versions of each newest first, deletions included. [`at`](DbCursor::at) makes
 /// it show what a snapshot sees: of each user key the newest version at or below a sequence number, and no user key whose
-/// newest version is a deletion. [`with_deletions`](DbCursor::with_deletions) shows these, too.
+/// newest version is a deletion.
 ///
 /// Moves like a [`Cursor`](crate::Cursor): a new one stands before the first entry, each move returns whether it ended on an
 /// entry, and the entry is lent until the next move. After a failed move it has no position until a seek succeeds.
@@ -53,25 +53,13 @@ pub struct DbCursor {
     stored: MergeCursor,
     /// Of user keys.
     order: Order,
-    /// `None` where all entries are shown.
-    snapshot: Option<Snapshot>,
+    /// The sequence number of the snapshot that is shown; `None` where all entries are.
+    snapshot: Option<u64>,
     /// The current entry on the way back through a snapshot, if `on_kept`: the stored cursor has left it.
     kept: (Vec<u8>, Bytes),
     on_kept: bool,
     /// The user key whose entries are passed over.
     passed: Vec<u8>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Snapshot {
-    sequence: u64,
-    deletions: bool,
-}
-
-impl Snapshot {
-    fn shows(self, value_type: ValueType) -> bool {
-        value_type == ValueType::Value || self.deletions
-    }
 }
 
 impl DbCursor {
@@ -92,31 +80,15 @@ impl DbCursor {
     ///
     /// The cursor returned stands before the first entry. A move costs a step for every version that it passes over.
     pub fn at(self, sequence: u64) -> DbCursor {
-        self.showing(Some(Snapshot {
-            sequence,
-            deletions: false,
-        }))
+        self.showing(Some(sequence))
     }
 
-    /// Shows deletions in a [snapshot](DbCursor::at), too. (A cursor over all entries shows them anyway.)
-    ///
-    /// The cursor returned stands before the first entry.
-    pub fn with_deletions(self) -> DbCursor {
-        let snapshot = self.snapshot.map(|snapshot| Snapshot {
-            deletions: true,
-            ..snapshot
-        });
-        self.showing(snapshot)
-    }
-
-    fn showing(mut self, snapshot: Option<Snapshot>) -> DbCursor {
+    /// Shows a snapshot or all entries, from the first on.
+    pub(super) fn showing(mut self, snapshot: Option<u64>) -> DbCursor {
         self.snapshot = snapshot;
-        self.rewound()
-    }
-
-    /// The same cursor over all entries, before the first.
-    pub(super) fn with_all(self) -> DbCursor {
-        self.showing(None)
+        self.stored.rewind();
+        self.on_kept = false;
+        self
     }
 
     /// The current key.
@@ -126,13 +98,6 @@ impl DbCursor {
             sequence: self.sequence(),
             value_type: self.value_type(),
         }
-    }
-
-    /// The same cursor before its first entry.
-    pub(super) fn rewound(mut self) -> DbCursor {
-        self.stored.rewind();
-        self.on_kept = false;
-        self
     }
 
     /// The order of user keys.
@@ -206,35 +171,9 @@ impl DbCursor {
     /// Those of reading a data block (see [`Table::get`](crate::Table::get)), and
     /// [`ErrorKind::Corruption`](crate::ErrorKind::Corruption) for a stored key that is no internal key, as for all moves.
     pub fn seek(&mut self, user_key: impl AsRef<[u8]>) -> Result<bool> {
-        self.seek_stored(user_key.as_ref(), MAX_SEQUENCE)
-    }
-
-    /// Moves to the first entry that comes at or after `user_key` at `sequence`: a version of that user key no newer than
-    /// that, or else the next user key. Returns `false`, and stands after the last entry, if there is none.
-    ///
-    /// # Errors
-    ///
-    /// As [`seek`](DbCursor::seek).
-    pub fn seek_at(&mut self, user_key: impl AsRef<[u8]>, sequence: u64) -> Result<bool> {
-        let user_key = user_key.as_ref();
-        if self.snapshot.is_none() {
-            return self.seek_stored(user_key, sequence);
-        }
-        // A snapshot shows one version: if that is newer, none.
-        let found = self.seek(user_key)?;
-        let is_newer = found
-            && self.sequence() > sequence
-            && self.order.compare(self.user_key(), user_key).is_eq();
-        if is_newer { self.next() } else { Ok(found) }
-    }
-
-    fn seek_stored(&mut self, user_key: &[u8], sequence: u64) -> Result<bool> {
-        let sequence = match self.snapshot {
-            Some(snapshot) => snapshot.sequence.min(sequence),
-            None => sequence,
-        };
         self.on_kept = false;
-        let target = InternalKey::seek_target(user_key, sequence);
+        let sequence = self.snapshot.unwrap_or(MAX_SEQUENCE);
+        let target = InternalKey::seek_target(user_key.as_ref(), sequence);
         let found = self.stored.seek(target)?;
         self.arrive_forward(found)
     }
@@ -296,10 +235,12 @@ impl DbCursor {
     fn next_in_snapshot(&mut self) -> Result<bool> {
         let is_passing = self.is_valid();
         if is_passing {
-            let mut passed = std::mem::take(&mut self.passed);
-            passed.clear();
-            passed.extend_from_slice(self.user_key());
-            self.passed = passed;
+            let current = if self.on_kept {
+                &self.kept.0
+            } else {
+                self.stored.key()
+            };
+            copy(user_key(current), &mut self.passed);
         }
         self.on_kept = false;
         let moved = self.stored.next()?;
@@ -335,13 +276,12 @@ impl DbCursor {
             };
             let user_key = user_key(self.stored.key());
             let is_passed = is_passing && self.order.compare(user_key, &self.passed).is_eq();
-            if !is_passed && self.sequence() <= snapshot.sequence {
-                if snapshot.shows(self.value_type()) {
+            if !is_passed && self.sequence() <= snapshot {
+                if self.value_type() == ValueType::Value {
                     return Ok(true);
                 }
                 is_passing = true;
-                self.passed.clear();
-                self.passed.extend_from_slice(user_key);
+                copy(user_key, &mut self.passed);
             }
             found = self.stored.next()?;
         }
@@ -363,12 +303,11 @@ impl DbCursor {
             if is_kept && is_other() {
                 break;
             }
-            if self.sequence() <= snapshot.sequence {
-                is_kept = snapshot.shows(self.value_type());
+            if self.sequence() <= snapshot {
+                is_kept = self.value_type() == ValueType::Value;
                 if is_kept {
                     let (key, value) = &mut self.kept;
-                    key.clear();
-                    key.extend_from_slice(stored);
+                    copy(stored, key);
                     *value = self.stored.value_bytes();
                 }
             }
@@ -395,11 +334,21 @@ impl DbCursor {
     }
 }
 
+/// Copies `key` into a buffer that is used again.
+fn copy(key: &[u8], buffer: &mut Vec<u8>) {
+    buffer.clear();
+    buffer.extend_from_slice(key);
+}
+
 impl Lend for DbCursor {
     type Entry = DbEntry;
 
     fn is_on_entry(&self) -> bool {
         self.is_valid()
+    }
+
+    fn is_before_first(&self) -> bool {
+        !self.on_kept && self.stored.is_before_first()
     }
 
     fn move_to_last(&mut self) -> Result<bool> {
@@ -418,11 +367,7 @@ impl Lend for DbCursor {
 
     #[inline]
     fn entry(&self) -> DbEntry {
-        DbEntry {
-            user_key: Bytes::copy_from_slice(self.user_key()),
-            sequence: self.sequence(),
-            version: version(self.value_type(), || self.value_bytes()),
-        }
+        DbEntry::of(self.internal_key(), || self.value_bytes())
     }
 
     fn compare(&self, other: &DbCursor) -> Result<Ordering> {

@@ -1,16 +1,24 @@
 //! The entries of a database's tables, from both ends.
 
+use std::ops::Bound;
+
 use crate::comparator::Order;
 use crate::db::cursor::DbCursor;
+use crate::db::key::{InternalKey, MAX_SEQUENCE};
+use crate::db::memtable::Memtable;
+#[cfg(doc)]
+use crate::db::snapshot::Snapshot;
 use crate::db::table::{DbEntry, DbTable};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::ends::Ends;
+use crate::read::input::Input;
 use crate::read::merge::MergeCursor;
-use crate::read::range::no_prefixes;
+use crate::read::range::{Bounds, exclude_all, no_prefixes};
 
-/// Entries of a database's tables, from both ends; made by [`DbTable::range`], [`DbTable::prefix`], or of a [`DbCursor`].
+/// Entries of a database's tables, from both ends; made by [`DbTable::range`], [`Snapshot::range`] and the like, or of a
+/// [`DbCursor`].
 ///
-/// Shows all entries, or what a snapshot sees, like a [`DbCursor`]. Ends after its first error. Each user key is a copy,
+/// Ends after its first error. Each user key is a copy,
 /// where a cursor lends it; values are slices of their blocks. From the first entry that is taken from the back on, it has
 /// two cursors.
 ///
@@ -25,8 +33,7 @@ use crate::read::range::no_prefixes;
 /// builder.finish()?;
 /// let table = OpenOptions::new().open_db_source(file)?;
 /// assert_eq!(table.range("a"..).count(), 3);
-/// assert_eq!(table.range("a"..).at(8).count(), 1);
-/// assert_eq!(table.range("a"..).at(8).with_deletions().count(), 2);
+/// assert_eq!(table.at(8).range("a"..).count(), 1);
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -54,21 +61,45 @@ impl DbRange {
         }
     }
 
-    /// Shows what a snapshot of `sequence` sees, from the first and the last entry on; see [`DbCursor::at`].
-    pub fn at(self, sequence: u64) -> DbRange {
+    /// What a snapshot of `sequence` sees of the range.
+    pub(super) fn at(self, sequence: u64) -> DbRange {
         DbRange {
             ends: Ends::new(self.ends.front.at(sequence)),
             ..self
         }
     }
 
-    /// Shows deletions in a [snapshot](DbRange::at), too, from the first and the last entry on; see
-    /// [`DbCursor::with_deletions`].
-    pub fn with_deletions(self) -> DbRange {
-        DbRange {
-            ends: Ends::new(self.ends.front.with_deletions()),
-            ..self
-        }
+    /// All entries whose user keys, in `order`, are within `bounds`. `input` gets the bounds of the stored keys, and returns
+    /// `None` if nothing is within them.
+    pub(super) fn of_input(
+        order: &Order,
+        (lower, upper): Bounds,
+        input: impl FnOnce(Bounds) -> Option<Input>,
+    ) -> DbRange {
+        let is_empty = exclude_all(order, &lower, &upper);
+        // The newest and the oldest key that a user key could be stored under.
+        let newest = |key: Vec<u8>| InternalKey::seek_target(&key, MAX_SEQUENCE);
+        let oldest = |key: Vec<u8>| InternalKey::oldest(&key);
+        let lower = match lower {
+            Bound::Excluded(key) => Bound::Excluded(oldest(key)),
+            lower => lower.map(newest),
+        };
+        let upper = match upper {
+            Bound::Included(key) => Bound::Included(oldest(key)),
+            upper => upper.map(newest),
+        };
+        let input = if is_empty {
+            None
+        } else {
+            input((lower, upper))
+        };
+        let stored = input.map_or_else(MergeCursor::default, MergeCursor::of_one);
+        DbRange::new(DbCursor::new(stored, order.clone()))
+    }
+
+    /// The cursor inside, before the first entry.
+    pub(super) fn into_cursor(self) -> DbCursor {
+        self.ends.front
     }
 
     /// The cursor over stored keys inside, as an input of a merge.
@@ -76,7 +107,7 @@ impl DbRange {
         if let Some(order) = &self.no_prefixes {
             return Err(no_prefixes(order));
         }
-        let is_fresh = self.ends.is_fresh();
+        let is_fresh = self.ends.is_whole();
         let stored = self.ends.front.into_stored().filter(|_| is_fresh);
         stored.ok_or_else(|| {
             Error::new(
@@ -102,7 +133,7 @@ impl DbRange {
 
 impl DbTable {
     /// Returns a cursor over the entries of several tables of one database, or of [ranges](DbTable::range) of them, before
-    /// the first entry.
+    /// the first entry. A [`Memtable`] can be among them.
     ///
     /// The order in which the tables are given matters only if two of them have the same user key with the same sequence
     /// number: these entries come in that order, and a snapshot sees the first.
@@ -167,13 +198,20 @@ impl From<DbTable> for DbRange {
     }
 }
 
-/// The entries from the first on, whatever the cursor's position.
+/// All of the memtable.
+impl From<&Memtable> for DbRange {
+    fn from(memtable: &Memtable) -> DbRange {
+        memtable.iter()
+    }
+}
+
+/// The entries from the cursor's position on: from the current one, or from the first if the cursor stands before it.
 impl IntoIterator for DbCursor {
     type Item = Result<DbEntry>;
     type IntoIter = DbRange;
 
     fn into_iter(self) -> DbRange {
-        DbRange::new(self.rewound())
+        DbRange::new(self)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Tables of a LevelDB database: internal keys over a [`Table`].
 
-use std::ops::Bound;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -9,15 +8,15 @@ use crate::comparator::Order;
 use crate::db::cursor::DbCursor;
 #[cfg(doc)]
 use crate::db::key::InternalKeyComparator;
-use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order};
+use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order, user_key};
 use crate::db::range::DbRange;
 use crate::db::recognise::may_be_internal;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::properties::Properties;
-use crate::read::merge::MergeCursor;
+use crate::read::input::Input;
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::range::{KeyRange, exclude_all, prefix_bounds};
+use crate::read::range::{KeyRange, prefix_bounds};
 use crate::read::source::Source;
 use crate::read::stats::Stats;
 use crate::read::table::Table;
@@ -32,6 +31,14 @@ pub enum Version {
 }
 
 impl Version {
+    #[inline]
+    pub(super) fn of(value_type: ValueType, value: impl FnOnce() -> Bytes) -> Version {
+        match value_type {
+            ValueType::Value => Version::Value(value()),
+            ValueType::Deletion => Version::Deleted,
+        }
+    }
+
     /// The value; `None` of a deletion.
     pub fn into_value(self) -> Option<Bytes> {
         match self {
@@ -59,6 +66,17 @@ pub struct DbEntry {
     pub version: Version,
 }
 
+impl DbEntry {
+    #[inline]
+    pub(super) fn of(key: InternalKey<'_>, value: impl FnOnce() -> Bytes) -> DbEntry {
+        DbEntry {
+            user_key: Bytes::copy_from_slice(key.user_key),
+            sequence: key.sequence,
+            version: Version::of(key.value_type, value),
+        }
+    }
+}
+
 /// A table of a LevelDB database (`000005.ldb` beside `CURRENT` and `MANIFEST-*`): user keys with
 /// sequence numbers, deletions and several versions of a key.
 ///
@@ -75,8 +93,8 @@ pub struct DbEntry {
 ///
 /// let table = OpenOptions::new().open_db_source(file)?;
 /// assert_eq!(table.get(b"apple")?, Some(Version::Deleted));
-/// assert_eq!(table.get_at(b"apple", 8)?, Some(Version::Value("red".into())));
-/// assert_eq!(table.get_at(b"apple", 3)?, None, "not yet written");
+/// assert_eq!(table.at(8).get(b"apple")?, Some(Version::Value("red".into())));
+/// assert_eq!(table.at(3).get(b"apple")?, None, "not yet written");
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -148,43 +166,24 @@ impl DbTable {
         }
     }
 
-    /// Returns a cursor over all entries, before the first; [`at`](DbCursor::at) a sequence number, over what a snapshot sees.
+    /// Returns a cursor over all entries, before the first.
     pub fn cursor(&self) -> DbCursor {
-        self.cursor_within(..)
-    }
-
-    fn cursor_within(&self, bounds: impl KeyRange) -> DbCursor {
-        let (lower, upper) = bounds.into_bounds();
-        if exclude_all(&self.order, &lower, &upper) || self.table.prefixes_exclude(&lower, &upper) {
-            return DbCursor::new(MergeCursor::default(), self.order.clone());
-        }
-        // The newest and oldest keys that a user key could be stored under.
-        let newest = |key: Vec<u8>| InternalKey::seek_target(&key, MAX_SEQUENCE);
-        let oldest = |key: Vec<u8>| InternalKey::oldest(&key);
-        let lower = match lower {
-            Bound::Included(key) => Bound::Included(newest(key)),
-            Bound::Excluded(key) => Bound::Excluded(oldest(key)),
-            Bound::Unbounded => Bound::Unbounded,
-        };
-        let upper = match upper {
-            Bound::Included(key) => Bound::Included(oldest(key)),
-            Bound::Excluded(key) => Bound::Excluded(newest(key)),
-            Bound::Unbounded => Bound::Unbounded,
-        };
-        let stored = MergeCursor::of_one(&self.table, lower, upper);
-        DbCursor::new(stored, self.order.clone())
+        self.iter().into_cursor()
     }
 
     /// All entries: user keys in order, the versions of each newest first, deletions included; from either end.
-    /// [`at`](DbRange::at) a sequence number, what a snapshot sees.
+    /// [`at`](DbTable::at) a sequence number, what a snapshot sees.
     pub fn iter(&self) -> DbRange {
         self.range(..)
     }
 
-    /// All entries of the user keys within `bounds`, from either end; [`at`](DbRange::at) a sequence number, what a snapshot
-    /// sees. A filter of the prefixes of user keys is asked as by [`Table::range`].
+    /// All entries of the user keys within `bounds`, from either end. A filter of the prefixes of user keys is asked as by
+    /// [`Table::range`].
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
-        DbRange::new(self.cursor_within(bounds))
+        let (lower, upper) = bounds.key_bounds();
+        let is_empty = self.table.prefixes_exclude(&lower, &upper);
+        let input = |bounds| (!is_empty).then(|| Input::of_table(&self.table, bounds));
+        DbRange::of_input(&self.order, (lower, upper), input)
     }
 
     /// All entries of the user keys that begin with `prefix`, like [`range`](DbTable::range).
@@ -198,40 +197,42 @@ impl DbTable {
         }
     }
 
-    /// The first entry, or `None` in an empty table. [`first_at`](DbTable::first_at) has what a snapshot sees.
+    /// Returns the first user key, of a value or a deletion; `None` in an empty table. Reads nothing if the table's properties
+    /// name it.
     ///
     /// # Errors
     ///
     /// Those of reading a data block; see [`Table::get`].
-    pub fn first(&self) -> Result<Option<DbEntry>> {
-        self.iter().next().transpose()
+    pub fn first_user_key(&self) -> Result<Option<Bytes>> {
+        let stated = self
+            .properties()
+            .and_then(|properties| properties.first_key.as_deref());
+        self.user_key_at_end(stated, DbCursor::seek_to_first)
     }
 
-    /// The first user key that a snapshot of `sequence` sees, with its value: deleted ones are passed over.
+    /// Returns the last user key, like [`first_user_key`](DbTable::first_user_key).
     ///
     /// # Errors
     ///
-    /// As [`first`](DbTable::first).
-    pub fn first_at(&self, sequence: u64) -> Result<Option<DbEntry>> {
-        self.iter().at(sequence).next().transpose()
+    /// As [`first_user_key`](DbTable::first_user_key).
+    pub fn last_user_key(&self) -> Result<Option<Bytes>> {
+        let stated = self
+            .properties()
+            .and_then(|properties| properties.last_key.as_deref());
+        self.user_key_at_end(stated, DbCursor::seek_to_last)
     }
 
-    /// The last entry, or `None` in an empty table: the oldest version of the last user key.
-    ///
-    /// # Errors
-    ///
-    /// As [`first`](DbTable::first).
-    pub fn last(&self) -> Result<Option<DbEntry>> {
-        self.iter().next_back().transpose()
-    }
-
-    /// The last user key that a snapshot of `sequence` sees, with its value: deleted ones are passed over.
-    ///
-    /// # Errors
-    ///
-    /// As [`first`](DbTable::first).
-    pub fn last_at(&self, sequence: u64) -> Result<Option<DbEntry>> {
-        self.iter().at(sequence).next_back().transpose()
+    fn user_key_at_end(
+        &self,
+        stated: Option<&[u8]>,
+        seek: impl FnOnce(&mut DbCursor) -> Result<bool>,
+    ) -> Result<Option<Bytes>> {
+        if let Some(stored) = stated {
+            return Ok(Some(Bytes::copy_from_slice(user_key(stored))));
+        }
+        let mut cursor = self.cursor();
+        let found = seek(&mut cursor)?;
+        Ok(found.then(|| Bytes::copy_from_slice(cursor.user_key())))
     }
 
     /// Number of entries, all versions and deletions counted; see [`Table::entries`].
@@ -281,11 +282,4 @@ pub(super) fn not_internal(stored: &[u8]) -> Defect {
     };
     let expected = "internal keys of at least 8 bytes and of type 0 or 1";
     Defect::new(expected, found)
-}
-
-pub(super) fn version(value_type: ValueType, value: impl FnOnce() -> Bytes) -> Version {
-    match value_type {
-        ValueType::Value => Version::Value(value()),
-        ValueType::Deletion => Version::Deleted,
-    }
 }

@@ -20,37 +20,6 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// CRC-32Cs of a string's beginnings, from that of its first byte on.
-///
-/// Byte by byte with a table: what is fast for whole blocks takes much longer for a byte at a time.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "there is a remainder for each byte"
-)]
-pub(crate) fn crc32c_of_prefixes(bytes: &[u8]) -> impl Iterator<Item = u32> {
-    /// The remainder of each byte, divided by Castagnoli's polynomial, lowest bit first.
-    const REMAINDERS: [u32; 256] = {
-        let mut remainders = [0; 256];
-        let mut byte = 0;
-        while byte < 256 {
-            let mut remainder = byte as u32;
-            let mut bit = 0;
-            while bit < 8 {
-                remainder = (remainder >> 1) ^ (0x82f6_3b78 * (remainder & 1));
-                bit += 1;
-            }
-            remainders[byte] = remainder;
-            byte += 1;
-        }
-        remainders
-    };
-    bytes.iter().scan(u32::MAX, |crc, byte| {
-        let [low, ..] = crc.to_le_bytes();
-        *crc = REMAINDERS[usize::from(low ^ byte)] ^ (*crc >> 8);
-        Some(!*crc)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,7 +37,5 @@ mod tests {
                 assert_eq!(crc32c(part), expected, "{start}, {}", part.len());
             }
         }
-        let prefixes = (1..=300).map(|len| ::crc32c::crc32c(&bytes[..len]));
-        assert!(crc32c_of_prefixes(&bytes[..300]).eq(prefixes));
     }
 }

@@ -9,6 +9,7 @@ pub(crate) trait Lend: Clone {
     type Entry;
 
     fn is_on_entry(&self) -> bool;
+    fn is_before_first(&self) -> bool;
     fn move_to_last(&mut self) -> Result<bool>;
     fn step(&mut self) -> Result<bool>;
     fn step_back(&mut self) -> Result<bool>;
@@ -24,24 +25,27 @@ pub(crate) trait Lend: Clone {
 #[derive(Debug, Clone)]
 pub(crate) struct Ends<C> {
     pub(crate) front: C,
+    /// Whether the entry that the front cursor stands on is still to be taken.
+    front_is_left: bool,
     /// Made when the first entry is taken from the back.
     back: Option<Box<C>>,
     is_done: bool,
 }
 
 impl<C: Lend> Ends<C> {
-    /// All entries of `cursor`, which stands before the first.
+    /// All entries from the position of `cursor` on.
     pub(crate) fn new(cursor: C) -> Ends<C> {
         Ends {
+            front_is_left: cursor.is_on_entry(),
             front: cursor,
             back: None,
             is_done: false,
         }
     }
 
-    /// Whether nothing was taken yet.
-    pub(crate) fn is_fresh(&self) -> bool {
-        !self.is_done && self.back.is_none() && !self.front.is_on_entry()
+    /// Whether all entries are left.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.is_done && self.back.is_none() && self.front.is_before_first()
     }
 
     /// Takes no more.
@@ -54,7 +58,11 @@ impl<C: Lend> Ends<C> {
         if self.is_done {
             return None;
         }
-        let moved = self.front.step();
+        let moved = if std::mem::take(&mut self.front_is_left) {
+            Ok(true)
+        } else {
+            self.front.step()
+        };
         let is_left = moved.and_then(|moved| {
             Ok(moved
                 && match &self.back {
@@ -72,6 +80,11 @@ impl<C: Lend> Ends<C> {
         if self.is_done {
             return None;
         }
+        if !self.front.is_on_entry() && !self.front.is_before_first() {
+            // After the last entry, or lost.
+            let ended = self.front.step();
+            return self.end(ended);
+        }
         let moved = match &mut self.back {
             Some(back) => back.step_back(),
             None => self
@@ -81,7 +94,11 @@ impl<C: Lend> Ends<C> {
         };
         let Some(back) = &self.back else { return None };
         let is_left = moved.and_then(|moved| {
-            Ok(moved && (!self.front.is_on_entry() || self.front.compare(back)?.is_lt()))
+            if !moved || !self.front.is_on_entry() {
+                return Ok(moved);
+            }
+            let front = self.front.compare(back)?;
+            Ok(front.is_lt() || self.front_is_left && front.is_eq())
         });
         match is_left {
             Ok(true) => Some(Ok(back.entry())),

@@ -309,32 +309,20 @@ impl TableFile {
         Ok((self.read(0, len)?, self.read(self.size - len as u64, len)?))
     }
 
-    /// The index block; where it is damaged, the error says what became of the file if its sizes tell.
+    /// The index block.
     pub(crate) fn read_index(&self, footer: &Footer) -> Result<Bytes> {
         let named_by = (Section::Footer, self.footer_offset());
         let index = self.read_block(footer.index, Section::Index, named_by);
-        index.map_err(|error| self.explain(error, footer, Some("restore the file from a copy")))
+        index.map_err(|error| match error.kind() {
+            ErrorKind::Corruption => error.with_hint("restore the file from a copy"),
+            _ => error,
+        })
     }
 
-    /// The metaindex block, with the same explanation.
+    /// The metaindex block.
     pub(crate) fn read_metaindex(&self, footer: &Footer) -> Result<Bytes> {
         let named_by = (Section::Footer, self.footer_offset());
-        let metaindex = self.read_block(footer.metaindex, Section::Metaindex, named_by);
-        metaindex.map_err(|error| self.explain(error, footer, None))
-    }
-
-    /// `error`, of a block that `footer` leads to, and what became of a damaged file, if its sizes tell, or `otherwise`.
-    #[cold]
-    fn explain(&self, error: Error, footer: &Footer, otherwise: Option<&str>) -> Error {
-        if error.kind() != ErrorKind::Corruption {
-            return error;
-        }
-        let head = self.ends(identify::PEEK_LEN).map(|(head, _)| head).ok();
-        let misfit = head.and_then(|head| identify::describe_misfit(&head, footer, self.size));
-        match misfit.as_deref().or(otherwise) {
-            Some(hint) => error.with_hint(hint),
-            None => error,
-        }
+        self.read_block(footer.metaindex, Section::Metaindex, named_by)
     }
 
     /// A block other than a data block, which the handle in `named_by` (a section and its offset) names.

@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::iter::FusedIterator;
-use std::ops::Bound;
 
 use bytes::Bytes;
 
@@ -11,13 +10,11 @@ use crate::comparator::Order;
 use crate::db::key::user_order;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
-use crate::read::bounded::Input;
 use crate::read::cursor::lost;
 use crate::read::ends::{Ends, Lend};
+use crate::read::input::Input;
 use crate::read::range::Range;
-use crate::read::ranking::Way;
 use crate::read::table::Table;
-use crate::read::tournament::{Ties, Tournament};
 
 /// A cursor over the entries of several tables, in the order of their keys; made by [`Table::merge`].
 ///
@@ -49,28 +46,41 @@ use crate::read::tournament::{Ties, Tournament};
 #[derive(Clone)]
 #[must_use]
 pub struct MergeCursor {
+    /// On the way forward, each stands on its first entry after the current one, on the way back on its last before it.
     inputs: Vec<Input>,
-    tournament: Tournament,
-    /// The input on top, or no input's number where the cursor is on no entry.
-    top: usize,
+    /// A loser tree of the inputs' numbers. The first is the winner: the input on the current entry. The others are the losers
+    /// of each match: the one at place `i` was played by the winners of places `2i` and `2i + 1`, where input `j` itself stands
+    /// at place `inputs.len() + j`. A step replays the matches of the winner only.
+    tree: Vec<usize>,
+    order: Order,
     way: Way,
-    /// Where the cursor stands while no input is on an entry.
-    off: Off,
-    ties: Ties,
+    /// The input that is on the current entry; past all inputs if the cursor is on none.
+    top: usize,
+    /// Whether a move failed. Otherwise a cursor on no entry stands where its way ends: after the last or before the first.
+    is_lost: bool,
+    first_wins: bool,
     /// The key whose further entries are passed over.
     passed: Vec<u8>,
 }
 
+/// The direction of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Off {
-    BeforeFirst,
-    AfterLast,
-    /// A move failed.
-    Lost,
+pub(super) enum Way {
+    Forward,
+    Back,
 }
 
-/// The number of no input.
-const NOWHERE: usize = usize::MAX;
+impl Way {
+    pub(super) fn reverse(self) -> Way {
+        match self {
+            Way::Forward => Way::Back,
+            Way::Back => Way::Forward,
+        }
+    }
+}
+
+/// The number of no input: of a place where no match was played, or of a cursor on no entry.
+const NONE: usize = usize::MAX;
 
 impl Table {
     /// Returns a cursor over the entries of several tables of one order, or of [ranges](Table::range) of them, before the
@@ -81,8 +91,7 @@ impl Table {
     /// (`key..=key`). A table whose properties name its first key is read when the merge gets there. If the properties
     /// are wrong, that is an error then, but keys outside of what they say may not be shown.
     ///
-    /// A step takes a few comparisons of integers for most keys in bytewise order, and about log₂ *n* comparisons of keys in
-    /// other orders.
+    /// A step takes about log₂ *n* comparisons of keys.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, Table, WriteOptions};
@@ -103,14 +112,8 @@ impl Table {
     ///
     /// [`ErrorKind::Comparator`] if the names of the inputs' orders differ, or an order is not known.
     pub fn merge<R: Into<Range>>(inputs: impl IntoIterator<Item = R>) -> Result<MergeCursor> {
-        let mut merge = MergeCursor::default();
-        for range in inputs {
-            let input = Input::new(range.into(), merge.inputs.len())?;
-            merge.inputs.push(input);
-        }
-        merge.check_orders()?;
-        merge.drop_ruled_out()?;
-        Ok(merge)
+        let inputs = inputs.into_iter();
+        MergeCursor::of_inputs(inputs.map(|range| Input::of_range(range.into())))
     }
 }
 
@@ -119,8 +122,8 @@ impl fmt::Debug for MergeCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MergeCursor")
             .field("inputs", &self.inputs.len())
-            .field("on", &self.top().map(|input| input.number))
-            .field("off", &self.off)
+            .field("input", &self.current().map(|input| input.number))
+            .field("way", &self.way)
             .finish_non_exhaustive()
     }
 }
@@ -130,11 +133,12 @@ impl Default for MergeCursor {
     fn default() -> MergeCursor {
         MergeCursor {
             inputs: Vec::new(),
-            tournament: Tournament::of(&Order::Bytewise),
-            top: NOWHERE,
-            way: Way::Forward,
-            off: Off::BeforeFirst,
-            ties: Ties::AsGiven,
+            tree: Vec::new(),
+            order: Order::Bytewise,
+            way: Way::Back,
+            top: NONE,
+            is_lost: false,
+            first_wins: false,
             passed: Vec::new(),
         }
     }
@@ -142,108 +146,91 @@ impl Default for MergeCursor {
 
 #[expect(
     clippy::indexing_slicing,
-    reason = "players name inputs, places are below their number, a cursor on an entry has inputs"
+    reason = "the tree holds numbers of inputs, and places are below their number"
 )]
 impl MergeCursor {
-    /// A cursor over the entries of one table within bounds. Without bounds, the table's order need not be known.
-    pub(crate) fn of_one(
-        table: &Table,
-        lower: Bound<Vec<u8>>,
-        upper: Bound<Vec<u8>>,
-    ) -> MergeCursor {
-        let mut merge = MergeCursor::default();
-        merge.inputs.push(Input::alone(table, lower, upper));
-        merge
+    /// A cursor over one input. Without bounds, its order need not be known.
+    pub(crate) fn of_one(input: Input) -> MergeCursor {
+        MergeCursor {
+            inputs: vec![input],
+            tree: vec![NONE],
+            ..MergeCursor::default()
+        }
     }
 
     /// A cursor over the entries of several, before the first. Their positions are not kept.
     pub(crate) fn of_merges(merges: impl IntoIterator<Item = MergeCursor>) -> Result<MergeCursor> {
-        let mut merged = MergeCursor::default();
-        for merge in merges {
-            for input in merge.inputs {
-                let number = merged.inputs.len();
-                merged.inputs.push(input.renumbered(number));
-            }
-        }
-        merged.check_orders()?;
-        merged.drop_ruled_out()?;
-        Ok(merged)
+        let inputs = merges.into_iter().flat_map(|merge| merge.inputs);
+        MergeCursor::of_inputs(inputs.map(Ok))
     }
 
-    /// Checks that all inputs are in one order.
-    fn check_orders(&mut self) -> Result<()> {
-        let mut first = None;
-        for input in &self.inputs {
-            let order = input.cursor.table.order()?;
-            let first = *first.get_or_insert(order);
-            if name_of(first) != name_of(order) {
-                return Err(other_order(input, first, order));
+    fn of_inputs(inputs: impl Iterator<Item = Result<Input>>) -> Result<MergeCursor> {
+        let mut merge = MergeCursor::default();
+        for (number, input) in inputs.enumerate() {
+            let mut input = input?;
+            (input.number, input.uses_properties) = (number, true);
+            let order = input.order()?;
+            if number == 0 {
+                merge.order = order.clone();
+            } else if name_of(&merge.order) != name_of(order) {
+                return Err(input.name_in(other_order(number, &merge.order, order)));
             }
-        }
-        self.tournament = Tournament::of(first.unwrap_or(&Order::Bytewise));
-        Ok(())
-    }
-
-    fn drop_ruled_out(&mut self) -> Result<()> {
-        let mut kept = Vec::with_capacity(self.inputs.len());
-        for input in self.inputs.drain(..) {
             if !input.is_ruled_out()? {
-                kept.push(input);
+                merge.inputs.push(input);
             }
         }
-        self.inputs = kept;
-        Ok(())
+        merge.tree = vec![NONE; merge.inputs.len()];
+        merge.rewind();
+        Ok(merge)
     }
 
     /// Shows of each key only the entry of the first input that has it: for tables given from the newest to the oldest.
     ///
     /// The cursor returned stands before the first entry.
     pub fn first_wins(mut self) -> MergeCursor {
-        self.ties = Ties::FirstWins;
+        self.first_wins = true;
         self.rewind();
         self
     }
 
     /// Moves before the first entry, without reading.
     pub(crate) fn rewind(&mut self) {
-        self.top = NOWHERE;
-        self.inputs.iter_mut().for_each(Input::rewind);
-        self.off = Off::BeforeFirst;
+        self.inputs.iter_mut().for_each(Input::leave);
+        (self.way, self.top, self.is_lost) = (Way::Back, NONE, false);
     }
 
     #[inline]
-    fn top(&self) -> Option<&Input> {
+    fn current(&self) -> Option<&Input> {
         self.inputs.get(self.top)
     }
 
     /// Whether the cursor stands on an entry.
     #[inline]
     pub fn is_valid(&self) -> bool {
-        self.top != NOWHERE
+        self.top != NONE
     }
 
     /// The current key; empty unless the cursor [is on an entry](MergeCursor::is_valid).
     #[inline]
     pub fn key(&self) -> &[u8] {
-        self.top().map_or(&[], |input| input.cursor.key())
+        self.current().map_or(&[], Input::read_key)
     }
 
     /// The current value; empty unless the cursor [is on an entry](MergeCursor::is_valid).
     #[inline]
     pub fn value(&self) -> &[u8] {
-        self.top().map_or(&[], |input| input.cursor.value())
+        self.current().map_or(&[], Input::value)
     }
 
     /// The current value as a slice of its block, which it keeps in memory; empty like [`value`](MergeCursor::value).
     pub fn value_bytes(&self) -> Bytes {
-        self.top()
-            .map_or_else(Bytes::new, |input| input.cursor.value_bytes())
+        self.current().map_or_else(Bytes::new, Input::value_bytes)
     }
 
     /// Which of the inputs the current entry is from, counted from 0 in the order in which they were given; 0 unless the
     /// cursor [is on an entry](MergeCursor::is_valid).
     pub fn input(&self) -> usize {
-        self.top().map_or(0, |input| input.number)
+        self.current().map_or(0, |input| input.number)
     }
 
     /// Moves to the first entry at or after `key`. Returns `false`, and stands after the last entry, if there is none.
@@ -253,7 +240,7 @@ impl MergeCursor {
     /// Those of reading a data block (see [`Table::get`]), as for all moves.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
-        self.place(Way::Forward, |input| input.seek(key))
+        self.place_all(Way::Forward, |input| input.seek(key))
     }
 
     /// Moves to the first entry; returns `false` if there is none.
@@ -262,7 +249,7 @@ impl MergeCursor {
     ///
     /// Those of reading a data block.
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.place(Way::Forward, Input::seek_to_first)
+        self.place_all(Way::Forward, |input| input.seek_to_end(Way::Forward))
     }
 
     /// Moves to the last entry; returns `false` if there is none.
@@ -271,7 +258,7 @@ impl MergeCursor {
     ///
     /// Those of reading a data block.
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.place(Way::Back, Input::seek_to_last)
+        self.place_all(Way::Back, |input| input.seek_to_end(Way::Back))
     }
 
     /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
@@ -287,21 +274,6 @@ impl MergeCursor {
         reason = "a cursor lends its entries, an Iterator cannot"
     )]
     pub fn next(&mut self) -> Result<bool> {
-        // Nearly all steps: to an ordinary entry, perhaps among those of other inputs.
-        if self.way == Way::Forward
-            && self.ties == Ties::AsGiven
-            && let Some(top) = self.inputs.get_mut(self.top)
-            && top.step_plainly()
-        {
-            return match &self.inputs[..] {
-                [_] => Ok(true),
-                inputs => {
-                    let (way, ties) = (Way::Forward, Ties::AsGiven);
-                    self.top = self.tournament.play_again(inputs, true, way, ties);
-                    self.read_top()
-                }
-            };
-        }
         self.go(Way::Forward)
     }
 
@@ -317,116 +289,151 @@ impl MergeCursor {
         self.go(Way::Back)
     }
 
-    /// A move that may be of any kind.
-    #[inline(never)]
+    #[inline(always)]
     fn go(&mut self, way: Way) -> Result<bool> {
-        if self.way != way || self.top == NOWHERE {
+        if self.way != way || self.top == NONE {
             return self.turn(way);
         }
-        let moved = match &mut self.inputs[..] {
-            [alone] => alone.step(way).map(|_| ()),
-            _ => self.step(way),
+        if let [only] = &mut self.inputs[..]
+            && only.step_plainly(way)
+        {
+            return Ok(true);
+        }
+        let stepped = if self.first_wins {
+            self.step_past_key()
+        } else {
+            self.step()
         };
-        match moved {
-            Ok(()) => self.read_top(),
-            Err(error) => self.end(Err(error)),
+        match stepped {
+            Ok(()) if self.inputs[self.tree[0]].is_read() => {
+                self.top = self.tree[0];
+                Ok(true)
+            }
+            stepped => self.arrive(stepped),
         }
     }
 
-    /// Goes on the other way, or from one end.
+    /// Goes on the other way, or from an end.
     #[inline(never)]
     fn turn(&mut self, way: Way) -> Result<bool> {
-        if self.top == NOWHERE {
-            match (self.off, way) {
-                (Off::Lost, _) => return Err(lost()),
-                (Off::AfterLast, Way::Forward) | (Off::BeforeFirst, Way::Back) => return Ok(false),
-                (Off::BeforeFirst, Way::Forward) | (Off::AfterLast, Way::Back) => {}
-            }
+        if self.is_lost {
+            return Err(lost());
         }
-        // The current entry's input leaves it. All others come from the last entry on one side of it to the first on the other.
-        self.place(way, |input| input.step(way))
+        if self.way == way {
+            return Ok(false);
+        }
+        self.place_all(way, |input| input.turn(way))
     }
 
-    /// Moves every input, and finds the one that is first on the way.
-    fn place(
+    /// Moves every input, and plays all matches.
+    fn place_all(
         &mut self,
         way: Way,
         mut place: impl FnMut(&mut Input) -> Result<bool>,
     ) -> Result<bool> {
         self.way = way;
-        let mut is_any = false;
-        for input in &mut self.inputs {
-            match place(input) {
-                Ok(moved) => is_any |= moved,
-                Err(error) => return self.end(Err(error)),
-            }
+        self.tree.fill(NONE);
+        let placed = self
+            .inputs
+            .iter_mut()
+            .try_for_each(|input| place(input).map(drop));
+        if placed.is_ok() {
+            (0..self.inputs.len()).for_each(|input| self.play(input));
         }
-        if !is_any {
-            return self.end(Ok(false));
-        }
-        self.top = self.tournament.play(&self.inputs, way, self.ties);
-        self.read_top()
+        self.arrive(placed)
     }
 
-    /// Moves the input on top, and brings the one there that is next.
-    fn step(&mut self, way: Way) -> Result<()> {
-        let passes = self.ties == Ties::FirstWins && self.tournament.has_equal_rank();
-        if !passes {
-            return self.advance(way);
-        }
+    /// Steps over all entries of the current key, of which the first was shown.
+    fn step_past_key(&mut self) -> Result<()> {
+        let shown = self.tree[0];
         let mut passed = std::mem::take(&mut self.passed);
         passed.clear();
         passed.extend_from_slice(self.key());
-        loop {
-            self.advance(way)?;
-            let next = &self.inputs[self.top];
-            if !next.is_on_entry() || self.tournament.order().compare(next.key(), &passed).is_ne() {
-                break;
-            }
+        self.step()?;
+        // The keys of one input differ.
+        while self.tree[0] != shown
+            && let Some(key) = self.inputs[self.tree[0]].key()
+            && self.order.compare(key, &passed).is_eq()
+        {
+            // Perhaps only its key is known.
+            self.inputs[self.tree[0]].read()?;
+            self.step()?;
         }
         self.passed = passed;
         Ok(())
     }
 
-    /// The same, without passing over other entries of the current key.
+    /// Moves the input on the current entry, and brings the one to the top that is next.
     #[inline(always)]
-    fn advance(&mut self, way: Way) -> Result<()> {
-        let moved = self.inputs[self.top].step(way)?;
-        let ties = self.ties;
-        self.top = self.tournament.play_again(&self.inputs, moved, way, ties);
+    fn step(&mut self) -> Result<()> {
+        let winner = self.tree[0];
+        self.inputs[winner].step(self.way)?;
+        self.play(winner);
         Ok(())
     }
 
-    /// Lends the entry on top, which is read if only its key is known. Returns `false` if no input is on an entry.
+    /// Plays the matches on the path of an input, up to the first that has no opponent yet.
     #[inline(always)]
-    fn read_top(&mut self) -> Result<bool> {
-        match self.inputs[self.top].read() {
-            Ok(true) => Ok(true),
-            ended => self.end(ended),
+    fn play(&mut self, input: usize) {
+        let (mut winner, mut place) = (input, (self.inputs.len() + input) / 2);
+        let mut key = self.inputs[winner].key();
+        while place > 0 {
+            let other = self.tree[place];
+            if other == NONE {
+                self.tree[place] = winner;
+                return;
+            }
+            let other_key = self.inputs[other].key();
+            if self.is_before((other_key, other), (key, winner)) {
+                self.tree[place] = winner;
+                (winner, key) = (other, other_key);
+            }
+            place /= 2;
+        }
+        self.tree[0] = winner;
+    }
+
+    /// Whether input `a` comes before input `b` on the way, by their keys. One that is on no entry comes last.
+    #[inline(always)]
+    fn is_before(
+        &self,
+        (key_a, a): (Option<&[u8]>, usize),
+        (key_b, b): (Option<&[u8]>, usize),
+    ) -> bool {
+        let (Some(key_a), Some(key_b)) = (key_a, key_b) else {
+            return key_a.is_some();
+        };
+        match (self.order.compare(key_a, key_b), self.way) {
+            (Ordering::Less, way) => way == Way::Forward,
+            (Ordering::Greater, way) => way == Way::Back,
+            // Where the first wins, it is the first to be shown on the way back, too.
+            (Ordering::Equal, way) => (a < b) == (way == Way::Forward || self.first_wins),
         }
     }
 
-    /// Ends a move that did not end on an entry.
-    #[cold]
-    fn end(&mut self, ended: Result<bool>) -> Result<bool> {
-        self.top = NOWHERE;
-        self.off = match (&ended, self.way) {
-            (Err(_), _) => Off::Lost,
-            (Ok(_), Way::Forward) => Off::AfterLast,
-            (Ok(_), Way::Back) => Off::BeforeFirst,
+    /// Ends a move: on the winner's entry, which is read if only its key is known.
+    #[inline(never)]
+    fn arrive(&mut self, moved: Result<()>) -> Result<bool> {
+        let read = match (moved, self.tree.first()) {
+            (Ok(()), Some(&winner)) => self.inputs[winner].read(),
+            (Ok(()), None) => Ok(false),
+            (Err(error), _) => Err(error),
         };
-        ended
+        self.top = match (&read, self.tree.first()) {
+            (Ok(true), Some(&winner)) => winner,
+            _ => NONE,
+        };
+        self.is_lost = read.is_err();
+        read
     }
 
-    /// The error of a defect in the current entry.
+    /// The error of a defect in the current entry. The cursor has no position then.
     #[cold]
     pub(crate) fn fail(&mut self, defect: Defect) -> Error {
-        let error = match self.top() {
-            Some(input) => input.cursor.locate(defect),
-            None => lost(),
-        };
-        self.top = NOWHERE;
-        self.off = Off::Lost;
+        let error = self
+            .current()
+            .map_or_else(lost, |input| input.locate(defect));
+        (self.top, self.is_lost) = (NONE, true);
         error
     }
 }
@@ -440,19 +447,16 @@ fn name_of(order: &Order) -> (bool, &str) {
 }
 
 #[cold]
-fn other_order(input: &Input, first: &Order, order: &Order) -> Error {
+fn other_order(number: usize, first: &Order, order: &Order) -> Error {
     let describe = |order| match name_of(order) {
         (true, name) => format!("{name:?}, of a database's user keys"),
         (false, name) => format!("{name:?}"),
     };
+    let (first, order) = (describe(first), describe(order));
     let message = format!(
-        "inputs of a merge must be in one order: number 0 is in the order {}, number {} in the order {}",
-        describe(first),
-        input.number,
-        describe(order)
+        "inputs of a merge must be in one order: number 0 is in the order {first}, number {number} in the order {order}"
     );
-    let error = Error::new(ErrorKind::Comparator, message);
-    input.cursor.table.file().name_in(error)
+    Error::new(ErrorKind::Comparator, message)
 }
 
 impl Lend for MergeCursor {
@@ -460,6 +464,10 @@ impl Lend for MergeCursor {
 
     fn is_on_entry(&self) -> bool {
         self.is_valid()
+    }
+
+    fn is_before_first(&self) -> bool {
+        self.top == NONE && self.way == Way::Back && !self.is_lost
     }
 
     fn move_to_last(&mut self) -> Result<bool> {
@@ -481,22 +489,21 @@ impl Lend for MergeCursor {
     }
 
     fn compare(&self, other: &MergeCursor) -> Result<Ordering> {
-        let Some(input) = self.top() else {
+        let Some(input) = self.current() else {
             return Ok(Ordering::Less);
         };
-        let order = input.cursor.table.order()?;
+        let order = input.order()?;
         let by_key = order.compare(self.key(), other.key());
         Ok(by_key.then(self.input().cmp(&other.input())))
     }
 }
 
-/// The entries from the first on, whatever the cursor's position.
+/// The entries from the cursor's position on: from the current one, or from the first if the cursor stands before it.
 impl IntoIterator for MergeCursor {
     type Item = Result<(Bytes, Bytes)>;
     type IntoIter = MergeRange;
 
-    fn into_iter(mut self) -> MergeRange {
-        self.rewind();
+    fn into_iter(self) -> MergeRange {
         MergeRange(Ends::new(self))
     }
 }

@@ -1,7 +1,6 @@
 //! The read path. `open`: footer, metaindex, index, filters. `get`: filter, index, `load`, find.
 
 mod ahead;
-mod bounded;
 pub(crate) mod cache;
 mod coalesce;
 pub(crate) mod cursor;
@@ -9,6 +8,7 @@ pub(crate) mod ends;
 pub(crate) mod file;
 mod get_many;
 pub(crate) mod index;
+pub(crate) mod input;
 mod map;
 pub(crate) mod merge;
 mod metaindex;
@@ -18,13 +18,12 @@ mod owners;
 mod positional;
 mod prefixes;
 pub(crate) mod range;
-mod ranking;
 #[cfg(feature = "async")]
 pub mod remote;
+pub(crate) mod sorted;
 pub(crate) mod source;
 mod splits;
 mod states;
 pub(crate) mod stats;
 mod store;
 pub(crate) mod table;
-mod tournament;

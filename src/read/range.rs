@@ -306,7 +306,7 @@ fn owned(key: impl AsRef<[u8]>) -> Vec<u8> {
     key.as_ref().to_vec()
 }
 
-pub(super) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// Whether no key can lie within these bounds.
 pub(crate) fn exclude_all(order: &Order, lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {

@@ -1,0 +1,273 @@
+//! What a database's table holds as of a sequence number: lookups of one user key or many, and ranges.
+
+use bytes::Bytes;
+
+use crate::db::cursor::DbCursor;
+use crate::db::key::{self, InternalKey, MAX_SEQUENCE};
+use crate::db::range::DbRange;
+use crate::db::table::{DbEntry, DbTable, Version, not_internal};
+use crate::error::{Error, Result};
+use crate::format::block::Block;
+use crate::format::block_cursor::BlockCursor;
+use crate::read::index::BlockRef;
+use crate::read::range::KeyRange;
+#[cfg(doc)]
+use crate::read::table::Table;
+
+/// A table as a snapshot of a sequence number sees it: of each user key the newest version that is no newer; made by
+/// [`DbTable::at`].
+///
+/// Lookups return deletions, after which an engine must not look in older tables. Ranges pass over deleted user keys.
+///
+/// ```
+/// # use leveltable::{OpenOptions, WriteOptions, db::Version};
+/// # let mut file = Vec::new();
+/// # let mut builder = WriteOptions::new().build_db(&mut file);
+/// builder.put("apple", 9, "green")?;
+/// builder.put("apple", 4, "red")?;
+/// builder.delete("banana", 7)?;
+/// # builder.finish()?;
+/// # let table = OpenOptions::new().open_db_source(file)?;
+/// let snapshot = table.at(8);
+/// assert_eq!(snapshot.get("apple")?, Some(Version::Value("red".into())));
+/// assert_eq!(snapshot.get_entry("apple")?.map(|entry| entry.sequence), Some(4));
+/// assert_eq!(snapshot.get("banana")?, Some(Version::Deleted));
+/// assert_eq!(snapshot.iter().count(), 1);
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+#[must_use]
+pub struct Snapshot<'t> {
+    table: &'t DbTable,
+    sequence: u64,
+}
+
+/// On the entry that a lookup found, whose key is an internal key.
+type Found = BlockCursor<Bytes>;
+
+impl DbTable {
+    /// Returns the table as a snapshot of `sequence` sees it. [`MAX_SEQUENCE`] sees the newest versions.
+    pub fn at(&self, sequence: u64) -> Snapshot<'_> {
+        Snapshot {
+            table: self,
+            sequence,
+        }
+    }
+
+    /// Returns the newest version of `user_key`, as [`Snapshot::get`] at [`MAX_SEQUENCE`]; `None` if the table holds none.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block; see [`Table::get`].
+    pub fn get(&self, user_key: impl AsRef<[u8]>) -> Result<Option<Version>> {
+        self.at(MAX_SEQUENCE).get(user_key)
+    }
+
+    /// Whether the table may hold a version of `user_key`, a deletion perhaps, by filter and index alone, without I/O.
+    /// `false` is certain; see [`Table::may_contain`].
+    pub fn may_contain(&self, user_key: impl AsRef<[u8]>) -> bool {
+        let user_key = user_key.as_ref();
+        let newest = InternalKey::seek_target(user_key, MAX_SEQUENCE);
+        let oldest = InternalKey::oldest(user_key);
+        let excluded = self.table.excludes_versions(&newest, &oldest);
+        // An error says that the order is not known.
+        !excluded.unwrap_or(false)
+    }
+
+    fn find(&self, user_key: &[u8], sequence: u64) -> Result<Option<Found>> {
+        let target = InternalKey::seek_target(user_key, sequence);
+        let Some(first) = self.first_block(&target)? else {
+            return Ok(None);
+        };
+        let fetch = |block| self.table.block(block);
+        self.find_from(first, &target, fetch)
+    }
+
+    /// The first data block that may hold `target` or an older version, by index and filter.
+    fn first_block(&self, target: &[u8]) -> Result<Option<BlockRef>> {
+        let Some(first) = self.table.seek_block(target)? else {
+            return Ok(None);
+        };
+        for found in self.blocks_from(first, target) {
+            if !self.table.block_filter_rejects(found, target)? {
+                // All are searched then: a filter that is wrong may hide a key, but not its newest versions alone.
+                return Ok(Some(first));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The data blocks that may hold versions of the user key of `target`, from `first` on. It is one, unless its index key
+    /// has the same user key: LevelDB cuts between two user keys where it shortens, but nothing says who made a table.
+    fn blocks_from(&self, first: BlockRef, target: &[u8]) -> impl Iterator<Item = BlockRef> {
+        let index = self.table.index();
+        let goes_on = move |i: &usize| {
+            let separator = key::user_key(index.key(i - 1));
+            self.order.compare(separator, key::user_key(target)).is_eq()
+        };
+        let more = (first.block + 1..index.len()).take_while(goes_on);
+        std::iter::once(first).chain(more.map(move |i| index.block(i)))
+    }
+
+    /// Searches the blocks from `first` on for the first entry at or after `target`; `None` if it is of another user key.
+    fn find_from(
+        &self,
+        first: BlockRef,
+        target: &[u8],
+        mut fetch: impl FnMut(BlockRef) -> Result<Block<Bytes>>,
+    ) -> Result<Option<Found>> {
+        for found in self.blocks_from(first, target) {
+            let mut cursor = BlockCursor::new(fetch(found)?);
+            let locate = |defect| self.table.locate(found.block, defect);
+            let sought = cursor.seek(target, self.table.order()?);
+            if !sought.map_err(locate)? {
+                continue;
+            }
+            let Some(entry) = InternalKey::parse(cursor.key()) else {
+                return Err(locate(not_internal(cursor.key())));
+            };
+            let same = self.order.compare(entry.user_key, key::user_key(target));
+            return Ok(same.is_eq().then_some(cursor));
+        }
+        Ok(None)
+    }
+}
+
+impl Snapshot<'_> {
+    /// Returns the version of `user_key`; `None` if the table holds none that is old enough.
+    ///
+    /// Reads at most one data block, and none if the filter rejects the key. Reads a second one if an index key has this user
+    /// key and the filter cannot exclude a block.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block; see [`Table::get`].
+    pub fn get(&self, user_key: impl AsRef<[u8]>) -> Result<Option<Version>> {
+        let found = self.table.find(user_key.as_ref(), self.sequence)?;
+        Ok(found.and_then(|found| version_of(&found)))
+    }
+
+    /// Returns the version of `user_key` with its own sequence number, like [`get`](Snapshot::get).
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Snapshot::get).
+    pub fn get_entry(&self, user_key: impl AsRef<[u8]>) -> Result<Option<DbEntry>> {
+        let found = self.table.find(user_key.as_ref(), self.sequence)?;
+        Ok(found.and_then(|found| entry_of(&found)))
+    }
+
+    /// Returns the versions of many user keys, in the order of `user_keys`; `None` for each of which the table holds none.
+    ///
+    /// Reads like [`Table::get_many`]: each block once, and many at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Snapshot::get), for the first block that cannot be read; no version is returned then.
+    pub fn get_many<K: AsRef<[u8]>>(&self, user_keys: &[K]) -> Result<Vec<Option<Version>>> {
+        let table = self.table;
+        let mut wanted = Vec::with_capacity(user_keys.len());
+        for (at, user_key) in user_keys.iter().enumerate() {
+            let target = InternalKey::seek_target(user_key.as_ref(), self.sequence);
+            if let Some(first) = table.first_block(&target)? {
+                wanted.push((first, at, target));
+            }
+        }
+        wanted.sort_unstable_by_key(|(first, at, _)| (first.block, *at));
+        let mut versions = vec![None; user_keys.len()];
+        let of_blocks: Vec<_> = wanted
+            .chunk_by(|(a, ..), (b, ..)| a.block == b.block)
+            .collect();
+        let found: Vec<BlockRef> = of_blocks
+            .iter()
+            .filter_map(|keys| Some(keys.first()?.0))
+            .collect();
+        // The first block that failed, and why.
+        let mut failed: Option<(usize, Error)> = None;
+        table.table.load_blocks(&found, |i, block| {
+            let keys = of_blocks.get(i).copied().unwrap_or_default();
+            let mut search = |block: Block<Bytes>| {
+                for (first, at, target) in keys {
+                    let fetch = |wanted: BlockRef| {
+                        if wanted.block == first.block {
+                            Ok(block.clone())
+                        } else {
+                            table.table.block(wanted)
+                        }
+                    };
+                    let found = table.find_from(*first, target, fetch)?;
+                    if let (Some(found), Some(slot)) = (found, versions.get_mut(*at)) {
+                        *slot = version_of(&found);
+                    }
+                }
+                Ok(())
+            };
+            if let Err(error) = block.and_then(&mut search)
+                && failed.as_ref().is_none_or(|&(before, _)| i < before)
+            {
+                failed = Some((i, error));
+            }
+        });
+        failed.map_or(Ok(versions), |(_, error)| Err(error))
+    }
+
+    /// Whether the snapshot sees a value of `user_key`: `false` if it was deleted, or the table holds none.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Snapshot::get).
+    pub fn contains_key(&self, user_key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(matches!(self.get(user_key)?, Some(Version::Value(_))))
+    }
+
+    /// Returns a cursor over what the snapshot sees, before the first entry.
+    pub fn cursor(&self) -> DbCursor {
+        self.table.cursor().at(self.sequence)
+    }
+
+    /// What the snapshot sees, from either end.
+    pub fn iter(&self) -> DbRange {
+        self.range(..)
+    }
+
+    /// What the snapshot sees of the user keys within `bounds`, from either end; see [`DbTable::range`].
+    pub fn range(&self, bounds: impl KeyRange) -> DbRange {
+        self.table.range(bounds).at(self.sequence)
+    }
+
+    /// What the snapshot sees of the user keys that begin with `prefix`, from either end; see [`DbTable::prefix`].
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
+        self.table.prefix(prefix).at(self.sequence)
+    }
+
+    /// Returns the first entry that the snapshot sees; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block; see [`Table::get`].
+    pub fn first(&self) -> Result<Option<DbEntry>> {
+        self.iter().next().transpose()
+    }
+
+    /// Returns the last entry that the snapshot sees; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`first`](Snapshot::first).
+    pub fn last(&self) -> Result<Option<DbEntry>> {
+        self.iter().next_back().transpose()
+    }
+}
+
+fn entry_of(found: &Found) -> Option<DbEntry> {
+    let key = InternalKey::parse(found.key())?;
+    Some(DbEntry::of(key, || {
+        found.block().data().slice(found.value_range())
+    }))
+}
+
+fn version_of(found: &Found) -> Option<Version> {
+    let key = InternalKey::parse(found.key())?;
+    let value = || found.block().data().slice(found.value_range());
+    Some(Version::of(key.value_type, value))
+}
