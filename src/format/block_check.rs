@@ -205,7 +205,9 @@ mod tests {
         for (entries, sound) in [(whole, &[5, 10][..]), (shared, &[])] {
             for restart in 1..20 {
                 let mut block = entries.to_vec();
-                [0, restart, 2].map(|n| put_fixed32(&mut block, n));
+                for n in [0, restart, 2] {
+                    put_fixed32(&mut block, n);
+                }
                 let checked = Block::parse(block).unwrap().check_entries();
                 assert_eq!(checked.is_ok(), sound.contains(&restart), "{restart}");
             }

@@ -118,12 +118,7 @@ impl Tournament {
         let mut winner = self.tree[0];
         let input = self.input(winner);
         let cursor = &inputs[input].cursor;
-        // The rank before lacks its lowest bits. Its other seven bytes are enough.
-        let next = if self.input_bits <= 0xff {
-            self.ranking.rank(cursor.key(), way)
-        } else {
-            self.ranking.rank(cursor.key(), way)
-        };
+        let next = self.ranking.rank(cursor.key(), way);
         winner = match next {
             _ if !moved => self.player(u64::MAX, input),
             Some(rank) if self.ties <= MOST_TIES * inputs.len() => self.player(rank, input),
