@@ -49,7 +49,9 @@ fuzz_target!(|input: Input| {
         other => OpenOptions::new().comparator(other),
     };
     let named = || match order {
-        KeyOrder::Bytewise => VerifyOptions::new().open_options(OpenOptions::new().comparator(BytewiseComparator)),
+        KeyOrder::Bytewise => {
+            VerifyOptions::new().open_options(OpenOptions::new().comparator(BytewiseComparator))
+        }
         other => VerifyOptions::new().open_options(OpenOptions::new().comparator(other)),
     };
     let sound = tables::build(&write, &entries);
