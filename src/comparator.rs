@@ -13,10 +13,10 @@ use crate::error::show_key;
 /// its data blocks is first read, since the keys do not ascend in it: that is an error of
 /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator).
 ///
-/// Tables of this crate name their order. Of a table of another writer, opening checks all blocks of a file of up to 4 MiB, and
-/// some of a larger one. In that, a wrong order rarely goes unnoticed, but can for a while: if the index ascends in it by chance, a
-/// key may be looked for in a block that is in order, while it lies in one that was not read. Keys in an order that is nearly
-/// bytewise, one in thousands elsewhere, are the likely case.
+/// Tables of this crate name their order. Of a table of another writer, what is read is checked: the index when the table is opened,
+/// a data block when it is first read, and a file of up to 64 KiB whole. **In a larger one, a wrong order can hide keys:** if the
+/// index ascends in it, a key may be looked for in a block that is in order, while it lies in one that was not read, and the
+/// lookup returns `None`. Keys in an order that is nearly bytewise are the likely case.
 /// [`OpenOptions::check_order`](crate::OpenOptions::check_order) rules that out by reading the whole file once.
 ///
 /// `examples/indexeddb.rs` has one for the databases that Chrome and Electron keep.

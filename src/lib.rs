@@ -58,8 +58,8 @@
 //! crate in tables without [properties](WriteOptions::properties).
 //!
 //! Opening reads the footer, the metaindex, the index and the filter: one read for a file of up to 64 KiB, two for a larger
-//! one, usually three in LevelDB's order, and of a table that does not name its order some data blocks. A lookup asks the filter,
-//! searches the index, and reads one block, the only one that can contain the key.
+//! one, usually three in LevelDB's order. A lookup asks the filter, searches the index, and reads one block, the only one that
+//! can contain the key.
 //!
 //! # Serving reads
 //!
@@ -68,8 +68,9 @@
 //!   used in place, without a copy or a cache. Compressed ones are decompressed into the cache.
 //! - Any number of threads may use a [`Table`] at once, and clones are cheap. Cursors and ranges own what they need and can be
 //!   sent to another thread. No lock is held while a block is read or decompressed.
-//! - An open table holds its index block, 23 bytes for each data block, and its filter. Blocks that
-//!   come in again are kept in a [`BlockCache`] of 32 MiB that all tables share, unless [`OpenOptions`] says otherwise.
+//! - An open table holds its index block, 18 bytes for each data block, and its filter. Blocks that were decompressed are
+//!   kept in a [`BlockCache`] of 32 MiB that all tables share, unless [`OpenOptions`] says otherwise. Uncompressed blocks of a file
+//!   are left to the system's page cache.
 //! - A value from [`Table::get`] is a slice of its block and keeps the block in memory.
 //! - In async code, call lookups where blocking is allowed, such as Tokio's `spawn_blocking`. [`Table::may_contain`] makes
 //!   no I/O. `AsyncTable`, of the feature `async`, awaits its reads instead, under any runtime.
@@ -101,10 +102,9 @@
 //!   compression, the bytes are the same.
 //! - A lookup in a damaged table returns an error or the right answer. Checksums are verified by default; those of index and
 //!   filter always.
-//! - The order of keys is checked when a block is first read, and when a table is opened in files of up to 64 KiB, up to 4 MiB if
-//!   the table does not name its order, and in some blocks of a larger one. A comparator in another order than the table's is an
-//!   error. [`OpenOptions::check_order`] checks the whole of a larger file, too, so that no key is missed in a table that was
-//!   written in an order that nobody knows.
+//! - The order of keys is checked when a block is first read, and in files of up to 64 KiB when a table is opened. A comparator
+//!   in another order than the table's is an error as soon as it shows. A table that does not name its order, and is in one that
+//!   seldom differs from the assumed one, can hide keys until then; [`OpenOptions::check_order`] checks all blocks at opening.
 //! - No file makes this crate panic, or use more memory than the file's size explains.
 //! - A table at a path is there completely and synced, or not at all.
 //! - No `unsafe` code, except for the one call that maps a file, with the feature `mmap`: what it is trusted with is in the

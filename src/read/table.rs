@@ -28,7 +28,7 @@ use crate::read::store::Loaded;
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
-/// Clones are cheap and share everything. Memory: the index block and 23 bytes for each data block, the
+/// Clones are cheap and share everything. Memory: the index block and 18 bytes for each data block, the
 /// filter block, and a few kilobytes. Blocks live in the [`BlockCache`].
 ///
 /// The file must not change while it is open. It may be *replaced*, by [`WriteOptions::create`](crate::WriteOptions::create)
