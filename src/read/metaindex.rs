@@ -94,11 +94,6 @@ impl Metaindex {
         }
     }
 
-    /// Whether there is a filter of a policy that is known.
-    pub(super) fn has_filter(&self) -> bool {
-        matches!(self.filter, Ok(Some(_)))
-    }
-
     /// The filters to use: that of the keys and, with `prefixes`, that of their prefixes.
     pub(super) fn filters_for(&self, prefixes: bool) -> impl Iterator<Item = BlockHandle> {
         let filter = self.filter.as_ref().ok().and_then(Option::as_ref);

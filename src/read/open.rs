@@ -68,12 +68,9 @@ impl OpenOptions {
     pub(super) fn open_file(&self, file: TableFile) -> Result<Table> {
         let (mut inner, footer, metaindex) = self.read_parts(file)?;
         let is_guess = self.order.is_none() && !self.stored_order && inner.properties.is_none();
-        let unclear = if is_guess {
-            inner.refuse_internal_keys()?
-        } else {
-            None
-        };
-        let is_usable = self.filter_is_usable(&inner);
+        // A filter may hold user keys if the stored keys fit both kinds.
+        let fits_both = is_guess && inner.refuse_internal_keys()?;
+        let is_usable = !fits_both && self.filter_is_usable(&inner);
         let sample = if self.takes_sample(&inner) {
             inner.sample()
         } else {
@@ -81,14 +78,14 @@ impl OpenOptions {
         };
         // With the filters that are still missing, the sample takes no step of its own.
         let filters = match &metaindex {
-            Some(metaindex) if is_usable => filters_to_read(&inner, metaindex, unclear.as_ref()),
+            Some(metaindex) if is_usable => filters_to_read(&inner, metaindex),
             _ => Vec::new(),
         };
         inner
             .file
             .read_ahead(filters, sample.iter().map(Run::range));
         if let Some(metaindex) = metaindex {
-            self.attach_filters(&mut inner, &footer, metaindex, unclear, is_usable)?;
+            self.attach_filters(&mut inner, &footer, metaindex, is_usable)?;
         }
         // After the filters, which may say that the table is a database's: that explains more than two keys.
         inner.check_sample(&sample)?;
@@ -151,35 +148,24 @@ impl OpenOptions {
         Ok((inner, footer, metaindex))
     }
 
-    /// Reads the filters that can be used. One that cannot may still tell what an `unclear` table is.
+    /// Reads the filters that can be used.
     fn attach_filters(
         &self,
         inner: &mut Inner,
         footer: &Footer,
         mut metaindex: Metaindex,
-        unclear: Option<Unclear>,
         is_usable: bool,
     ) -> Result<()> {
         let filters = std::mem::take(&mut metaindex.filters);
         let prefixes = std::mem::replace(&mut metaindex.prefixes, Ok(None));
-        let Inner { file, index, .. } = &*inner;
-        let mut witness = None;
         if is_usable {
-            inner.filter = self.read_filter(file, footer, metaindex, index)?;
-        } else if unclear.is_some() {
-            let filter = self.read_filter(file, footer, metaindex, index);
-            witness = filter.ok().flatten();
-        }
-        // Of a table that may be a database's for all that is known, the prefixes may be those of user keys.
-        let is_clear = unclear.is_none() || inner.filter.is_some();
-        if is_usable && is_clear && inner.is_bytewise() {
-            inner.prefixes = read_prefixes(&inner.file, footer, prefixes)?;
+            inner.filter = self.read_filter(&inner.file, footer, metaindex, &inner.index)?;
+            if inner.is_bytewise() {
+                inner.prefixes = read_prefixes(&inner.file, footer, prefixes)?;
+            }
         }
         inner.filters = self.explain(filters, inner, is_usable);
-        match (unclear, inner.filter.as_ref().or(witness.as_ref())) {
-            (Some(unclear), Some(filter)) => inner.refuse_filter_of_user_keys(unclear, filter),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// The blocks that will be read after the metaindex. Whether the filters of a table without properties are of use, its
@@ -332,18 +318,6 @@ impl OpenOptions {
         }))
     }
 
-    /// The filter of a table that is not open, of which there are these parts.
-    pub(crate) fn find_filter(
-        &self,
-        file: &TableFile,
-        footer: &Footer,
-        metaindex: &[u8],
-        index: &Index,
-    ) -> Option<TableFilter> {
-        let metaindex = Metaindex::decode(metaindex, self).ok()?;
-        self.read_filter(file, footer, metaindex, index).ok()?
-    }
-
     /// Says of `filters` which one is `used`, and why the others are not.
     fn explain(
         &self,
@@ -433,25 +407,12 @@ impl Table {
     }
 }
 
-/// What may be a database's table or a plain one.
-struct Unclear {
-    evidence: Evidence,
-    /// The first keys, as they are stored.
-    keys: Vec<Vec<u8>>,
-}
-
 /// The filters that are still to be read, if they can be used: those of a table with properties were read with its index.
-fn filters_to_read(
-    inner: &Inner,
-    metaindex: &Metaindex,
-    unclear: Option<&Unclear>,
-) -> Vec<BlockHandle> {
+fn filters_to_read(inner: &Inner, metaindex: &Metaindex) -> Vec<BlockHandle> {
     if inner.properties.is_some() {
         return Vec::new();
     }
-    let may_be_clear = unclear.is_none() || metaindex.has_filter();
-    let with_prefixes = may_be_clear && inner.is_bytewise();
-    metaindex.filters_for(with_prefixes).collect()
+    metaindex.filters_for(inner.is_bytewise()).collect()
 }
 
 impl Inner {
@@ -464,65 +425,43 @@ impl Inner {
     ///
     /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys.
     /// Nearly always the index alone shows that a table is plain; if not, the first keys of a data block are read, too. Returns
-    /// what was read if it fits both kinds.
-    fn refuse_internal_keys(&self) -> Result<Option<Unclear>> {
+    /// whether the keys fit both kinds.
+    fn refuse_internal_keys(&self) -> Result<bool> {
         // Short for nearly every plain table: its first index key shows it.
         let mut index_keys = (0..self.index.len()).map(|i| self.index.key(i));
         if self.index.len() == 0 || !index_keys.all(may_be_internal) {
-            return Ok(None);
+            return Ok(false);
         }
         let mut evidence = self.index.evidence();
         if !evidence.may_be_database() {
-            return Ok(None);
+            return Ok(false);
         }
-        let keys = self.read_first_entries(&mut evidence)?;
+        self.read_first_entries(&mut evidence)?;
         match evidence.verdict() {
             Some(KeyKind::Database) => Err(self.file.name_in(database_table())),
-            Some(KeyKind::Plain) => Ok(None),
-            None => Ok(Some(Unclear { evidence, keys })),
+            Some(KeyKind::Plain) => Ok(false),
+            None => Ok(true),
         }
     }
 
-    /// Refuses a database's table that nothing but its filter shows to be one: the filter holds user keys.
-    fn refuse_filter_of_user_keys(&self, unclear: Unclear, filter: &TableFilter) -> Result<()> {
-        let Unclear { mut evidence, keys } = unclear;
-        let offset = self.index.handle(0).offset;
-        for key in &keys {
-            filter.testify(offset, key, &mut evidence);
-        }
-        match evidence.kind() {
-            KeyKind::Database => Err(self.file.name_in(database_table())),
-            KeyKind::Plain => Ok(()),
-        }
-    }
-
-    /// Takes the first entries of the first data block as evidence. Returns their keys.
-    fn read_first_entries(&self, evidence: &mut Evidence) -> Result<Vec<Vec<u8>>> {
+    /// Takes the first entries of the first data block as evidence.
+    fn read_first_entries(&self, evidence: &mut Evidence) -> Result<()> {
         /// Bounds the work, so that opening stays fast when the first block is large.
-        const MOST_KEYS: usize = 64;
-        const MOST_BYTES: usize = 64 << 10;
+        const MAX_KEYS: usize = 64;
+        const MAX_BYTES: usize = 64 << 10;
         let frame = self.file.read_frame(self.index.handle(0))?;
         let mut read = || {
             frame::verify(&frame)?;
             let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
-            let (mut keys, mut bytes) = (Vec::new(), 0);
-            while keys.len() < MOST_KEYS && bytes < MOST_BYTES && cursor.next()? {
+            let (mut keys, mut bytes) = (0, 0);
+            while keys < MAX_KEYS && bytes < MAX_BYTES && cursor.next()? {
                 evidence.add_entry(cursor.key(), cursor.value());
+                keys += 1;
                 bytes += cursor.key().len();
-                keys.push(cursor.key().to_vec());
             }
-            Ok(keys)
+            Ok(())
         };
         read().map_err(|defect| self.locate(0, defect))
-    }
-}
-
-impl TableFilter {
-    /// Adds what the filter replies about `key`, of the data block at `offset`, as it is stored and as a user key.
-    pub(crate) fn testify(&self, offset: u64, key: &[u8], evidence: &mut Evidence) {
-        evidence.add_filter_replies(key, |key| {
-            self.block.key_may_match(&*self.policy, offset, key)
-        });
     }
 }
 
