@@ -11,12 +11,11 @@ pub use crate::format::properties::KeyKind;
 ///
 /// - a key that cannot be an internal key, or a deletion that has a value: the table is plain;
 /// - an index key that was shortened, since a database's then ends in the largest sequence number;
-/// - two neighbours that ascend in the order of one kind, but not in that of the other;
-/// - if the keys fit both kinds, the filter: that of a database holds user keys.
+/// - two neighbours that ascend in the order of one kind, but not in that of the other.
 ///
-/// Without evidence of a database, the table is plain. That can be wrong: the table of a database that holds one
-/// version of each key, in keys of which the index shortened none, and has no filter that rejects a stored key, fits both
-/// kinds.
+/// Without evidence of a database, the table is plain. That can be wrong: the table of a database that holds one version of each
+/// key, in keys of which the index shortened none, fits both kinds. Its filter holds user keys: where the keys fit both kinds, a
+/// filter must not be asked.
 ///
 /// ```text
 /// plain       big-endian counters         neighbours share a user key, and the older version comes first
@@ -51,9 +50,6 @@ pub(crate) struct Counts {
     neither: u64,
     /// Neighbours of one user key, the older first.
     older_first: u64,
-    /// Keys that the filter rejects as they are stored, and those whose user key it rejects.
-    stored_rejected: u64,
-    user_rejected: u64,
     /// Index keys that differ from the last key of their block, and those of them that lie after it, bytewise and as
     /// internal keys.
     shortened: u64,
@@ -114,12 +110,6 @@ impl Evidence {
         }
     }
 
-    /// Adds what the table's filter replies about one of its keys: whether it passes the key, and the user key in it.
-    pub(crate) fn add_filter_replies(&mut self, key: &[u8], passes: impl Fn(&[u8]) -> bool) {
-        self.counts.stored_rejected += u64::from(!passes(key));
-        self.counts.user_rejected += u64::from(!passes(user_key(key)));
-    }
-
     /// Adds the evidence of another block.
     pub(crate) fn add(&mut self, counts: &Counts) {
         let own = &mut self.counts;
@@ -130,8 +120,6 @@ impl Evidence {
         own.bytewise_only += counts.bytewise_only;
         own.neither += counts.neither;
         own.older_first += counts.older_first;
-        own.stored_rejected += counts.stored_rejected;
-        own.user_rejected += counts.user_rejected;
         own.shortened += counts.shortened;
         own.shortened_bytewise += counts.shortened_bytewise;
         own.shortened_internal += counts.shortened_internal;
@@ -147,7 +135,7 @@ impl Evidence {
         self.verdict().unwrap_or_default()
     }
 
-    /// The same, but `None` if they do not decide it, since they fit both kinds.
+    /// Returns the kind of the keys added so far; `None` if they fit both.
     pub(crate) fn verdict(&self) -> Option<KeyKind> {
         let Counts {
             keys,
@@ -157,8 +145,6 @@ impl Evidence {
             bytewise_only,
             neither,
             older_first,
-            stored_rejected,
-            user_rejected,
             ..
         } = self.counts;
         let many_foreign = if foreign * FOREIGN_IN < keys {
@@ -182,12 +168,7 @@ impl Evidence {
         } else if foreign > 0 || against > 0 || neither > 0 {
             Some(KeyKind::Plain)
         } else {
-            // The filter of a database holds user keys.
-            match (stored_rejected, user_rejected) {
-                (1.., 0) => Some(KeyKind::Database),
-                (0, 1..) => Some(KeyKind::Plain),
-                _ => None,
-            }
+            None
         }
     }
 

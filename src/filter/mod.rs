@@ -110,8 +110,8 @@ pub enum Unused {
     /// The table was opened with [`no_filter`](crate::OpenOptions::no_filter) or in its
     /// [`stored_order`](crate::OpenOptions::stored_order).
     TurnedOff,
-    /// It holds a database's user keys, of which the comparator that was named does not know; or it holds prefixes, and nothing
-    /// tells whether they are of a plain table's keys or of a database's user keys.
+    /// It holds a database's user keys, of which the comparator that was named does not know; or it may hold them, since the
+    /// table's keys could be a plain table's or a database's.
     UserKeys,
     /// Its handle makes no sense. Opening fails then, unless it does without the filter.
     Damaged,
@@ -125,7 +125,9 @@ impl fmt::Display for Unused {
             Unused::NotBytewise => "the keys are not in bytewise order",
             Unused::AnotherIsUsed => "another filter is used",
             Unused::TurnedOff => "the table was opened without filters",
-            Unused::UserKeys => "it holds a database's user keys, not the stored keys",
+            Unused::UserKeys => {
+                "it holds, or may hold, a database's user keys, not the stored keys"
+            }
             Unused::Damaged => "it is damaged",
         })
     }

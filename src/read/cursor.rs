@@ -253,11 +253,20 @@ impl Cursor {
     /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        if self.entries.step_back() {
-            self.touch_at(-AHEAD);
+        if self.step_back_plainly() {
             return Ok(true);
         }
         self.prev_slowly()
+    }
+
+    /// Moves to the previous entry if it was decoded before. Otherwise stays and returns `false`.
+    #[inline(always)]
+    pub(super) fn step_back_plainly(&mut self) -> bool {
+        let stepped = self.entries.step_back();
+        if stepped {
+            self.touch_at(-AHEAD);
+        }
+        stepped
     }
 
     #[inline(never)]

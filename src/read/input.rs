@@ -284,17 +284,14 @@ impl Input {
         self.step_within(way)
     }
 
-    /// Moves from an entry of a table to the next one if that is an ordinary entry of the same block, and there is no bound to
-    /// check. Otherwise stays and returns `false`.
+    /// Moves from an entry of a table to the next one on the way if that is an ordinary entry of the same block, and there is no
+    /// bound to check. Otherwise stays and returns `false`.
     #[inline(always)]
     pub(super) fn step_plainly(&mut self, way: Way) -> bool {
-        match &mut self.source {
-            Source::Table(cursor) => {
-                way == Way::Forward
-                    && matches!(self.bounds.1, Bound::Unbounded)
-                    && cursor.step_plainly()
-            }
-            Source::Memory(_) => false,
+        match (&mut self.source, way, &self.bounds) {
+            (Source::Table(cursor), Way::Forward, (_, Bound::Unbounded)) => cursor.step_plainly(),
+            (Source::Table(cursor), Way::Back, (Bound::Unbounded, _)) => cursor.step_back_plainly(),
+            _ => false,
         }
     }
 

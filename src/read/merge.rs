@@ -6,8 +6,8 @@ use std::iter::FusedIterator;
 
 use bytes::Bytes;
 
-use crate::comparator::Order;
-use crate::db::key::user_order;
+use crate::comparator::{Comparator, Order};
+use crate::db::key::{InternalKeyComparator, user_order};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
 use crate::read::cursor::lost;
@@ -53,6 +53,8 @@ pub struct MergeCursor {
     /// at place `inputs.len() + j`. A step replays the matches of the winner only.
     tree: Vec<usize>,
     order: Order,
+    /// Whether the keys are internal keys whose user keys are in bytewise order: known by type, as [`Order`] knows that of keys.
+    is_internal: bool,
     way: Way,
     /// The input that is on the current entry; past all inputs if the cursor is on none.
     top: usize,
@@ -135,6 +137,7 @@ impl Default for MergeCursor {
             inputs: Vec::new(),
             tree: Vec::new(),
             order: Order::Bytewise,
+            is_internal: false,
             way: Way::Back,
             top: NONE,
             is_lost: false,
@@ -179,6 +182,7 @@ impl MergeCursor {
                 merge.inputs.push(input);
             }
         }
+        merge.is_internal = matches!(user_order(&merge.order), Some(Order::Bytewise));
         merge.tree = vec![NONE; merge.inputs.len()];
         merge.rewind();
         Ok(merge)
@@ -353,7 +357,7 @@ impl MergeCursor {
         // The keys of one input differ.
         while self.tree[0] != shown
             && let Some(key) = self.inputs[self.tree[0]].key()
-            && self.order.compare(key, &passed).is_eq()
+            && self.compare(key, &passed).is_eq()
         {
             // Perhaps only its key is known.
             self.inputs[self.tree[0]].read()?;
@@ -393,6 +397,15 @@ impl MergeCursor {
         self.tree[0] = winner;
     }
 
+    #[inline(always)]
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        if self.is_internal {
+            InternalKeyComparator::BYTEWISE.compare(a, b)
+        } else {
+            self.order.compare(a, b)
+        }
+    }
+
     /// Whether input `a` comes before input `b` on the way, by their keys. One that is on no entry comes last.
     #[inline(always)]
     fn is_before(
@@ -403,7 +416,7 @@ impl MergeCursor {
         let (Some(key_a), Some(key_b)) = (key_a, key_b) else {
             return key_a.is_some();
         };
-        match (self.order.compare(key_a, key_b), self.way) {
+        match (self.compare(key_a, key_b), self.way) {
             (Ordering::Less, way) => way == Way::Forward,
             (Ordering::Greater, way) => way == Way::Back,
             // Where the first wins, it is the first to be shown on the way back, too.

@@ -103,16 +103,15 @@ impl OpenOptions {
         file.hold(fetch, self.needed(&file, &footer, metaindex.as_ref()))
             .await?;
         let mut inner = self.decode(file, &footer, metaindex.as_ref())?;
-        let mut unclear = None;
+        let mut fits_both = false;
         if let Some(evidence) = self.evidence_of_database(&inner) {
             let first = inner.file.part(inner.index.handle(0));
             inner.file.hold(fetch, first).await?;
-            unclear = inner.refuse_internal_keys(evidence)?;
+            fits_both = inner.refuse_internal_keys(evidence)?;
         }
         if let Some(metaindex) = metaindex {
-            self.attach_filters(&mut inner, &footer, metaindex, unclear)?;
+            self.attach_filters(&mut inner, &footer, metaindex, fits_both)?;
         }
-        // After the filters, which may say that the table is a database's: that explains more than two keys.
         if inner.file.size <= SMALL && !self.stored_order {
             let blocks = (0..inner.index.len()).map(|i| frame_range(inner.index.handle(i)));
             let blocks: Vec<Range<u64>> = blocks.collect();
@@ -151,35 +150,26 @@ impl OpenOptions {
         })
     }
 
-    /// Reads the filters that can be used. One that cannot may still tell what an `unclear` table is.
+    /// Reads the filters that can be used.
     fn attach_filters(
         &self,
         inner: &mut Inner,
         footer: &Footer,
         mut metaindex: Metaindex,
-        unclear: Option<Unclear>,
+        fits_both: bool,
     ) -> Result<()> {
-        let is_usable = self.filter_is_usable(inner);
+        // A filter may hold user keys if the stored keys fit both kinds.
+        let is_usable = !fits_both && self.filter_is_usable(inner);
         let filters = std::mem::take(&mut metaindex.filters);
         let prefixes = std::mem::replace(&mut metaindex.prefixes, Ok(None));
-        let Inner { file, index, .. } = &*inner;
-        let mut witness = None;
         if is_usable {
-            inner.filter = self.read_filter(file, footer, metaindex, index)?;
-        } else if unclear.is_some() {
-            let filter = self.read_filter(file, footer, metaindex, index);
-            witness = filter.ok().flatten();
-        }
-        // Of a table that may be a database's for all that is known, the prefixes may be those of user keys.
-        let is_clear = unclear.is_none() || inner.filter.is_some();
-        if is_usable && is_clear && inner.is_bytewise() {
-            inner.prefixes = read_prefixes(&inner.file, footer, prefixes)?;
+            inner.filter = self.read_filter(&inner.file, footer, metaindex, &inner.index)?;
+            if inner.is_bytewise() {
+                inner.prefixes = read_prefixes(&inner.file, footer, prefixes)?;
+            }
         }
         inner.filters = self.explain(filters, inner, is_usable);
-        match (unclear, inner.filter.as_ref().or(witness.as_ref())) {
-            (Some(unclear), Some(filter)) => inner.refuse_filter_of_user_keys(unclear, filter),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Where the blocks lie that opening reads after the metaindex: index, properties and filters.
@@ -351,18 +341,6 @@ impl OpenOptions {
         }))
     }
 
-    /// The filter of a table that is not open, of which there are these parts.
-    pub(crate) fn find_filter(
-        &self,
-        file: &TableFile,
-        footer: &Footer,
-        metaindex: &[u8],
-        index: &Index,
-    ) -> Option<TableFilter> {
-        let metaindex = Metaindex::decode(metaindex, self).ok()?;
-        self.read_filter(file, footer, metaindex, index).ok()?
-    }
-
     /// Says of `filters` which one is `used`, and why the others are not.
     fn explain(
         &self,
@@ -463,13 +441,6 @@ impl Table {
     }
 }
 
-/// What may be a database's table or a plain one.
-struct Unclear {
-    evidence: Evidence,
-    /// The first keys, as they are stored.
-    keys: Vec<Vec<u8>>,
-}
-
 impl Inner {
     /// Whether keys, or user keys in a database's table, are in bytewise order.
     fn is_bytewise(&self) -> bool {
@@ -478,46 +449,33 @@ impl Inner {
 
     /// Refuses a database's table, whose keys are internal keys.
     ///
-    /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys. Returns what
-    /// was read if it fits both kinds.
-    fn refuse_internal_keys(&self, mut evidence: Evidence) -> Result<Option<Unclear>> {
-        let keys = self.read_first_entries(&mut evidence)?;
+    /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys. Returns
+    /// whether the keys fit both kinds.
+    fn refuse_internal_keys(&self, mut evidence: Evidence) -> Result<bool> {
+        self.read_first_entries(&mut evidence)?;
         match evidence.verdict() {
             Some(KeyKind::Database) => Err(self.file.name_in(database_table())),
-            Some(KeyKind::Plain) => Ok(None),
-            None => Ok(Some(Unclear { evidence, keys })),
+            Some(KeyKind::Plain) => Ok(false),
+            None => Ok(true),
         }
     }
 
-    /// Refuses a database's table that nothing but its filter shows to be one: the filter holds user keys.
-    fn refuse_filter_of_user_keys(&self, unclear: Unclear, filter: &TableFilter) -> Result<()> {
-        let Unclear { mut evidence, keys } = unclear;
-        let offset = self.index.handle(0).offset;
-        for key in &keys {
-            filter.testify(offset, key, &mut evidence);
-        }
-        match evidence.kind() {
-            KeyKind::Database => Err(self.file.name_in(database_table())),
-            KeyKind::Plain => Ok(()),
-        }
-    }
-
-    /// Takes the first entries of the first data block as evidence. Returns their keys.
-    fn read_first_entries(&self, evidence: &mut Evidence) -> Result<Vec<Vec<u8>>> {
+    /// Takes the first entries of the first data block as evidence.
+    fn read_first_entries(&self, evidence: &mut Evidence) -> Result<()> {
         /// Bounds the work, so that opening stays fast when the first block is large.
-        const MOST_KEYS: usize = 64;
-        const MOST_BYTES: usize = 64 << 10;
+        const MAX_KEYS: usize = 64;
+        const MAX_BYTES: usize = 64 << 10;
         let frame = self.file.read_frame(self.index.handle(0))?;
         let mut read = || {
             frame::verify(&frame)?;
             let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
-            let (mut keys, mut bytes) = (Vec::new(), 0);
-            while keys.len() < MOST_KEYS && bytes < MOST_BYTES && cursor.next()? {
+            let (mut keys, mut bytes) = (0, 0);
+            while keys < MAX_KEYS && bytes < MAX_BYTES && cursor.next()? {
                 evidence.add_entry(cursor.key(), cursor.value());
+                keys += 1;
                 bytes += cursor.key().len();
-                keys.push(cursor.key().to_vec());
             }
-            Ok(keys)
+            Ok(())
         };
         read().map_err(|defect| self.locate(0, defect))
     }
@@ -556,15 +514,6 @@ impl Inner {
             }
         }
         Ok(())
-    }
-}
-
-impl TableFilter {
-    /// Adds what the filter replies about `key`, of the data block at `offset`, as it is stored and as a user key.
-    pub(crate) fn testify(&self, offset: u64, key: &[u8], evidence: &mut Evidence) {
-        evidence.add_filter_replies(key, |key| {
-            self.block.key_may_match(&*self.policy, offset, key)
-        });
     }
 }
 

@@ -12,9 +12,7 @@ use crate::comparator::Order;
 use crate::db::key::user_order;
 use crate::db::recognise::{Evidence, KeyKind};
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
-use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
-use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::page;
 use crate::format::properties::Properties;
@@ -210,24 +208,6 @@ impl Survey<'_> {
         evidence
     }
 
-    /// Adds what the filter replies about the keys of the first data block.
-    fn ask_filter(&self, index: &Index, evidence: &mut Evidence) {
-        let handles = (0..index.len()).map(|i| index.handle(i));
-        let block = { handles }
-            .find(|handle| {
-                self.map
-                    .at(*handle)
-                    .is_some_and(|found| found.digest().is_some())
-            })
-            .and_then(|handle| Some((handle, Block::parse(self.payload(handle)?).ok()?)));
-        if let (Some((handle, block)), Some(filter)) = (block, self.filter(index)) {
-            let mut cursor = BlockCursor::new(block);
-            while let Ok(true) = cursor.next() {
-                filter.testify(handle.offset, cursor.key(), evidence);
-            }
-        }
-    }
-
     /// The kind of keys that the table seems to hold.
     pub(super) fn kind(&self) -> KeyKind {
         match &self.properties {
@@ -241,12 +221,7 @@ impl Survey<'_> {
         let Some(built) = target.kind() else {
             return Ok(());
         };
-        let mut evidence = self.evidence();
-        if evidence.verdict().is_none()
-            && let Some(index) = self.sound_index()
-        {
-            self.ask_filter(index, &mut evidence);
-        }
+        let evidence = self.evidence();
         let stated = self
             .properties
             .as_ref()

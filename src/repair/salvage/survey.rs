@@ -23,8 +23,6 @@ use crate::format::frame;
 use crate::format::properties::Properties;
 use crate::read::file::TableFile;
 use crate::read::index::{Index, IndexPlace};
-use crate::read::options::OpenOptions;
-use crate::read::table::TableFilter;
 use crate::repair::progress::Reporter;
 
 /// What was found where, without overlaps.
@@ -168,13 +166,6 @@ impl<'a> Survey<'a> {
             self.look_for_metaindex();
         }
         ControlFlow::Continue(())
-    }
-
-    /// The filter, if footer and metaindex lead to one of a built-in policy.
-    pub(super) fn filter(&self, index: &Index) -> Option<TableFilter> {
-        let footer = self.file.footer().ok()?;
-        let metaindex = self.payload(footer.metaindex)?;
-        OpenOptions::new().find_filter(self.file, &footer, &metaindex, index)
     }
 
     /// Finds what footer, metaindex and index lead to. They are believed only as far as checksums confirm them: the
