@@ -1236,24 +1236,32 @@ fn a_small_file_is_checked_whatever_its_first_read_gives() {
     }
 }
 
-/// A database's table of which only the filter tells, opened without it.
+/// The keys of a database's table fit a plain one, too: they are found as they are stored, since the filter, which holds user
+/// keys, is not asked.
 #[test]
-fn a_filter_tells_what_a_table_is_even_if_it_is_not_to_be_used() {
+fn a_table_whose_keys_fit_both_kinds_hides_none_of_them() {
     let mut file = Vec::new();
     let mut builder = WriteOptions::leveldb().build_db(&mut file);
     builder.put("a", 301, "value").unwrap();
     builder.put("b", 300, "value").unwrap();
     builder.finish().unwrap();
     for options in [OpenOptions::new(), OpenOptions::new().no_filter()] {
-        let error = options.open_source(file.clone()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{error}");
+        let table = options.open_source(file.clone()).unwrap();
+        for (user_key, sequence) in [("a", 301u64), ("b", 300)] {
+            let tag = (sequence << 8 | 1).to_le_bytes();
+            let key = [user_key.as_bytes(), &tag].concat();
+            assert_eq!(table.get(&key).unwrap().as_deref(), Some(&b"value"[..]));
+            assert!(table.may_contain(&key));
+        }
+        assert!(table.filter().is_none());
     }
+    let table = OpenOptions::new().open_db_source(file).unwrap();
+    assert!(table.as_table().filter().is_some());
 }
 
-/// A newer version that does not lie beside the others of its key is out of bytewise order. To say so would help nobody: the
-/// filter tells that the table is a database's.
+/// A newer version that does not lie beside the others of its key is out of bytewise order: an error that names both causes.
 #[test]
-fn a_filter_is_asked_before_the_order_is_checked() {
+fn versions_out_of_bytewise_order_are_an_error() {
     for count in [300, 3000] {
         let mut file = Vec::new();
         let mut builder = WriteOptions::leveldb()
@@ -1263,13 +1271,16 @@ fn a_filter_is_asked_before_the_order_is_checked() {
         for i in 0..count {
             let key = format!("key{i:06}");
             if i == count - 7 {
-                builder.put(&key, 1_000_000, [b'v'; 300]).unwrap();
+                builder.put(&key, 0xf_ffff, [b'v'; 300]).unwrap();
             }
             builder.put(&key, 1 + i, [b'v'; 300]).unwrap();
         }
         builder.finish().unwrap();
         assert!(file.len() > 64 << 10);
-        let error = OpenOptions::new().open_source(file).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{count}: {error}");
+        let table = OpenOptions::new().open_source(file);
+        let error = table.and_then(|table| table.iter().try_for_each(|entry| entry.map(drop)));
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Comparator, "{count}: {error}");
+        assert!(error.to_string().contains("as a DbTable"), "{error}");
     }
 }
