@@ -114,32 +114,21 @@ impl Verifier<'_, '_> {
                     )
                 });
             }
-            let ends = match decoded {
-                Some((handle, _)) if index.trusted => {
-                    let loaded = self.load(handle, Section::Data, place);
-                    let bytes = &mut self.counted.data.data_bytes;
-                    *bytes = bytes.saturating_add(handle.size.saturating_add(TRAILER_LEN as u64));
-                    loaded.and_then(|loaded| self.check_block(handle.offset, loaded, filters))
-                }
-                // Of an index that is damaged itself, only handles that lead to sound blocks count.
-                Some((handle, _)) => self.try_frame(handle).and_then(|frame| {
-                    let (payload, trusted) = (frame::open(&frame).ok()?, true);
-                    self.account((Section::Data, handle.offset), frame.len() as u64);
-                    self.check_block(handle.offset, Loaded { payload, trusted }, filters)
-                }),
-                None => {
-                    if index.trusted {
-                        let expected = format!("a handle for data block {i}");
-                        self.report
-                            .find(Severity::Damage, place, expected, show_key(value));
-                    }
+            let loaded = match decoded {
+                Some((handle, _)) => self.load_data(handle, place, index.trusted),
+                None if index.trusted => {
+                    let expected = format!("a handle for data block {i}");
+                    self.report
+                        .find(Severity::Damage, place, expected, show_key(value));
                     None
                 }
+                None => None,
             };
+            let offset = decoded.map_or(0, |(handle, _)| handle.offset);
+            let ends = loaded.and_then(|loaded| self.check_block(offset, loaded, filters));
             if let Some(ends) = ends {
                 let data = &mut self.counted.data;
                 data.first_key.get_or_insert_with(|| ends.first.clone());
-                let offset = decoded.map_or(0, |(handle, _)| handle.offset);
                 let before = (separator.as_deref(), last_key.as_deref());
                 if index.trusted {
                     self.evidence.add_separator(&ends.last, key);
@@ -161,6 +150,24 @@ impl Verifier<'_, '_> {
             self.report.find_tally(Severity::Warning, place, trailing);
         }
         ControlFlow::Continue(())
+    }
+
+    /// Loads the data block at `handle`. Of an index that is damaged itself, only handles that lead to sound blocks count.
+    fn load_data(
+        &mut self,
+        handle: BlockHandle,
+        named_by: (Section, u64),
+        is_trusted: bool,
+    ) -> Option<Loaded> {
+        if is_trusted {
+            let bytes = &mut self.counted.data.data_bytes;
+            *bytes = bytes.saturating_add(handle.size.saturating_add(TRAILER_LEN as u64));
+            return self.load(handle, Section::Data, named_by);
+        }
+        let frame = self.try_frame(handle)?;
+        let (payload, trusted) = (frame::open(&frame).ok()?, true);
+        self.account((Section::Data, handle.offset), frame.len() as u64);
+        Some(Loaded { payload, trusted })
     }
 
     /// Checks a data block's keys against the index keys around it and the block before.
@@ -210,16 +217,9 @@ impl Verifier<'_, '_> {
         let Parsed {
             block, well_formed, ..
         } = self.parse(offset, loaded, Section::Data)?;
-        for filter in filters.iter_mut() {
-            if !filter.covers(offset) {
-                filter.unfiltered.note(|| {
-                    (
-                        format!("a filter for the data block at {offset}"),
-                        "none: lookups in it read the block".into(),
-                    )
-                });
-            }
-        }
+        filters
+            .iter_mut()
+            .for_each(|filter| filter.note_uncovered(offset));
         let (mut order, mut repeated) = (Tally::default(), Tally::default());
         let mut form = Tally::default();
         let mut ends: Option<Ends> = None;
@@ -241,18 +241,7 @@ impl Verifier<'_, '_> {
             }
             for filter in filters.iter_mut().filter(|filter| filter.trusted) {
                 self.report.filter_checks += 1;
-                if !filter.passes(offset, self.order.filter_key(key)) {
-                    let name = filter.name().to_owned();
-                    filter.hidden.note(|| {
-                        (
-                            format!("that {name} passes each key of the table"),
-                            format!(
-                                "{} rejected, which is in the data block at {offset}",
-                                show_key(key)
-                            ),
-                        )
-                    });
-                }
+                filter.note_rejected(offset, key, self.order.filter_key(key));
             }
             match &mut ends {
                 None => {

@@ -43,7 +43,7 @@ impl Filter {
     }
 
     /// Whether it is of the data block at `offset`, among others.
-    pub(super) fn covers(&self, offset: u64) -> bool {
+    fn covers(&self, offset: u64) -> bool {
         match &self.block {
             FilterBlock::Keys { reader, .. } => reader.has_filter(offset),
             FilterBlock::Prefixes { .. } => true,
@@ -51,7 +51,7 @@ impl Filter {
     }
 
     /// Whether it passes `key`, which is in the data block at `offset`.
-    pub(super) fn passes(&self, offset: u64, key: &[u8]) -> bool {
+    fn passes(&self, offset: u64, key: &[u8]) -> bool {
         match &self.block {
             FilterBlock::Keys { policy, reader } => reader.key_may_match(&**policy, offset, key),
             FilterBlock::Prefixes { extractor, reader } => {
@@ -65,6 +65,34 @@ impl Filter {
         match &self.block {
             FilterBlock::Keys { policy, .. } => policy.name(),
             FilterBlock::Prefixes { extractor, .. } => extractor.name(),
+        }
+    }
+
+    /// Notes the data block at `offset` if it has no filter.
+    pub(super) fn note_uncovered(&mut self, offset: u64) {
+        if !self.covers(offset) {
+            self.unfiltered.note(|| {
+                (
+                    format!("a filter for the data block at {offset}"),
+                    "none: lookups in it read the block".into(),
+                )
+            });
+        }
+    }
+
+    /// Notes `key`, of the data block at `offset`, if the filter rejects it. It is asked for `filter_key`.
+    pub(super) fn note_rejected(&mut self, offset: u64, key: &[u8], filter_key: &[u8]) {
+        if !self.passes(offset, filter_key) {
+            let name = self.name().to_owned();
+            self.hidden.note(|| {
+                (
+                    format!("that {name} passes each key of the table"),
+                    format!(
+                        "{} rejected, which is in the data block at {offset}",
+                        show_key(key)
+                    ),
+                )
+            });
         }
     }
 

@@ -87,46 +87,44 @@ impl Verifier<'_, '_> {
         if is_complete {
             let (min, max) = ends(data.sequences);
             let (stated_min, stated_max) = ends(properties.sequences);
-            for (name, counted, stated) in [
-                ("entries", Some(data.entries), Some(properties.entries)),
-                (
+            let number = |name, counted, stated| differ(name, counted, stated, u64::to_string);
+            // A longer one is left out.
+            let short = |key: Option<Vec<u8>>| key.filter(|key| key.len() <= MAX_KEY_LEN);
+            let key =
+                |name, counted, stated| differ(name, short(counted), stated, |key| show_key(key));
+            let found = [
+                number("entries", Some(data.entries), Some(properties.entries)),
+                number(
                     "key.bytes",
                     Some(data.key_bytes),
                     Some(properties.key_bytes),
                 ),
-                (
+                number(
                     "value.bytes",
                     Some(data.value_bytes),
                     Some(properties.value_bytes),
                 ),
-                (
+                number(
                     "data.blocks",
                     Some(data.data_blocks),
                     Some(properties.data_blocks),
                 ),
-                (
+                number(
                     "data.bytes",
                     Some(data.data_bytes),
                     Some(properties.data_bytes),
                 ),
-                (
+                number(
                     "deletions",
                     Some(data.deletions),
                     Some(properties.deletions),
                 ),
-                ("sequence.min", min, stated_min),
-                ("sequence.max", max, stated_max),
-            ] {
-                disagreements.extend(differ(name, counted, stated, u64::to_string));
-            }
-            for (name, counted, stated) in [
-                ("key.first", data.first_key, properties.first_key),
-                ("key.last", data.last_key, properties.last_key),
-            ] {
-                // A longer one is left out.
-                let counted = counted.filter(|key| key.len() <= MAX_KEY_LEN);
-                disagreements.extend(differ(name, counted, stated, |key| show_key(key)));
-            }
+                number("sequence.min", min, stated_min),
+                number("sequence.max", max, stated_max),
+                key("key.first", data.first_key, properties.first_key),
+                key("key.last", data.last_key, properties.last_key),
+            ];
+            disagreements.extend(found.into_iter().flatten());
         }
         if let Some(filters) = filters {
             let stated = properties.filter_policy.map(String::into_bytes);
@@ -137,14 +135,8 @@ impl Verifier<'_, '_> {
             let (policy, bytes) = named.or(filters.first()).cloned().unzip();
             let policies = differ("filter.policy", policy, stated, |name| show_key(name));
             // The size of another filter says nothing.
-            let sizes = || {
-                differ(
-                    "filter.bytes",
-                    bytes,
-                    properties.filter_bytes,
-                    u64::to_string,
-                )
-            };
+            let stated = properties.filter_bytes;
+            let sizes = || differ("filter.bytes", bytes, stated, u64::to_string);
             disagreements.extend(policies.or_else(sizes));
         }
         for (counted, stated) in disagreements {
