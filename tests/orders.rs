@@ -1236,18 +1236,30 @@ fn a_small_file_is_checked_whatever_its_first_read_gives() {
     }
 }
 
+/// Ordinary sequence numbers after user keys are a database's, though both orders fit and the index shortened nothing.
+#[test]
+fn ordinary_sequence_numbers_tell_a_database() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::leveldb().no_filter().build_db(&mut file);
+    builder.put("a", 301, "value").unwrap();
+    builder.put("b", 300, "value").unwrap();
+    builder.finish().unwrap();
+    let error = OpenOptions::new().open_source(file).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{error}");
+}
+
 /// The keys of a database's table fit a plain one, too: they are found as they are stored, since the filter, which holds user
 /// keys, is not asked.
 #[test]
 fn a_table_whose_keys_fit_both_kinds_hides_none_of_them() {
     let mut file = Vec::new();
     let mut builder = WriteOptions::leveldb().build_db(&mut file);
-    builder.put("a", 301, "value").unwrap();
-    builder.put("b", 300, "value").unwrap();
+    builder.put("a", 301 << 40, "value").unwrap();
+    builder.put("b", 300 << 40, "value").unwrap();
     builder.finish().unwrap();
     for options in [OpenOptions::new(), OpenOptions::new().no_filter()] {
         let table = options.open_source(file.clone()).unwrap();
-        for (user_key, sequence) in [("a", 301u64), ("b", 300)] {
+        for (user_key, sequence) in [("a", 301u64 << 40), ("b", 300 << 40)] {
             let tag = (sequence << 8 | 1).to_le_bytes();
             let key = [user_key.as_bytes(), &tag].concat();
             assert_eq!(table.get(&key).unwrap().as_deref(), Some(&b"value"[..]));
@@ -1271,9 +1283,9 @@ fn versions_out_of_bytewise_order_are_an_error() {
         for i in 0..count {
             let key = format!("key{i:06}");
             if i == count - 7 {
-                builder.put(&key, 0xf_ffff, [b'v'; 300]).unwrap();
+                builder.put(&key, 1 << 48 | 0xf_ffff, [b'v'; 300]).unwrap();
             }
-            builder.put(&key, 1 + i, [b'v'; 300]).unwrap();
+            builder.put(&key, (1 << 48) + i, [b'v'; 300]).unwrap();
         }
         builder.finish().unwrap();
         assert!(file.len() > 64 << 10);

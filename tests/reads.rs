@@ -231,7 +231,9 @@ fn an_unclear_table_is_opened_with_one_read_of_a_data_block() {
         .comparator(Unshortened)
         .build_db(Vec::new());
     for (i, (key, _)) in some_entries().into_iter().enumerate() {
-        builder.put(&key, 1 + i as u64, [b'v'; 300]).unwrap();
+        builder
+            .put(&key, (1 << 48) + i as u64, [b'v'; 300])
+            .unwrap();
     }
     let (file, _) = builder.finish_into_writer().unwrap();
     let layout = Layout::of(&file);

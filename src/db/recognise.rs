@@ -11,10 +11,11 @@ pub use crate::format::properties::KeyKind;
 ///
 /// - a key that cannot be an internal key, or a deletion that has a value: the table is plain;
 /// - an index key that was shortened, since a database's then ends in the largest sequence number;
-/// - two neighbours that ascend in the order of one kind, but not in that of the other.
+/// - two neighbours that ascend in the order of one kind, but not in that of the other;
+/// - if the keys fit both kinds: a user key and a sequence number below 2^40 in each of them.
 ///
 /// Without evidence of a database, the table is plain. That can be wrong: the table of a database that holds one version of each
-/// key, in keys of which the index shortened none, fits both kinds. Its filter holds user keys: where the keys fit both kinds, a
+/// key, of larger sequence numbers, in keys of which the index shortened none, fits both kinds. Its filter holds user keys: where the keys fit both kinds, a
 /// filter must not be asked.
 ///
 /// ```text
@@ -50,6 +51,8 @@ pub(crate) struct Counts {
     neither: u64,
     /// Neighbours of one user key, the older first.
     older_first: u64,
+    /// Keys that end in an ordinary sequence number, after a user key that is not empty.
+    ordinary: u64,
     /// Index keys that differ from the last key of their block, and those of them that lie after it, bytewise and as
     /// internal keys.
     shortened: u64,
@@ -87,6 +90,7 @@ impl Evidence {
         let counts = &mut self.counts;
         counts.keys += 1;
         counts.foreign += u64::from(!may_be_internal(key));
+        counts.ordinary += u64::from(is_ordinary(key));
         if self.has_previous {
             counts.add_neighbours(&self.previous, key);
         }
@@ -120,6 +124,7 @@ impl Evidence {
         own.bytewise_only += counts.bytewise_only;
         own.neither += counts.neither;
         own.older_first += counts.older_first;
+        own.ordinary += counts.ordinary;
         own.shortened += counts.shortened;
         own.shortened_bytewise += counts.shortened_bytewise;
         own.shortened_internal += counts.shortened_internal;
@@ -145,6 +150,7 @@ impl Evidence {
             bytewise_only,
             neither,
             older_first,
+            ordinary,
             ..
         } = self.counts;
         let many_foreign = if foreign * FOREIGN_IN < keys {
@@ -168,7 +174,8 @@ impl Evidence {
         } else if foreign > 0 || against > 0 || neither > 0 {
             Some(KeyKind::Plain)
         } else {
-            None
+            // Both orders fit. A plain key has two zeros in this place by chance, and seldom so have all.
+            (keys > 0 && ordinary == keys).then_some(KeyKind::Database)
         }
     }
 
@@ -217,6 +224,11 @@ const TYPES_END: u64 = 0x80;
 /// LevelDB, more in RocksDB, whose first format is LevelDB's.
 pub(crate) fn may_be_internal(key: &[u8]) -> bool {
     InternalKey::parse(key).is_some() || is_separator(key)
+}
+
+/// Whether `key` is an internal key that a database of less than 2^40 writes has.
+fn is_ordinary(key: &[u8]) -> bool {
+    InternalKey::parse(key).is_some_and(|key| key.sequence < 1 << 40 && !key.user_key.is_empty())
 }
 
 /// Whether `key` ends as an index key does that was shortened: in the largest sequence number.
