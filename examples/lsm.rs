@@ -193,7 +193,9 @@ impl Lsm {
         self.snapshots.retain(|one| Arc::strong_count(one) > 1);
         let snapshots = self.snapshots.iter().map(|one| **one);
         let uncached = ReadOptions::new().fill_cache(false); // the cache is for lookups
-        let inputs = inputs.values().map(|table| table.with(uncached).iter());
+        let inputs = inputs
+            .values()
+            .map(|table| table.with_read_options(uncached).iter());
         let mut seen = DbTable::merge(inputs.chain(new))?.compact(snapshots, is_bottom);
         let name = self.new_name("ldb");
         let path = self.dir.join(&name);

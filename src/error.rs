@@ -137,6 +137,14 @@ impl fmt::Display for Section {
     }
 }
 
+/// For `?` in functions that also read and write by themselves. [`Error::io`] says what was tried.
+impl From<io::Error> for Error {
+    #[cold]
+    fn from(source: io::Error) -> Error {
+        Error::reading("reading or writing", source)
+    }
+}
+
 impl Error {
     /// An error of another crate's sources, destinations or collections of tables. Give `kind` the class that callers treat alike;
     /// for failed reads and writes, use [`Error::io`].

@@ -379,7 +379,7 @@ fn a_walk_reads_few_blocks_that_are_cached() {
     disk.taken_reads();
     let before = table.stats();
     for is_forward in [true, false] {
-        let aside = table.with(ReadOptions::new().fill_cache(false));
+        let aside = table.with_read_options(ReadOptions::new().fill_cache(false));
         let walked = if is_forward {
             aside.iter().map(Result::unwrap).count()
         } else {

@@ -103,7 +103,7 @@ impl Modelled {
             }
             5 => {
                 let end = number + random.below(60);
-                let aside = table.with(ReadOptions::new().fill_cache(false));
+                let aside = table.with_read_options(ReadOptions::new().fill_cache(false));
                 let range = aside.range(key(number)..key(end)).rev();
                 return check_walk(range, entries[here..self.lower_bound(end)].iter().rev());
             }

@@ -81,7 +81,7 @@ fn threads_find_what_was_written() {
         let table = opening.open_source(map(&path).unwrap()).unwrap();
         std::thread::scope(|scope| {
             for seed in 0..4 {
-                let table = table.with(ReadOptions::new().verify_checksums(seed != 3));
+                let table = table.with_read_options(ReadOptions::new().verify_checksums(seed != 3));
                 let entries = &entries;
                 scope.spawn(move || {
                     let mut random = Random(seed);

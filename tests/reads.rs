@@ -439,7 +439,7 @@ fn a_read_that_does_not_fill_the_cache_leaves_it_as_it_was_and_yet_uses_it() {
         .collect();
     let all_but_hot = (reads_of_a_walk(&lens[1..], 1), lens[1..].iter().sum());
     let scan = |table: &Table| {
-        let aside = table.with(ReadOptions::new().fill_cache(false));
+        let aside = table.with_read_options(ReadOptions::new().fill_cache(false));
         assert_eq!(aside.iter().map(Result::unwrap).count(), 400);
     };
     for _ in 0..2 {
@@ -551,7 +551,7 @@ fn a_walk_over_a_file_leaves_its_blocks_in_the_cache() {
             assert_eq!(walk(&table), 0, "{block_size}");
         }
         let table = options().open(file.path()).unwrap();
-        let aside = table.with(ReadOptions::new().fill_cache(false));
+        let aside = table.with_read_options(ReadOptions::new().fill_cache(false));
         assert!(walk(&aside) > 1 && walk(&aside) > 1, "{block_size}");
     }
 }

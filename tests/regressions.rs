@@ -150,7 +150,7 @@ fn unverified_blocks_are_not_cached() {
         .cache(cache.clone())
         .open_source(disk)
         .unwrap();
-    let careless = table.with(ReadOptions::new().verify_checksums(false));
+    let careless = table.with_read_options(ReadOptions::new().verify_checksums(false));
     assert_eq!(careless.get(b"key").unwrap().unwrap(), "` value");
     assert_eq!(cache.size(), 0);
     assert_eq!(table.get(b"key").unwrap_err().kind(), ErrorKind::Corruption);

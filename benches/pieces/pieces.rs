@@ -138,7 +138,7 @@ fn checksum(c: &mut Criterion) {
         let table = OpenOptions::new().no_cache().open_source(source).unwrap();
         group.throughput(Throughput::Bytes(len as u64));
         for (name, verify) in [("read and verify", true), ("read", false)] {
-            let table = table.with(ReadOptions::new().verify_checksums(verify));
+            let table = table.with_read_options(ReadOptions::new().verify_checksums(verify));
             group.bench_function(format!("{name} {len} bytes"), |b| {
                 b.iter(|| table.get_with(black_box(b"key"), <[u8]>::len).unwrap());
             });

@@ -158,10 +158,10 @@ impl DbTable {
         OpenOptions::new().open_db(path)
     }
 
-    /// Returns the same table, read with `options`: a cheap clone; see [`Table::with`].
-    pub fn with(&self, options: ReadOptions) -> DbTable {
+    /// Returns the same table, read with `options`: a cheap clone; see [`Table::with_read_options`].
+    pub fn with_read_options(&self, options: ReadOptions) -> DbTable {
         DbTable {
-            table: self.table.with(options),
+            table: self.table.with_read_options(options),
             order: self.order.clone(),
         }
     }

@@ -160,14 +160,14 @@ impl OpenOptions {
         self
     }
 
-    /// How lookups read unless [`Table::with`](crate::Table::with) says otherwise.
+    /// How lookups read unless [`Table::with_read_options`](crate::Table::with_read_options) says otherwise.
     pub fn read(mut self, options: ReadOptions) -> OpenOptions {
         self.read = options;
         self
     }
 }
 
-/// How an open table is read; see [`Table::with`](crate::Table::with).
+/// How an open table is read; see [`Table::with_read_options`](crate::Table::with_read_options).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct ReadOptions {

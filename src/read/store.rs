@@ -393,7 +393,7 @@ mod tests {
         builder.add(b"key", b"value").unwrap();
         builder.finish().unwrap();
         let table = OpenOptions::new().open_source(file).unwrap();
-        let careless = table.with(ReadOptions::new().verify_checksums(false));
+        let careless = table.with_read_options(ReadOptions::new().verify_checksums(false));
         assert_eq!(careless.place_in_memory(0), None);
         assert!(careless.contains_key("key").unwrap());
         assert_eq!(careless.place_in_memory(0), Some(0));

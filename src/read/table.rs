@@ -117,14 +117,14 @@ impl Table {
     /// # let mut file = Vec::new();
     /// # WriteOptions::new().build(&mut file).finish()?;
     /// # let table = OpenOptions::new().open_source(file)?;
-    /// let scan = table.with(ReadOptions::new().fill_cache(false));
+    /// let scan = table.with_read_options(ReadOptions::new().fill_cache(false));
     /// for entry in scan.iter() {
     ///     let (key, value) = entry?;
     ///     // the cache keeps what lookups put there
     /// }
     /// # Ok::<(), leveltable::Error>(())
     /// ```
-    pub fn with(&self, options: ReadOptions) -> Table {
+    pub fn with_read_options(&self, options: ReadOptions) -> Table {
         Table {
             inner: Arc::clone(&self.inner),
             read: options,

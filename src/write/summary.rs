@@ -1,6 +1,7 @@
 //! What a builder reports of its table.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::comparator::Order;
@@ -36,6 +37,21 @@ pub struct Summary {
     pub sequences: Option<RangeInclusive<u64>>,
     /// Number of entries in a database's table that are deletions.
     pub deletions: u64,
+}
+
+/// On one line: entries, data blocks and bytes of the file.
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} entr{} in {} data block{}, {} bytes",
+            self.entries,
+            if self.entries == 1 { "y" } else { "ies" },
+            self.data_blocks,
+            if self.data_blocks == 1 { "" } else { "s" },
+            self.file_bytes
+        )
+    }
 }
 
 impl Summary {
@@ -141,6 +157,14 @@ mod tests {
         builder.property("schema", "v3").unwrap();
         builder.property("", b"\xff").unwrap();
         let (file, summary) = builder.finish_into_writer().unwrap();
+        let size = file.len();
+        assert_eq!(
+            summary.to_string(),
+            format!(
+                "1000 entries in {} data blocks, {size} bytes",
+                summary.data_blocks
+            )
+        );
         let properties = properties(&file).unwrap();
         assert_eq!(properties.comparator, "leveldb.BytewiseComparator");
         assert_eq!(properties.key_kind, KeyKind::Plain);

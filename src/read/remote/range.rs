@@ -231,12 +231,14 @@ fn copy(block: &[u8], mut spare: BytesMut) -> Bytes {
 /// The data blocks that may have entries within `bounds`, or must be seen to be sure that none has.
 fn blocks_of(table: &Table, (lower, upper): &Bounds) -> Result<Range<usize>> {
     let all = table.data_blocks();
-    let block_at = |bound: &Bound<Vec<u8>>| match bound {
-        Bound::Included(key) | Bound::Excluded(key) => {
-            let found = table.index().seek(key, table.order()?);
-            Ok(found.map(|found| found.block))
+    let block_at = |bound: &Bound<Vec<u8>>| -> Result<Option<usize>> {
+        match bound {
+            Bound::Included(key) | Bound::Excluded(key) => {
+                let found = table.index().seek(key, table.order()?);
+                Ok(found.map(|found| found.block))
+            }
+            Bound::Unbounded => Ok(None),
         }
-        Bound::Unbounded => Ok(None),
     };
     let start = match (lower, block_at(lower)?) {
         // The block ends with the key at the latest.

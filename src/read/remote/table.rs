@@ -166,9 +166,9 @@ impl AsyncTable {
     }
 
     /// Returns the same table, read with `options`: a cheap clone.
-    pub fn with(&self, options: ReadOptions) -> AsyncTable {
+    pub fn with_read_options(&self, options: ReadOptions) -> AsyncTable {
         AsyncTable {
-            table: self.table.with(options),
+            table: self.table.with_read_options(options),
             ..self.clone()
         }
     }
@@ -244,7 +244,7 @@ impl AsyncTable {
         let mut blocks: Vec<usize> = wanted.iter().map(|&(block, _)| block).collect();
         blocks.dedup();
         let mut values = vec![None; keys.len()];
-        let mut take = |i: usize, block: &Bytes| {
+        let mut take = |i: usize, block: &Bytes| -> Result<()> {
             let start = wanted.partition_point(|&(block, _)| block < i);
             let here = wanted.iter().skip(start).take_while(|wanted| wanted.0 == i);
             for &(_, at) in here {
@@ -347,7 +347,7 @@ impl AsyncTable {
     /// Checks the order of keys in all data blocks.
     async fn check_order(&self) -> Result<()> {
         // Checksums or not: what is damaged may have any keys.
-        let table = self.with(ReadOptions::new().fill_cache(false));
+        let table = self.with_read_options(ReadOptions::new().fill_cache(false));
         let mut blocks = Blocks::new(0..self.table.data_blocks());
         blocks.expect_all();
         while blocks.next(&table).await?.is_some() {}
