@@ -16,7 +16,7 @@ use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
 use crate::format::prefix_block::PrefixBlockReader;
-use crate::format::properties::{KeyKind, Properties};
+use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
 use crate::read::cache::TableId;
 use crate::read::fetch::Run;
 use crate::read::file::TableFile;
@@ -92,7 +92,11 @@ impl OpenOptions {
         }
         // After the filters, which may say that the table is a database's: that explains more than two keys.
         inner.check_sample(&sample)?;
-        if self.checks_order() {
+        let is_as_stored = inner
+            .properties
+            .as_ref()
+            .is_some_and(Properties::is_as_stored);
+        if self.checks_order() || is_as_stored && !self.stored_order {
             inner.check_order()?;
         }
         inner.file.forget_ahead();
@@ -253,7 +257,10 @@ impl OpenOptions {
             Some(user) => (KeyKind::Database, user),
             None => (KeyKind::Plain, &order),
         };
-        if kind == properties.key_kind && user.comparator().name() == properties.comparator {
+        // A copy of a table whose order nobody knew takes any comparator that the caller names, and is checked whole.
+        let is_any = properties.comparator == STORED_ORDER && self.order.is_some();
+        let is_named = user.comparator().name() == properties.comparator || is_any;
+        if kind == properties.key_kind && is_named {
             return Ok(Some(order));
         }
         if properties.key_kind == KeyKind::Database && self.order.is_none() {

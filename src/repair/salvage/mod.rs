@@ -1,26 +1,29 @@
 //! Copies what can be read of a damaged table into a new one.
 //!
-//! Three steps. A *survey* finds blocks whose checksums are right: by the index if that is sound, else by scanning the
-//! file. A *plan* decides which of them are the table's data, and in which order. *Copying* reads those once more and
-//! adds their entries to the builder.
+//! Four steps. Finding *frames* whose checksums are right: by the footer's and the index's handles, else by scanning.
+//! Telling their *kinds* apart: data, metadata, index. *Choosing*: the blocks that a usable index lists, each from its place
+//! or from where one was found that fits its index key; or else all data, sorted by its keys. *Copying* the entries of these
+//! to the builder.
 //!
 //! ```text
-//! survey.rs       what footer and index lead to, and what is found in the gaps
-//!   scan.rs         blocks in a part of the file that no handle leads to
+//! survey.rs       the frames of the file
+//!   scan.rs         in a part that no handle leads to
 //!   checksums.rs    the same after damage, where no block is known to begin
-//!   found.rs        one block, and what is in it
-//!   recognise.rs    index and metaindex told from data
+//!   found.rs        one frame, and what is in it
+//! kinds.rs        data, metadata and index, and where the listed blocks lie
 //! plan.rs         which blocks are copied, in which order, and what is lost
-//! copy.rs         their entries into the builder
+//! target.rs       whether the builder is one for such a table
+//! copy.rs         entries into the builder
 //! ```
 
 mod checksums;
 mod copy;
 mod found;
+mod kinds;
 mod plan;
-mod recognise;
 mod scan;
 mod survey;
+mod target;
 
 use std::fmt;
 use std::ops::{ControlFlow, Range};
@@ -42,9 +45,12 @@ use crate::write::builder::TableBuilder;
 use crate::write::new_file::Destination;
 
 use copy::Copier;
-use plan::Target;
+use kinds::Kinds;
+use plan::{Piece, Plan};
+use scan::SECTOR;
 pub(crate) use scan::{Patience, Scanner};
 use survey::Survey;
+use target::Target;
 
 /// What [`salvage`] copied, and what is lost.
 ///
@@ -76,6 +82,9 @@ pub struct SalvageReport {
     /// The ranges of the file from which nothing was copied although there was data, or may have been, in the order of
     /// the keys around them.
     pub lost: Vec<LostRange>,
+    /// The blocks copied, offsets in the file, that may have been no blocks of the table: they lie between bytes that belong to
+    /// no sound block, and may have been stored in a value of one that is damaged. Always empty with an index.
+    pub uncertain: Vec<Range<u64>>,
     /// Sound blocks that hold no data, and what they were taken for.
     pub set_aside: Vec<(Section, Range<u64>)>,
     /// Whether the progress callback ended the run early. This report then lacks what would have followed.
@@ -215,6 +224,30 @@ impl<D: Destination> sealed::HasTable for DbTableBuilder<D> {
 }
 
 impl SalvageReport {
+    /// What is known before anything is copied.
+    fn of(survey: &Survey<'_>, kinds: &Kinds) -> SalvageReport {
+        let metadata = kinds.metadata.iter();
+        let set_aside = metadata.filter_map(|(start, section)| {
+            let found = survey.frames.get(start)?;
+            Some((*section, found.range.clone()))
+        });
+        let mut set_aside: Vec<(Section, Range<u64>)> = set_aside.collect();
+        set_aside.sort_by_key(|(_, range)| range.start);
+        let properties = kinds.properties.as_ref();
+        SalvageReport {
+            file_bytes: survey.file.size,
+            index: match &kinds.index {
+                Some(index) if index.is_in_place => IndexState::Sound,
+                Some(_) => IndexState::Found,
+                None => IndexState::Lost,
+            },
+            stated_entries: properties.map(|properties| properties.entries),
+            stated_data_blocks: properties.map(|properties| properties.data_blocks),
+            set_aside,
+            ..SalvageReport::default()
+        }
+    }
+
     /// Bytes of all ranges that are lost.
     pub fn lost_bytes(&self) -> u64 {
         self.lost
@@ -223,15 +256,17 @@ impl SalvageReport {
             .sum()
     }
 
-    /// Whether the run came to its end and nothing is known to be lost.
+    /// Whether the run came to its end and the whole table was copied, as its index or its properties say what the whole is.
     ///
-    /// Without a [sound](IndexState::Sound) index, as much must have been copied as the table's properties
-    /// state, if they were found.
+    /// False if neither was found, or if data was found that was not copied or may be another table's.
     pub fn is_complete(&self) -> bool {
-        self.lost.is_empty()
+        let says_all = self.index != IndexState::Lost || self.stated_entries.is_some();
+        says_all
+            && self.is_as_stated()
+            && self.lost.is_empty()
+            && self.uncertain.is_empty()
             && self.entries_out_of_order == 0
             && !self.cancelled
-            && (self.index == IndexState::Sound || self.is_as_stated())
     }
 
     /// Whether as many entries and data blocks were copied as the table's properties state. True if none were found.
@@ -374,23 +409,32 @@ pub fn salvage(
         order: builder.order().clone(),
         keys: options.keys,
         stored_order: options.stored_order,
+        has_properties: builder.has_properties(),
     };
     let mut progress = Reporter::new(file.size.saturating_mul(2), options.progress);
     let mut survey = Survey::new(&file, &target.order, Patience::Endless);
-    if survey.run(&mut progress).is_break() {
-        let cancelled = true;
+    let is_cancelled = survey.run(&mut progress).is_break();
+    if survey.frames.is_empty() && file.size > 0 {
+        // Nothing at all. If nothing can be read, the source's error says why.
+        let len = file.size.min(SECTOR) as usize;
+        file.read(0, len).map_err(at_path)?;
+    }
+    let kinds = Kinds::of(&survey);
+    let report = SalvageReport::of(&survey, &kinds);
+    if is_cancelled {
         return Ok(SalvageReport {
-            cancelled,
-            ..survey.report()
+            cancelled: true,
+            ..report
         });
     }
-    let plan = survey.plan(&target).map_err(at_path)?;
-    let properties = survey.properties.take();
+    let plan = target.plan(&survey, &kinds).map_err(at_path)?;
+    let properties = kinds.properties;
     if plan.stored_order {
-        let comparator = properties
-            .as_ref()
-            .map(|properties| &*properties.comparator);
-        builder.keep_stored_order(comparator)?;
+        let comparator = properties.as_ref();
+        builder.keep_stored_order(comparator.map(|properties| &*properties.comparator))?;
+    }
+    if let Some(codec) = plan.codec() {
+        builder.keep_codec(codec);
     }
     for (name, value) in properties.iter().flat_map(Properties::user_properties) {
         builder.keep_property(name, value);
@@ -398,9 +442,7 @@ pub fn salvage(
     let report = SalvageReport {
         entries_out_of_order: plan.left_out,
         stored_order: plan.stored_order,
-        stated_entries: properties.as_ref().map(|properties| properties.entries),
-        stated_data_blocks: properties.as_ref().map(|properties| properties.data_blocks),
-        ..survey.report()
+        ..report
     };
     Copier::new(&file, builder, report).run(plan.pieces, &mut progress)
 }
@@ -413,7 +455,7 @@ pub(crate) struct Recoverable {
 }
 
 /// Returns how much [`salvage`] would copy of `file`, in `order` or, for a database's table, in the order of internal keys.
-/// Ignores entries that are out of order within a block. `progress` covers one pass over the file. If it ends the run,
+/// Counts entries that are out of order within a block. `progress` covers one pass over the file. If it ends the run,
 /// counts the blocks found until then.
 pub(crate) fn recoverable(
     file: &TableFile,
@@ -425,11 +467,16 @@ pub(crate) fn recoverable(
     }
     let mut survey = Survey::new(file, order, Patience::Limited);
     let _ = survey.run(progress);
-    if matches!(order, Order::Bytewise) && survey.kind() == KeyKind::Database {
-        let order = internal_order(Order::Bytewise);
-        let mut survey = Survey::new(file, &order, Patience::Limited);
-        let _ = survey.run(progress);
-        return survey.recoverable();
+    let kinds = Kinds::of(&survey);
+    if matches!(order, Order::Bytewise) && target::kind(&survey, &kinds) == KeyKind::Database {
+        return recoverable(file, &internal_order(Order::Bytewise), progress);
     }
-    survey.recoverable()
+    let mut recoverable = Recoverable::default();
+    for piece in Plan::of(&survey, &kinds, false, false).pieces {
+        if let Piece::Copy(block) = piece {
+            recoverable.entries += block.entries;
+            recoverable.blocks += 1;
+        }
+    }
+    recoverable
 }
