@@ -339,18 +339,6 @@ impl OpenOptions {
         }))
     }
 
-    /// The filter of a table that is not open, of which there are these parts.
-    pub(crate) fn find_filter(
-        &self,
-        file: &TableFile,
-        footer: &Footer,
-        metaindex: &[u8],
-        index: &Index,
-    ) -> Option<TableFilter> {
-        let metaindex = Metaindex::decode(metaindex, self).ok()?;
-        self.read_filter(file, footer, metaindex, index).ok()?
-    }
-
     /// Says of `filters` which one is `used`, and why the others are not.
     fn explain(
         &self,

@@ -110,29 +110,34 @@ impl Kinds {
 
     /// Sets aside all that holds no data by itself, and metaindexes by what their handles lead to.
     fn set_aside_metadata(&mut self, survey: &Survey<'_>, named: &HashMap<u64, u64>) {
-        let parts = survey.frames.values().filter(|found| !is_data(found));
-        let parts: HashSet<u64> = parts.map(Found::len).collect();
-        let data = survey.frames.values().filter(|found| is_data(found));
-        let data: Vec<Range<u64>> = data.map(|found| found.range.clone()).collect();
+        // The sizes of the parts that hold no data, of which a metaindex comes after those that it names.
+        let mut parts: HashSet<u64> = HashSet::new();
+        let ranges = |is_one: fn(&Found) -> bool| -> Vec<Range<u64>> {
+            let found = survey.frames.values().filter(|found| is_one(found));
+            found.map(|found| found.range.clone()).collect()
+        };
+        let (data, plain) = (ranges(is_data), ranges(is_plain));
         // Whether there was a gap since the last block of data.
         let (mut has_gap, mut end) = (false, 0);
         for found in survey.frames.values() {
             let start = found.range.start;
             has_gap |= start != end;
             end = found.range.end;
-            // A place within the block itself has moved; but users' keys may be names, too.
-            let is_stock =
-                |digest: &Digest| STOCK.iter().any(|name| digest.first.starts_with(name));
-            let own = found
-                .data()
-                .filter(|digest| is_stock(digest))
-                .map(|_| &found.range);
+            parts.extend((!is_data(found)).then(|| found.len()));
+            // What a stock name leads to may have moved, so that other metadata, or itself, is there.
+            let data = match found.data() {
+                Some(digest) if STOCK.iter().any(|name| digest.first.starts_with(name)) => &plain,
+                _ => &data,
+            };
             // Where it says or, in a file that lost or gained bytes, elsewhere.
             let leads_to_no_data = |part: &BlockHandle| {
-                has_gap
-                    || moved(*part, 0).is_some_and(|place| {
-                        parts.contains(&(place.end - place.start)) || is_free(&data, &place, own)
-                    })
+                let Some(place) = moved(*part, 0) else {
+                    return false;
+                };
+                let is_data = data.binary_search_by_key(&place.start, |data| data.start);
+                let is_data = is_data.is_ok_and(|i| data.get(i) == Some(&place));
+                let has_part = || parts.contains(&(place.end - place.start));
+                !is_data && (has_gap || has_part() || is_free(data, &place))
             };
             let section = match &found.content {
                 Content::Filter => Section::Filter,
@@ -437,12 +442,17 @@ fn is_data(found: &Found) -> bool {
     found.data().is_some()
 }
 
-/// Whether none of the blocks at `data` reaches into `place`, but for the one at `own`, unless that is just the place.
-fn is_free(data: &[Range<u64>], place: &Range<u64>, own: Option<&Range<u64>>) -> bool {
+/// The same, and it cannot be an index or a metaindex.
+fn is_plain(found: &Found) -> bool {
+    let data = found.data();
+    data.is_some_and(|digest| !digest.is_list && !digest.names_parts)
+}
+
+/// Whether none of the blocks at `data` reaches into `place`.
+fn is_free(data: &[Range<u64>], place: &Range<u64>) -> bool {
     let before = data.partition_point(|block| block.start < place.end);
-    let before = data.iter().take(before).rev();
-    let mut others = before.filter(|block| Some(*block) != own || *block == place);
-    others.next().is_none_or(|last| last.end <= place.start)
+    let last = before.checked_sub(1).and_then(|last| data.get(last));
+    last.is_none_or(|last| last.end <= place.start)
 }
 
 /// Whether the blocks of an index follow each other from the front of a file, without gaps or with the padding of an aligned

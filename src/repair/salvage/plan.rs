@@ -430,9 +430,8 @@ impl<'i> IndexKeys<'i> {
         let (mut ascending, mut misordered) = (0, 0);
         let blocks = blocks.iter().flatten();
         for (found, digest) in blocks.filter_map(|found| Some((found, found.digest()?))) {
-            let places = self.places(digest).into_iter().flatten();
-            let tests = places.map(|i| self.tests(i, found));
-            let (is_last, is_between) = tests.fold((false, false), |a, b| (a.0 | b.0, a.1 | b.1));
+            let place = self.places(digest).into_iter().flatten().next();
+            let (is_last, is_between) = place.map_or((false, false), |i| self.tests(i, found));
             all += 1;
             last += usize::from(is_last);
             only_last += usize::from(is_last && !is_between);

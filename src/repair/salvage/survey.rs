@@ -128,7 +128,12 @@ impl<'a> Survey<'a> {
 
     /// The block at `handle`, whose checksum may be wrong.
     pub(super) fn block(&self, handle: BlockHandle) -> Option<Block<Bytes>> {
-        Block::parse(frame::open(&self.read(handle)?).ok()?).ok()
+        Block::parse(self.payload(handle)?).ok()
+    }
+
+    /// The payload of the frame at `handle`, decompressed.
+    pub(super) fn payload(&self, handle: BlockHandle) -> Option<Bytes> {
+        frame::open(&self.read(handle)?).ok()
     }
 
     /// The handles in the block at `handle`, up to the first value that is none.

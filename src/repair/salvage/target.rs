@@ -1,13 +1,16 @@
 //! What the table is copied to, and whether its kind and its order fit.
 
-use super::found::Found;
-use super::kinds::Kinds;
+use super::found::{Content, Found};
+use super::kinds::{Index, Kinds};
 use super::plan::Plan;
 use super::survey::Survey;
 use crate::comparator::Order;
 use crate::db::key::user_order;
 use crate::db::recognise::{Evidence, KeyKind};
-use crate::error::{Error, ErrorKind, Result, show_key};
+use crate::error::{Error, ErrorKind, Result, Section, show_key};
+use crate::format::block_cursor::BlockCursor;
+use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
+use crate::read::options::OpenOptions;
 
 /// The table that entries are copied to, and what the caller says about the damaged one.
 #[derive(Debug)]
@@ -68,7 +71,14 @@ impl Target {
         let Some(built) = self.kind() else {
             return Ok(());
         };
-        let evidence = evidence(survey, kinds);
+        let mut evidence = evidence(survey, kinds);
+        if let Some(index) = kinds
+            .index
+            .as_ref()
+            .filter(|_| evidence.verdict().is_none())
+        {
+            ask_filter(survey, kinds, index, &mut evidence);
+        }
         let stated = kinds.properties.as_ref();
         let stated = stated.map(|properties| properties.key_kind);
         // With its index a database's table has lost what tells it from a plain one with the same keys.
@@ -90,6 +100,46 @@ impl Target {
             )),
             _ => Ok(()),
         }
+    }
+}
+
+/// Adds what a filter of a built-in policy replies about the keys of a data block: that of a database holds user keys.
+fn ask_filter(survey: &Survey<'_>, kinds: &Kinds, index: &Index, evidence: &mut Evidence) {
+    let mut listed = index.handles.iter().zip(&index.places);
+    let Some((handle, found)) = listed.find_map(|(handle, place)| {
+        let found = survey.frames.get(&place.as_ref()?.start)?;
+        Some((handle, found))
+    }) else {
+        return;
+    };
+    let is_filter = |found: &&Found| matches!(found.content, Content::Filter);
+    let filter = survey.from(found.range.end).find(is_filter);
+    let filter =
+        filter.and_then(|found| FilterBlockReader::new(survey.payload(found.handle())?).ok());
+    let metaindex = survey.from(found.range.end).find(|found| {
+        let section = kinds.metadata.get(&found.range.start);
+        section == Some(&Section::Metaindex) && found.digest().is_some()
+    });
+    let names = metaindex.and_then(|found| survey.block(found.handle()));
+    let (Some(filter), Some(names), Some(block)) = (filter, names, survey.block(found.handle()))
+    else {
+        return;
+    };
+    let policies = OpenOptions::new().known_policies();
+    let mut names = BlockCursor::new(names);
+    let mut policy = None;
+    while let Ok(true) = names.next() {
+        let name = names.key().strip_prefix(FILTER_PREFIX);
+        policy = policies
+            .iter()
+            .find(|policy| Some(policy.name().as_bytes()) == name)
+            .or(policy);
+    }
+    let mut cursor = BlockCursor::new(block);
+    while let (Some(policy), Ok(true)) = (policy, cursor.next()) {
+        evidence.add_filter_replies(cursor.key(), |key| {
+            filter.key_may_match(&**policy, handle.offset, key)
+        });
     }
 }
 
