@@ -8,6 +8,7 @@ mod blocks;
 #[path = "../common/mod.rs"]
 mod common;
 mod look_alikes;
+mod model;
 mod progress;
 mod real;
 mod sound;

@@ -472,11 +472,17 @@ fn fills_the_front(handles: &[BlockHandle]) -> bool {
 /// that belong to no frame, and frames after these.
 fn is_inside_a_value(survey: &Survey<'_>, index: &Index, runs: &[Range<u64>]) -> bool {
     let after = runs.partition_point(|run| run.end <= index.range.start);
-    runs.get(after).is_some_and(|run| {
-        let is_whole = index
-            .places
-            .iter()
-            .all(|place| place.is_some_and(|place| run.contains(&place.start)));
-        is_whole && run.start > 0 && survey.from(run.end).next().is_some()
-    })
+    let Some(run) = runs.get(after).filter(|run| run.start > 0) else {
+        return false;
+    };
+    let begins_run = index.starts().min() == Some(run.start);
+    let is_whole = begins_run && index.places.iter().all(Option::is_some);
+    let ends_run = || {
+        let mut after = survey.from(index.range.end);
+        let mut after = after
+            .by_ref()
+            .take_while(|found| found.range.start < run.end);
+        after.all(|found| found.data().is_none_or(|digest| digest.names_parts))
+    };
+    is_whole && ends_run() && survey.from(run.end).next().is_some()
 }
