@@ -393,10 +393,18 @@ impl File {
             .filter(|block| self.is_loose(&block.frame))
     }
 
-    /// Whether an index that was stored in a value is all that there is: it is of use then, as any other.
-    fn has_only_a_loose_index(&self) -> bool {
-        let is_loose = |table: &Written| self.is_loose(&table.file[table.index.clone()]);
-        self.indexed().is_none() && self.inner.iter().any(is_loose)
+    /// Whether an index that was stored in a value is loose, and the last of all: it is of use then, as any other.
+    fn ends_in_a_loose_index(&self) -> bool {
+        let last = |table: &Written| {
+            let index = &table.file[table.index.clone()];
+            occurrences(&self.bytes, index).last().copied()
+        };
+        let last_own = self.tables.iter().filter_map(last).max();
+        let loose = self
+            .inner
+            .iter()
+            .filter(|table| self.is_loose(&table.file[table.index.clone()]));
+        loose.filter_map(last).max() > last_own
     }
 
     /// The last table whose index is whole.
@@ -410,7 +418,7 @@ impl File {
     }
 
     /// The entries that must be in the copy, for a builder of this order.
-    fn expected(&self, builder: &dyn Comparator, knows_order: bool) -> BTreeSet<Entry> {
+    fn expected(&self, builder: &dyn Comparator) -> BTreeSet<Entry> {
         let intact = self.intact();
         let entries = |blocks: Vec<&Block>| {
             blocks
@@ -418,7 +426,7 @@ impl File {
                 .flat_map(|block| block.entries.clone())
                 .collect()
         };
-        if self.has_only_a_loose_index() {
+        if self.ends_in_a_loose_index() {
             return BTreeSet::new();
         }
         if let Some(table) = self.indexed() {
@@ -432,7 +440,12 @@ impl File {
                     .collect(),
             );
         }
-        if !knows_order {
+        // Keys that do not ascend show that the order is another one: all is kept then.
+        let ascends = |block: &Block| {
+            let mut pairs = block.entries.windows(2);
+            pairs.all(|pair| builder.compare(&pair[0].0, &pair[1].0).is_lt())
+        };
+        if !intact.iter().all(|(_, block)| ascends(block)) {
             return entries(intact.into_iter().map(|(_, block)| block).collect());
         }
         let range = |block: &Block| {
@@ -492,9 +505,13 @@ impl File {
         let stored_order = OpenOptions::new().stored_order();
         let table = stored_order.open_source(rescued).unwrap();
         let copied: BTreeSet<Entry> = content(table.iter()).into_iter().collect();
-        let comparator = order.of_stored_keys();
-        let is_known = knows_order || matches!(order, KeyOrder::Bytewise | KeyOrder::Database);
-        let expected = self.expected(&*comparator, is_known);
+        let of_builder = match order {
+            _ if knows_order => order,
+            KeyOrder::IndexedDb => KeyOrder::Database,
+            KeyOrder::Reverse => KeyOrder::Bytewise,
+            order => order,
+        };
+        let expected = self.expected(&*of_builder.of_stored_keys());
         let lost = expected.difference(&copied).count();
         if lost > 0 {
             return fail(
@@ -509,7 +526,7 @@ impl File {
                 .collect()
         };
         let mut known = entries(&self.tables);
-        if !report.uncertain.is_empty() || self.has_only_a_loose_index() {
+        if !report.uncertain.is_empty() || self.ends_in_a_loose_index() {
             known.append(&mut entries(&self.inner));
         }
         let invented: Vec<&Entry> = copied.difference(&known).collect();

@@ -41,6 +41,8 @@ pub(super) struct Index {
     pub(super) keys: Vec<Box<[u8]>>,
     /// Where each listed block begins in the file, by its size and the blocks around it.
     pub(super) places: Vec<Option<Place>>,
+    /// How far the table has moved, if a footer tells.
+    pub(super) moved_by: Option<u64>,
     /// Whether the footer is right where the file ends, and leads to it.
     pub(super) is_in_place: bool,
 }
@@ -260,6 +262,7 @@ impl Kinds {
             handles,
             keys: Vec::new(),
             places,
+            moved_by: by_footer,
             is_in_place,
         })
     }

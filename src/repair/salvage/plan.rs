@@ -75,23 +75,23 @@ impl Plan {
             stored_order: placement.fit != Fit::Between,
             ..Plan::default()
         };
+        let mut lost = HashSet::new();
         for (i, (found, extent)) in placement.blocks.iter().zip(&placement.extents).enumerate() {
             if let Some((found, digest)) = found.and_then(|found| Some((found, found.digest()?))) {
                 let place = index.places.get(i).copied().flatten();
                 let by_index = place.is_some_and(|place| place.start == found.range.start);
                 plan.copy(found, digest, by_index, false);
             } else {
-                plan.lose(extent.clone(), Some(why_not(survey, extent)), None, true);
+                let handle = index.handles.get(i).and_then(|handle| moved(*handle, 0));
+                let range = extent.clone().or(handle).unwrap_or_default();
+                let why = why_not(survey, &range, extent.is_some());
+                lost.insert(range.start);
+                plan.lose(range, Some(why), None, true);
             }
         }
         let used = placement.blocks.iter().flatten();
         let starts: HashSet<u64> = used.clone().map(|found| found.range.start).collect();
         let copies: HashSet<_> = used.filter_map(|found| identity(found)).collect();
-        let lost: HashSet<u64> = placement
-            .extents
-            .iter()
-            .map(|extent| extent.start)
-            .collect();
         let inside = Inside::of(survey, &placement);
         for found in survey.frames.values() {
             let Some(digest) = kinds
@@ -142,11 +142,7 @@ impl Plan {
                 })
             })
             .collect();
-        let has_certain = data.iter().any(|block| !block.is_uncertain);
-        let mut judged = data
-            .iter()
-            .filter(|block| !(has_certain && block.is_uncertain));
-        let ascend = !is_other && judged.all(|block| block.digest.ascends);
+        let ascend = !is_other && data.iter().all(|block| block.digest.ascends);
         let chosen = ascend.then(|| heaviest_chain(&data, survey.order));
         let mut plan = Plan::default();
         let chosen = match chosen {
@@ -252,10 +248,14 @@ fn identity(found: &Found) -> Option<(u32, u64, u64, &[u8], &[u8])> {
     ))
 }
 
-/// Why no block of a table lies at `extent`.
-fn why_not(survey: &Survey<'_>, extent: &Range<u64>) -> String {
+/// Why no block of a table lies at `extent`. `is_place`: whether it would be there, and not where its handle says only.
+fn why_not(survey: &Survey<'_>, extent: &Range<u64>, is_place: bool) -> String {
     if extent.end > survey.file.size {
         return format!("the file ends before it, at {}", survey.file.size);
+    }
+    if !is_place {
+        return "what is left of the file does not hold it: these are the offsets of its handle"
+            .into();
     }
     if let Some(Found {
         content: Content::Unreadable(why),
@@ -290,8 +290,8 @@ pub(super) enum Fit {
 /// The blocks that an index lists, each from its place there or from where one was found that fits.
 pub(super) struct Placement<'s> {
     blocks: Vec<Option<&'s Found>>,
-    /// Where each should lie.
-    extents: Vec<Range<u64>>,
+    /// Where each should lie, unless that is not in the file any more.
+    extents: Vec<Option<Range<u64>>>,
     fit: Fit,
 }
 
@@ -325,6 +325,8 @@ impl<'s> Placement<'s> {
         }
         if fit != Fit::Any && !placement.is_whole() {
             placement.search(survey, kinds, index, &keys, &inside);
+            // If hardly a block was in its place, those found elsewhere tell the order.
+            placement.fit = keys.choose_fit(&placement.blocks, is_other);
         }
         placement
     }
@@ -341,7 +343,7 @@ impl<'s> Placement<'s> {
     ) {
         let used = self.blocks.iter().flatten();
         let used: HashSet<u64> = used.map(|found| found.range.start).collect();
-        let mut elsewhere: BTreeMap<usize, &Found> = BTreeMap::new();
+        let mut elsewhere: BTreeMap<usize, (bool, &Found)> = BTreeMap::new();
         let before = survey.frames.range(..index.range.start);
         let before = before.map(|(_, found)| found);
         for found in survey.from(index.range.start).chain(before) {
@@ -350,15 +352,19 @@ impl<'s> Placement<'s> {
                 .data(found)
                 .filter(|_| !is_used && !inside.holds(found))
             {
-                let is_place = |i: &usize| {
-                    let is_missing = self.blocks.get(*i).is_some_and(Option::is_none);
-                    is_missing && keys.fit(*i, found, self.fit)
-                };
-                let place = keys.places(digest).into_iter().flatten().find(is_place);
-                elsewhere.extend(place.map(|i| (i, found)));
+                // By its last key rather than by what it lies between.
+                for i in keys.places(digest).into_iter().flatten() {
+                    let is_missing = self.blocks.get(i).is_some_and(Option::is_none);
+                    let by_key = keys.tests(i, found).0;
+                    let is_better = elsewhere.get(&i).is_none_or(|other| by_key >= other.0);
+                    if is_missing && is_better && keys.fit(i, found, self.fit) {
+                        elsewhere.insert(i, (by_key, found));
+                        break;
+                    }
+                }
             }
         }
-        for (i, found) in elsewhere {
+        for (i, (_, found)) in elsewhere {
             if let Some(block) = self.blocks.get_mut(i) {
                 *block = Some(found);
             }
@@ -427,7 +433,7 @@ impl<'i> IndexKeys<'i> {
     /// How the blocks of the table fit: the way in which most do, each at whichever place is its.
     fn choose_fit(&self, blocks: &[Option<&Found>], is_other: bool) -> Fit {
         let (mut all, mut last, mut only_last, mut only_between, mut neither) = (0, 0, 0, 0, 0);
-        let (mut ascending, mut misordered) = (0, 0);
+        let mut misordered = 0;
         let blocks = blocks.iter().flatten();
         for (found, digest) in blocks.filter_map(|found| Some((found, found.digest()?))) {
             let place = self.places(digest).into_iter().flatten().next();
@@ -437,15 +443,12 @@ impl<'i> IndexKeys<'i> {
             only_last += usize::from(is_last && !is_between);
             only_between += usize::from(is_between && !is_last);
             neither += usize::from(!is_last && !is_between);
-            ascending += usize::from(digest.ascends && digest.entries > 1);
             misordered += usize::from(!digest.ascends);
         }
         // Where index keys were shortened in the builder's order, keys out of order are a fault of the writer.
         let is_evident = 2 * only_between > all;
-        let is_other = is_other
-            || only_last > neither
-            || 2 * neither > all
-            || misordered > ascending && !is_evident;
+        let is_other =
+            is_other || only_last > neither || 2 * neither > all || misordered > 0 && !is_evident;
         match is_other {
             false => Fit::Between,
             true if 2 * last >= all => Fit::Last,
@@ -455,16 +458,19 @@ impl<'i> IndexKeys<'i> {
 }
 
 /// Where the listed blocks should lie: as far from their handles as the block before them, or else the one after them.
-fn extents(survey: &Survey<'_>, index: &Index, blocks: &[Option<&Found>]) -> Vec<Range<u64>> {
+fn extents(
+    survey: &Survey<'_>,
+    index: &Index,
+    blocks: &[Option<&Found>],
+) -> Vec<Option<Range<u64>>> {
     let pairs = || index.handles.iter().zip(blocks);
     let shift = |(handle, found): (&BlockHandle, &Option<&Found>)| {
         found.map(|found| found.range.start.wrapping_sub(handle.offset))
     };
-    let mut by = pairs().find_map(shift).unwrap_or_default();
+    let mut by = pairs().find_map(shift).or(index.moved_by);
     let extents = pairs().map(|pair| {
-        by = shift(pair).unwrap_or(by);
-        let here = moved(*pair.0, by).filter(|range| range.end <= survey.file.size);
-        here.or_else(|| moved(*pair.0, 0)).unwrap_or_default()
+        by = shift(pair).or(by);
+        moved(*pair.0, by?).filter(|extent| extent.end <= survey.file.size)
     });
     extents.collect()
 }
@@ -476,11 +482,13 @@ impl Inside {
     fn of(survey: &Survey<'_>, placement: &Placement<'_>) -> Inside {
         let blocks = placement.extents.iter().zip(&placement.blocks);
         let missing = blocks.filter(|(_, block)| block.is_none());
-        let missing: BTreeMap<u64, u64> = missing.map(|(at, _)| (at.start, at.end)).collect();
+        let missing = missing.filter_map(|(extent, _)| extent.as_ref());
+        let missing: BTreeMap<u64, u64> = missing.map(|at| (at.start, at.end)).collect();
         let mut runs = survey.runs();
         runs.retain(|run| {
-            let around = missing.range(..=run.start).next_back();
-            around.is_some_and(|(start, end)| run.end <= *end && *run != (*start..*end))
+            // Before a value come lengths and a key, and after it the restarts.
+            let around = missing.range(..run.start).next_back();
+            around.is_some_and(|(_, end)| run.end < *end)
         });
         Inside(runs)
     }
@@ -548,7 +556,6 @@ fn gaps_of_data(survey: &Survey<'_>, kinds: &Kinds) -> Vec<(Range<u64>, Option<S
 /// heaviest chain of those that end before its first key: O(n log n) in all.
 fn heaviest_chain(blocks: &[Block<'_>], order: &Order) -> Vec<usize> {
     let mut by_last: Vec<(usize, &Block<'_>)> = blocks.iter().enumerate().collect();
-    by_last.retain(|(_, block)| block.digest.ascends);
     by_last.sort_by(|(_, a), (_, b)| order.compare(&a.digest.last, &b.digest.last));
     // Of the first so many: the weight, the last of the chain, and of how many the rest of the chain is.
     let mut chains: Vec<((u64, u64), Option<(usize, usize)>)> = vec![((0, 0), None)];
