@@ -11,6 +11,7 @@ mod look_alikes;
 mod model;
 mod progress;
 mod real;
+mod rules;
 mod sound;
 mod sources;
 

@@ -18,7 +18,7 @@ use super::content;
 #[allow(dead_code)]
 mod indexeddb;
 
-use indexeddb::IndexedDb;
+pub(super) use indexeddb::IndexedDb;
 
 /// In which order a table is, as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl KeyOrder {
     }
 }
 
-fn codecs() -> Vec<Compression> {
+pub(super) fn codecs() -> Vec<Compression> {
     vec![
         Compression::None,
         Compression::Snappy,
@@ -407,6 +407,23 @@ impl File {
         loose.filter_map(last).max() > last_own
     }
 
+    /// Whether a block has come to lie where another block of its table should be, and is not: nothing in there is copied.
+    fn is_inside_another(&self, table: &Written, block: &Block) -> bool {
+        let index = &table.file[table.index.clone()];
+        let moved_to = *occurrences(&self.bytes, index).last().unwrap();
+        let starts = occurrences(&self.bytes, &block.frame);
+        let inside = |start: usize, place: &Range<usize>| {
+            // Both offsets in the table as it was written.
+            (start + table.index.start)
+                .checked_sub(moved_to)
+                .is_some_and(|start| place.start < start && start + block.frame.len() < place.end)
+        };
+        starts.into_iter().all(|start| {
+            let mut places = table.blocks.iter();
+            places.any(|(place, _)| inside(start, place))
+        })
+    }
+
     /// The last table whose index is whole.
     fn indexed(&self) -> Option<&Written> {
         let last = self.tables.iter().filter_map(|table| {
@@ -430,13 +447,11 @@ impl File {
             return BTreeSet::new();
         }
         if let Some(table) = self.indexed() {
-            let listed =
-                |block: &&Block| table.blocks.iter().any(|(_, own)| own.frame == block.frame);
+            let own = |block: &&Block| table.blocks.iter().any(|(_, own)| own.frame == block.frame);
+            let listed = intact.into_iter().map(|(_, block)| block).filter(own);
             return entries(
-                intact
-                    .into_iter()
-                    .map(|(_, block)| block)
-                    .filter(listed)
+                listed
+                    .filter(|block| !self.is_inside_another(table, block))
                     .collect(),
             );
         }
