@@ -162,7 +162,10 @@ impl<'a, D: Destination> Copier<'a, D> {
         self.report.entries_out_of_order += refused;
         self.report.data_blocks += 1;
         if piece.is_uncertain {
-            self.report.uncertain.push(range.clone());
+            match self.report.uncertain.last_mut() {
+                Some(before) if before.end == range.start => before.end = range.end,
+                _ => self.report.uncertain.push(range.clone()),
+            }
         }
         if refused > 0 {
             self.lose(lost(

@@ -82,8 +82,8 @@ pub struct SalvageReport {
     /// The ranges of the file from which nothing was copied although there was data, or may have been, in the order of
     /// the keys around them.
     pub lost: Vec<LostRange>,
-    /// The blocks copied, offsets in the file, that may have been no blocks of the table: they lie between bytes that belong to
-    /// no sound block, and may have been stored in a value of one that is damaged. Always empty with an index.
+    /// Where blocks were copied that may have been no blocks of the table, offsets in the file: they lie between bytes that
+    /// belong to no sound block, and may have been stored in a value of one that is damaged. Always empty with an index.
     pub uncertain: Vec<Range<u64>>,
     /// Sound blocks that hold no data, and what they were taken for.
     pub set_aside: Vec<(Section, Range<u64>)>,

@@ -307,7 +307,8 @@ impl<'s> Placement<'s> {
         let keys = IndexKeys::of(index, survey.order);
         let fit = keys.choose_fit(&blocks, is_other);
         for (i, block) in blocks.iter_mut().enumerate() {
-            *block = block.filter(|found| keys.fit(i, found, fit));
+            *block =
+                block.filter(|found| keys.fit(i, found, fit) || keys.may_be_shortened(found, fit));
         }
         let guesses = blocks.iter_mut().zip(&index.places).map(|(block, place)| {
             let is_guess = place.is_some_and(|place| place.is_guess);
@@ -430,6 +431,12 @@ impl<'i> IndexKeys<'i> {
         }
     }
 
+    /// Whether a block in another order, which is in its place, may have an index key that was shortened: it is no other's.
+    fn may_be_shortened(&self, found: &Found, fit: Fit) -> bool {
+        let digest = found.digest().filter(|_| fit == Fit::Last);
+        digest.is_some_and(|digest| !self.by_key.contains_key(&*digest.last))
+    }
+
     /// How the blocks of the table fit: the way in which most do, each at whichever place is its.
     fn choose_fit(&self, blocks: &[Option<&Found>], is_other: bool) -> Fit {
         let (mut all, mut last, mut only_last, mut only_between, mut neither) = (0, 0, 0, 0, 0);
@@ -446,7 +453,7 @@ impl<'i> IndexKeys<'i> {
             misordered += usize::from(!digest.ascends);
         }
         // Where index keys were shortened in the builder's order, keys out of order are a fault of the writer.
-        let is_evident = 2 * only_between > all;
+        let is_evident = 2 * only_between > all && 2 * misordered <= all;
         let is_other =
             is_other || only_last > neither || 2 * neither > all || misordered > 0 && !is_evident;
         match is_other {
