@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::found::{handle_of, key_room};
+use super::found::handle_of;
 use super::plan::{self, Lost, Piece};
 use super::scan::PAGE;
 use super::{LostRange, SalvageReport};
@@ -16,6 +16,11 @@ use crate::read::file::TableFile;
 use crate::repair::progress::Reporter;
 use crate::write::builder::TableBuilder;
 use crate::write::new_file::Destination;
+
+/// Bytes that the keys in the new table's index may take. An ordinary table is far below: its own index has keys as long.
+fn index_room(file_size: u64) -> u64 {
+    file_size.saturating_mul(64).saturating_add(1 << 20)
+}
 
 /// Adds the entries of blocks to a builder, and the outcome to a report.
 pub(super) struct Copier<'a, D: Destination> {
@@ -44,7 +49,7 @@ impl<'a, D: Destination> Copier<'a, D> {
             last_key: Vec::new(),
             has_last_key: false,
             open: 0,
-            room: key_room(file.size),
+            room: index_room(file.size),
         }
     }
 
@@ -179,7 +184,7 @@ impl<'a, D: Destination> Copier<'a, D> {
     /// Counts a key of the new table's index, which is held in memory until the table is finished.
     fn take_room(&mut self, key_len: usize) -> Result<()> {
         let Some(room) = self.room.checked_sub(key_len as u64) else {
-            let most = key_room(self.file.size);
+            let most = index_room(self.file.size);
             return Err(Error::new(
                 ErrorKind::TooLarge,
                 format!(

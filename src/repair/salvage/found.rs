@@ -107,7 +107,7 @@ pub(super) fn handle_of(range: &Range<u64>) -> BlockHandle {
     }
 }
 
-/// How much of a file's keys may be held in memory: of its blocks, of its index, and of the new table's index.
+/// How much of a file's keys may be held in memory, of its blocks, and as much of its index.
 ///
 /// Raw and Snappy blocks cannot come near it: a block is at most 64 / 3 of its stored size, and at most two of its keys
 /// are held. Other codecs make a key of megabytes from a few bytes.

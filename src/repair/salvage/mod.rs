@@ -261,8 +261,7 @@ impl SalvageReport {
     /// False if neither was found, or if data was found that was not copied or may be another table's.
     pub fn is_complete(&self) -> bool {
         let says_all = self.index != IndexState::Lost || self.stated_entries.is_some();
-        says_all
-            && self.is_as_stated()
+        (self.index == IndexState::Sound || says_all && self.is_as_stated())
             && self.lost.is_empty()
             && self.uncertain.is_empty()
             && self.entries_out_of_order == 0
