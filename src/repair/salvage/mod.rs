@@ -73,14 +73,14 @@ pub struct SalvageReport {
     pub stated_data_blocks: Option<u64>,
     /// State of the index.
     pub index: IndexState,
-    /// Entries that could be read but were not written since they are out of order. They may come from blocks that an
-    /// older table left behind.
+    /// Entries that could be read but were not written, since they are out of order or their blocks have no place in the table.
+    /// They may come from blocks that another table left behind.
     pub entries_out_of_order: u64,
     /// Whether entries were copied in the order in which they are stored, since they do not ascend in the builder's;
     /// see [`SalvageOptions::stored_order`].
     pub stored_order: bool,
     /// The ranges of the file from which nothing was copied although there was data, or may have been, in the order of
-    /// the keys around them.
+    /// the keys around them; blocks without a place among them come last.
     pub lost: Vec<LostRange>,
     /// Where blocks were copied that may have been no blocks of the table, offsets in the file: they lie between bytes that
     /// belong to no sound block, and may have been stored in a value of one that is damaged. Always empty with an index.
@@ -101,9 +101,11 @@ pub struct LostRange {
     pub reason: String,
     /// Number of its entries, if it is known.
     pub entries: Option<u64>,
-    /// The last key copied before it: all lost keys come after this one. `None` if nothing was copied before.
+    /// The last key copied before it: all lost keys come after this one. `None` if nothing was copied before, or if it has no place
+    /// among the keys.
     pub after: Option<Bytes>,
-    /// The first key copied after it: all lost keys come before this one. `None` if nothing was copied after.
+    /// The first key copied after it: all lost keys come before this one. `None` if nothing was copied after, or if it has no
+    /// place among the keys.
     pub before: Option<Bytes>,
 }
 
@@ -168,11 +170,13 @@ impl<'a> SalvageOptions<'a> {
         self
     }
 
-    /// Copies a table whose keys do not ascend in the builder's order in the order in which they are stored. It needs a sound
-    /// index, and a builder without entries; by default, such a table is refused with [`ErrorKind::Comparator`].
+    /// Where keys do not ascend in the builder's order, entries are copied in the order in which they are stored, and the new
+    /// table's properties say so: they name the table's comparator, or `leveltable.StoredOrder` if nobody knows it. It needs a
+    /// builder without entries. Opening such a table takes [`OpenOptions::stored_order`](crate::OpenOptions::stored_order) or a
+    /// comparator, and then checks the whole. Its index keys are not shortened.
     ///
-    /// For a table whose comparator is not at hand. The new table can be opened only with that comparator, as the old one.
-    /// Its index keys are not shortened.
+    /// With this option, a table without properties is written so, too, which cannot say it; by default, that is an error of
+    /// [`ErrorKind::Comparator`]. And where no index was found, blocks whose keys overlap are all copied in the order of the file.
     pub fn stored_order(mut self) -> SalvageOptions<'a> {
         self.stored_order = true;
         self
@@ -324,26 +328,27 @@ impl fmt::Display for LostRange {
 /// Copies every readable entry of the damaged table in `source` to `builder`, in order, and reports what is lost. The
 /// caller finishes the builder.
 ///
-/// A sound index says which blocks there are. If the index is damaged, or the footer that leads to it, the file is scanned
-/// for blocks with valid checksums. Damage to one block costs that block only. A block whose checksum is wrong is not
-/// copied at all: nobody knows which of its bytes are right. Of a sound table nothing is lost.
+/// A usable index says which blocks there are, wherever it lies in the file and in whatever order its keys are. A block that it
+/// lists and that is not in its place is taken from wherever one of its size fits: by its last key, which is its index key, or
+/// since it lies between its index keys. Without an index, blocks are found by their checksums and sorted by their keys; of
+/// those that overlap, as many entries as possible are copied. Damage to one block costs that block only. A block whose
+/// checksum is wrong is not copied at all: nobody knows which of its bytes are right. Of a sound table nothing is lost. Of several
+/// tables in a file the last with a whole index is copied. What is left out is [reported](SalvageReport::lost).
 ///
-/// **Nothing is invented.** Index, metaindex and filter blocks are not taken for data, even without the footer that names
-/// them: an index is recognised by its values, by the sizes of the blocks before it and by its keys, which separate theirs;
-/// a metaindex by the filters that it names. If no index is found, blocks that do not fit into the order of the rest
-/// are left out, so that as many entries as possible are copied, and reported. Some blocks cannot be told from data:
+/// **Nothing is invented.** Index, metaindex, properties and filter blocks are not taken for data, even without the footer that
+/// names them: an index by its handles and the sizes of the blocks before it, a metaindex by its names and by what it leads to.
+/// Some blocks cannot be told from data:
 ///
-/// - blocks of an older table that the file still holds *and* whose keys fit in;
-/// - tables or blocks stored as values in a block that is damaged itself, in a file without an index or one in which the
-///   index has moved. In a tiny table, the order may then seem to be another, which is an error;
-/// - blocks that a metaindex names under other names than filters', such as RocksDB's properties, if the footer or the index
-///   is damaged;
-/// - without the footer, an index that comes right after its first block, everything between them cut out.
+/// - tables or blocks stored as values in a block that is damaged, in a file without an index: they are copied, and the report
+///   says where they are [uncertain](SalvageReport::uncertain). If a whole table was stored so, and nothing after it is left, it
+///   is the last with an index;
+/// - blocks of an older table whose keys fit in.
 ///
-/// A table's kind is guessed from its keys, and a builder of the wrong kind is refused. So is the table of another order
-/// than the builder's, unless [`SalvageOptions::stored_order`] is set.
+/// A table's kind is guessed from its keys, and a builder of the wrong kind is refused. A table in another order than the
+/// builder's is copied in the order in which it is stored: [`SalvageOptions::stored_order`] says more.
 ///
-/// Properties of an application are kept, if the new table gets properties and the caller has not set them.
+/// Properties of an application are kept, if the new table gets properties and the caller has not set them. So is the codec, unless
+/// [`WriteOptions::compression`](crate::WriteOptions::compression) was called.
 ///
 /// A part of the source that cannot be read is lost like a damaged one, and the [reason](LostRange::reason) quotes
 /// the source's error. When a read fails during a search, smaller parts are tried, down to 4 KiB.
@@ -359,11 +364,12 @@ impl fmt::Display for LostRange {
 ///
 /// # Errors
 ///
-/// Those of [`TableBuilder::add`]; [`ErrorKind::Io`] if nothing of the source can be read; [`ErrorKind::NotATable`] for the
+/// Those of [`TableBuilder::add`]; [`ErrorKind::TooLarge`] if the new table's index would hold more than 64 times the file's size
+/// and a megabyte of keys, which takes long keys that share nearly all that they have; [`ErrorKind::Io`] if nothing of the source can be read; [`ErrorKind::NotATable`] for the
 /// table of another program, such as RocksDB, by the magic number at its end; [`ErrorKind::DatabaseTable`] for a database's
-/// table and the builder of a plain one; [`ErrorKind::Comparator`] if the builder's order does not fit;
-/// [`ErrorKind::InvalidState`] where entries are to be copied in their stored order and the builder holds others. In all
-/// cases but the first, nothing was added.
+/// table and the builder of a plain one; [`ErrorKind::Comparator`] if the order is not the builder's, and the new table has no
+/// properties to say so; [`ErrorKind::InvalidState`] where entries are to be copied in their stored order and the builder holds
+/// others. In all cases but the first two, nothing was added.
 ///
 /// ```
 /// use leveltable::WriteOptions;
