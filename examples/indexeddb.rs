@@ -15,7 +15,7 @@ use leveltable::{Comparator, DbTable, ErrorKind, OpenOptions, WriteOptions};
 
 /// The order of Chromium's IndexedDB.
 #[derive(Debug, Clone, Copy)]
-struct IndexedDb;
+pub(crate) struct IndexedDb;
 
 impl Comparator for IndexedDb {
     fn name(&self) -> &str {

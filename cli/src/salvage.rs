@@ -34,7 +34,7 @@ use crate::write::{TableOptions, check_free, not_written};
 /// made in a temporary file, and then uploaded.
 ///
 /// A table in an order that is neither byte order nor a database's is copied in the order in which it is stored, and
-/// then has a filter only if --filter asks for one.
+/// then has a filter only if --filter asks for one. The copy has the codec of IN unless --codec names another.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -55,6 +55,9 @@ pub(crate) struct Args {
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
+    /// Copy blocks whose keys overlap, too, all in the order in which they are stored
+    #[arg(long)]
+    stored_order: bool,
     #[command(flatten)]
     keys: KeysArg,
     #[command(flatten)]
@@ -95,7 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let mut rows = Rows::new();
     rows.write(|out| out.write_all(describe(attempt.order, args, &report).as_bytes()))?;
     rows.finish()?;
-    Ok(if is_all(&report) {
+    Ok(if report.is_complete() {
         Answer::Yes
     } else {
         Answer::No
@@ -115,7 +118,7 @@ fn salvage_to_file(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
         None => Failure::from(e).at(args.input.display()),
     };
     let file = file_of(&args.input)?;
-    let salvaged = salvage_file(&file, args.keys.keys, create, failed)?;
+    let salvaged = salvage_file(&file, args.keys.keys, args.stored_order, create, failed)?;
     let (attempt, report, builder) = salvaged.check(&args.input)?;
     builder.finish().map_err(|e| not_written(e, &args.out))?;
     Ok((attempt, report))
@@ -124,7 +127,8 @@ fn salvage_to_file(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
 fn salvage_to_url(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
     check_free(&args.out, args.force)?;
     let write = |attempt: Attempt| args.table.write(attempt.order, attempt.stored);
-    let (attempt, report, file) = salvage_to_temporary(&args.input, args.keys.keys, write)?;
+    let (attempt, report, file) =
+        salvage_to_temporary(&args.input, args.keys.keys, args.stored_order, write)?;
     upload(&file, &args.out, args.force).map_err(|e| not_written(e, &args.out))?;
     Ok((attempt, report))
 }
@@ -134,6 +138,7 @@ fn salvage_to_url(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
 fn salvage_to_temporary(
     path: &Path,
     keys: Keys,
+    stored_order: bool,
     options: impl Fn(Attempt) -> Result<WriteOptions, Failure>,
 ) -> Result<(Attempt, SalvageReport, File), Failure> {
     let fail = |e: &dyn Display| {
@@ -149,7 +154,7 @@ fn salvage_to_temporary(
         file.rewind().map_err(|e| fail(&e))?;
         Ok(options(attempt)?.build(file))
     };
-    let salvaged = salvage_file(&file_of(path)?, keys, create, |e| fail(&e))?;
+    let salvaged = salvage_file(&file_of(path)?, keys, stored_order, create, |e| fail(&e))?;
     let (attempt, report, builder) = salvaged.check(path)?;
     builder.finish().map_err(|e| fail(&e))?;
     Ok((attempt, report, file))
@@ -191,7 +196,7 @@ struct Salvaged<B> {
 impl<B> Salvaged<B> {
     /// Fails if nothing was copied of the table at `path`, which is not empty.
     fn check(self, path: &Path) -> Result<(Attempt, SalvageReport, B), Failure> {
-        if self.report.entries == 0 && !is_all(&self.report) {
+        if self.report.entries == 0 && !self.report.is_complete() {
             let what = "nothing to salvage: the file has no intact block of a table";
             return Err(Failure::new(what).at(path.display()));
         }
@@ -204,6 +209,7 @@ impl<B> Salvaged<B> {
 fn salvage_file<B: SalvageTarget>(
     file: &File,
     keys: Keys,
+    stored_order: bool,
     mut create: impl FnMut(Attempt) -> Result<B, Failure>,
     failed: impl Fn(leveltable::Error) -> Failure,
 ) -> Result<Salvaged<B>, Failure> {
@@ -212,12 +218,15 @@ fn salvage_file<B: SalvageTarget>(
             Some(KeyKind::Database) => KeyOrder::Internal,
             _ => KeyOrder::Bytewise,
         },
-        stored: false,
+        stored: stored_order,
     };
     loop {
         let mut builder = create(attempt)?;
         match salvage_in(attempt, file, keys, &mut builder) {
+            // Started anew, for a table without a filter, which may not fit the order.
+            Ok(report) if report.stored_order && !attempt.stored => attempt.stored = true,
             Ok(report) => {
+                attempt.stored = report.stored_order;
                 return Ok(Salvaged {
                     attempt,
                     report,
@@ -276,7 +285,7 @@ pub(crate) struct Rescued {
 /// Copies the readable part of the table at `path` to a temporary table.
 pub(crate) fn rescue(path: &Path, keys: Keys) -> Result<Rescued, Failure> {
     let write = |attempt: Attempt| Ok(attempt.order.write(WriteOptions::new().no_filter()));
-    let (attempt, report, file) = salvage_to_temporary(path, keys, write)?;
+    let (attempt, report, file) = salvage_to_temporary(path, keys, false, write)?;
     let is_database = attempt.order == KeyOrder::Internal && keys != Keys::Stored;
     let options = OpenOptions::new().no_cache().no_filter();
     let options = match (attempt.stored, is_database) {
@@ -313,11 +322,6 @@ pub(crate) fn rescue(path: &Path, keys: Keys) -> Result<Rescued, Failure> {
     })
 }
 
-/// Returns whether all entries that the table ever had were copied. That is known only if its index is intact.
-fn is_all(report: &SalvageReport) -> bool {
-    report.is_complete() && matches!(report.index, IndexState::Sound | IndexState::Found)
-}
-
 /// Returns a summary line and a line for each lost range.
 fn describe(order: KeyOrder, args: &Args, report: &SalvageReport) -> String {
     let input = args.input.display();
@@ -334,12 +338,10 @@ fn describe(order: KeyOrder, args: &Args, report: &SalvageReport) -> String {
         count(*data_blocks, "block"),
         args.out.display()
     );
-    text += &if is_all(report) {
+    text += &if report.is_complete() {
         ", nothing lost\n".to_owned()
-    } else if report.is_complete() {
-        ", everything that the file holds\n".to_owned()
     } else if report.lost.is_empty() {
-        "\n".to_owned()
+        ", everything that the file holds\n".to_owned()
     } else {
         format!(", {} of {file_bytes} bytes lost\n", report.lost_bytes())
     };
@@ -363,6 +365,12 @@ fn describe(order: KeyOrder, args: &Args, report: &SalvageReport) -> String {
         text += &format!(
             "{input}: left out {}, which were out of order\n",
             entries(*entries_out_of_order)
+        );
+    }
+    for range in &report.uncertain {
+        text += &format!(
+            "{input}: bytes {} to {} may be no block of the table: they may have been stored in a value of a damaged one\n",
+            range.start, range.end
         );
     }
     for lost in &report.lost {

@@ -17,9 +17,9 @@ use crate::sort::KeyOrder;
 /// Options for writing a table.
 #[derive(Args)]
 pub(crate) struct TableOptions {
-    /// Compression of the blocks
-    #[arg(long, value_enum, default_value_t = Codec::Snappy, help_heading = "Table")]
-    codec: Codec,
+    /// Compression of the blocks [default: snappy; of salvage: that of the damaged table]
+    #[arg(long, value_enum, help_heading = "Table")]
+    codec: Option<Codec>,
     /// Compression level: zstd 1 to 22 [default: 1], zlib and deflate 0 to 9 [default: 6]
     #[arg(long, value_name = "N", help_heading = "Table")]
     level: Option<u8>,
@@ -84,8 +84,14 @@ impl TableOptions {
             .block_size(self.block_size)
             .block_align(self.block_align)
             .restart_interval(self.restart_interval as usize)
-            .compression(compression(self.codec, self.level)?)
             .properties(!self.no_properties);
+        // Without a name, the library chooses.
+        let options = match (self.codec, self.level) {
+            (None, None) => options,
+            (codec, level) => {
+                options.compression(compression(codec.unwrap_or(Codec::Snappy), level)?)
+            }
+        };
         let options = match (self.prefix_length, self.prefix_delimiter) {
             (Some(len), _) => options.prefix_filter(FixedPrefix::new(len as usize)),
             (_, Some(delimiter)) => options.prefix_filter(DelimitedPrefix::new(delimiter)),

@@ -71,7 +71,7 @@ fuzz_target!(|input: Input| {
         !index_is_whole && (has_blocks_in_values(&sound) || index_is_behind_first(&sound, &file))
     };
     let Some(salvaged) = salvaged(&file, &write, &open, named()) else {
-        // Of a few entries, those of the index can then be so many that the order seems to be another.
+        // Blocks in values may be in another order, and a builder without properties refuses all then.
         assert!(cannot_tell(), "refused: {file:02x?}");
         return;
     };
@@ -94,9 +94,11 @@ fn salvage_any(file: &[u8]) {
     let _ = verify(file.to_vec(), VerifyOptions::new()).unwrap();
     let mut rescued = Vec::new();
     let mut builder = WriteOptions::new().build(&mut rescued);
-    if salvage(file.to_vec(), &mut builder, SalvageOptions::new()).is_ok() {
+    if let Ok(report) = salvage(file.to_vec(), &mut builder, SalvageOptions::new()) {
         builder.finish().unwrap();
-        naive::table(&rescued, |a, b| a.cmp(b), usize::MAX).expect("a sound table");
+        if !report.stored_order {
+            naive::table(&rescued, |a, b| a.cmp(b), usize::MAX).expect("a sound table");
+        }
     }
 }
 
@@ -121,7 +123,8 @@ fn salvaged(
                 let summary = builder.finish().unwrap();
                 assert_eq!(report.entries, summary.entries);
                 assert!(!report.to_string().is_empty());
-                Some(rescued)
+                // What was stored in values may be in another order, and is copied as it is stored then.
+                (!report.stored_order).then_some(rescued)
             }
             Err(e) => {
                 assert_eq!(e.kind(), ErrorKind::Comparator, "{e}");

@@ -63,6 +63,21 @@ impl Compression {
         }
     }
 
+    /// The codec of this [`name`] in files, at the level that its writers use by default. `None` for one that is not built in.
+    pub(crate) fn of(name: &str) -> Option<Compression> {
+        match name {
+            "none" => Some(Compression::None),
+            "snappy" => Some(Compression::Snappy),
+            #[cfg(feature = "zstd")]
+            "zstd" => Some(Compression::Zstd(1)),
+            #[cfg(feature = "zlib")]
+            "zlib" => Some(Compression::Zlib(6)),
+            #[cfg(feature = "zlib")]
+            "deflate" => Some(Compression::Deflate(6)),
+            _ => None,
+        }
+    }
+
     /// Whether the codec has the level; `Err` names the allowed range.
     pub(crate) fn check(self) -> Result<(), String> {
         match self {

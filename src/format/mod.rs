@@ -108,14 +108,6 @@ impl Defect {
         matches!(*self.0, DefectRepr::Misordered { .. })
     }
 
-    /// The part of the format that this build does not support, if that is the defect.
-    pub(crate) fn into_unsupported(self) -> Result<String, Defect> {
-        match *self.0 {
-            DefectRepr::Unsupported { what } => Ok(what),
-            damaged => Err(Defect(Box::new(damaged))),
-        }
-    }
-
     /// The error for a table whose `section` at file offset `offset` has this defect.
     #[cold]
     pub(crate) fn locate(self, section: Section, offset: u64) -> Error {

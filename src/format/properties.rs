@@ -17,6 +17,7 @@
 //! key.first     the first key as it is stored                 (with entries; up to 4096 bytes)
 //! key.kind      "plain", or "database": keys end in a sequence number and a type
 //! key.last      the last key as it is stored                  (with entries; up to 4096 bytes)
+//! keys.order    "as stored": nobody compared the keys         (copied by salvage in another order than the builder's)
 //! sequence.max  largest sequence number                       (database, with entries)
 //! sequence.min  smallest sequence number                      (database, with entries)
 //! user.*        whatever the application added
@@ -65,6 +66,13 @@ pub(crate) const PROPERTIES_NAME: &[u8] = b"about.leveltable";
 
 /// The first entry of a properties block, unless a later version adds another.
 pub(crate) const FIRST_PROPERTY: &[u8] = b"comparator";
+
+/// Whether the keys are in the order of the comparator that is named. Nobody knows of those [`AS_STORED`].
+pub(crate) const KEYS_ORDER: &[u8] = b"keys.order";
+pub(crate) const AS_STORED: &[u8] = b"as stored";
+
+/// The comparator's name of a table whose order nobody knows.
+pub(crate) const STORED_ORDER: &str = "leveltable.StoredOrder";
 
 /// A first or last key that is longer is left out: opening a table reads the block.
 pub(crate) const MAX_KEY_LEN: usize = 4096;
@@ -136,6 +144,13 @@ impl Properties {
             let name = key.strip_prefix(USER_PREFIX)?;
             Some((name, &value[..]))
         })
+    }
+
+    /// Whether the keys may be in another order than that of the comparator which is named.
+    pub(crate) fn is_as_stored(&self) -> bool {
+        self.others
+            .get(KEYS_ORDER)
+            .is_some_and(|order| order == AS_STORED)
     }
 
     /// The block; `None` if it does not fit the 4 GiB that a block can have.

@@ -20,7 +20,7 @@ use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::Footer;
 use crate::format::frame;
 use crate::format::prefix_block::PrefixBlockReader;
-use crate::format::properties::{KeyKind, Properties};
+use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
 use crate::read::ahead::ReadAhead;
 use crate::read::cache::TableId;
 use crate::read::file::{Fetch, FromSource, TAIL_LEN, TableFile};
@@ -65,7 +65,7 @@ impl OpenOptions {
         let open = || {
             let file = TableFile::new(source.into())?;
             let inner = ready(self.open_file(file, &FromSource))?;
-            if self.checks_order() && inner.file.size > SMALL {
+            if self.checks_order(&inner) && inner.file.size > SMALL {
                 inner.check_order()?;
             }
             inner.file.expect_random_access();
@@ -83,8 +83,11 @@ impl OpenOptions {
     }
 
     /// Whether opening checks the order of all keys, and takes no block that it cannot check.
-    pub(super) fn checks_order(&self) -> bool {
-        self.check_order && !self.stored_order
+    /// A table that was copied in the order in which it was stored may be in any.
+    pub(super) fn checks_order(&self, inner: &Inner) -> bool {
+        let properties = inner.properties.as_ref();
+        let is_as_stored = properties.is_some_and(Properties::is_as_stored);
+        (self.check_order || is_as_stored) && !self.stored_order
     }
 
     /// Opens the table in `file`. All that is read comes by `fetch`, which may have to wait; what is made of it needs no I/O.
@@ -116,7 +119,7 @@ impl OpenOptions {
             let blocks = (0..inner.index.len()).map(|i| frame_range(inner.index.handle(i)));
             let blocks: Vec<Range<u64>> = blocks.collect();
             inner.file.hold(fetch, blocks).await?;
-            inner.check_small(self.checks_order())?;
+            inner.check_small(self.checks_order(&inner))?;
         }
         Ok(inner)
     }
@@ -262,7 +265,10 @@ impl OpenOptions {
             Some(user) => (KeyKind::Database, user),
             None => (KeyKind::Plain, &order),
         };
-        if kind == properties.key_kind && user.comparator().name() == properties.comparator {
+        // A copy of a table whose order nobody knew takes any comparator that the caller names, and is checked whole.
+        let is_any = properties.comparator == STORED_ORDER && self.order.is_some();
+        let is_named = user.comparator().name() == properties.comparator || is_any;
+        if kind == properties.key_kind && is_named {
             return Ok(Some(order));
         }
         if properties.key_kind == KeyKind::Database && self.order.is_none() {

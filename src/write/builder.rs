@@ -11,11 +11,12 @@ use crate::comparator::{Order, common_prefix};
 use crate::db::key::{internal_order, user_order};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::block::BlockBuilder;
+use crate::format::codec::Compression;
 use crate::format::filter_block::FilterBlockBuilder;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::prefix_block::{BrokenRule, PrefixBlockBuilder};
-use crate::format::properties::{MAX_USER_BYTES, user_key};
+use crate::format::properties::{AS_STORED, KEYS_ORDER, MAX_USER_BYTES, STORED_ORDER, user_key};
 use crate::write::align::{Pages, WaitingKeys};
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;
@@ -65,6 +66,8 @@ pub struct TableBuilder<D: Destination> {
     summary: Summary,
     /// The application's properties; `None` if the table gets no properties block.
     properties: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// Whether the options named the codec.
+    names_codec: bool,
 }
 
 /// The filter block being built, and its policy's name for the metaindex.
@@ -139,6 +142,7 @@ impl WriteOptions {
             pages: self.block_align.then(|| Pages::new(self.block_size)),
             summary: Summary::default(),
             properties: self.properties.then(BTreeMap::new),
+            names_codec: self.names_codec,
         }
     }
 }
@@ -331,7 +335,8 @@ impl<D: Destination> TableBuilder<D> {
         &self.order
     }
 
-    /// Takes entries in the order in which they come, from the first on: that of `comparator`, if its name is known.
+    /// Takes entries in the order in which they come, from the first on: that of `comparator`, if its name is known. The
+    /// properties, if there are any, say so.
     pub(crate) fn keep_stored_order(&mut self, comparator: Option<&str>) -> Result<()> {
         if self.summary.entries > 0 {
             return Err(Error::new(
@@ -339,7 +344,7 @@ impl<D: Destination> TableBuilder<D> {
                 "a builder that holds entries cannot change its order",
             ));
         }
-        let name = comparator.unwrap_or("leveltable.StoredOrder");
+        let name = comparator.unwrap_or(STORED_ORDER);
         let inside = match user_order(&self.order) {
             Some(user_order) => internal_order(user_order.as_stored(name)),
             None => self.order.clone(),
@@ -347,11 +352,22 @@ impl<D: Destination> TableBuilder<D> {
         self.order = inside.as_stored(name);
         // Scans of the table could not ask it.
         self.prefixes = None;
-        if comparator.is_none() {
-            // The table could not say in which order it is.
-            self.properties = None;
+        if let Some(properties) = &mut self.properties {
+            properties.insert(KEYS_ORDER.into(), AS_STORED.into());
         }
         Ok(())
+    }
+
+    /// Whether the table gets properties.
+    pub(crate) fn has_properties(&self) -> bool {
+        self.properties.is_some()
+    }
+
+    /// Compresses blocks by the codec that another table has, unless the options named one or it is not built in.
+    pub(crate) fn keep_codec(&mut self, name: &str) {
+        if let Some(compression) = Compression::of(name).filter(|_| !self.names_codec) {
+            self.file.set_compression(compression);
+        }
     }
 
     /// Stores a property of the application that another table has, if this one gets properties and does not have it.

@@ -35,6 +35,8 @@ pub struct WriteOptions {
     pub(crate) restart_interval: usize,
     pub(crate) block_align: bool,
     pub(crate) compression: Compression,
+    /// Whether the caller named the codec.
+    pub(crate) names_codec: bool,
     pub(crate) filter: Option<Arc<dyn FilterPolicy>>,
     pub(crate) span: FilterSpan,
     pub(crate) prefixes: Option<PrefixOptions>,
@@ -94,6 +96,7 @@ impl WriteOptions {
             restart_interval: 16,
             block_align: false,
             compression: Compression::Snappy,
+            names_codec: false,
             filter: Some(Arc::new(BloomFilterPolicy::new(10))),
             span: FilterSpan::Window,
             prefixes: None,
@@ -159,8 +162,10 @@ impl WriteOptions {
         self
     }
 
-    /// How blocks are compressed.
+    /// How blocks are compressed. A copy by [`salvage`](crate::repair::salvage) for which this is not called has the codec of its
+    /// source.
     pub fn compression(mut self, compression: Compression) -> WriteOptions {
+        self.names_codec = true;
         self.compression = compression;
         self
     }

@@ -42,6 +42,12 @@ impl<D: Destination> Output<D> {
         }
     }
 
+    /// Compresses blocks in this way from now on.
+    pub(super) fn set_compression(&mut self, compression: Compression) {
+        self.compression = compression;
+        self.compressor = Compressor::new(compression);
+    }
+
     pub(super) fn offset(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }

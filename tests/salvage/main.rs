@@ -8,8 +8,10 @@ mod blocks;
 #[path = "../common/mod.rs"]
 mod common;
 mod look_alikes;
+mod model;
 mod progress;
 mod real;
+mod rules;
 mod sound;
 mod sources;
 

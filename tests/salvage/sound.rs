@@ -322,7 +322,7 @@ fn properties_are_believed_and_kept() {
         assert!(verified.blocks_are_sound(), "{verified}");
         assert!(verified.unknown_order && verified.to_string().contains("test.ByLength"));
 
-        let mut plain = options.build(Vec::new());
+        let mut plain = options.clone().properties(false).build(Vec::new());
         let error = salvage(file.clone(), &mut plain, SalvageOptions::new()).unwrap_err();
         if is_database {
             assert_eq!(error.kind(), ErrorKind::DatabaseTable, "{error}");

@@ -319,7 +319,12 @@ fn the_kind_of_keys_can_be_named() {
             .args(["scan", "--hex", "--keys=stored"])
             .arg(&out)
             .output();
-        assert_eq!(stdout(copied.unwrap()), lines.as_bytes(), "{keys}");
+        let copied = if keys == "plain" {
+            stdout_in_unknown_order(copied.unwrap())
+        } else {
+            stdout(copied.unwrap())
+        };
+        assert_eq!(copied, lines.as_bytes(), "{keys}");
     }
     let words = testdata("words-b1024-r16-bloom10.ldb");
     for command in ["info", "scan"] {

@@ -103,7 +103,7 @@ impl OpenOptions {
             flights: Arc::default(),
         };
         // A small table was checked when it was opened.
-        if self.checks_order() && table.file_bytes() > SMALL {
+        if self.checks_order(&table.table.inner) && table.file_bytes() > SMALL {
             table.check_order().await?;
         }
         Ok(table)

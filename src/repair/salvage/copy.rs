@@ -5,10 +5,10 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::found::handle_of;
-use super::plan::Piece;
+use super::plan::{self, Lost, Piece};
 use super::scan::PAGE;
 use super::{LostRange, SalvageReport};
-use crate::error::{ErrorKind, Result, Section};
+use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::frame;
@@ -17,14 +17,22 @@ use crate::repair::progress::Reporter;
 use crate::write::builder::TableBuilder;
 use crate::write::new_file::Destination;
 
+/// Bytes that the keys in the new table's index may take. An ordinary table is far below: its own index has keys as long.
+fn index_room(file_size: u64) -> u64 {
+    file_size.saturating_mul(64).saturating_add(1 << 20)
+}
+
 /// Adds the entries of blocks to a builder, and the outcome to a report.
 pub(super) struct Copier<'a, D: Destination> {
     file: &'a TableFile,
     builder: &'a mut TableBuilder<D>,
     report: SalvageReport,
-    last_key: Option<Bytes>,
+    last_key: Vec<u8>,
+    has_last_key: bool,
     /// From here on, lost ranges in the report have no key after them yet.
     open: usize,
+    /// Bytes that the keys in the new table's index may still take.
+    room: u64,
 }
 
 impl<'a, D: Destination> Copier<'a, D> {
@@ -38,8 +46,10 @@ impl<'a, D: Destination> Copier<'a, D> {
             file,
             builder,
             report,
-            last_key: None,
+            last_key: Vec::new(),
+            has_last_key: false,
             open: 0,
+            room: index_room(file.size),
         }
     }
 
@@ -52,16 +62,19 @@ impl<'a, D: Destination> Copier<'a, D> {
         // The survey went over the file once.
         let mut done = self.file.size;
         for piece in pieces {
-            done = done.saturating_add(piece.len());
             match piece {
-                Piece::Copy { range, by_index } => self.copy(range, by_index)?,
-                Piece::Lost {
-                    range,
-                    reason,
-                    entries,
-                } => {
-                    let reason = reason.unwrap_or_else(|| self.why_nothing(&range));
-                    self.lose(range, reason, entries);
+                Piece::Copy(block) => {
+                    done = done.saturating_add(block.range.end - block.range.start);
+                    self.copy(block)?;
+                }
+                Piece::Lost(lost) => {
+                    done = done.saturating_add(lost.range.end - lost.range.start);
+                    let reason = lost.reason.clone();
+                    let reason = reason.unwrap_or_else(|| self.why_nothing(&lost.range));
+                    self.lose(Lost {
+                        reason: Some(reason),
+                        ..lost
+                    });
                 }
             }
             if progress.reach(done).is_break() {
@@ -73,12 +86,14 @@ impl<'a, D: Destination> Copier<'a, D> {
         Ok(self.report)
     }
 
-    fn lose(&mut self, range: Range<u64>, reason: String, entries: Option<u64>) {
+    fn lose(&mut self, lost: Lost) {
+        let after =
+            (self.has_last_key && lost.has_place).then(|| Bytes::copy_from_slice(&self.last_key));
         self.report.lost.push(LostRange {
-            range,
-            reason,
-            entries,
-            after: self.last_key.clone(),
+            range: lost.range,
+            reason: lost.reason.unwrap_or_default(),
+            entries: lost.entries,
+            after,
             before: None,
         });
     }
@@ -98,25 +113,32 @@ impl<'a, D: Destination> Copier<'a, D> {
         }
     }
 
-    fn copy(&mut self, range: Range<u64>, by_index: bool) -> Result<()> {
+    fn copy(&mut self, piece: plan::Copy) -> Result<()> {
+        let range = piece.range;
         let block = self.file.read_frame(handle_of(&range)).and_then(|frame| {
             frame::verify(&frame)
                 .and_then(|()| frame::open(&frame))
                 .and_then(Block::parse)
                 .map_err(|defect| defect.locate(Section::Data, range.start))
         });
+        let lost = |reason, entries| Lost {
+            range: range.clone(),
+            reason: Some(reason),
+            entries,
+            has_place: true,
+        };
         let block = match block {
             Ok(block) => block,
             Err(error) => {
                 // It was sound a moment ago: the medium is failing, or somebody writes to the file.
-                self.lose(range, error.to_string(), None);
+                self.lose(lost(error.to_string(), None));
                 return Ok(());
             }
         };
         let (mut copied, mut refused) = (0, 0);
-        let mut last = Vec::new();
         let mut cursor = BlockCursor::new(block);
         while let Ok(true) = cursor.next() {
+            let before = self.builder.file_bytes();
             match self.builder.add(cursor.key(), cursor.value()) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::OutOfOrder => {
@@ -124,6 +146,9 @@ impl<'a, D: Destination> Copier<'a, D> {
                     continue;
                 }
                 Err(error) => return Err(error),
+            }
+            if self.builder.file_bytes() > before {
+                self.take_room(cursor.key().len())?;
             }
             if copied == 0 {
                 let first = Bytes::copy_from_slice(cursor.key());
@@ -133,23 +158,44 @@ impl<'a, D: Destination> Copier<'a, D> {
                 self.open = self.report.lost.len();
             }
             copied += 1;
-            last.clear();
-            last.extend_from_slice(cursor.key());
+            self.last_key.clear();
+            self.last_key.extend_from_slice(cursor.key());
         }
+        self.has_last_key |= copied > 0;
         self.report.entries += copied;
-        self.report.entries_by_index += if by_index { copied } else { 0 };
+        self.report.entries_by_index += if piece.by_index { copied } else { 0 };
         self.report.entries_out_of_order += refused;
         self.report.data_blocks += 1;
-        if copied > 0 {
-            self.last_key = Some(last.into());
+        if piece.is_uncertain {
+            match self.report.uncertain.last_mut() {
+                Some(before) if before.end == range.start => before.end = range.end,
+                _ => self.report.uncertain.push(range.clone()),
+            }
         }
         if refused > 0 {
-            self.lose(
-                range,
+            self.lose(lost(
                 format!("{refused} of its entries are out of order"),
                 Some(refused),
-            );
+            ));
         }
+        Ok(())
+    }
+
+    /// Counts a key of the new table's index, which is held in memory until the table is finished.
+    fn take_room(&mut self, key_len: usize) -> Result<()> {
+        let Some(room) = self.room.checked_sub(key_len as u64) else {
+            let most = index_room(self.file.size);
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "the copy's index would hold more than {most} bytes of keys, from a file of {} bytes: long keys share \
+                     nearly all that they have, as in no ordinary table; {} entries were copied; build the new table with \
+                     larger blocks",
+                    self.file.size, self.report.entries
+                ),
+            ));
+        };
+        self.room = room;
         Ok(())
     }
 }

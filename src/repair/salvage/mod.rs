@@ -1,26 +1,29 @@
 //! Copies what can be read of a damaged table into a new one.
 //!
-//! Three steps. A *survey* finds blocks whose checksums are right: by the index if that is sound, else by scanning the
-//! file. A *plan* decides which of them are the table's data, and in which order. *Copying* reads those once more and
-//! adds their entries to the builder.
+//! Four steps. Finding *frames* whose checksums are right: by the footer's and the index's handles, else by scanning.
+//! Telling their *kinds* apart: data, metadata, index. *Choosing*: the blocks that a usable index lists, each from its place
+//! or from where one was found that fits its index key; or else all data, sorted by its keys. *Copying* the entries of these
+//! to the builder.
 //!
 //! ```text
-//! survey.rs       what footer and index lead to, and what is found in the gaps
-//!   scan.rs         blocks in a part of the file that no handle leads to
+//! survey.rs       the frames of the file
+//!   scan.rs         in a part that no handle leads to
 //!   checksums.rs    the same after damage, where no block is known to begin
-//!   found.rs        one block, and what is in it
-//!   recognise.rs    index and metaindex told from data
+//!   found.rs        one frame, and what is in it
+//! kinds.rs        data, metadata and index, and where the listed blocks lie
 //! plan.rs         which blocks are copied, in which order, and what is lost
-//! copy.rs         their entries into the builder
+//! target.rs       whether the builder is one for such a table
+//! copy.rs         entries into the builder
 //! ```
 
 mod checksums;
 mod copy;
 mod found;
+mod kinds;
 mod plan;
-mod recognise;
 mod scan;
 mod survey;
+mod target;
 
 use std::fmt;
 use std::ops::{ControlFlow, Range};
@@ -42,9 +45,12 @@ use crate::write::builder::TableBuilder;
 use crate::write::new_file::Destination;
 
 use copy::Copier;
-use plan::Target;
+use kinds::Kinds;
+use plan::{Piece, Plan};
+use scan::SECTOR;
 pub(crate) use scan::{Patience, Scanner};
 use survey::Survey;
+use target::Target;
 
 /// What [`salvage`] copied, and what is lost.
 ///
@@ -67,15 +73,18 @@ pub struct SalvageReport {
     pub stated_data_blocks: Option<u64>,
     /// State of the index.
     pub index: IndexState,
-    /// Entries that could be read but were not written since they are out of order. They may come from blocks that an
-    /// older table left behind.
+    /// Entries that could be read but were not written, since they are out of order or their blocks have no place in the table.
+    /// They may come from blocks that another table left behind.
     pub entries_out_of_order: u64,
     /// Whether entries were copied in the order in which they are stored, since they do not ascend in the builder's;
     /// see [`SalvageOptions::stored_order`].
     pub stored_order: bool,
     /// The ranges of the file from which nothing was copied although there was data, or may have been, in the order of
-    /// the keys around them.
+    /// the keys around them; blocks without a place among them come last.
     pub lost: Vec<LostRange>,
+    /// Where blocks were copied that may have been no blocks of the table, offsets in the file: they lie between bytes that
+    /// belong to no sound block, and may have been stored in a value of one that is damaged. Always empty with an index.
+    pub uncertain: Vec<Range<u64>>,
     /// Sound blocks that hold no data, and what they were taken for.
     pub set_aside: Vec<(Section, Range<u64>)>,
     /// Whether the progress callback ended the run early. This report then lacks what would have followed.
@@ -92,9 +101,11 @@ pub struct LostRange {
     pub reason: String,
     /// Number of its entries, if it is known.
     pub entries: Option<u64>,
-    /// The last key copied before it: all lost keys come after this one. `None` if nothing was copied before.
+    /// The last key copied before it: all lost keys come after this one. `None` if nothing was copied before, or if it has no place
+    /// among the keys.
     pub after: Option<Bytes>,
-    /// The first key copied after it: all lost keys come before this one. `None` if nothing was copied after.
+    /// The first key copied after it: all lost keys come before this one. `None` if nothing was copied after, or if it has no
+    /// place among the keys.
     pub before: Option<Bytes>,
 }
 
@@ -159,11 +170,13 @@ impl<'a> SalvageOptions<'a> {
         self
     }
 
-    /// Copies a table whose keys do not ascend in the builder's order in the order in which they are stored. It needs a sound
-    /// index, and a builder without entries; by default, such a table is refused with [`ErrorKind::Comparator`].
+    /// Where keys do not ascend in the builder's order, entries are copied in the order in which they are stored, and the new
+    /// table's properties say so: they name the table's comparator, or `leveltable.StoredOrder` if nobody knows it. It needs a
+    /// builder without entries. Opening such a table takes [`OpenOptions::stored_order`](crate::OpenOptions::stored_order) or a
+    /// comparator, and then checks the whole. Its index keys are not shortened.
     ///
-    /// For a table whose comparator is not at hand. The new table can be opened only with that comparator, as the old one.
-    /// Its index keys are not shortened.
+    /// With this option, a table without properties is written so, too, which cannot say it; by default, that is an error of
+    /// [`ErrorKind::Comparator`]. And where no index was found, blocks whose keys overlap are all copied in the order of the file.
     pub fn stored_order(mut self) -> SalvageOptions<'a> {
         self.stored_order = true;
         self
@@ -215,6 +228,30 @@ impl<D: Destination> sealed::HasTable for DbTableBuilder<D> {
 }
 
 impl SalvageReport {
+    /// What is known before anything is copied.
+    fn of(survey: &Survey<'_>, kinds: &Kinds) -> SalvageReport {
+        let metadata = kinds.metadata.iter();
+        let set_aside = metadata.filter_map(|(start, section)| {
+            let found = survey.frames.get(start)?;
+            Some((*section, found.range.clone()))
+        });
+        let mut set_aside: Vec<(Section, Range<u64>)> = set_aside.collect();
+        set_aside.sort_by_key(|(_, range)| range.start);
+        let properties = kinds.properties.as_ref();
+        SalvageReport {
+            file_bytes: survey.file.size,
+            index: match &kinds.index {
+                Some(index) if index.is_in_place => IndexState::Sound,
+                Some(_) => IndexState::Found,
+                None => IndexState::Lost,
+            },
+            stated_entries: properties.map(|properties| properties.entries),
+            stated_data_blocks: properties.map(|properties| properties.data_blocks),
+            set_aside,
+            ..SalvageReport::default()
+        }
+    }
+
     /// Bytes of all ranges that are lost.
     pub fn lost_bytes(&self) -> u64 {
         self.lost
@@ -223,15 +260,16 @@ impl SalvageReport {
             .sum()
     }
 
-    /// Whether the run came to its end and nothing is known to be lost.
+    /// Whether the run came to its end and the whole table was copied, as its index or its properties say what the whole is.
     ///
-    /// Without a [sound](IndexState::Sound) index, as much must have been copied as the table's properties
-    /// state, if they were found.
+    /// False if neither was found, or if data was found that was not copied or may be another table's.
     pub fn is_complete(&self) -> bool {
-        self.lost.is_empty()
+        let says_all = self.index != IndexState::Lost || self.stated_entries.is_some();
+        (self.index == IndexState::Sound || says_all && self.is_as_stated())
+            && self.lost.is_empty()
+            && self.uncertain.is_empty()
             && self.entries_out_of_order == 0
             && !self.cancelled
-            && (self.index == IndexState::Sound || self.is_as_stated())
     }
 
     /// Whether as many entries and data blocks were copied as the table's properties state. True if none were found.
@@ -290,26 +328,27 @@ impl fmt::Display for LostRange {
 /// Copies every readable entry of the damaged table in `source` to `builder`, in order, and reports what is lost. The
 /// caller finishes the builder.
 ///
-/// A sound index says which blocks there are. If the index is damaged, or the footer that leads to it, the file is scanned
-/// for blocks with valid checksums. Damage to one block costs that block only. A block whose checksum is wrong is not
-/// copied at all: nobody knows which of its bytes are right. Of a sound table nothing is lost.
+/// A usable index says which blocks there are, wherever it lies in the file and in whatever order its keys are. A block that it
+/// lists and that is not in its place is taken from wherever one of its size fits: by its last key, which is its index key, or
+/// since it lies between its index keys. Without an index, blocks are found by their checksums and sorted by their keys; of
+/// those that overlap, as many entries as possible are copied. Damage to one block costs that block only. A block whose
+/// checksum is wrong is not copied at all: nobody knows which of its bytes are right. Of a sound table nothing is lost. Of several
+/// tables in a file the last with a whole index is copied. What is left out is [reported](SalvageReport::lost).
 ///
-/// **Nothing is invented.** Index, metaindex and filter blocks are not taken for data, even without the footer that names
-/// them: an index is recognised by its values, by the sizes of the blocks before it and by its keys, which separate theirs;
-/// a metaindex by the filters that it names. If no index is found, blocks that do not fit into the order of the rest
-/// are left out, so that as many entries as possible are copied, and reported. Some blocks cannot be told from data:
+/// **Nothing is invented.** Index, metaindex, properties and filter blocks are not taken for data, even without the footer that
+/// names them: an index by its handles and the sizes of the blocks before it, a metaindex by its names and by what it leads to.
+/// Some blocks cannot be told from data:
 ///
-/// - blocks of an older table that the file still holds *and* whose keys fit in;
-/// - tables or blocks stored as values in a block that is damaged itself, in a file without an index or one in which the
-///   index has moved. In a tiny table, the order may then seem to be another, which is an error;
-/// - blocks that a metaindex names under other names than filters', such as RocksDB's properties, if the footer or the index
-///   is damaged;
-/// - without the footer, an index that comes right after its first block, everything between them cut out.
+/// - tables or blocks stored as values in a block that is damaged, in a file without an index: they are copied, and the report
+///   says where they are [uncertain](SalvageReport::uncertain). If a whole table was stored so, and nothing after it is left, it
+///   is the last with an index;
+/// - blocks of an older table whose keys fit in.
 ///
-/// A table's kind is guessed from its keys, and a builder of the wrong kind is refused. So is the table of another order
-/// than the builder's, unless [`SalvageOptions::stored_order`] is set.
+/// A table's kind is guessed from its keys, and a builder of the wrong kind is refused. A table in another order than the
+/// builder's is copied in the order in which it is stored: [`SalvageOptions::stored_order`] says more.
 ///
-/// Properties of an application are kept, if the new table gets properties and the caller has not set them.
+/// Properties of an application are kept, if the new table gets properties and the caller has not set them. So is the codec, unless
+/// [`WriteOptions::compression`](crate::WriteOptions::compression) was called.
 ///
 /// A part of the source that cannot be read is lost like a damaged one, and the [reason](LostRange::reason) quotes
 /// the source's error. When a read fails during a search, smaller parts are tried, down to 4 KiB.
@@ -325,11 +364,12 @@ impl fmt::Display for LostRange {
 ///
 /// # Errors
 ///
-/// Those of [`TableBuilder::add`]; [`ErrorKind::Io`] if nothing of the source can be read; [`ErrorKind::NotATable`] for the
+/// Those of [`TableBuilder::add`]; [`ErrorKind::TooLarge`] if the new table's index would hold more than 64 times the file's size
+/// and a megabyte of keys, which takes long keys that share nearly all that they have; [`ErrorKind::Io`] if nothing of the source can be read; [`ErrorKind::NotATable`] for the
 /// table of another program, such as RocksDB, by the magic number at its end; [`ErrorKind::DatabaseTable`] for a database's
-/// table and the builder of a plain one; [`ErrorKind::Comparator`] if the builder's order does not fit;
-/// [`ErrorKind::InvalidState`] where entries are to be copied in their stored order and the builder holds others. In all
-/// cases but the first, nothing was added.
+/// table and the builder of a plain one; [`ErrorKind::Comparator`] if the order is not the builder's, and the new table has no
+/// properties to say so; [`ErrorKind::InvalidState`] where entries are to be copied in their stored order and the builder holds
+/// others. In all cases but the first two, nothing was added.
 ///
 /// ```
 /// use leveltable::WriteOptions;
@@ -374,23 +414,32 @@ pub fn salvage(
         order: builder.order().clone(),
         keys: options.keys,
         stored_order: options.stored_order,
+        has_properties: builder.has_properties(),
     };
     let mut progress = Reporter::new(file.size.saturating_mul(2), options.progress);
     let mut survey = Survey::new(&file, &target.order, Patience::Endless);
-    if survey.run(&mut progress).is_break() {
-        let cancelled = true;
+    let is_cancelled = survey.run(&mut progress).is_break();
+    if survey.frames.is_empty() && file.size > 0 {
+        // Nothing at all. If nothing can be read, the source's error says why.
+        let len = file.size.min(SECTOR) as usize;
+        file.read(0, len).map_err(at_path)?;
+    }
+    let kinds = Kinds::of(&survey);
+    let report = SalvageReport::of(&survey, &kinds);
+    if is_cancelled {
         return Ok(SalvageReport {
-            cancelled,
-            ..survey.report()
+            cancelled: true,
+            ..report
         });
     }
-    let plan = survey.plan(&target).map_err(at_path)?;
-    let properties = survey.properties.take();
+    let plan = target.plan(&survey, &kinds).map_err(at_path)?;
+    let properties = kinds.properties;
     if plan.stored_order {
-        let comparator = properties
-            .as_ref()
-            .map(|properties| &*properties.comparator);
-        builder.keep_stored_order(comparator)?;
+        let comparator = properties.as_ref();
+        builder.keep_stored_order(comparator.map(|properties| &*properties.comparator))?;
+    }
+    if let Some(codec) = plan.codec() {
+        builder.keep_codec(codec);
     }
     for (name, value) in properties.iter().flat_map(Properties::user_properties) {
         builder.keep_property(name, value);
@@ -398,9 +447,7 @@ pub fn salvage(
     let report = SalvageReport {
         entries_out_of_order: plan.left_out,
         stored_order: plan.stored_order,
-        stated_entries: properties.as_ref().map(|properties| properties.entries),
-        stated_data_blocks: properties.as_ref().map(|properties| properties.data_blocks),
-        ..survey.report()
+        ..report
     };
     Copier::new(&file, builder, report).run(plan.pieces, &mut progress)
 }
@@ -413,7 +460,7 @@ pub(crate) struct Recoverable {
 }
 
 /// Returns how much [`salvage`] would copy of `file`, in `order` or, for a database's table, in the order of internal keys.
-/// Ignores entries that are out of order within a block. `progress` covers one pass over the file. If it ends the run,
+/// Counts entries that are out of order within a block. `progress` covers one pass over the file. If it ends the run,
 /// counts the blocks found until then.
 pub(crate) fn recoverable(
     file: &TableFile,
@@ -425,11 +472,16 @@ pub(crate) fn recoverable(
     }
     let mut survey = Survey::new(file, order, Patience::Limited);
     let _ = survey.run(progress);
-    if matches!(order, Order::Bytewise) && survey.kind() == KeyKind::Database {
-        let order = internal_order(Order::Bytewise);
-        let mut survey = Survey::new(file, &order, Patience::Limited);
-        let _ = survey.run(progress);
-        return survey.recoverable();
+    let kinds = Kinds::of(&survey);
+    if matches!(order, Order::Bytewise) && target::kind(&survey, &kinds) == KeyKind::Database {
+        return recoverable(file, &internal_order(Order::Bytewise), progress);
     }
-    survey.recoverable()
+    let mut recoverable = Recoverable::default();
+    for piece in Plan::of(&survey, &kinds, false, false).pieces {
+        if let Piece::Copy(block) = piece {
+            recoverable.entries += block.entries;
+            recoverable.blocks += 1;
+        }
+    }
+    recoverable
 }

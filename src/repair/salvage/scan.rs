@@ -17,6 +17,7 @@ use super::found::{Content, Found, inspect, key_room};
 use crate::coding::{fixed32_at, get_varint32};
 use crate::comparator::Order;
 use crate::format::block_check::KeyWork;
+use crate::format::footer::{FOOTER_LEN, Footer};
 use crate::format::frame::TRAILER_LEN;
 use crate::format::page;
 use crate::read::file::TableFile;
@@ -94,7 +95,8 @@ impl<'a> Scanner<'a> {
         let mut search = Search::default();
         let mut at = range.start;
         while let Some(found) = self
-            .walk(at, range.end)
+            .footer(at, range.end)
+            .or_else(|| self.walk(at, range.end))
             .or_else(|| self.walk_after_padding(at, range.end))
             .or_else(|| self.search(&mut search, at, range.end, &mut reached))
         {
@@ -117,11 +119,21 @@ impl<'a> Scanner<'a> {
     /// The same of a frame that was read.
     fn check_frame(&mut self, range: Range<u64>, frame: &Bytes) -> Option<Found> {
         self.steps = self.steps.saturating_sub(frame.len() as u64 / 8);
-        let content = inspect(frame, self.order, &mut self.work).ok()?;
+        let content = inspect(range.start, frame, self.order, &mut self.work).ok()?;
         Some(Found { range, content })
     }
 
     // -- From a known beginning.
+
+    /// The footer that begins at `at`: it comes right after a frame.
+    fn footer(&mut self, at: u64, end: u64) -> Option<Found> {
+        let footer = Footer::decode(self.page.at(at, FOOTER_LEN)).ok()?;
+        let range = at..at + FOOTER_LEN as u64;
+        (range.end <= end).then_some(Found {
+            range,
+            content: Content::Footer(footer),
+        })
+    }
 
     /// The frame that begins at `at` and ends at or before `end`, found by walking it.
     fn walk(&mut self, at: u64, end: u64) -> Option<Found> {
@@ -272,8 +284,8 @@ impl<'a> Scanner<'a> {
                     .bytes
                     .slice(in_window(range.start)..in_window(range.end));
                 if let Some(found) = self.check_frame(range, &frame) {
-                    // If the codec cannot be read, only the checksum speaks for the frame, and that is right by chance
-                    // now and then: its place must be likely, too.
+                    // If the content cannot be read, only the checksum speaks for the frame, and that is right by
+                    // chance now and then: its place must be likely, too.
                     if found.range.start == at || !matches!(found.content, Content::Unreadable(_)) {
                         return Some(found);
                     }
