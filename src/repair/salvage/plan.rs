@@ -294,6 +294,8 @@ pub(super) struct Placement<'s> {
     blocks: Vec<Option<&'s Found>>,
     /// Where each should lie, unless that is not in the file any more.
     extents: Vec<Option<Range<u64>>>,
+    /// The same, as far as the blocks before and after agree on it.
+    certain: Vec<Option<Range<u64>>>,
     fit: Fit,
 }
 
@@ -309,17 +311,22 @@ impl<'s> Placement<'s> {
         let keys = IndexKeys::of(index, survey.order);
         let fit = keys.choose_fit(&blocks, is_other);
         for (i, block) in blocks.iter_mut().enumerate() {
-            *block =
-                block.filter(|found| keys.fit(i, found, fit) || keys.may_be_shortened(found, fit));
+            let place = index.places.get(i).copied().flatten();
+            let is_guess = place.is_some_and(|place| place.is_guess);
+            *block = block.filter(|found| {
+                keys.fit(i, found, fit) || !is_guess && keys.may_be_shortened(found, fit)
+            });
         }
         let guesses = blocks.iter_mut().zip(&index.places).map(|(block, place)| {
             let is_guess = place.is_some_and(|place| place.is_guess);
             block.take_if(|_| is_guess)
         });
         let guesses: Vec<Option<&Found>> = guesses.collect();
+        let (extents, certain) = extents(survey, index, &blocks);
         let mut placement = Placement {
-            extents: extents(survey, index, &blocks),
             blocks,
+            extents,
+            certain,
             fit,
         };
         let inside = Inside::of(survey, &placement);
@@ -470,22 +477,39 @@ impl<'i> IndexKeys<'i> {
     }
 }
 
-/// Where the listed blocks should lie: as far from their handles as the block before them, or else the one after them.
+/// Where the listed blocks should lie: as far from their handles as the block before them, or else the one after them. Once
+/// more, as far as both are as far: else bytes were lost or added between.
 fn extents(
     survey: &Survey<'_>,
     index: &Index,
     blocks: &[Option<&Found>],
-) -> Vec<Option<Range<u64>>> {
+) -> (Vec<Option<Range<u64>>>, Vec<Option<Range<u64>>>) {
     let pairs = || index.handles.iter().zip(blocks);
     let shift = |(handle, found): (&BlockHandle, &Option<&Found>)| {
         found.map(|found| found.range.start.wrapping_sub(handle.offset))
     };
-    let mut by = pairs().find_map(shift).or(index.moved_by);
-    let extents = pairs().map(|pair| {
+    let place = |handle: BlockHandle, by: Option<u64>| {
+        moved(handle, by?).filter(|extent| extent.end <= survey.file.size)
+    };
+    let mut by = index.moved_by.or_else(|| pairs().rev().find_map(shift));
+    let from_behind = pairs().rev().map(|pair| {
         by = shift(pair).or(by);
-        moved(*pair.0, by?).filter(|extent| extent.end <= survey.file.size)
+        place(*pair.0, by)
     });
-    extents.collect()
+    let mut certain: Vec<Option<Range<u64>>> = from_behind.collect();
+    certain.reverse();
+    let mut by = pairs().find_map(shift).or(index.moved_by);
+    let from_front = pairs().map(|pair| {
+        by = shift(pair).or(by);
+        place(*pair.0, by)
+    });
+    let extents: Vec<Option<Range<u64>>> = from_front.collect();
+    for (certain, extent) in certain.iter_mut().zip(&extents) {
+        *certain = certain
+            .take()
+            .filter(|place| Some(place) == extent.as_ref());
+    }
+    (extents, certain)
 }
 
 /// The stretches of frames that lie inside a block that is missing: they were parts of its values.
@@ -493,7 +517,7 @@ struct Inside(Vec<Range<u64>>);
 
 impl Inside {
     fn of(survey: &Survey<'_>, placement: &Placement<'_>) -> Inside {
-        let blocks = placement.extents.iter().zip(&placement.blocks);
+        let blocks = placement.certain.iter().zip(&placement.blocks);
         let missing = blocks.filter(|(_, block)| block.is_none());
         let missing = missing.filter_map(|(extent, _)| extent.as_ref());
         let missing: BTreeMap<u64, u64> = missing.map(|at| (at.start, at.end)).collect();
