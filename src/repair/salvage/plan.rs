@@ -289,13 +289,16 @@ pub(super) enum Fit {
     Any,
 }
 
+/// Where blocks should lie, of which the file may hold no more.
+type Extents = Vec<Option<Range<u64>>>;
+
 /// The blocks that an index lists, each from its place there or from where one was found that fits.
 pub(super) struct Placement<'s> {
     blocks: Vec<Option<&'s Found>>,
     /// Where each should lie, unless that is not in the file any more.
-    extents: Vec<Option<Range<u64>>>,
+    extents: Extents,
     /// The same, as far as the blocks before and after agree on it.
-    certain: Vec<Option<Range<u64>>>,
+    certain: Extents,
     fit: Fit,
 }
 
@@ -479,11 +482,7 @@ impl<'i> IndexKeys<'i> {
 
 /// Where the listed blocks should lie: as far from their handles as the block before them, or else the one after them. Once
 /// more, as far as both are as far: else bytes were lost or added between.
-fn extents(
-    survey: &Survey<'_>,
-    index: &Index,
-    blocks: &[Option<&Found>],
-) -> (Vec<Option<Range<u64>>>, Vec<Option<Range<u64>>>) {
+fn extents(survey: &Survey<'_>, index: &Index, blocks: &[Option<&Found>]) -> (Extents, Extents) {
     let pairs = || index.handles.iter().zip(blocks);
     let shift = |(handle, found): (&BlockHandle, &Option<&Found>)| {
         found.map(|found| found.range.start.wrapping_sub(handle.offset))
@@ -496,14 +495,14 @@ fn extents(
         by = shift(pair).or(by);
         place(*pair.0, by)
     });
-    let mut certain: Vec<Option<Range<u64>>> = from_behind.collect();
+    let mut certain: Extents = from_behind.collect();
     certain.reverse();
     let mut by = pairs().find_map(shift).or(index.moved_by);
     let from_front = pairs().map(|pair| {
         by = shift(pair).or(by);
         place(*pair.0, by)
     });
-    let extents: Vec<Option<Range<u64>>> = from_front.collect();
+    let extents: Extents = from_front.collect();
     for (certain, extent) in certain.iter_mut().zip(&extents) {
         *certain = certain
             .take()
