@@ -407,6 +407,22 @@ impl File {
         loose.filter_map(last).max() > last_own
     }
 
+    /// Whether a block lies as far from the index as it was written.
+    fn is_in_place(&self, table: &Written, block: &Block) -> bool {
+        let index = &table.file[table.index.clone()];
+        let indexes = occurrences(&self.bytes, index);
+        let own = table
+            .blocks
+            .iter()
+            .find(|(_, own)| own.frame == block.frame);
+        let start = own.unwrap().0.start;
+        let starts = occurrences(&self.bytes, &block.frame);
+        let mut pairs = indexes
+            .iter()
+            .flat_map(|index| starts.iter().map(move |at| (index, at)));
+        pairs.any(|(index, at)| index + start == at + table.index.start)
+    }
+
     /// Whether a block has come to lie where another block of its table should be, and is not: nothing in there is copied.
     fn is_inside_another(&self, table: &Written, block: &Block) -> bool {
         let index = &table.file[table.index.clone()];
@@ -448,12 +464,22 @@ impl File {
         }
         if let Some(table) = self.indexed() {
             let own = |block: &&Block| table.blocks.iter().any(|(_, own)| own.frame == block.frame);
+            // A block that is not in its place is taken from wherever one of its size fits: perhaps from another table.
+            let rivals: Vec<&Block> = { intact.iter() }
+                .map(|(_, block)| *block)
+                .filter(|block| !own(block))
+                .collect();
+            let has_rival = |block: &Block| {
+                rivals
+                    .iter()
+                    .any(|rival| rival.frame.len() == block.frame.len())
+            };
             let listed = intact.into_iter().map(|(_, block)| block).filter(own);
-            return entries(
-                listed
-                    .filter(|block| !self.is_inside_another(table, block))
-                    .collect(),
-            );
+            let listed = listed.filter(|block| {
+                let is_away = !self.is_in_place(table, block);
+                !(is_away && (has_rival(block) || self.is_inside_another(table, block)))
+            });
+            return entries(listed.collect());
         }
         // Keys that do not ascend show that the order is another one: all is kept then.
         let ascends = |block: &Block| {
@@ -461,7 +487,15 @@ impl File {
             pairs.all(|pair| builder.compare(&pair[0].0, &pair[1].0).is_lt())
         };
         if !intact.iter().all(|(_, block)| ascends(block)) {
-            return entries(intact.into_iter().map(|(_, block)| block).collect());
+            // Of two entries of one key, side by side in the file, a table can hold one.
+            let blocks: Vec<&Block> = intact.into_iter().map(|(_, block)| block).collect();
+            let mut times: BTreeMap<&[u8], u32> = BTreeMap::new();
+            for (key, _) in blocks.iter().flat_map(|block| &block.entries) {
+                *times.entry(key).or_default() += 1;
+            }
+            let mut all: BTreeSet<Entry> = entries(blocks.clone());
+            all.retain(|(key, _)| times[&key[..]] == 1);
+            return all;
         }
         let range = |block: &Block| {
             (

@@ -73,7 +73,7 @@ impl Kinds {
         let named = kinds.set_aside_named(survey);
         kinds.set_aside_metadata(survey, &named);
         let runs = survey.runs();
-        let (mut listed, mut has_data_after) = (HashSet::new(), false);
+        let (mut listed, mut has_data_after, mut inside) = (HashSet::new(), false, None);
         for found in survey.before(survey.file.size) {
             let start = found.range.start;
             let by_footer = named.get(&start).copied();
@@ -85,12 +85,18 @@ impl Kinds {
             {
                 kinds.metadata.insert(start, Section::Index);
                 listed.extend(index.starts());
-                if kinds.index.is_none()
-                    && !is_inside_a_value(survey, &index, &runs)
-                    && index.read_keys(survey)
-                {
-                    kinds.properties = kinds.properties_beside(survey, &index, &listed);
-                    kinds.index = Some(index);
+                let is_last = kinds.index.is_none() && inside.is_none();
+                let is_usable = kinds.index.is_none() && index.read_keys(survey);
+                let is_inside = is_inside_a_value(survey, &index, &runs);
+                if is_usable && is_last && !is_inside {
+                    kinds.choose(survey, index, &listed);
+                } else if is_usable && is_last {
+                    inside = Some((index, listed.clone()));
+                } else if is_usable && !is_inside {
+                    // Not inside a value of this one, which comes before it.
+                    if let Some((last, listed)) = inside.take() {
+                        kinds.choose(survey, last, &listed);
+                    }
                 }
             }
             has_data_after |= kinds.data(found).is_some();
@@ -108,6 +114,11 @@ impl Kinds {
             kinds.properties = all.next().filter(|_| all.next().is_none());
         }
         kinds
+    }
+
+    fn choose(&mut self, survey: &Survey<'_>, index: Index, listed: &HashSet<u64>) {
+        self.properties = self.properties_beside(survey, &index, listed);
+        self.index = Some(index);
     }
 
     /// Sets aside all that holds no data by itself, and metaindexes by what their handles lead to.

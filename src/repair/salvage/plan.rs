@@ -236,8 +236,10 @@ impl Plan {
     }
 }
 
-/// What tells copies of a block, but for one in 2^32.
-fn identity(found: &Found) -> Option<(u32, u64, u64, &[u8], &[u8])> {
+/// Checksum, length, number of entries, first and last key: what tells copies of a block, but for one in 2^32.
+type Identity<'a> = (u32, u64, u64, &'a [u8], &'a [u8]);
+
+fn identity(found: &Found) -> Option<Identity<'_>> {
     let digest = found.digest()?;
     Some((
         digest.checksum,
@@ -287,11 +289,16 @@ pub(super) enum Fit {
     Any,
 }
 
+/// Where blocks should lie, of which the file may hold no more.
+type Extents = Vec<Option<Range<u64>>>;
+
 /// The blocks that an index lists, each from its place there or from where one was found that fits.
 pub(super) struct Placement<'s> {
     blocks: Vec<Option<&'s Found>>,
     /// Where each should lie, unless that is not in the file any more.
-    extents: Vec<Option<Range<u64>>>,
+    extents: Extents,
+    /// The same, as far as the blocks before and after agree on it.
+    certain: Extents,
     fit: Fit,
 }
 
@@ -307,17 +314,22 @@ impl<'s> Placement<'s> {
         let keys = IndexKeys::of(index, survey.order);
         let fit = keys.choose_fit(&blocks, is_other);
         for (i, block) in blocks.iter_mut().enumerate() {
-            *block =
-                block.filter(|found| keys.fit(i, found, fit) || keys.may_be_shortened(found, fit));
+            let place = index.places.get(i).copied().flatten();
+            let is_guess = place.is_some_and(|place| place.is_guess);
+            *block = block.filter(|found| {
+                keys.fit(i, found, fit) || !is_guess && keys.may_be_shortened(found, fit)
+            });
         }
         let guesses = blocks.iter_mut().zip(&index.places).map(|(block, place)| {
             let is_guess = place.is_some_and(|place| place.is_guess);
             block.take_if(|_| is_guess)
         });
         let guesses: Vec<Option<&Found>> = guesses.collect();
+        let (extents, certain) = extents(survey, index, &blocks);
         let mut placement = Placement {
-            extents: extents(survey, index, &blocks),
             blocks,
+            extents,
+            certain,
             fit,
         };
         let inside = Inside::of(survey, &placement);
@@ -397,8 +409,8 @@ impl<'i> IndexKeys<'i> {
 
     /// Which of the blocks a block may be by its last key: in any order, and in the builder's.
     fn places(&self, digest: &Digest) -> [Option<usize>; 2] {
-        let is_below = |key: &Box<[u8]>| self.order.compare(key, &digest.last).is_lt();
-        let between = self.index.keys.partition_point(is_below);
+        let keys = &self.index.keys;
+        let between = keys.partition_point(|key| self.order.compare(key, &digest.last).is_lt());
         [self.by_key.get(&*digest.last).copied(), Some(between)]
     }
 
@@ -452,10 +464,14 @@ impl<'i> IndexKeys<'i> {
             neither += usize::from(!is_last && !is_between);
             misordered += usize::from(!digest.ascends);
         }
+        let keys = &self.index.keys;
         // Where index keys were shortened in the builder's order, keys out of order are a fault of the writer.
         let is_evident = 2 * only_between > all && 2 * misordered <= all;
-        let is_other =
-            is_other || only_last > neither || 2 * neither > all || misordered > 0 && !is_evident;
+        let is_other = is_other
+            || !keys.is_sorted_by(|a, b| self.order.compare(a, b).is_lt())
+            || only_last > neither
+            || 2 * neither > all
+            || misordered > 0 && !is_evident;
         match is_other {
             false => Fit::Between,
             true if 2 * last >= all => Fit::Last,
@@ -464,22 +480,35 @@ impl<'i> IndexKeys<'i> {
     }
 }
 
-/// Where the listed blocks should lie: as far from their handles as the block before them, or else the one after them.
-fn extents(
-    survey: &Survey<'_>,
-    index: &Index,
-    blocks: &[Option<&Found>],
-) -> Vec<Option<Range<u64>>> {
+/// Where the listed blocks should lie: as far from their handles as the block before them, or else the one after them. Once
+/// more, as far as both are as far: else bytes were lost or added between.
+fn extents(survey: &Survey<'_>, index: &Index, blocks: &[Option<&Found>]) -> (Extents, Extents) {
     let pairs = || index.handles.iter().zip(blocks);
     let shift = |(handle, found): (&BlockHandle, &Option<&Found>)| {
         found.map(|found| found.range.start.wrapping_sub(handle.offset))
     };
-    let mut by = pairs().find_map(shift).or(index.moved_by);
-    let extents = pairs().map(|pair| {
+    let place = |handle: BlockHandle, by: Option<u64>| {
+        moved(handle, by?).filter(|extent| extent.end <= survey.file.size)
+    };
+    let mut by = index.moved_by.or_else(|| pairs().rev().find_map(shift));
+    let from_behind = pairs().rev().map(|pair| {
         by = shift(pair).or(by);
-        moved(*pair.0, by?).filter(|extent| extent.end <= survey.file.size)
+        place(*pair.0, by)
     });
-    extents.collect()
+    let mut certain: Extents = from_behind.collect();
+    certain.reverse();
+    let mut by = pairs().find_map(shift).or(index.moved_by);
+    let from_front = pairs().map(|pair| {
+        by = shift(pair).or(by);
+        place(*pair.0, by)
+    });
+    let extents: Extents = from_front.collect();
+    for (certain, extent) in certain.iter_mut().zip(&extents) {
+        *certain = certain
+            .take()
+            .filter(|place| Some(place) == extent.as_ref());
+    }
+    (extents, certain)
 }
 
 /// The stretches of frames that lie inside a block that is missing: they were parts of its values.
@@ -487,7 +516,7 @@ struct Inside(Vec<Range<u64>>);
 
 impl Inside {
     fn of(survey: &Survey<'_>, placement: &Placement<'_>) -> Inside {
-        let blocks = placement.extents.iter().zip(&placement.blocks);
+        let blocks = placement.certain.iter().zip(&placement.blocks);
         let missing = blocks.filter(|(_, block)| block.is_none());
         let missing = missing.filter_map(|(extent, _)| extent.as_ref());
         let missing: BTreeMap<u64, u64> = missing.map(|at| (at.start, at.end)).collect();
@@ -564,38 +593,121 @@ fn gaps_of_data(survey: &Survey<'_>, kinds: &Kinds) -> Vec<(Range<u64>, Option<S
 fn heaviest_chain(blocks: &[Block<'_>], order: &Order) -> Vec<usize> {
     let mut by_last: Vec<(usize, &Block<'_>)> = blocks.iter().enumerate().collect();
     by_last.sort_by(|(_, a), (_, b)| order.compare(&a.digest.last, &b.digest.last));
-    // Of the first so many: the weight, the last of the chain, and of how many the rest of the chain is.
-    let mut chains: Vec<((u64, u64), Option<(usize, usize)>)> = vec![((0, 0), None)];
-    for (
-        i,
-        Block {
-            digest,
-            is_uncertain,
-            ..
-        },
-    ) in &by_last
-    {
-        let before = by_last
-            .partition_point(|(_, other)| order.compare(&other.digest.last, &digest.first).is_lt());
-        let (certain, uncertain) = chains.get(before).map_or((0, 0), |chain| chain.0);
-        let weight = if *is_uncertain {
-            (certain, uncertain + digest.entries)
+    // Of the first so many blocks.
+    let mut chains = vec![Chain::default()];
+    for (i, block) in &by_last {
+        let is_before = |other: &Digest| order.compare(&other.last, &block.digest.first).is_lt();
+        let before = by_last.partition_point(|(_, other)| is_before(other.digest));
+        let mut weight = chains.get(before).map_or([0, 0], |chain| chain.weight);
+        let [certain, uncertain] = &mut weight;
+        *(if block.is_uncertain {
+            uncertain
         } else {
-            (certain + digest.entries, uncertain)
-        };
+            certain
+        }) += block.digest.entries;
         let without = chains.last().copied().unwrap_or_default();
-        chains.push(if weight > without.0 {
-            (weight, Some((*i, before)))
+        let last = Some((*i, before));
+        chains.push(if weight > without.weight {
+            Chain { weight, last }
         } else {
             without
         });
     }
     let mut chosen = Vec::new();
-    let mut last = chains.last().and_then(|chain| chain.1);
+    let mut last = chains.last().and_then(|chain| chain.last);
     while let Some((i, before)) = last {
         chosen.push(i);
-        last = chains.get(before).and_then(|chain| chain.1);
+        last = chains.get(before).and_then(|chain| chain.last);
     }
     chosen.reverse();
     chosen
+}
+
+/// The heaviest chain of blocks without overlaps.
+#[derive(Debug, Clone, Copy, Default)]
+struct Chain {
+    /// Entries that are certainly the table's, and others.
+    weight: [u64; 2],
+    /// Its last block, and of the first how many blocks the rest of it is the heaviest chain.
+    last: Option<(usize, usize)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::recognise::Counts;
+    use proptest::prelude::*;
+
+    fn found(first: &str, last: &str, entries: u64) -> Found {
+        let content = Content::Entries(Digest {
+            entries,
+            ascends: true,
+            first: first.as_bytes().into(),
+            last: last.as_bytes().into(),
+            is_properties: false,
+            names_parts: false,
+            is_list: false,
+            checksum: 0,
+            codec: "none",
+            evidence: Counts::default(),
+        });
+        Found {
+            range: 0..1,
+            content,
+        }
+    }
+
+    /// The weight of the best subset without overlaps, by trying all of them.
+    fn heaviest_by_trying(blocks: &[Block<'_>]) -> [u64; 2] {
+        let weights = (0..1u32 << blocks.len()).filter_map(|subset| {
+            let chosen = blocks
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| subset >> i & 1 == 1);
+            let chosen: Vec<_> = chosen.map(|(_, block)| block).collect();
+            ascend(&chosen).then(|| weight(&chosen))
+        });
+        weights.max().unwrap()
+    }
+
+    fn ascend(chosen: &[&Block<'_>]) -> bool {
+        let mut sorted = chosen.to_vec();
+        sorted.sort_by(|a, b| a.digest.first.cmp(&b.digest.first));
+        sorted
+            .windows(2)
+            .all(|pair| pair[0].digest.last < pair[1].digest.first)
+    }
+
+    fn weight(chosen: &[&Block<'_>]) -> [u64; 2] {
+        let of = |is_uncertain| {
+            let blocks = chosen
+                .iter()
+                .filter(|block| block.is_uncertain == is_uncertain);
+            blocks.map(|block| block.digest.entries).sum()
+        };
+        [of(false), of(true)]
+    }
+
+    proptest! {
+        #[test]
+        fn the_most_entries_in_order_are_chosen(
+            blocks in prop::collection::vec((0u8..20, 0u8..6, 1u64..9, any::<bool>()), 0..10),
+        ) {
+            let key = |n: u8| format!("{n:02}");
+            let frames: Vec<_> = { blocks.iter() }
+                .map(|(first, len, entries, _)| found(&key(*first), &key(first + len), *entries))
+                .collect();
+            let blocks: Vec<_> = { frames.iter().zip(&blocks) }
+                .map(|(found, (.., is_uncertain))| Block {
+                    found,
+                    digest: found.data().unwrap(),
+                    is_uncertain: *is_uncertain,
+                })
+                .collect();
+            let chosen = heaviest_chain(&blocks, &Order::Bytewise);
+            let chosen: Vec<_> = chosen.into_iter().map(|i| &blocks[i]).collect();
+            prop_assert!(chosen.windows(2).all(|pair| pair[0].digest.last < pair[1].digest.first));
+            prop_assert_eq!(weight(&chosen), heaviest_by_trying(&blocks));
+        }
+    }
 }
