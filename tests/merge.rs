@@ -1143,3 +1143,28 @@ fn a_merge_of_an_empty_range_asks_the_order_about_no_other_keys() {
     .unwrap();
     assert_eq!(merged.into_iter().count(), 2);
 }
+
+/// A range without entries is in an order, too.
+#[test]
+fn an_empty_first_range_does_not_hide_another_order() {
+    let table = |options: WriteOptions, keys: [&str; 2]| {
+        let mut file = Vec::new();
+        let mut builder = options.build_db(&mut file);
+        for key in keys {
+            builder.put(key, 9, "value").unwrap();
+        }
+        builder.finish().unwrap();
+        file
+    };
+    let bytewise = table(WriteOptions::new(), ["a", "b"]);
+    let bytewise = OpenOptions::new().open_db_source(bytewise).unwrap();
+    let reverse = table(WriteOptions::new().comparator(Reverse), ["d", "c"]);
+    let reverse = OpenOptions::new()
+        .comparator(Reverse)
+        .open_db_source(reverse)
+        .unwrap();
+    for first in [bytewise.range("z".."a"), bytewise.iter()] {
+        let error = DbTable::merge([first, reverse.iter()]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Comparator);
+    }
+}

@@ -1296,3 +1296,85 @@ fn versions_out_of_bytewise_order_are_an_error() {
         assert!(error.to_string().contains("as a DbTable"), "{error}");
     }
 }
+
+/// A comparator over stored keys of a database whose user keys are backwards, by somebody who does not know of filters.
+#[derive(Debug)]
+struct BackwardsByHand;
+
+impl Comparator for BackwardsByHand {
+    fn name(&self) -> &str {
+        "test.BackwardsByHand"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let parts = |key: &[u8]| {
+            let (user, tag) = key.split_at(key.len().saturating_sub(8));
+            let tag = tag
+                .iter()
+                .rev()
+                .fold(0u64, |n, &byte| n << 8 | u64::from(byte));
+            (user.to_vec(), tag)
+        };
+        let ((a, a_tag), (b, b_tag)) = (parts(a), parts(b));
+        b.cmp(&a).then(b_tag.cmp(&a_tag))
+    }
+}
+
+/// The filter of a database's table holds user keys. A caller who looks for stored keys in an order that does not know of that, named
+/// or assumed, must not ask it, however little the keys tell.
+#[test]
+fn a_filter_of_user_keys_is_not_asked_for_stored_keys() {
+    let backwards = Order {
+        kind: Kind::Backwards,
+        shortens: false,
+    };
+    for count in [1u64, 3, 30, 60, 90, 1000] {
+        let mut file = Vec::new();
+        let options = WriteOptions::leveldb()
+            .comparator(backwards)
+            .block_size(512);
+        let mut builder = options.build_db(&mut file);
+        for i in (0..count).rev() {
+            builder.put(format!("key{i:05}"), 100 + i, "value").unwrap();
+        }
+        builder.finish().unwrap();
+        let options = OpenOptions::new().comparator(BackwardsByHand);
+        let table = options.open_source(file).unwrap();
+        let entries: Vec<_> = table.iter().map(Result::unwrap).collect();
+        assert_eq!(entries.len() as u64, count);
+        for (key, value) in entries {
+            assert_eq!(table.get(&key).unwrap(), Some(value), "{count}");
+        }
+    }
+    // Two neighbours that ascend bytewise only.
+    let mut file = Vec::new();
+    let options = WriteOptions::leveldb().comparator(backwards);
+    let mut builder = options.build_db(&mut file);
+    builder.put("a\0", 5, "value").unwrap();
+    builder.put("a", 6, "value").unwrap();
+    builder.finish().unwrap();
+    if let Ok(table) = OpenOptions::new().open_source(file) {
+        for entry in &table {
+            let (key, value) = entry.unwrap();
+            assert_eq!(table.get(&key).unwrap(), Some(value));
+        }
+    }
+}
+
+/// Keys that could be a database's, in a table that is none: four of them that pass show whose keys the filter holds.
+#[test]
+fn a_filter_of_stored_keys_is_used_if_they_could_be_internal() {
+    let entries: Vec<Entry> = (0..5000u64)
+        .map(|i| ((2 * i).to_be_bytes().to_vec(), vec![b'v'; 100]))
+        .collect();
+    let file = Bytes::from(build(&WriteOptions::leveldb(), &entries));
+    for options in [
+        OpenOptions::new(),
+        OpenOptions::new().comparator(BytewiseComparator),
+    ] {
+        let table = options.open_source(file.clone()).unwrap();
+        assert!(table.filter().is_some());
+        let absent = (0..5000u64).filter(|i| table.may_contain((2 * i + 1).to_be_bytes()));
+        assert!(absent.count() < 1500);
+    }
+}

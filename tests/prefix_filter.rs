@@ -594,10 +594,18 @@ fn a_databases_table_knows_prefixes_of_user_keys() {
 #[test]
 fn a_filter_that_may_be_of_user_keys_is_not_asked_for_stored_ones() {
     let options = fixed(3).no_filter().properties(false);
-    let mut builder = options.build_db(Vec::new());
-    builder.put(b"\xff\x01", 5, "value").unwrap();
-    builder.put(b"\xff\xff", 6, "value").unwrap();
-    let (file, _) = builder.finish_into_writer().unwrap();
+    let table = |first_sequence: u64| {
+        let mut builder = options.clone().build_db(Vec::new());
+        builder.put(b"\xff\x01", first_sequence, "value").unwrap();
+        builder
+            .put(b"\xff\xff", first_sequence + 1, "value")
+            .unwrap();
+        builder.finish_into_writer().unwrap().0
+    };
+    // Sequence numbers that a database has.
+    let error = OpenOptions::new().open_source(table(5)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DatabaseTable);
+    let file = table(1 << 40);
     let db = OpenOptions::new().open_db_source(file.clone()).unwrap();
     assert!(!db.may_contain_prefix(b"\xff\x01\x01"));
     let report = verify(file.clone(), VerifyOptions::new()).unwrap();

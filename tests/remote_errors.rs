@@ -288,6 +288,50 @@ fn check_order_of_a_small_table_makes_no_more_requests() {
     assert_eq!(source.requests.load(SeqCst), 0);
 }
 
+/// A range of bytes that cannot be read.
+struct BadSector(Bytes, std::ops::Range<u64>);
+
+impl AsyncReadAt for BadSector {
+    fn read_tail(&self, len: u64) -> BoxFuture<'_, io::Result<Tail>> {
+        AsyncReadAt::read_tail(&self.0, len)
+    }
+    fn read_at(&self, offset: u64, len: usize) -> BoxFuture<'_, io::Result<Bytes>> {
+        let is_bad = offset < self.1.end && self.1.start < offset + len as u64;
+        let read = if is_bad {
+            Err(io::Error::other("bad sector"))
+        } else {
+            ReadAt::read_at(&self.0, offset, len)
+        };
+        Box::pin(std::future::ready(read))
+    }
+}
+
+/// A small table comes whole, but a block that cannot be read is for those who look in it.
+#[test]
+fn a_small_table_opens_without_a_block() {
+    let file = table_of(300);
+    assert!(file.len() < 64 << 10);
+    let source = || BadSector(file.clone(), 5_000..5_001);
+    for tail_len in [4096, 8192] {
+        let table = now(OpenOptions::new().open_async(source(), Some(tail_len))).unwrap();
+        let found = (0..300).filter(|&i| now(table.get(key(i))).is_ok_and(|value| value.is_some()));
+        assert!((200..300).contains(&found.count()));
+        let options = OpenOptions::new().check_order(true);
+        assert!(now(options.open_async(source(), Some(tail_len))).is_err());
+    }
+}
+
+/// What is no table is said to be none, however short the tail that is asked for.
+#[test]
+fn what_is_no_table_is_said_whatever_the_tail() {
+    let junk = Bytes::from(vec![b'x'; 100_000]);
+    for tail_len in [0, 48, 1000, 20_000, 40_000, 300_000] {
+        let opened = now(OpenOptions::new().open_async(junk.clone(), Some(tail_len)));
+        let error = opened.unwrap_err();
+        assert_eq!(error.kind(), leveltable::ErrorKind::NotATable, "{error}");
+    }
+}
+
 /// A source that panics once: that is an error for all who wait for the block, and the next one asks again.
 #[test]
 fn a_panic_in_the_source_does_not_hang_those_who_wait() {

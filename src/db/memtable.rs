@@ -17,6 +17,7 @@ use crate::read::sorted::Sorted;
 ///
 /// Clones share the versions. Threads can add some while others read. A range shows a version that is added during its walk, or
 /// does not: one [at a sequence number](crate::db::DbCursor::at) that was complete before the walk began always shows the same.
+/// (A cursor over all versions that turns around may show a version that was added meanwhile out of order.)
 ///
 /// ```
 /// use leveltable::{DbTable, OpenOptions, WriteOptions, db::{Memtable, Version}};

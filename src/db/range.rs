@@ -12,7 +12,7 @@ use crate::db::table::{DbEntry, DbTable};
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::ends::Ends;
 use crate::read::input::Input;
-use crate::read::merge::MergeCursor;
+use crate::read::merge::{MergeCursor, name_of, other_order};
 use crate::read::range::{Bounds, exclude_all, no_prefixes};
 
 /// Entries of a database's tables, from both ends; made by [`DbTable::range`], [`Snapshot::range`] and the like, or of a
@@ -174,9 +174,14 @@ impl DbTable {
     pub fn merge<R: Into<DbRange>>(inputs: impl IntoIterator<Item = R>) -> Result<DbCursor> {
         let mut order = None;
         let mut stored = Vec::new();
-        for input in inputs {
+        for (number, input) in inputs.into_iter().enumerate() {
             let range = input.into();
-            order.get_or_insert_with(|| range.ends.front.order().clone());
+            let own = range.ends.front.order();
+            // An empty range has no input to compare.
+            let first = order.get_or_insert_with(|| own.clone());
+            if name_of(first) != name_of(own) {
+                return Err(other_order(number, first, own));
+            }
             stored.push(range.into_stored()?);
         }
         let merged = MergeCursor::of_merges(stored)?;

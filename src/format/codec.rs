@@ -115,7 +115,17 @@ impl Compressor {
         }
     }
 
-    /// Appends `block` compressed to `out` and returns its type byte; `None` if it does not shrink by an eighth.
+    /// Whether readers let `compressed` bytes expand to a block of `len`.
+    fn may_expand(&self, compressed: usize, len: usize) -> bool {
+        match self.compression {
+            #[cfg(feature = "zstd")]
+            Compression::Zstd(_) => len as u64 <= optional::zstd_bound(compressed),
+            _ => compressed <= len,
+        }
+    }
+
+    /// Appends `block` compressed to `out` and returns its type byte; `None` if it does not shrink by an eighth, or so much that
+    /// readers would refuse it.
     ///
     /// Unless it returns a type byte, `out` is as it was.
     ///
@@ -138,7 +148,8 @@ impl Compressor {
             #[cfg(feature = "zlib")]
             Compression::Deflate(level) => optional::append_deflated(block, level, false, out),
         };
-        let shrank = out.len() - start < block.len() - block.len() / 8;
+        let len = out.len() - start;
+        let shrank = len < block.len() - block.len() / 8 && self.may_expand(len, block.len());
         match appended {
             Ok(codec) if shrank => Ok(Some(codec)),
             appended => {
@@ -297,6 +308,12 @@ mod optional {
     #[cfg(feature = "zstd")]
     const ZSTD_FREE: u64 = 16 << 20;
 
+    /// Most bytes that `compressed` bytes of Zstandard may expand to.
+    #[cfg(feature = "zstd")]
+    pub(super) fn zstd_bound(compressed: usize) -> u64 {
+        ZSTD_FREE.saturating_add((compressed as u64).saturating_mul(MOST_DEFLATED))
+    }
+
     pub(super) fn check_level(
         codec: Compression,
         level: i64,
@@ -348,7 +365,7 @@ mod optional {
                 ));
             }
         };
-        let bound = ZSTD_FREE.saturating_add((payload.len() as u64).saturating_mul(MOST_DEFLATED));
+        let bound = zstd_bound(payload.len());
         super::check_claim(claimed, most.min(bound), payload)?;
         // Decoded in one call, into memory of that length. Streaming would allocate a window of any size that the frame
         // states.

@@ -118,9 +118,8 @@ impl BlockCache {
         self.0.insert(key, block);
     }
 
-    /// Removes all blocks of `table`. Looks at each block in the cache.
-    pub(crate) fn remove_table(&self, table: TableId) {
-        self.0.retain(|key, _| key.table != table);
+    pub(crate) fn remove(&self, key: BlockKey) {
+        self.0.remove(&key);
     }
 }
 

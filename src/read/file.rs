@@ -121,9 +121,10 @@ impl TableFile {
         self.footer_offset()..self.size
     }
 
-    /// The beginning of the file, which tells what it is if it is no table.
-    pub(super) fn head(&self) -> Range<u64> {
-        0..self.size.min(identify::PEEK_LEN as u64)
+    /// Both ends of the file, which tell what it is if it is no table.
+    pub(super) fn ends_to_identify(&self) -> [Range<u64>; 2] {
+        let len = self.size.min(identify::PEEK_LEN as u64);
+        [0..len, self.size - len..self.size]
     }
 
     /// Where the metaindex lies and what may be the properties before it, and the index, which is needed in any case. Nothing if
@@ -165,11 +166,6 @@ impl TableFile {
             self.held.extend(stretches);
         }
         Ok(())
-    }
-
-    /// Where the block at `handle` lies, if that is inside the file: what [`hold`](TableFile::hold) takes.
-    pub(super) fn part(&self, handle: BlockHandle) -> Option<Range<u64>> {
-        self.range_of(handle)
     }
 
     /// Holds stretches of the file that somebody else has read.
@@ -377,7 +373,7 @@ impl TableFile {
     }
 
     /// Where the frame of the block at `handle` lies, if that is smaller than 4 GiB and lies before the footer.
-    fn range_of(&self, handle: BlockHandle) -> Option<Range<u64>> {
+    pub(super) fn range_of(&self, handle: BlockHandle) -> Option<Range<u64>> {
         u32::try_from(handle.size).ok()?;
         let end = handle.end().filter(|&end| end <= self.footer_offset())?;
         Some(handle.offset..end)

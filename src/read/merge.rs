@@ -452,7 +452,7 @@ impl MergeCursor {
 }
 
 /// The name of an order; that of user keys in a database's tables.
-fn name_of(order: &Order) -> (bool, &str) {
+pub(crate) fn name_of(order: &Order) -> (bool, &str) {
     match user_order(order) {
         Some(user) => (true, user.comparator().name()),
         None => (false, order.comparator().name()),
@@ -460,7 +460,7 @@ fn name_of(order: &Order) -> (bool, &str) {
 }
 
 #[cold]
-fn other_order(number: usize, first: &Order, order: &Order) -> Error {
+pub(crate) fn other_order(number: usize, first: &Order, order: &Order) -> Error {
     let describe = |order| match name_of(order) {
         (true, name) => format!("{name:?}, of a database's user keys"),
         (false, name) => format!("{name:?}"),

@@ -97,8 +97,8 @@ impl OpenOptions {
             file.hold(fetch, [file.tail()]).await?;
         }
         if !file.has_magic() {
-            // It tells what the file is instead.
-            file.hold(fetch, [file.head()]).await?;
+            // Its ends tell what the file is instead.
+            file.hold(fetch, file.ends_to_identify()).await?;
         }
         let footer = file.footer()?;
         file.hold(fetch, file.metadata(&footer)).await?;
@@ -106,19 +106,22 @@ impl OpenOptions {
         file.hold(fetch, self.needed(&file, &footer, metaindex.as_ref()))
             .await?;
         let mut inner = self.decode(file, &footer, metaindex.as_ref())?;
-        let mut fits_both = false;
-        if let Some(evidence) = self.evidence_of_database(&inner) {
-            let first = inner.file.part(inner.index.handle(0));
+        let mut witnesses = None;
+        if self.may_be_database(&inner, metaindex.as_ref()) {
+            let first = inner.file.range_of(inner.index.handle(0));
             inner.file.hold(fetch, first).await?;
-            fits_both = inner.refuse_internal_keys(evidence)?;
+            witnesses = Some(self.read_witnesses(&inner)?);
         }
         if let Some(metaindex) = metaindex {
-            self.attach_filters(&mut inner, &footer, metaindex, fits_both)?;
+            self.attach_filters(&mut inner, &footer, metaindex, witnesses)?;
         }
         if inner.file.size <= SMALL && !self.stored_order {
             let blocks = (0..inner.index.len()).map(|i| frame_range(inner.index.handle(i)));
             let blocks: Vec<Range<u64>> = blocks.collect();
-            inner.file.hold(fetch, blocks).await?;
+            let held = inner.file.hold(fetch, blocks).await;
+            if self.checks_order(&inner) {
+                held?;
+            } // else a block that could not be read is left for lookups to find
             inner.check_small(self.checks_order(&inner))?;
         }
         Ok(inner)
@@ -153,23 +156,28 @@ impl OpenOptions {
         })
     }
 
-    /// Reads the filters that can be used.
+    /// Reads the filters that can be used. Of a table that may be a database's, `witnesses` are stored keys.
     fn attach_filters(
         &self,
         inner: &mut Inner,
         footer: &Footer,
         mut metaindex: Metaindex,
-        fits_both: bool,
+        witnesses: Option<Vec<Vec<u8>>>,
     ) -> Result<()> {
-        // A filter may hold user keys if the stored keys fit both kinds.
-        let is_usable = !fits_both && self.filter_is_usable(inner);
+        let mut is_usable = self.filter_is_usable(inner);
         let filters = std::mem::take(&mut metaindex.filters);
         let prefixes = std::mem::replace(&mut metaindex.prefixes, Ok(None));
         if is_usable {
             inner.filter = self.read_filter(&inner.file, footer, metaindex, &inner.index)?;
-            if inner.is_bytewise() {
-                inner.prefixes = read_prefixes(&inner.file, footer, prefixes)?;
-            }
+        }
+        if let Some(witnesses) = witnesses
+            && !inner.filter_knows(&witnesses)
+        {
+            is_usable = false;
+            inner.filter = None;
+        }
+        if is_usable && inner.is_bytewise() {
+            inner.prefixes = read_prefixes(&inner.file, footer, prefixes)?;
         }
         inner.filters = self.explain(filters, inner, is_usable);
         Ok(())
@@ -190,22 +198,42 @@ impl OpenOptions {
                 needed.extend(metaindex.filters_for(is_bytewise));
             }
         }
-        let part = |handle| file.part(handle);
+        let part = |handle| file.range_of(handle);
         needed.into_iter().filter_map(part).collect()
     }
 
-    /// What the index says of the table's kind, if that is not known and may be a database's: then the first keys of a data block
-    /// must be read, too. Nearly always the index alone shows that a table is plain.
-    fn evidence_of_database(&self, inner: &Inner) -> Option<Evidence> {
-        if self.order.is_some() || self.stored_order || inner.properties.is_some() {
-            return None;
+    /// Whether the table may be a database's for all that its index tells, while the caller takes it for a plain one: then the
+    /// first keys of a data block must be read, too. Nearly always the index alone shows that a table is plain.
+    fn may_be_database(&self, inner: &Inner, metaindex: Option<&Metaindex>) -> bool {
+        let knows_user_keys = self.order.as_ref().is_some_and(Order::shortens_filter_keys);
+        if self.stored_order || knows_user_keys || inner.properties.is_some() {
+            return false;
         }
         // Short for nearly every plain table: its first index key shows it.
         let mut index_keys = (0..inner.index.len()).map(|i| inner.index.key(i));
         if inner.index.len() == 0 || !index_keys.all(may_be_internal) {
-            return None;
+            return false;
         }
-        Some(inner.index.evidence()).filter(Evidence::may_be_database)
+        let has_filter = metaindex.is_some_and(|metaindex| metaindex.filters_for(true).count() > 0);
+        has_filter && self.needs_metaindex()
+            || self.order.is_none() && inner.index.evidence().may_be_database()
+    }
+
+    /// The first keys of a table that may be a database's. Refuses one that is, unless the caller named its order.
+    ///
+    /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys.
+    fn read_witnesses(&self, inner: &Inner) -> Result<Vec<Vec<u8>>> {
+        let mut evidence = inner.index.evidence();
+        let keys = inner.read_first_entries(&mut evidence);
+        if self.order.is_some() {
+            // A damaged block is for lookups to find. It tells nothing of the filter, which is not used then.
+            return Ok(keys.unwrap_or_default());
+        }
+        let keys = keys?;
+        match evidence.verdict() {
+            Some(KeyKind::Database) => Err(inner.file.name_in(database_table())),
+            Some(KeyKind::Plain) | None => Ok(keys),
+        }
     }
 
     /// What the metaindex names. `None` if it is damaged, for a caller who does without filters.
@@ -309,12 +337,10 @@ impl OpenOptions {
     /// user keys, which a caller who named an order that does not know of them will not ask for.
     fn filter_is_usable(&self, inner: &Inner) -> bool {
         let takes_stored_keys = |order: &Order| !order.shortens_filter_keys();
-        let is_database = || match &inner.properties {
-            Some(properties) => properties.key_kind == KeyKind::Database,
-            None => inner.index.evidence().kind() == KeyKind::Database,
-        };
+        let properties = inner.properties.as_ref();
+        let is_database = properties.is_some_and(|stated| stated.key_kind == KeyKind::Database);
         self.needs_metaindex()
-            && !(self.order.as_ref().is_some_and(takes_stored_keys) && is_database())
+            && !(self.order.as_ref().is_some_and(takes_stored_keys) && is_database)
     }
 
     /// Reads and checks the filter, if the metaindex names one of a policy that is known.
@@ -453,21 +479,23 @@ impl Inner {
         self.order.as_ref().is_some_and(is_bytewise)
     }
 
-    /// Refuses a database's table, whose keys are internal keys.
-    ///
-    /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys. Returns
-    /// whether the keys fit both kinds.
-    fn refuse_internal_keys(&self, mut evidence: Evidence) -> Result<bool> {
-        self.read_first_entries(&mut evidence)?;
-        match evidence.verdict() {
-            Some(KeyKind::Database) => Err(self.file.name_in(database_table())),
-            Some(KeyKind::Plain) => Ok(false),
-            None => Ok(true),
-        }
+    /// Whether the filter holds stored keys, as it passes all of `witnesses`, which are keys of the first data block. One that
+    /// holds user keys rejects nearly every stored key: of four, it passes all with a probability of 10⁻⁸. Fewer prove nothing.
+    fn filter_knows(&self, witnesses: &[Vec<u8>]) -> bool {
+        const MIN_WITNESSES: usize = 4;
+        let (Some(filter), Some(order)) = (&self.filter, &self.order) else {
+            return false;
+        };
+        let offset = self.index.handle(0).offset;
+        let passes = |key: &Vec<u8>| {
+            let key = order.filter_key(key);
+            filter.block.key_may_match(&*filter.policy, offset, key)
+        };
+        witnesses.len() >= MIN_WITNESSES && witnesses.iter().all(passes)
     }
 
-    /// Takes the first entries of the first data block as evidence.
-    fn read_first_entries(&self, evidence: &mut Evidence) -> Result<()> {
+    /// Takes the first entries of the first data block as evidence. Returns their keys.
+    fn read_first_entries(&self, evidence: &mut Evidence) -> Result<Vec<Vec<u8>>> {
         /// Bounds the work, so that opening stays fast when the first block is large.
         const MAX_KEYS: usize = 64;
         const MAX_BYTES: usize = 64 << 10;
@@ -475,13 +503,13 @@ impl Inner {
         let mut read = || {
             frame::verify(&frame)?;
             let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
-            let (mut keys, mut bytes) = (0, 0);
-            while keys < MAX_KEYS && bytes < MAX_BYTES && cursor.next()? {
+            let (mut keys, mut bytes) = (Vec::new(), 0);
+            while keys.len() < MAX_KEYS && bytes < MAX_BYTES && cursor.next()? {
                 evidence.add_entry(cursor.key(), cursor.value());
-                keys += 1;
                 bytes += cursor.key().len();
+                keys.push(cursor.key().to_vec());
             }
-            Ok(())
+            Ok(keys)
         };
         read().map_err(|defect| self.locate(0, defect))
     }

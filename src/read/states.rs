@@ -71,9 +71,10 @@ impl States {
         States((0..blocks).map(|_| State::default()).collect())
     }
 
-    /// Whether any data block was put in the cache.
-    pub(super) fn may_be_cached(&self) -> bool {
-        self.0.iter().any(State::may_be_cached)
+    /// The data blocks that were put in the cache.
+    pub(super) fn cached(&self) -> impl Iterator<Item = usize> {
+        let blocks = self.0.iter().enumerate();
+        blocks.filter_map(|(i, state)| state.may_be_cached().then_some(i))
     }
 
     /// What is known of data block `i`.

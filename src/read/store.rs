@@ -165,7 +165,7 @@ impl Inner {
     }
 
     /// The name of the data block at `handle` in the cache.
-    fn cache_key(&self, handle: BlockHandle) -> BlockKey {
+    pub(super) fn cache_key(&self, handle: BlockHandle) -> BlockKey {
         BlockKey {
             table: self.id,
             offset: handle.offset,

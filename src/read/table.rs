@@ -81,10 +81,10 @@ pub(super) struct Inner {
 impl Drop for Inner {
     /// Nobody can ask for the table's blocks any more: they make room for others.
     fn drop(&mut self) {
-        if let Some(cache) = &self.cache
-            && self.states.may_be_cached()
-        {
-            cache.remove_table(self.id);
+        if let Some(cache) = &self.cache {
+            for i in self.states.cached() {
+                cache.remove(self.cache_key(self.index.handle(i)));
+            }
         }
     }
 }

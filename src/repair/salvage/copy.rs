@@ -18,7 +18,7 @@ use crate::write::builder::TableBuilder;
 use crate::write::new_file::Destination;
 
 /// Bytes that the keys in the new table's index may take. An ordinary table is far below: its own index has keys as long.
-fn index_room(file_size: u64) -> u64 {
+pub(super) fn index_room(file_size: u64) -> u64 {
     file_size.saturating_mul(64).saturating_add(1 << 20)
 }
 

@@ -9,7 +9,8 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::found::{Content, Digest, Found, handle_of, key_room};
+use super::copy::index_room;
+use super::found::{Content, Digest, Found, handle_of};
 use super::survey::Survey;
 use crate::error::Section;
 use crate::format::block_cursor::BlockCursor;
@@ -428,7 +429,7 @@ impl Index {
 
     /// Reads its keys. `false` if they take more memory than a sound table's would.
     fn read_keys(&mut self, survey: &Survey<'_>) -> bool {
-        let mut room = key_room(survey.file.size);
+        let mut room = index_room(survey.file.size);
         let Some(block) = survey.block(handle_of(&self.range)) else {
             return false;
         };
