@@ -249,7 +249,7 @@ fn info_says_why_a_filter_is_not_used() {
         (
             testdata(database),
             "plain",
-            "filter  not used: it holds a database's user keys",
+            "filter  not used: it holds, or may hold, a database's user keys",
         ),
         (
             unknown(plain),
