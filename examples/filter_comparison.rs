@@ -97,7 +97,7 @@ fn decimal(i: u64) -> Vec<u8> {
 
 /// Returns a pseudo-random number for `i` (SplitMix64).
 fn random(i: u64) -> u64 {
-    let z = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = i.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
