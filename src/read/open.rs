@@ -102,7 +102,13 @@ impl OpenOptions {
         }
         let footer = file.footer()?;
         file.hold(fetch, file.metadata(&footer)).await?;
-        let metaindex = self.read_metaindex(&file, &footer)?;
+        let metaindex = self.read_metaindex(&file, &footer);
+        if metaindex.as_ref().is_err_and(is_of_file) {
+            // Without its index a table is lost: where both are damaged, that is the error.
+            file.hold(fetch, file.range_of(footer.index)).await?;
+            file.read_index(&footer)?;
+        }
+        let metaindex = metaindex?;
         file.hold(fetch, self.needed(&file, &footer, metaindex.as_ref()))
             .await?;
         let mut inner = self.decode(file, &footer, metaindex.as_ref())?;
