@@ -426,18 +426,6 @@ fn check_checked(file: &Bytes, options: &OpenOptions, compare: Compare, probes: 
     let is_misordered = has(|state| matches!(state, State::Misordered(_)));
     let is_damaged = has(|state| matches!(state, State::Damaged));
     let is_unknown = has(|state| matches!(state, State::Unknown));
-    // A file of this size is looked at as a whole, but what is damaged is left for lookups.
-    assert!(file.len() <= WHOLE);
-    match options.open_source(disk(file)) {
-        Ok(table) => {
-            assert!(!is_misordered, "out of order, and opened");
-            check_blocks(file, &table, compare, probes);
-        }
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
-            assert!(is_misordered || is_damaged || is_unknown, "{error}");
-        }
-    }
     let options = options.clone().check_order(true);
     match options.open_source(disk(file)) {
         Ok(table) => {
@@ -457,9 +445,6 @@ fn check_checked(file: &Bytes, options: &OpenOptions, compare: Compare, probes: 
 
 /// Up to this size of the file, the order of all blocks is checked when a table is opened.
 const SMALL: usize = 64 << 10;
-
-/// The same for a table that does not name its order.
-const WHOLE: usize = 4 << 20;
 
 /// `options` that leave the blocks of a file above [`SMALL`] for lookups to check: the harder way to open it.
 fn unchecked(options: &OpenOptions) -> OpenOptions {
