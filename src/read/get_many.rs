@@ -64,7 +64,7 @@ impl Table {
                 inner.announce_block(wanted.found);
             }
             for wanted in batch {
-                let block = inner.load(wanted.found, self.read)?;
+                let block = inner.load_announced(wanted.found, self.read)?;
                 let (i, payload) = (wanted.found.block, block.payload());
                 let value = inner.find_value(i, payload, wanted.key, order)?;
                 set(

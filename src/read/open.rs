@@ -548,7 +548,7 @@ impl Inner {
                 if self.file.is_mapped() {
                     ahead.announce(self, i);
                 }
-                self.load(self.index.block(i), read)?;
+                self.load_announced(self.index.block(i), read)?;
             } else {
                 ahead.load(self, i, read)?;
             }

@@ -126,14 +126,26 @@ impl Inner {
         Some(Loaded::InPlace { file, bytes, range })
     }
 
+    /// Like [`load`](Inner::load), for a block that was announced before, if the file is mapped.
+    pub(super) fn load_announced(&self, found: BlockRef, read: ReadOptions) -> Result<Loaded<'_>> {
+        match self.in_place(found, read) {
+            Some(block) => Ok(block),
+            None => self.read_owned(found, read).map(Loaded::Owned),
+        }
+    }
+
     /// A data block in bytes of its own, from the cache or the source; on its first use also one that lies in memory.
     #[inline(never)]
     pub(super) fn load_owned(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
+        self.announce_block(found);
+        self.read_owned(found, read)
+    }
+
+    fn read_owned(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
         if let Some(block) = self.cached(found) {
             prefetch_block(&block);
             return Ok(block);
         }
-        self.announce_block(found);
         self.admit(found, &self.file.read_frame(found.handle)?, read)
     }
 

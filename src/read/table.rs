@@ -381,7 +381,7 @@ impl Table {
         if self.inner.file.is_mapped() {
             ahead.announce(&self.inner, found.block);
         }
-        let block = self.inner.load(found, self.read)?;
+        let block = self.inner.load_announced(found, self.read)?;
         Ok((self.parse(found, block.into_payload())?, false))
     }
 
