@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::read::ends::Ends;
 use crate::read::input::Input;
 use crate::read::merge::{MergeCursor, name_of, other_order};
-use crate::read::range::{Bounds, exclude_all, no_prefixes};
+use crate::read::range::{Bounds, exclude_all};
 
 /// Entries of a database's tables, from both ends; made by [`DbTable::range`], [`Snapshot::range`] and the like, or of a
 /// [`DbCursor`].
@@ -40,8 +40,8 @@ use crate::read::range::{Bounds, exclude_all, no_prefixes};
 #[must_use]
 pub struct DbRange {
     ends: Ends<DbCursor>,
-    /// In this order, keys of one prefix need not lie together, and such keys were asked for.
-    no_prefixes: Option<Order>,
+    /// The range could not be made: this is its only item.
+    error: Option<Error>,
 }
 
 impl DbRange {
@@ -49,14 +49,14 @@ impl DbRange {
     pub(super) fn new(cursor: DbCursor) -> DbRange {
         DbRange {
             ends: Ends::new(cursor),
-            no_prefixes: None,
+            error: None,
         }
     }
 
-    /// A range whose only item is an error: keys of one prefix need not lie together in `order`.
-    pub(super) fn of_no_prefixes(cursor: DbCursor, order: Order) -> DbRange {
+    /// A range whose only item is `error`.
+    pub(super) fn failed(cursor: DbCursor, error: Error) -> DbRange {
         DbRange {
-            no_prefixes: Some(order),
+            error: Some(error),
             ..DbRange::new(cursor)
         }
     }
@@ -104,8 +104,8 @@ impl DbRange {
 
     /// The cursor over stored keys inside, as an input of a merge.
     fn into_stored(self) -> Result<MergeCursor> {
-        if let Some(order) = &self.no_prefixes {
-            return Err(no_prefixes(order));
+        if let Some(error) = self.error {
+            return Err(error);
         }
         let is_fresh = self.ends.is_whole();
         let stored = self.ends.front.into_stored().filter(|_| is_fresh);
@@ -121,10 +121,10 @@ impl DbRange {
         &mut self,
         take: impl FnOnce(&mut Ends<DbCursor>) -> Option<Result<DbEntry>>,
     ) -> Option<Result<DbEntry>> {
-        match self.no_prefixes.take() {
-            Some(order) => {
+        match self.error.take() {
+            Some(error) => {
                 self.ends.finish();
-                Some(Err(no_prefixes(&order)))
+                Some(Err(error))
             }
             None => take(&mut self.ends),
         }

@@ -63,15 +63,20 @@ impl DbTable {
         self.at(MAX_SEQUENCE).get(user_key)
     }
 
-    /// Whether the table may hold a version of `user_key`, a deletion perhaps, by filter and index alone, without I/O.
-    /// `false` is certain; see [`Table::may_contain`].
-    pub fn may_contain(&self, user_key: impl AsRef<[u8]>) -> bool {
+    /// Whether the table may hold a version of `user_key`, a deletion perhaps, by filter and index alone. `false` is certain; see
+    /// [`Table::may_contain`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::may_contain`].
+    pub fn may_contain(&self, user_key: impl AsRef<[u8]>) -> Result<bool> {
+        if self.table.order().is_err() {
+            return Ok(true);
+        }
         let user_key = user_key.as_ref();
         let newest = InternalKey::seek_target(user_key, MAX_SEQUENCE);
         let oldest = InternalKey::oldest(user_key);
-        let excluded = self.table.excludes_versions(&newest, &oldest);
-        // An error says that the order is not known.
-        !excluded.unwrap_or(false)
+        Ok(!self.table.excludes_versions(&newest, &oldest)?)
     }
 
     fn find(&self, user_key: &[u8], sequence: u64) -> Result<Option<Found>> {
@@ -88,25 +93,25 @@ impl DbTable {
         let Some(first) = self.table.seek_block(target)? else {
             return Ok(None);
         };
-        for found in self.blocks_from(first, target) {
+        let mut next = Some(first);
+        while let Some(found) = next {
             if !self.table.block_filter_rejects(found, target)? {
                 // All are searched then: a filter that is wrong may hide a key, but not its newest versions alone.
                 return Ok(Some(first));
             }
+            next = self.block_after(found, target)?;
         }
         Ok(None)
     }
 
-    /// The data blocks that may hold versions of the user key of `target`, from `first` on. It is one, unless its index key
+    /// The data block after `found` if it, too, may hold versions of the user key of `target`. It may if the index key between them
     /// has the same user key: LevelDB cuts between two user keys where it shortens, but nothing says who made a table.
-    fn blocks_from(&self, first: BlockRef, target: &[u8]) -> impl Iterator<Item = BlockRef> {
-        let index = self.table.index();
-        let goes_on = move |i: &usize| {
-            let separator = key::user_key(index.key(i - 1));
-            self.order.compare(separator, key::user_key(target)).is_eq()
-        };
-        let more = (first.block + 1..index.len()).take_while(goes_on);
-        std::iter::once(first).chain(more.map(move |i| index.block(i)))
+    fn block_after(&self, found: BlockRef, target: &[u8]) -> Result<Option<BlockRef>> {
+        let separator = key::user_key(self.table.index().key(found));
+        let next = found.block + 1;
+        let goes_on = next < self.table.data_blocks()
+            && self.order.compare(separator, key::user_key(target)).is_eq();
+        goes_on.then(|| self.table.find_block(next)).transpose()
     }
 
     /// Searches the blocks from `first` on for the first entry at or after `target`; `None` if it is of another user key.
@@ -116,11 +121,13 @@ impl DbTable {
         target: &[u8],
         mut fetch: impl FnMut(BlockRef) -> Result<Block<Bytes>>,
     ) -> Result<Option<Found>> {
-        for found in self.blocks_from(first, target) {
+        let mut next = Some(first);
+        while let Some(found) = next {
             let mut cursor = BlockCursor::new(fetch(found)?);
-            let locate = |defect| self.table.locate(found.block, defect);
+            let locate = |defect| self.table.locate(found, defect);
             let sought = cursor.seek(target, self.table.order()?);
             if !sought.map_err(locate)? {
+                next = self.block_after(found, target)?;
                 continue;
             }
             let Some(entry) = InternalKey::parse(cursor.key()) else {

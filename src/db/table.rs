@@ -16,7 +16,7 @@ use crate::format::Defect;
 use crate::format::properties::Properties;
 use crate::read::input::Input;
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::range::{KeyRange, prefix_bounds};
+use crate::read::range::{KeyRange, no_prefixes, prefix_bounds};
 use crate::read::source::Source;
 use crate::read::stats::Stats;
 use crate::read::table::Table;
@@ -110,7 +110,7 @@ impl OpenOptions {
     ///
     /// # Errors
     ///
-    /// As [`open`](OpenOptions::open), and [`ErrorKind::Corruption`] if an index key is no internal key, as in a plain
+    /// As [`open`](OpenOptions::open), and [`ErrorKind::Corruption`] if an index key that is read is no internal key, as in a plain
     /// table.
     pub fn open_db(&self, path: impl AsRef<Path>) -> Result<DbTable> {
         self.open_db_source(Source::open(path)?)
@@ -136,12 +136,8 @@ impl OpenOptions {
                 _ => error,
             })?;
         let index = table.index();
-        let index_keys = (0..index.len()).map(|i| index.key(i));
-        if let Some(key) = { index_keys }.find(|key| !may_be_internal(key)) {
-            let index_offset = table.file().footer()?.index.offset;
-            let error = table
-                .file()
-                .locate(not_internal(key), Section::Index, index_offset);
+        if let Some((key, _)) = index.tops().find(|(key, _)| !may_be_internal(key)) {
+            let error = (table.file()).locate(not_internal(key), Section::Index, index.offset());
             return Err(as_plain(error));
         }
         Ok(DbTable { table, order })
@@ -181,7 +177,10 @@ impl DbTable {
     /// [`Table::range`].
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
         let (lower, upper) = bounds.key_bounds();
-        let is_empty = self.table.prefixes_exclude(&lower, &upper);
+        let is_empty = match self.table.prefixes_exclude(&lower, &upper) {
+            Ok(is_empty) => is_empty,
+            Err(error) => return DbRange::failed(self.cursor(), error),
+        };
         let input = |bounds| (!is_empty).then(|| Input::of_table(&self.table, bounds));
         DbRange::of_input(&self.order, (lower, upper), input)
     }
@@ -193,7 +192,7 @@ impl DbTable {
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
         match &self.order {
             Order::Bytewise => self.range(prefix_bounds(prefix.as_ref())),
-            Order::Custom(_) => DbRange::of_no_prefixes(self.cursor(), self.order.clone()),
+            order @ Order::Custom(_) => DbRange::failed(self.cursor(), no_prefixes(order)),
         }
     }
 
@@ -251,10 +250,17 @@ impl DbTable {
     }
 
     /// Whether the table may hold a user key that begins with `prefix`; see [`Table::may_contain_prefix`].
-    pub fn may_contain_prefix(&self, prefix: impl AsRef<[u8]>) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::may_contain_prefix`].
+    pub fn may_contain_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<bool> {
         let prefix = prefix.as_ref();
+        if !matches!(self.order, Order::Bytewise) {
+            return Ok(true);
+        }
         let first = InternalKey::seek_target(prefix, MAX_SEQUENCE);
-        !matches!(self.order, Order::Bytewise) || self.table.may_contain_prefix_at(prefix, &first)
+        self.table.may_contain_prefix_at(prefix, &first)
     }
 
     /// The table as it is stored: internal keys in [`InternalKeyComparator`] order. For statistics, and
@@ -275,7 +281,7 @@ impl IntoIterator for &DbTable {
 }
 
 #[cold]
-pub(super) fn not_internal(stored: &[u8]) -> Defect {
+pub(crate) fn not_internal(stored: &[u8]) -> Defect {
     let found = match stored.last_chunk::<8>() {
         Some([value_type, ..]) => format!("{} with type {value_type}", show_key(stored)),
         None => format!("{} of {} bytes", show_key(stored), stored.len()),

@@ -59,8 +59,14 @@ pub trait FilterPolicy: Debug + Send + Sync {
 pub struct FilterInfo {
     /// Name of the policy, as in the metaindex.
     pub policy: String,
-    /// Bytes of the filter block, which an open table holds in memory.
+    /// Bytes of the filter block.
     pub bytes: u64,
+}
+
+/// What is in a filter block; see [`Layout`](crate::inspect::Layout::filter).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FilterLayout {
     /// Number of filters, empty ones included.
     pub filters: usize,
     /// Whether one filter covers the whole table. Lookups then ask it before they search the index, or after, in a table in memory
@@ -75,7 +81,7 @@ pub struct FilterInfo {
 pub struct PrefixFilterInfo {
     /// Name of the [`PrefixExtractor`], parameters included.
     pub extractor: String,
-    /// Bytes of the filter block, which an open table holds in memory.
+    /// Bytes of the filter block.
     pub bytes: u64,
 }
 

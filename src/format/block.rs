@@ -293,6 +293,15 @@ impl<B: AsRef<[u8]>> Block<B> {
         })
     }
 
+    /// A block of entries alone, without restarts, such as a piece of an index.
+    pub(crate) fn of_entries(data: B) -> Block<B> {
+        Block {
+            entries_len: data.as_ref().len(),
+            data,
+            restart_count: 0,
+        }
+    }
+
     #[inline]
     pub(crate) fn restart_count(&self) -> usize {
         self.restart_count
@@ -325,14 +334,19 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// Offset of restart `i`, one of `0..restart_count()`.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "`i` is below `restart_count`")]
-    pub(super) fn restart(&self, i: usize) -> usize {
+    pub(crate) fn restart(&self, i: usize) -> usize {
         restart_offset(&self.stored_restarts()[i])
     }
 
     /// Key and value of the entry at restart `i`. `None` if there is no such restart, or if the entry is damaged.
     #[inline]
     pub(crate) fn restart_entry(&self, i: usize) -> Option<(&[u8], &[u8])> {
-        let offset = self.stored_restarts().get(i).map(restart_offset)?;
+        self.entry_at(self.stored_restarts().get(i).map(restart_offset)?)
+    }
+
+    /// Key and value of the entry at byte `offset`, which stores its key whole. `None` if there is none, or it is damaged.
+    #[inline]
+    pub(crate) fn entry_at(&self, offset: usize) -> Option<(&[u8], &[u8])> {
         let entry = self.entries_from(offset, 0).next()?.ok()?;
         Some((self.unshared(&entry), self.bytes(entry.value())))
     }

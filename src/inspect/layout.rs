@@ -5,6 +5,7 @@ use bytes::Bytes;
 use crate::db::key::user_order;
 use crate::db::table::DbTable;
 use crate::error::{Error, Result, Section};
+use crate::filter::FilterLayout;
 use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
@@ -24,6 +25,8 @@ pub struct Layout {
     pub index: BlockInfo,
     /// What the metaindex names: filter blocks, and whatever else a writer put there.
     pub named: Vec<NamedBlock>,
+    /// What is in the block of the filter in use; `None` without one.
+    pub filter: Option<FilterLayout>,
     /// Offset of the footer in bytes, which is 48 before the end of the file.
     pub footer_offset: u64,
 }
@@ -63,13 +66,13 @@ pub struct BlockInfo {
 }
 
 impl Table {
-    /// Where metaindex, index and footer lie, and what the metaindex names.
+    /// Where metaindex, index and footer lie, what the metaindex names, and what is in the filter.
     ///
-    /// Reads footer, metaindex and index once more, and keeps nothing of them.
+    /// Reads footer, metaindex and index once more, and keeps nothing of them; and the filter, if it was not needed before.
     ///
     /// # Errors
     ///
-    /// Those of [`OpenOptions::open`](crate::OpenOptions::open), for these three parts.
+    /// Those of [`OpenOptions::open`](crate::OpenOptions::open), for these three parts, and of reading the filter.
     pub fn layout(&self) -> Result<Layout> {
         let file = self.file();
         let footer = file.footer()?;
@@ -108,6 +111,7 @@ impl Table {
             metaindex,
             index,
             named,
+            filter: self.filter_layout()?,
             footer_offset: file.footer_offset(),
         })
     }
@@ -198,12 +202,14 @@ impl Blocks {
     pub fn filter_rate(&self) -> Option<FilterRate> {
         let filter = self.table.filter_in_use()?;
         let order = self.table.order().ok()?;
-        self.absent.measure(&*filter.policy, &filter.block, order)
+        let block = &filter.block().ok()?.block;
+        self.absent.measure(&*filter.policy, block, order)
     }
 
     fn read(&mut self, i: usize) -> Result<BlockInfo> {
         let (table, absent, work) = (&self.table, &mut self.absent, &mut self.work);
-        let handle = table.index().handle(i);
+        let found = table.find_block(i)?;
+        let handle = found.handle;
         let mut last_key = self.last_key.take();
         let mut n = self.totals.entries;
         let mut versions = Summary {
@@ -231,7 +237,7 @@ impl Blocks {
                 n += 1;
             })
         });
-        let block = block.map_err(|defect| table.locate(i, defect))?;
+        let block = block.map_err(|defect| table.locate(found, defect))?;
         self.last_key = last_key;
         self.totals.entries += block.entries;
         self.totals.key_bytes += block.key_bytes;

@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::format::frame;
 use crate::read::file::{Stretch, saturating_len};
 use crate::read::options::ReadOptions;
-use crate::read::store::{MAX_READ_LEN, frame_range};
+use crate::read::index::BlockRef;
+use crate::read::store::{MAX_READ_LEN, Run, frame_range};
 use crate::read::table::Inner;
 
 /// What a walk has read and not reached yet, or announced in a mapped file, and how much it reads next.
@@ -18,7 +19,7 @@ use crate::read::table::Inner;
 #[derive(Debug, Clone)]
 pub(super) struct ReadAhead {
     /// The data blocks that were read together, or announced.
-    blocks: Range<usize>,
+    run: Run,
     /// Their frames.
     stretch: Stretch,
     /// The last data block of the walk, and its direction.
@@ -33,7 +34,7 @@ pub(super) struct ReadAhead {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
+pub(super) enum Direction {
     Forward,
     Backward,
 }
@@ -41,7 +42,7 @@ enum Direction {
 impl Default for ReadAhead {
     fn default() -> ReadAhead {
         ReadAhead {
-            blocks: 0..0,
+            run: Run::default(),
             stretch: Stretch::default(),
             last: None,
             direction: None,
@@ -71,22 +72,31 @@ impl ReadAhead {
         &self.limits
     }
 
-    /// Data block `i` of a file that is not in memory, and whether it is a slice of all that was read with it.
+    /// Data block `i`, which a walk has come to. The pieces of the index that name its next blocks are read with its own.
+    pub(super) fn find(&mut self, inner: &Inner, i: usize) -> Result<BlockRef> {
+        if let Ok(found) = inner.index.block(i) {
+            return Ok(found);
+        }
+        let direction = self.direction_to(i);
+        inner.bring(inner.pieces_of_walk(i, &self.limits, direction))?;
+        inner.block(i)
+    }
+
+    /// A data block of a file that is not in memory, and whether it is a slice of all that was read with it.
     pub(super) fn load(
         &mut self,
         inner: &Inner,
-        i: usize,
+        found: BlockRef,
         read: ReadOptions,
     ) -> Result<(Bytes, bool)> {
-        let found = inner.index.block(i);
-        self.turn_to(i);
+        self.turn_to(found.block);
         if let Some(block) = inner.cached(found) {
             return Ok((block, false));
         }
-        if !self.blocks.contains(&i) {
-            self.read(inner, i)?;
+        if !self.run.blocks.contains(&found.block) {
+            self.read(inner, found)?;
         }
-        let is_alone = self.blocks.len() == 1;
+        let is_alone = self.run.blocks.len() == 1;
         let frame = match self.stretch.get(&frame_range(found.handle)) {
             Some(frame) => frame,
             None => inner.file.read_frame(found.handle)?,
@@ -97,7 +107,7 @@ impl ReadAhead {
                 // Drop what was read: the other blocks may be bad, too.
                 self.forget();
                 if is_alone {
-                    return Err(inner.locate(i, defect));
+                    return Err(inner.locate(found, defect));
                 }
                 Ok((inner.load_owned(found, read)?, false))
             }
@@ -105,16 +115,21 @@ impl ReadAhead {
     }
 
     fn forget(&mut self) {
-        (self.blocks, self.stretch) = (0..0, Stretch::default());
+        (self.run, self.stretch) = (Run::default(), Stretch::default());
+    }
+
+    /// The direction in which the walk comes to data block `i` from the last one; `None` if it does not.
+    fn direction_to(&self, i: usize) -> Option<Direction> {
+        match self.last {
+            Some(last) if i == last + 1 => Some(Direction::Forward),
+            Some(last) if i + 1 == last => Some(Direction::Backward),
+            _ => None,
+        }
     }
 
     /// Notes that the walk has come to data block `i`. If it did not come on from the last one, a new walk begins.
     fn turn_to(&mut self, i: usize) {
-        let direction = match self.last {
-            Some(last) if i == last + 1 => Some(Direction::Forward),
-            Some(last) if i + 1 == last => Some(Direction::Backward),
-            _ => None,
-        };
+        let direction = self.direction_to(i);
         if direction.is_none()
             || self
                 .direction
@@ -125,56 +140,63 @@ impl ReadAhead {
         (self.last, self.direction) = (Some(i), direction);
     }
 
-    /// Reads data block `i`, and on a walk that goes on, the blocks that come next.
-    fn read(&mut self, inner: &Inner, i: usize) -> Result<()> {
+    /// Reads a data block, and on a walk that goes on, the blocks that come next.
+    fn read(&mut self, inner: &Inner, found: BlockRef) -> Result<()> {
         self.forget();
-        let mut blocks = self.next_blocks(inner, i);
-        let mut bytes = read_blocks(inner, &blocks);
-        if bytes.is_err() && blocks.len() > 1 {
+        let mut run = self.next_blocks(inner, found);
+        let mut stretch = read_run(inner, &run);
+        if stretch.is_err() && run.blocks.len() > 1 {
             // If the blocks ahead cannot be read, that is for those who come to them.
-            blocks = i..i + 1;
-            bytes = read_blocks(inner, &blocks);
+            run = Run::of(found);
+            stretch = read_run(inner, &run);
         }
-        self.stretch = bytes?;
-        self.blocks = blocks;
+        self.stretch = stretch?;
+        self.run = run;
         self.grow(inner);
         Ok(())
     }
 
-    /// Has the system read what comes next on a walk through a mapped file that has come to data block `i`.
+    /// Has the system read what comes next on a walk through a mapped file that has come to a data block.
     ///
     /// When the walk arrives in the second half of what was announced, the next blocks are due, so that the system reads while
     /// entries are used. The one or two blocks of a short walk are announced only if they were never read: they are likely to be
     /// in memory, and asking takes longer than to find them there.
-    pub(super) fn announce(&mut self, inner: &Inner, i: usize) {
+    pub(super) fn announce(&mut self, inner: &Inner, found: BlockRef) {
+        let i = found.block;
         self.turn_to(i);
-        let Range { start, end } = self.blocks;
+        let Range { start, end } = self.run.blocks;
         let next = match self.direction {
-            _ if !self.blocks.contains(&i) => Some(i),
+            _ if !self.run.blocks.contains(&i) => Some(i),
             Some(Direction::Forward) if i - start >= (end - start) / 2 => Some(end),
             Some(Direction::Backward) if end - i > (end - start) / 2 => start.checked_sub(1),
             _ => None,
         };
         let is_needed =
             |&next: &usize| next == i || self.limits.contains(&next) && next < inner.index.len();
-        let Some(next) = next.filter(is_needed) else {
+        let next = next.filter(is_needed);
+        // What a piece of the index names that is not there is announced when the walk comes to it.
+        let Some(next) = next.and_then(|next| inner.index.block(next).ok()) else {
             return;
         };
-        let blocks = self.next_blocks(inner, next);
-        if blocks.len() > 2 || !inner.states.of(next).is_checked() {
-            let range = inner.range_of(&blocks);
-            inner.file.announce(range.start, range.end - range.start);
+        let run = self.next_blocks(inner, next);
+        if run.blocks.len() > 2 || !inner.index.state(next).is_checked() {
+            let Range { start, end } = run.bytes;
+            inner.file.announce(start, end - start);
         }
         // From where the walk is to the end of what was announced.
-        self.blocks = i.min(blocks.start)..blocks.end.max(i + 1);
+        let here = frame_range(found.handle);
+        self.run = Run {
+            blocks: i.min(run.blocks.start)..run.blocks.end.max(i + 1),
+            bytes: here.start.min(run.bytes.start)..run.bytes.end.max(here.end),
+        };
         self.grow(inner);
     }
 
-    /// The blocks from data block `i` on, as many as are due.
-    fn next_blocks(&self, inner: &Inner, i: usize) -> Range<usize> {
+    /// The blocks from `found` on, as many as are due.
+    fn next_blocks(&self, inner: &Inner, found: BlockRef) -> Run {
         match self.direction {
-            Some(Direction::Backward) => inner.blocks_to(i, self.limits.start, self.len),
-            Some(Direction::Forward) | None => inner.blocks_from(i, self.limits.end, self.len),
+            Some(Direction::Backward) => inner.run_to(found, self.limits.start, self.len),
+            Some(Direction::Forward) | None => inner.run_from(found, self.limits.end, self.len),
         }
     }
 
@@ -182,20 +204,18 @@ impl ReadAhead {
     fn grow(&mut self, inner: &Inner) {
         self.len = match self.direction {
             Some(_) => {
-                let start = inner.range_of(&self.blocks).start;
-                MAX_READ_LEN.min(2 * (inner.padded_end(self.blocks.end - 1) - start))
+                let last = inner.index.block(self.run.blocks.end - 1);
+                let end = last.map_or(self.run.bytes.end, |last| inner.padded_end(last));
+                MAX_READ_LEN.min(2 * (end - self.run.bytes.start))
             }
             None => self.first_len,
         };
     }
 }
 
-/// Reads `blocks`, of which there is at least one.
-fn read_blocks(inner: &Inner, blocks: &Range<usize>) -> Result<Stretch> {
-    let range = inner.range_of(blocks);
-    let bytes = inner.file.read(range.start, saturating_len(&range))?;
-    Ok(Stretch {
-        offset: range.start,
-        bytes,
-    })
+/// Reads the blocks of a run.
+fn read_run(inner: &Inner, run: &Run) -> Result<Stretch> {
+    let offset = run.bytes.start;
+    let bytes = inner.file.read(offset, saturating_len(&run.bytes))?;
+    Ok(Stretch { offset, bytes })
 }

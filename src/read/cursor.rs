@@ -47,7 +47,7 @@ pub struct Cursor {
     /// Walks data block `block`.
     entries: BlockCursor<Bytes>,
     /// `None` until a block was loaded.
-    block: Option<usize>,
+    block: Option<BlockRef>,
     /// Where in memory the block begins, on a walk through blocks of a file in memory. The memory ahead is touched before
     /// the walk gets there.
     walked: Option<usize>,
@@ -125,7 +125,7 @@ impl Cursor {
 
     fn seek_bytes(&mut self, key: &[u8]) -> Result<bool> {
         self.leave(Off::Lost);
-        let Some(found) = self.table.index().seek(key, self.table.order()?) else {
+        let Some(found) = self.table.seek(key)? else {
             self.table.check_end()?;
             return Ok(self.leave(Off::AfterLast));
         };
@@ -167,7 +167,7 @@ impl Cursor {
     /// entry, if there is none.
     fn seek_back(&mut self, key: &[u8], or_at: bool) -> Result<bool> {
         self.leave(Off::Lost);
-        let Some(found) = self.table.index().seek(key, self.table.order()?) else {
+        let Some(found) = self.table.seek(key)? else {
             self.table.check_end()?;
             return self.seek_to_last();
         };
@@ -243,7 +243,7 @@ impl Cursor {
         if self.check(moved)? {
             return Ok(true);
         }
-        self.first_from(block + 1)
+        self.first_from(block.block + 1)
     }
 
     /// Moves to the previous entry: from after the last entry to the last. Returns `false` before the first.
@@ -282,22 +282,21 @@ impl Cursor {
         if self.check(moved)? {
             return Ok(true);
         }
-        self.last_before(block)
+        self.last_before(block.block)
     }
 
     /// From now on reads no blocks before or after those that may have keys within these bounds: it is before the first entry or
     /// after the last then.
     pub(super) fn read_within(&mut self, lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) {
-        let block_of = |bound: &Bound<Vec<u8>>| match (bound, self.table.order()) {
+        let blocks_of = |bound: &Bound<Vec<u8>>| match (bound, self.table.order()) {
             (Bound::Included(key) | Bound::Excluded(key), Ok(order)) => {
-                let found = self.table.index().seek(key, order);
-                found.map(|found| found.block)
+                self.table.index().blocks_near(key, order)
             }
             // If the order is not known, the first move with a bound is an error.
             (Bound::Unbounded, _) | (_, Err(_)) => None,
         };
-        let start = block_of(lower).unwrap_or(0);
-        let end = block_of(upper).map_or(usize::MAX, |last| last + 1);
+        let start = blocks_of(lower).map_or(0, |blocks| blocks.start);
+        let end = blocks_of(upper).map_or(usize::MAX, |blocks| blocks.end);
         self.ahead.limit(start..end);
     }
 
@@ -337,8 +336,9 @@ impl Cursor {
 
     /// Turns to data block `block`, at which a walk has arrived or begins.
     fn walk_into(&mut self, block: usize) -> Result<()> {
-        self.load(self.table.index().block(block))?;
-        self.walked = self.table.place_in_memory(block);
+        let found = self.ahead.find(&self.table.inner, block)?;
+        self.load(found)?;
+        self.walked = self.table.place_in_memory(found);
         Ok(())
     }
 
@@ -346,12 +346,12 @@ impl Cursor {
     fn load(&mut self, found: BlockRef) -> Result<()> {
         self.leave(Off::Lost);
         self.walked = None;
-        if self.block != Some(found.block) {
+        if self.block.is_none_or(|block| block.block != found.block) {
             self.block = None;
             let (block, is_slice) = self.table.block_ahead(found, &mut self.ahead)?;
             self.entries.reset(block);
             self.own = is_slice.then(OnceLock::new);
-            self.block = Some(found.block);
+            self.block = Some(found);
         }
         Ok(())
     }

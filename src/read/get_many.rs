@@ -65,8 +65,7 @@ impl Table {
             }
             for wanted in batch {
                 let block = inner.load_announced(wanted.found, self.read)?;
-                let (i, payload) = (wanted.found.block, block.payload());
-                let value = inner.find_value(i, payload, wanted.key, order)?;
+                let value = inner.find_value(wanted.found, block.payload(), wanted.key, order)?;
                 set(
                     values,
                     wanted.at,
@@ -91,7 +90,7 @@ impl Table {
         let mut search = |i: usize, block: Result<Bytes>| {
             let block = block?;
             for wanted in of_blocks.get(i).copied().unwrap_or_default() {
-                let value = inner.find_value(wanted.found.block, &block, wanted.key, order)?;
+                let value = inner.find_value(wanted.found, &block, wanted.key, order)?;
                 let value = value.and_then(|value| block.get(value));
                 set(values, wanted.at, value.map(Bytes::copy_from_slice));
             }

@@ -354,15 +354,19 @@ impl Table {
         if !is_one_key {
             return Ok(false);
         }
-        if inner.table_filter_rejects(lower, order) {
+        if inner.table_filter_rejects(lower, order)? {
             return Ok(true);
         }
-        let Some(first) = inner.index.seek(lower, order) else {
+        let Some(first) = inner.seek(lower, order)? else {
             return Ok(inner.last_block_checked());
         };
-        let last = inner.index.seek(upper, order);
+        let last = inner.seek(upper, order)?;
         let last = last.map_or(inner.index.len(), |last| last.block + 1);
-        let rejects = |i| inner.block_filter_rejects(inner.index.block(i), lower, order);
-        Ok((first.block..last).all(rejects))
+        for i in first.block..last {
+            if !inner.block_filter_rejects(inner.block(i)?, lower, order)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }

@@ -2,12 +2,8 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::task::{Context, Poll, Waker};
-
-use bytes::Bytes;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use crate::comparator::Order;
 use crate::db::key::user_order;
@@ -16,22 +12,20 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::filter::{FilterPolicy, FoundFilter, PrefixExtractor, Unused};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::Footer;
 use crate::format::frame;
-use crate::format::prefix_block::PrefixBlockReader;
 use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
 use crate::read::ahead::ReadAhead;
 use crate::read::cache::TableId;
-use crate::read::file::{Fetch, FromSource, TAIL_LEN, TableFile};
-use crate::read::index::{Index, IndexPlace};
-use crate::read::metaindex::{Metaindex, NamedPrefixes};
+use crate::read::file::{Fetch, FromSource, TAIL_LEN, TableFile, saturating_len};
+use crate::read::index::{BlockRef, Index, IndexPlace};
+use crate::read::filter::{PrefixFilter, TableFilter};
+use crate::read::metaindex::Metaindex;
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::prefixes::PrefixFilter;
+use crate::read::parts::ready;
 use crate::read::source::Source;
-use crate::read::states::States;
 use crate::read::store::frame_range;
-use crate::read::table::{Inner, Table, TableFilter};
+use crate::read::table::{Inner, Table};
 use crate::trace;
 
 /// Up to this size, all of a file is in its tail, and the order of all keys is checked when it is opened: in so few blocks an index
@@ -112,45 +106,73 @@ impl OpenOptions {
         file.hold(fetch, self.needed(&file, &footer, metaindex.as_ref()))
             .await?;
         let mut inner = self.decode(file, &footer, metaindex.as_ref())?;
-        let mut witnesses = None;
-        if self.may_be_database(&inner, metaindex.as_ref()) {
-            let first = inner.file.range_of(inner.index.handle(0));
-            inner.file.hold(fetch, first).await?;
-            witnesses = Some(self.read_witnesses(&inner)?);
-        }
+        let is_unclear = self.may_be_database(&inner, metaindex.as_ref())?;
+        let mut filters = Vec::new();
         if let Some(metaindex) = metaindex {
-            self.attach_filters(&mut inner, &footer, metaindex, witnesses)?;
+            filters = self.attach_filters(&mut inner, &footer, metaindex)?;
         }
+        let mut is_usable = self.filter_is_usable(&inner);
+        if is_unclear {
+            let first = frame_range(inner.block(0)?.handle);
+            inner.file.hold(fetch, [first]).await?;
+            let witnesses = self.read_witnesses(&inner)?;
+            inner.bring_by(fetch, inner.missing_filters()).await?;
+            if !inner.filter_knows(&witnesses) {
+                (is_usable, inner.filter, inner.prefixes) = (false, None, None);
+            }
+        }
+        inner.filters = self.explain(filters, &inner, is_usable);
+        inner.admit_held()?;
         if inner.file.size <= SMALL && !self.stored_order {
-            let blocks = (0..inner.index.len()).map(|i| frame_range(inner.index.handle(i)));
-            let blocks: Vec<Range<u64>> = blocks.collect();
-            let held = inner.file.hold(fetch, blocks).await;
-            if self.checks_order(&inner) {
-                held?;
-            } // else a block that could not be read is left for lookups to find
-            inner.check_small(self.checks_order(&inner))?;
+            self.check_small(&mut inner, fetch).await?;
+        }
+        if self.preload {
+            inner.bring_by(fetch, inner.missing_parts()).await?;
         }
         Ok(inner)
     }
 
-    /// Decodes properties and index, and makes a table of them that has no filters yet.
+    /// Checks the order of keys in all data blocks of a small file.
+    async fn check_small(&self, inner: &mut Inner, fetch: &impl Fetch) -> Result<()> {
+        let is_strict = self.checks_order(inner);
+        let pieces = inner.missing_pieces(0..inner.index.len());
+        inner.bring_by(fetch, pieces).await?;
+        let blocks: Result<Vec<BlockRef>> = (0..inner.index.len()).map(|i| inner.block(i)).collect();
+        let blocks = blocks?;
+        let frames: Vec<Range<u64>> = blocks.iter().map(|found| frame_range(found.handle)).collect();
+        match inner.file.hold(fetch, frames).await {
+            Err(error) if is_strict => return Err(error),
+            // A block that could not be read is left for lookups to find.
+            Ok(()) | Err(_) => inner.check_held(&blocks, is_strict),
+        }
+    }
+
+    /// Decodes properties and the form of the index, and makes a table of them that has no filters yet.
     fn decode(
         &self,
         file: TableFile,
         footer: &Footer,
         metaindex: Option<&Metaindex>,
     ) -> Result<Inner> {
-        let index = file.read_index(footer)?;
+        let block = file.read_index(footer)?;
         let properties = self.read_properties(&file, footer, metaindex)?;
         let order = self.choose_order(properties.as_ref());
         let order = order.map_err(|error| file.name_in(error))?;
-        let index = self.decode_index(index, &file, footer, order.as_ref());
-        let index = index.map_err(|error| file.name_in(error))?;
+        let place = IndexPlace {
+            offset: footer.index.offset,
+            data_end: footer.data_end(),
+            file_size: file.size,
+        };
+        let index = Index::of_block(block.clone(), place, order.as_ref());
+        let index = index.map_err(|defect| {
+            let error = file.locate(defect, Section::Index, place.offset);
+            self.unless_database(error, || Index::of_block(block, place, None).ok())
+        })?;
         Ok(Inner {
             filter: None,
             prefixes: None,
             filters: Vec::new(),
-            states: States::new(index.len()),
+            weight: AtomicUsize::new(0),
             index,
             order,
             properties,
@@ -162,67 +184,82 @@ impl OpenOptions {
         })
     }
 
-    /// Reads the filters that can be used. Of a table that may be a database's, `witnesses` are stored keys.
+    /// `error`, or what it means: an index that does not ascend bytewise is seldom a plain table's. `index` is the same index in no
+    /// order.
+    #[cold]
+    fn unless_database(&self, error: Error, index: impl FnOnce() -> Option<Index>) -> Error {
+        let may_be_database = error.kind() == ErrorKind::Comparator && self.order.is_none();
+        let is_database = |index: Index| {
+            let decoded = index.decode_held(0, None);
+            decoded.is_ok() && index.evidence().kind() == KeyKind::Database
+        };
+        if may_be_database && index().is_some_and(is_database) {
+            database_table()
+        } else {
+            error
+        }
+    }
+
+    /// Finds the filters that can be used, which are read when they are first asked. Returns all that the metaindex names.
     fn attach_filters(
         &self,
         inner: &mut Inner,
         footer: &Footer,
         mut metaindex: Metaindex,
-        witnesses: Option<Vec<Vec<u8>>>,
-    ) -> Result<()> {
-        let mut is_usable = self.filter_is_usable(inner);
-        let filters = std::mem::take(&mut metaindex.filters);
-        let prefixes = std::mem::replace(&mut metaindex.prefixes, Ok(None));
-        if is_usable {
-            inner.filter = self.read_filter(&inner.file, footer, metaindex, &inner.index)?;
+    ) -> Result<Vec<FoundFilter>> {
+        if !self.filter_is_usable(inner) {
+            return Ok(metaindex.filters);
         }
-        if let Some(witnesses) = witnesses
-            && !inner.filter_knows(&witnesses)
-        {
-            is_usable = false;
-            inner.filter = None;
+        let file = &inner.file;
+        let damaged = |defect| file.locate(defect, Section::Metaindex, footer.metaindex.offset);
+        let check = |handle| file.check_handle(handle, Section::Filter).map_err(damaged);
+        if let Some((i, handle)) = metaindex.filter.map_err(damaged)? {
+            check(handle)?;
+            let policy = metaindex.policies.swap_remove(i);
+            inner.filter = Some(TableFilter::new(policy, handle));
         }
-        if is_usable && inner.is_bytewise() {
-            inner.prefixes = read_prefixes(&inner.file, footer, prefixes)?;
+        let is_bytewise = inner.order.as_ref().is_some_and(is_bytewise);
+        if is_bytewise && let Some((extractor, handle)) = metaindex.prefixes.map_err(damaged)? {
+            check(handle)?;
+            inner.prefixes = Some(PrefixFilter::new(extractor, handle));
         }
-        inner.filters = self.explain(filters, inner, is_usable);
-        Ok(())
+        Ok(metaindex.filters)
     }
 
-    /// Where the blocks lie that opening reads after the metaindex: index, properties and filters.
+    /// Where the blocks lie that opening reads after the metaindex: index and properties.
     fn needed(
         &self,
         file: &TableFile,
         footer: &Footer,
         metaindex: Option<&Metaindex>,
     ) -> Vec<Range<u64>> {
-        let mut needed = vec![footer.index];
-        if let Some(metaindex) = metaindex {
-            needed.extend(metaindex.properties);
-            if self.needs_metaindex() {
-                let is_bytewise = self.order.as_ref().is_none_or(is_bytewise);
-                needed.extend(metaindex.filters_for(is_bytewise));
-            }
-        }
-        let part = |handle| file.range_of(handle);
-        needed.into_iter().filter_map(part).collect()
+        let properties = metaindex.and_then(|metaindex| metaindex.properties);
+        let needed = [Some(footer.index), properties].into_iter().flatten();
+        needed.filter_map(|handle| file.range_of(handle)).collect()
     }
 
     /// Whether the table may be a database's for all that its index tells, while the caller takes it for a plain one: then the
     /// first keys of a data block must be read, too. Nearly always the index alone shows that a table is plain.
-    fn may_be_database(&self, inner: &Inner, metaindex: Option<&Metaindex>) -> bool {
+    fn may_be_database(&self, inner: &Inner, metaindex: Option<&Metaindex>) -> Result<bool> {
         let knows_user_keys = self.order.as_ref().is_some_and(Order::shortens_filter_keys);
-        if self.stored_order || knows_user_keys || inner.properties.is_some() {
-            return false;
+        let is_stated = self.stored_order || knows_user_keys || inner.properties.is_some();
+        if is_stated || inner.index.len() == 0 {
+            return Ok(false);
         }
+        let first = inner.block(0).map_err(|error| {
+            let in_no_order = || inner.index.in_no_order();
+            self.unless_database(error, in_no_order)
+        })?;
         // Short for nearly every plain table: its first index key shows it.
-        let mut index_keys = (0..inner.index.len()).map(|i| inner.index.key(i));
-        if inner.index.len() == 0 || !index_keys.all(may_be_internal) {
-            return false;
+        if !may_be_internal(inner.index.key(first)) {
+            return Ok(false);
+        }
+        let evidence = inner.index.evidence();
+        if !evidence.may_hold_internal_keys() {
+            return Ok(false);
         }
         let has_filter = metaindex.is_some_and(|metaindex| metaindex.filters_for(true).count() > 0);
-        has_filter && self.needs_metaindex()
-            || self.order.is_none() && inner.index.evidence().may_be_database()
+        Ok(has_filter && self.needs_metaindex() || self.order.is_none() && evidence.may_be_database())
     }
 
     /// The first keys of a table that may be a database's. Refuses one that is, unless the caller named its order.
@@ -311,34 +348,6 @@ impl OpenOptions {
         Err(ordered_by(properties))
     }
 
-    fn decode_index(
-        &self,
-        block: Bytes,
-        file: &TableFile,
-        footer: &Footer,
-        order: Option<&Order>,
-    ) -> Result<Index> {
-        let place = IndexPlace {
-            offset: footer.index.offset,
-            data_end: footer.data_end(),
-            file_size: file.size,
-        };
-        let decode = |order| Index::decode(block.clone(), place, order);
-        decode(order).map_err(|error| {
-            // The index of a database's table seldom ascends bytewise.
-            let may_be_database = error.kind() == ErrorKind::Comparator && self.order.is_none();
-            let is_database = || {
-                let index = decode(None);
-                index.is_ok_and(|index| index.evidence().kind() == KeyKind::Database)
-            };
-            if may_be_database && is_database() {
-                database_table()
-            } else {
-                error
-            }
-        })
-    }
-
     /// Whether the caller wants the filter, and it knows the keys that will be looked up. That of a database's table holds
     /// user keys, which a caller who named an order that does not know of them will not ask for.
     fn filter_is_usable(&self, inner: &Inner) -> bool {
@@ -349,36 +358,6 @@ impl OpenOptions {
             && !(self.order.as_ref().is_some_and(takes_stored_keys) && is_database)
     }
 
-    /// Reads and checks the filter, if the metaindex names one of a policy that is known.
-    fn read_filter(
-        &self,
-        file: &TableFile,
-        footer: &Footer,
-        mut metaindex: Metaindex,
-        index: &Index,
-    ) -> Result<Option<TableFilter>> {
-        let metaindex_place = (Section::Metaindex, footer.metaindex.offset);
-        let found = metaindex
-            .filter
-            .map_err(|defect| file.locate(defect, metaindex_place.0, metaindex_place.1))?;
-        let Some((i, handle)) = found else {
-            return Ok(None);
-        };
-        let policy = metaindex.policies.swap_remove(i);
-        let contents = file.read_block(handle, Section::Filter, metaindex_place)?;
-        let bytes = contents.len() as u64;
-        let block = FilterBlockReader::new(contents)
-            .map_err(|defect| file.locate(defect, Section::Filter, handle.offset))?;
-        let last = index.len().checked_sub(1);
-        let covers_all = |last| block.covers_all(index.handle(last).offset);
-        Ok(Some(TableFilter {
-            policy,
-            whole_table: last.is_some_and(covers_all),
-            block,
-            bytes,
-        }))
-    }
-
     /// Says of `filters` which one is `used`, and why the others are not.
     fn explain(
         &self,
@@ -386,10 +365,11 @@ impl OpenOptions {
         inner: &Inner,
         is_usable: bool,
     ) -> Vec<FoundFilter> {
+        let is_bytewise = inner.order.as_ref().is_some_and(is_bytewise);
         let why = |filter: &FoundFilter| match (self.needs_metaindex(), is_usable) {
             (false, _) => Unused::TurnedOff,
             (_, false) => Unused::UserKeys,
-            _ if filter.prefixes.is_some() && !inner.is_bytewise() => Unused::NotBytewise,
+            _ if filter.prefixes.is_some() && !is_bytewise => Unused::NotBytewise,
             _ if filter.prefixes.is_some() && inner.prefixes.is_none() => Unused::UserKeys,
             _ => Unused::AnotherIsUsed,
         };
@@ -415,17 +395,6 @@ fn is_of_file(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::Io | ErrorKind::Replaced)
 }
 
-/// What `future` returns, which never waits: opening a file reads from it directly.
-fn ready<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => result,
-        Poll::Pending => Err(Error::new(
-            ErrorKind::InvalidState,
-            "opening waits, although nothing that it awaits does",
-        )),
-    }
-}
-
 /// Reports to those who trace whether a table was opened.
 pub(super) fn report(opened: Result<Table>) -> Result<Table> {
     let table = opened.inspect_err(trace::not_opened)?;
@@ -446,28 +415,6 @@ fn is_bytewise(order: &Order) -> bool {
     matches!(user_order(order).unwrap_or(order), Order::Bytewise)
 }
 
-/// Reads and checks the prefix filter that the metaindex names.
-fn read_prefixes(
-    file: &TableFile,
-    footer: &Footer,
-    named: NamedPrefixes,
-) -> Result<Option<PrefixFilter>> {
-    let (section, offset) = (Section::Metaindex, footer.metaindex.offset);
-    let named = named.map_err(|defect| file.locate(defect, section, offset))?;
-    let Some((extractor, handle)) = named else {
-        return Ok(None);
-    };
-    let contents = file.read_block(handle, Section::Filter, (section, offset))?;
-    let bytes = contents.len() as u64;
-    let block = PrefixBlockReader::new(contents)
-        .map_err(|defect| file.locate(defect, Section::Filter, handle.offset))?;
-    Ok(Some(PrefixFilter {
-        extractor,
-        block,
-        bytes,
-    }))
-}
-
 impl Table {
     /// Opens the table at `path` with [`OpenOptions::new`]; see [`OpenOptions::open`].
     ///
@@ -480,22 +427,31 @@ impl Table {
 }
 
 impl Inner {
-    /// Whether keys, or user keys in a database's table, are in bytewise order.
-    fn is_bytewise(&self) -> bool {
-        self.order.as_ref().is_some_and(is_bytewise)
+    /// Keeps those parts that came with what opening has read.
+    fn admit_held(&self) -> Result<()> {
+        for part in self.missing_parts() {
+            if let Some(range) = self.part_range(part)
+                && !self.file.is_memory()
+                && self.file.holds(&range)
+            {
+                self.admit_part(part, &self.file.read(range.start, saturating_len(&range))?)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether the filter holds stored keys, as it passes all of `witnesses`, which are keys of the first data block. One that
     /// holds user keys rejects nearly every stored key: of four, it passes all with a probability of 10⁻⁸. Fewer prove nothing.
     fn filter_knows(&self, witnesses: &[Vec<u8>]) -> bool {
         const MIN_WITNESSES: usize = 4;
-        let (Some(filter), Some(order)) = (&self.filter, &self.order) else {
+        let (Some(filter), Some(order), Ok(first)) = (&self.filter, &self.order, self.index.block(0))
+        else {
             return false;
         };
-        let offset = self.index.handle(0).offset;
         let passes = |key: &Vec<u8>| {
-            let key = order.filter_key(key);
-            filter.block.key_may_match(&*filter.policy, offset, key)
+            let (key, offset) = (order.filter_key(key), first.handle.offset);
+            let block = filter.block();
+            block.is_ok_and(|read| read.block.key_may_match(&*filter.policy, offset, key))
         };
         witnesses.len() >= MIN_WITNESSES && witnesses.iter().all(passes)
     }
@@ -505,7 +461,8 @@ impl Inner {
         /// Bounds the work, so that opening stays fast when the first block is large.
         const MAX_KEYS: usize = 64;
         const MAX_BYTES: usize = 64 << 10;
-        let frame = self.file.read_frame(self.index.handle(0))?;
+        let first = self.block(0)?;
+        let frame = self.file.read_frame(first.handle)?;
         let mut read = || {
             frame::verify(&frame)?;
             let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
@@ -517,21 +474,21 @@ impl Inner {
             }
             Ok(keys)
         };
-        read().map_err(|defect| self.locate(0, defect))
+        read().map_err(|defect| self.locate(first, defect))
     }
 
-    /// Checks the order of keys in all data blocks of a small file, of which all is held. A block that cannot be read, or is
-    /// damaged, is an error if the check is `strict`, and else left for lookups to find.
-    fn check_small(&self, strict: bool) -> Result<()> {
-        for i in 0..self.index.len() {
-            let frame = match self.file.read_frame(self.index.handle(i)) {
+    /// Checks the order of keys in data blocks that are held. A block that cannot be read, or is damaged, is an error if the check
+    /// `is_strict`, and else left for lookups to find.
+    fn check_held(&self, blocks: &[BlockRef], is_strict: bool) -> Result<()> {
+        for &found in blocks {
+            let frame = match self.file.read_frame(found.handle) {
                 Ok(frame) => frame,
-                Err(error) if strict => return Err(error),
+                Err(error) if is_strict => return Err(error),
                 Err(_) => continue,
             };
-            match self.check_frame(i, &frame, true) {
-                Err(defect) if strict || defect.is_misordered() => {
-                    return Err(self.locate(i, defect));
+            match self.check_frame(found, &frame, true) {
+                Err(defect) if is_strict || defect.is_misordered() => {
+                    return Err(self.locate(found, defect));
                 }
                 Ok(_) | Err(_) => {}
             }
@@ -544,13 +501,14 @@ impl Inner {
         let read = ReadOptions::new().fill_cache(false);
         let mut ahead = ReadAhead::over_all();
         for i in 0..self.index.len() {
+            let found = ahead.find(self, i)?;
             if self.file.is_memory() {
                 if self.file.is_mapped() {
-                    ahead.announce(self, i);
+                    ahead.announce(self, found);
                 }
-                self.load_announced(self.index.block(i), read)?;
+                self.load_announced(found, read)?;
             } else {
-                ahead.load(self, i, read)?;
+                ahead.load(self, found, read)?;
             }
         }
         Ok(())

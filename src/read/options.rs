@@ -29,6 +29,8 @@ pub struct OpenOptions {
     pub(crate) policies: Vec<Arc<dyn FilterPolicy>>,
     pub(crate) extractors: Vec<Arc<dyn PrefixExtractor>>,
     pub(crate) filters: bool,
+    /// Whether opening reads all of index and filters.
+    pub(crate) preload: bool,
     pub(crate) cache: Option<BlockCache>,
     /// Whether the caller chose the cache: raw blocks of a file then go to it, too.
     pub(crate) chose_cache: bool,
@@ -51,6 +53,7 @@ impl OpenOptions {
             policies: Vec::new(),
             extractors: Vec::new(),
             filters: true,
+            preload: false,
             cache: Some(BlockCache::shared()),
             chose_cache: false,
             read: ReadOptions::new(),
@@ -100,6 +103,13 @@ impl OpenOptions {
     /// [`stored_order`](OpenOptions::stored_order).
     pub fn check_order(mut self, yes: bool) -> OpenOptions {
         self.check_order = yes;
+        self
+    }
+
+    /// Whether opening reads and checks all of index and filters, so that damage in them is an error then, and no later lookup
+    /// reads more than its data block. `false` by default: their pieces are read when they are first needed.
+    pub fn preload(mut self, yes: bool) -> OpenOptions {
+        self.preload = yes;
         self
     }
 

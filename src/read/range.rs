@@ -36,13 +36,23 @@ impl Table {
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn range(&self, bounds: impl KeyRange) -> Range {
+        let mut range = self.unfiltered_range(bounds);
+        if let (Ok(Order::Bytewise), State::Fresh) = (self.order(), &range.state) {
+            match self.prefixes_exclude(&range.lower, &range.upper) {
+                Ok(false) => {}
+                Ok(true) => range.state = State::Done,
+                Err(error) => range.state = State::Failed(error),
+            }
+        }
+        range
+    }
+
+    /// Like [`range`](Table::range), without asking a filter of prefixes.
+    pub(super) fn unfiltered_range(&self, bounds: impl KeyRange) -> Range {
         let (lower, upper) = bounds.into_bounds();
         // If the order is not known, the first move with a bound is an error.
-        let is_empty = self.order().is_ok_and(|order| {
-            let is_bytewise = matches!(order, Order::Bytewise);
-            exclude_all(order, &lower, &upper)
-                || is_bytewise && self.prefixes_exclude(&lower, &upper)
-        });
+        let order = self.order();
+        let is_empty = order.is_ok_and(|order| exclude_all(order, &lower, &upper));
         let mut range = Range::new(self.cursor(), lower, upper);
         if is_empty {
             range.state = State::Done;
@@ -58,13 +68,19 @@ impl Table {
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a [`range`](Table::range) there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        if let Ok(Order::Custom(_)) = self.order() {
-            // Nor is the order asked about the prefix, which may be no key to it.
-            let mut range = self.iter();
-            range.state = State::NoPrefixes;
-            return range;
+        match self.unmet_prefix() {
+            Some(error) => Range::failed(self.cursor(), error),
+            None => self.range(prefix_bounds(prefix.as_ref())),
         }
-        self.range(prefix_bounds(prefix.as_ref()))
+    }
+
+    /// The error of asking for the keys of a prefix, if they need not lie together in the table. The order is not asked about the
+    /// prefix, which may be no key to it.
+    pub(super) fn unmet_prefix(&self) -> Option<Error> {
+        match self.order() {
+            Ok(order @ Order::Custom(_)) => Some(no_prefixes(order)),
+            Ok(Order::Bytewise) | Err(_) => None,
+        }
     }
 
     /// The first entry, or `None` in an empty table.
@@ -146,7 +162,7 @@ pub struct Range {
     state: State,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum State {
     /// Nothing was taken since the bounds were set.
     Fresh,
@@ -154,8 +170,8 @@ enum State {
     Front,
     Back,
     Done,
-    /// Keys of one prefix were asked for, in an order in which they need not lie together.
-    NoPrefixes,
+    /// The range could not be made: this is its only item.
+    Failed(Error),
 }
 
 impl Range {
@@ -168,21 +184,28 @@ impl Range {
         }
     }
 
-    /// The cursor, and the bounds of what is left, or `None` if nothing is; an error if this is a range of keys of one prefix
-    /// that need not lie together.
+    /// A range whose only item is `error`.
+    pub(super) fn failed(cursor: Cursor, error: Error) -> Range {
+        Range {
+            state: State::Failed(error),
+            ..Range::new(cursor, Bound::Unbounded, Bound::Unbounded)
+        }
+    }
+
+    /// The cursor, and the bounds of what is left, or `None` if nothing is; an error if the range could not be made.
     pub(super) fn into_parts(mut self) -> Result<(Cursor, Option<Bounds>)> {
         match self.state {
             State::Fresh => {}
             State::Front => self.lower = Bound::Excluded(self.cursor.key().to_vec()),
             State::Back => self.upper = Bound::Excluded(self.cursor.key().to_vec()),
             State::Done => return Ok((self.cursor, None)),
-            State::NoPrefixes => return Err(self.no_prefixes()),
+            State::Failed(error) => return Err(error),
         }
         Ok((self.cursor, Some((self.lower, self.upper))))
     }
 
     fn step_front(&mut self) -> Result<bool> {
-        if let State::Back = self.state {
+        if matches!(self.state, State::Back) {
             self.upper = Bound::Excluded(self.cursor.key().to_vec());
             self.state = State::Fresh;
         }
@@ -196,7 +219,7 @@ impl Range {
     }
 
     fn step_back(&mut self) -> Result<bool> {
-        if let State::Front = self.state {
+        if matches!(self.state, State::Front) {
             self.lower = Bound::Excluded(self.cursor.key().to_vec());
             self.state = State::Fresh;
         }
@@ -223,9 +246,9 @@ impl Range {
         &mut self,
         step: impl FnOnce(&mut Range) -> Result<bool>,
     ) -> Option<Result<(Bytes, Bytes)>> {
-        let moved = match self.state {
+        let moved = match &self.state {
             State::Done => return None,
-            State::NoPrefixes => Err(self.no_prefixes()),
+            State::Failed(error) => Err(error.clone()),
             State::Fresh | State::Front | State::Back => step(self),
         };
         match moved {
@@ -242,15 +265,6 @@ impl Range {
                 Some(Err(error))
             }
         }
-    }
-
-    #[cold]
-    fn no_prefixes(&self) -> Error {
-        let order = match self.cursor.table.order() {
-            Ok(order) => order,
-            Err(error) => return error,
-        };
-        no_prefixes(order)
     }
 }
 

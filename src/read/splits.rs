@@ -4,14 +4,21 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
-use crate::read::table::Table;
+use crate::error::Result;
+use crate::read::store::frame_range;
+use crate::read::table::{Inner, Table};
 
 impl Table {
     /// Returns the bounds of at most `n` parts of the table, in order, of about as many bytes each: every key lies in
-    /// exactly one. No I/O: parts begin and end where data blocks do, so there are never more parts than data blocks.
+    /// exactly one. Parts begin and end where pieces of the index do; if there are few of these, where data blocks do, so there are
+    /// never more parts than data blocks.
     ///
     /// [`range`](Table::range) takes each. The first part has no lower bound and the last no upper bound; if the order of the
     /// table is not known, there is one part.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the index. It is not read where it has so many pieces that parts differ by less than a quarter.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
@@ -20,32 +27,57 @@ impl Table {
     /// # for i in 0..10_000 { builder.add(format!("{i:05}").as_bytes(), b"value")?; }
     /// # builder.finish()?;
     /// # let table = OpenOptions::new().open_source(file)?;
-    /// let parts = table.splits(4);
+    /// let parts = table.splits(4)?;
     /// let entries = parts.into_iter().map(|bounds| table.range(bounds).count());
     /// assert_eq!(entries.sum::<usize>(), 10_000);
     /// # Ok::<(), leveltable::Error>(())
     /// ```
-    pub fn splits(&self, n: usize) -> Vec<(Bound<Bytes>, Bound<Bytes>)> {
-        let index = self.index();
-        let parts = n.clamp(1, index.len().max(1)) as u64;
-        let data_len = self.inner.blocks_end();
-        let mut splits = Vec::new();
+    pub fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
         if self.order().is_err() {
-            return vec![(Bound::Unbounded, Bound::Unbounded)];
+            return Ok(vec![(Bound::Unbounded, Bound::Unbounded)]);
         }
-        let (mut lower, mut due) = (Bound::Unbounded, 1);
+        if self.inner.splits_by_blocks(n) {
+            self.inner.bring(self.inner.missing_pieces(0..self.data_blocks()))?;
+        }
+        self.inner.splits(n)
+    }
+}
+
+impl Inner {
+    /// Whether splitting the table takes all of its index.
+    pub(super) fn splits_by_blocks(&self, n: usize) -> bool {
+        let pieces_per_part = self.index.pieces() / n.max(1);
+        pieces_per_part < 8
+    }
+
+    /// The bounds of at most `n` parts of the table; the index is there if it is [needed](Inner::splits_by_blocks).
+    pub(super) fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
+        let index = &self.index;
+        // Where parts may end: a key, and how many bytes of the file lie before it.
+        let mut ends: Vec<(Bytes, u64)> = Vec::new();
+        if self.splits_by_blocks(n) {
+            for i in 0..index.len() {
+                let found = self.block(i)?;
+                let key = Bytes::copy_from_slice(index.key(found));
+                ends.push((key, frame_range(found.handle).end));
+            }
+        } else {
+            ends.extend(index.tops().map(|(top, end)| (top.clone(), end)));
+        }
+        let parts = n.clamp(1, ends.len().max(1)) as u64;
         // The last block ends the last part.
-        for i in 0..index.len().saturating_sub(1) {
-            let end = u128::from(self.inner.frame_end(i)) * u128::from(parts);
+        let data_len = ends.pop().map_or(1, |(_, end)| end.max(1));
+        let (mut splits, mut lower, mut due) = (Vec::new(), Bound::Unbounded, 1);
+        for (key, end) in ends {
+            let end = u128::from(end) * u128::from(parts);
             if due < parts && end >= u128::from(due) * u128::from(data_len) {
-                let key = Bytes::copy_from_slice(index.key(i));
                 splits.push((lower, Bound::Included(key.clone())));
                 lower = Bound::Excluded(key);
                 // A block that is longer than a part ends several.
-                due = (end / u128::from(data_len.max(1))) as u64 + 1;
+                due = (end / u128::from(data_len)) as u64 + 1;
             }
         }
         splits.push((lower, Bound::Unbounded));
-        splits
+        Ok(splits)
     }
 }

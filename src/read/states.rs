@@ -1,4 +1,4 @@
-//! What is known of each data block: a byte. The index stays as it was read; this changes while a table is open.
+//! What is known of each data block: a byte. The index stays as it was decoded; this changes while a table is open.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 

@@ -112,11 +112,7 @@ impl Inner {
     /// A data block that is used where it lies in memory, if it was checked before.
     #[inline(always)]
     pub(super) fn in_place(&self, found: BlockRef, read: ReadOptions) -> Option<Loaded<'_>> {
-        if !self
-            .states
-            .of(found.block)
-            .is_in_place(read.verify_checksums)
-        {
+        if !self.index.state(found).is_in_place(read.verify_checksums) {
             return None;
         }
         // Both fit: the block was read from there before.
@@ -152,7 +148,7 @@ impl Inner {
     /// Asks the system to read a data block of a mapped file as a whole, and not page by page as it is used. A block that was
     /// read before is likely to be in memory still, and asking takes longer than to find it there.
     pub(super) fn announce_block(&self, found: BlockRef) {
-        if self.file.is_mapped() && !self.states.of(found.block).is_checked() {
+        if self.file.is_mapped() && !self.index.state(found).is_checked() {
             let BlockHandle { offset, size } = found.handle;
             self.file.announce(offset, size + TRAILER_LEN as u64);
         }
@@ -161,7 +157,7 @@ impl Inner {
     /// A data block from the cache.
     pub(super) fn cached(&self, found: BlockRef) -> Option<Bytes> {
         let cache = self.cache.as_ref()?;
-        if !self.states.of(found.block).may_be_cached() {
+        if !self.index.state(found).may_be_cached() {
             return None;
         }
         let block = cache.get(self.cache_key(found.handle))?;
@@ -169,11 +165,11 @@ impl Inner {
         Some(block)
     }
 
-    /// Whether data block `i` is in the cache.
-    pub(super) fn is_cached(&self, i: usize) -> bool {
-        let key = || self.cache_key(self.index.handle(i));
+    /// Whether a data block is in the cache.
+    pub(super) fn is_cached(&self, found: BlockRef) -> bool {
+        let key = || self.cache_key(found.handle);
         let cache = self.cache.as_ref();
-        cache.is_some_and(|cache| self.states.of(i).may_be_cached() && cache.contains(key()))
+        cache.is_some_and(|cache| self.index.state(found).may_be_cached() && cache.contains(key()))
     }
 
     /// The name of the data block at `handle` in the cache.
@@ -187,7 +183,7 @@ impl Inner {
     /// The data block in `frame`, which came from the source: checked, and kept.
     pub(super) fn admit(&self, found: BlockRef, frame: &Bytes, read: ReadOptions) -> Result<Bytes> {
         self.try_admit(found, frame, read)
-            .map_err(|defect| self.locate(found.block, defect))
+            .map_err(|defect| self.locate(found, defect))
     }
 
     /// Like [`admit`](Inner::admit), for a caller who reads the block once more if there is a defect: only an error that stays
@@ -199,8 +195,8 @@ impl Inner {
         frame: &Bytes,
         read: ReadOptions,
     ) -> Result<Bytes, Defect> {
-        let block = self.check_frame(found.block, frame, read.verify_checksums)?;
-        let (is_raw, state) = (frame::is_raw(frame), self.states.of(found.block));
+        let block = self.check_frame(found, frame, read.verify_checksums)?;
+        let (is_raw, state) = (frame::is_raw(frame), self.index.state(found));
         if is_raw && self.file.is_memory() {
             state.set_in_place(read.verify_checksums);
             return Ok(block);
@@ -223,11 +219,10 @@ impl Inner {
         Ok(block)
     }
 
-    /// The block in `frame`, which is that of data block `i`: checks checksum and form, and, unless that was done before, the
-    /// order of its keys.
+    /// The data block in `frame`: checks checksum and form, and, unless that was done before, the order of its keys.
     pub(super) fn check_frame(
         &self,
-        i: usize,
+        found: BlockRef,
         frame: &Bytes,
         verify: bool,
     ) -> Result<Bytes, Defect> {
@@ -236,7 +231,7 @@ impl Inner {
         }
         let payload = frame::open(frame)?;
         let block = Block::parse(&payload)?;
-        let state = self.states.of(i);
+        let state = self.index.state(found);
         if state.is_checked() {
             block.check_restarts()?;
             return Ok(payload);
@@ -244,7 +239,7 @@ impl Inner {
         match &self.order {
             None => block.check_entries()?,
             Some(order) => block.check_keys(order, &mut KeyWork::of_block(), |first, last| {
-                self.index.check_ends(i, first, last, order)
+                self.index.check_ends(found, first, last, order)
             })?,
         }
         state.set_checked();
@@ -284,7 +279,7 @@ impl Inner {
         }
         let padded: Vec<Range<u64>> = missing
             .iter()
-            .map(|(_, found)| found.handle.offset..self.padded_end(found.block))
+            .map(|&(_, found)| found.handle.offset..self.padded_end(found))
             .collect();
         let groups = coalesce(&padded, 0, MAX_READ_LEN);
         let parts: Vec<(u64, usize)> = groups
@@ -315,61 +310,57 @@ impl Inner {
         });
     }
 
-    /// The data blocks from `block` on that are read together: before `end`, at most `len` bytes of the file, none of them in the
-    /// cache but the first. One block at least.
-    pub(super) fn blocks_from(&self, block: usize, end: usize, len: u64) -> Range<usize> {
-        let start = self.index.handle(block).offset;
-        let belongs = |&i: &usize| {
-            self.frame_end(i) - start <= len && self.is_adjacent(i - 1) && !self.is_cached(i)
-        };
-        let more = (block + 1..end.min(self.index.len())).take_while(belongs);
-        block..block + 1 + more.count()
-    }
-
-    /// The data blocks up to `block` that are read together, like [`blocks_from`](Inner::blocks_from), from `start` on.
-    pub(super) fn blocks_to(&self, block: usize, start: usize, len: u64) -> Range<usize> {
-        let end = self.frame_end(block);
-        let belongs = |&i: &usize| {
-            end - self.index.handle(i).offset <= len && self.is_adjacent(i) && !self.is_cached(i)
-        };
-        let more = (start.min(block)..block).rev().take_while(belongs);
-        block - more.count()..block + 1
-    }
-
-    /// Whether no more than padding lies between data block `i` and the next.
-    fn is_adjacent(&self, i: usize) -> bool {
-        self.index.handle(i + 1).offset - self.frame_end(i) <= MAX_GAP
-    }
-
-    /// Where `blocks`, of which there is at least one, lie in the file.
-    pub(super) fn range_of(&self, blocks: &Range<usize>) -> Range<u64> {
-        self.index.handle(blocks.start).offset..self.frame_end(blocks.end - 1)
-    }
-
-    /// Where data block `i` ends in the file, with the padding after it if no more than that lies before the next block.
-    pub(super) fn padded_end(&self, i: usize) -> u64 {
-        if i + 1 < self.index.len() && self.is_adjacent(i) {
-            self.index.handle(i + 1).offset
-        } else {
-            self.frame_end(i)
+    /// The data blocks from `found` on that are read together: before block number `end`, at most `len` bytes of the file, none of them
+    /// in the cache but the first, and all named by pieces of the index that are there. One block at least.
+    pub(super) fn run_from(&self, found: BlockRef, end: usize, len: u64) -> Run {
+        let mut run = Run::of(found);
+        for i in found.block + 1..end.min(self.index.len()) {
+            let Ok(next) = self.index.block(i) else { break };
+            let bytes = frame_range(next.handle);
+            if bytes.end - run.bytes.start > len
+                || bytes.start - run.bytes.end > MAX_GAP
+                || self.is_cached(next)
+            {
+                break;
+            }
+            (run.blocks.end, run.bytes.end) = (i + 1, bytes.end);
         }
+        run
     }
 
-    /// Where the last data block ends in the file; 0 if there is none.
-    pub(super) fn blocks_end(&self) -> u64 {
-        let last = self.index.len().checked_sub(1);
-        last.map_or(0, |last| self.frame_end(last))
+    /// The data blocks up to `found` that are read together, like [`run_from`](Inner::run_from), from block number `start` on.
+    pub(super) fn run_to(&self, found: BlockRef, start: usize, len: u64) -> Run {
+        let mut run = Run::of(found);
+        for i in (start.min(found.block)..found.block).rev() {
+            let Ok(next) = self.index.block(i) else { break };
+            let bytes = frame_range(next.handle);
+            if run.bytes.end - bytes.start > len
+                || run.bytes.start - bytes.end > MAX_GAP
+                || self.is_cached(next)
+            {
+                break;
+            }
+            (run.blocks.start, run.bytes.start) = (i, bytes.start);
+        }
+        run
     }
 
-    /// Where the frame of data block `i` ends in the file.
-    pub(super) fn frame_end(&self, i: usize) -> u64 {
-        frame_range(self.index.handle(i)).end
+    /// Where a data block ends in the file, with the padding after it if no more than that lies before the next block.
+    pub(super) fn padded_end(&self, found: BlockRef) -> u64 {
+        let end = frame_range(found.handle).end;
+        let next = found.block + 1;
+        let next = (next < self.index.len()).then(|| self.index.block(next));
+        match next {
+            Some(Ok(next)) if next.handle.offset - end <= MAX_GAP => next.handle.offset,
+            _ => end,
+        }
     }
 
     /// Whether it was seen that the table ends where its index says.
     pub(super) fn last_block_checked(&self) -> bool {
         let last = self.index.len().checked_sub(1);
-        last.is_none_or(|last| self.states.of(last).is_checked())
+        let is_checked = |last| self.index.block(last).is_ok_and(|last| self.index.state(last).is_checked());
+        last.is_none_or(is_checked)
     }
 
     /// Checks the order of the last data block's keys, unless that was done before: that a key is past the last index key shows
@@ -378,9 +369,27 @@ impl Inner {
     pub(super) fn check_end(&self, read: ReadOptions) -> Result<()> {
         match self.index.len().checked_sub(1) {
             Some(last) if !self.last_block_checked() => {
-                self.load(self.index.block(last), read).map(drop)
+                self.load(self.block(last)?, read).map(drop)
             }
             _ => Ok(()),
+        }
+    }
+}
+
+/// Data blocks that follow each other in the file with no more than padding between them: one at least.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Run {
+    /// Their numbers.
+    pub(super) blocks: Range<usize>,
+    /// Where their frames lie.
+    pub(super) bytes: Range<u64>,
+}
+
+impl Run {
+    pub(super) fn of(found: BlockRef) -> Run {
+        Run {
+            blocks: found.block..found.block + 1,
+            bytes: frame_range(found.handle),
         }
     }
 }

@@ -3,33 +3,31 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::{FilterInfo, FilterPolicy, FoundFilter};
+use crate::filter::{FilterInfo, FilterLayout, FoundFilter};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_search::prefetch_block;
-use crate::format::filter_block::FilterBlockReader;
 use crate::format::prefetch::IS_HINT;
 use crate::format::properties::Properties;
 use crate::read::ahead::ReadAhead;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::file::TableFile;
+use crate::read::filter::{PrefixFilter, TableFilter};
 use crate::read::index::{BlockRef, Index};
 use crate::read::options::ReadOptions;
-use crate::read::prefixes::PrefixFilter;
-use crate::read::states::States;
 use crate::read::stats::{Counter, Stats};
 use crate::read::store::Loaded;
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
-/// Clones are cheap and share everything. Memory: the index block and 18 bytes for each data block, the
-/// filter block, and a few kilobytes. Blocks live in the [`BlockCache`].
+/// Clones are cheap and share everything. Pieces of the index and filters are read when they are first needed, and stay in memory
+/// ([`weight`](Table::weight)) until the last clone is dropped. Blocks live in the [`BlockCache`].
 ///
 /// The file must not change while it is open. It may be *replaced*, by [`WriteOptions::create`](crate::WriteOptions::create)
 /// for example: the open table goes on reading the old file.
@@ -63,7 +61,6 @@ pub(super) struct Inner {
     /// `None` in a table that is only walked, since its order is not known.
     pub(super) order: Option<Order>,
     pub(super) index: Index,
-    pub(super) states: States,
     pub(super) filter: Option<TableFilter>,
     /// In use, or `None`.
     pub(super) prefixes: Option<PrefixFilter>,
@@ -74,6 +71,8 @@ pub(super) struct Inner {
     /// Whether blocks that are stored raw go to the cache, too.
     pub(super) caches_raw: bool,
     pub(super) id: TableId,
+    /// Bytes of memory that pieces of the index and filters take.
+    pub(super) weight: AtomicUsize,
     /// Whether the filter passed the last key that was looked up in this file, which is in memory.
     pub(super) passed_last: AtomicBool,
 }
@@ -82,20 +81,11 @@ impl Drop for Inner {
     /// Nobody can ask for the table's blocks any more: they make room for others.
     fn drop(&mut self) {
         if let Some(cache) = &self.cache {
-            for i in self.states.cached() {
-                cache.remove(self.cache_key(self.index.handle(i)));
+            for handle in self.index.cached() {
+                cache.remove(self.cache_key(handle));
             }
         }
     }
-}
-
-/// The filter in use, with the policy that understands it.
-#[derive(Debug)]
-pub(crate) struct TableFilter {
-    pub(crate) policy: Arc<dyn FilterPolicy>,
-    pub(crate) block: FilterBlockReader,
-    pub(crate) bytes: u64,
-    pub(super) whole_table: bool,
 }
 
 /// On one line: an index has too much to print.
@@ -174,23 +164,30 @@ impl Table {
         Ok(self.lookup(key.as_ref(), |_, _| ())?.is_some())
     }
 
-    /// Whether the table may hold `key`, by filter and index alone, without I/O. `false` is certain, if the table is in the
-    /// order that it was opened in; a table whose order is not known may hold any key.
-    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
-        // An error says that the order is not known.
-        self.candidate(key.as_ref())
-            .map_or(true, |block| block.is_some())
+    /// Whether the table may hold `key`, by filter and index alone: reads no data block, and the pieces of filter and index that
+    /// tell if they were not needed before. `false` is certain, if the table is in the order that it was opened in; a table whose
+    /// order is not known may hold any key.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading index and filter.
+    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        if self.inner.order.is_none() {
+            return Ok(true);
+        }
+        Ok(self.candidate(key.as_ref())?.is_some())
     }
 
     /// The data block to look for `key` in, and nowhere else; `None` if filter and index know that it is not in the table.
     pub(super) fn candidate(&self, key: &[u8]) -> Result<Option<BlockRef>> {
         let (inner, order) = (&*self.inner, self.order()?);
-        if inner.table_filter_rejects(key, order) {
+        if inner.table_filter_rejects(key, order)? {
             return Ok(None);
         }
-        Ok(inner
-            .find_block(key, order)
-            .filter(|&found| !inner.block_filter_rejects(found, key, order)))
+        match inner.find_block(key, order)? {
+            Some(found) if !inner.block_filter_rejects(found, key, order)? => Ok(Some(found)),
+            _ => Ok(None),
+        }
     }
 
     /// A lookup: filter, index, block, search.
@@ -207,7 +204,7 @@ impl Table {
     ) -> Result<Option<R>> {
         let order = self.inner.order()?;
         let is_expected = self.inner.passed_last.load(Relaxed);
-        if !is_expected && self.inner.table_filter_rejects(key, order) {
+        if !is_expected && self.inner.table_filter_rejects(key, order)? {
             return Ok(None);
         }
         self.lookup_in_block(key, order, is_expected, take)
@@ -223,23 +220,25 @@ impl Table {
         take: impl FnOnce(Loaded<'_>, Range<usize>) -> R,
     ) -> Result<Option<R>> {
         let inner = &*self.inner;
-        let found = inner.find_block(key, order);
+        let found = inner.find_block(key, order)?;
         let in_place = found.and_then(|found| inner.in_place(found, self.read));
         if let Some(block) = &in_place {
             prefetch_block(block.payload());
         }
-        if is_expected && inner.table_filter_rejects(key, order) {
+        if is_expected && inner.table_filter_rejects(key, order)? {
             return Ok(None);
         }
-        let Some(found) = found.filter(|&found| !inner.block_filter_rejects(found, key, order))
-        else {
+        let Some(found) = found else {
             return Ok(None);
         };
+        if inner.block_filter_rejects(found, key, order)? {
+            return Ok(None);
+        }
         let block = match in_place {
             Some(block) => block,
             None => Loaded::Owned(inner.load_owned(found, self.read)?),
         };
-        let value = inner.find_value(found.block, block.payload(), key, order)?;
+        let value = inner.find_value(found, block.payload(), key, order)?;
         Ok(value.map(|value| take(block, value)))
     }
 
@@ -252,9 +251,7 @@ impl Table {
     pub fn filter(&self) -> Option<FilterInfo> {
         self.inner.filter.as_ref().map(|filter| FilterInfo {
             policy: filter.policy.name().to_owned(),
-            bytes: filter.bytes,
-            filters: filter.block.filter_count(),
-            whole_table: filter.whole_table,
+            bytes: filter.handle.size,
         })
     }
 
@@ -295,6 +292,12 @@ impl Table {
         self.inner.index.len()
     }
 
+    /// Bytes of memory that the table takes, blocks in a cache apart: some kilobytes, and the pieces of index and filter that were
+    /// needed so far. It grows as the table is used, to the sizes of both.
+    pub fn weight(&self) -> usize {
+        size_of::<Inner>() + self.inner.weight.load(Relaxed)
+    }
+
     /// Size of the file in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.inner.file.size
@@ -308,6 +311,19 @@ impl Table {
         self.inner.filter.as_ref()
     }
 
+    /// What is in the block of the filter in use, which is read if it is not there.
+    pub(crate) fn filter_layout(&self) -> Result<Option<FilterLayout>> {
+        let Some(filter) = &self.inner.filter else {
+            return Ok(None);
+        };
+        loop {
+            match filter.layout() {
+                Ok(layout) => return Ok(Some(layout)),
+                Err(_) => self.inner.bring(self.inner.missing_filters())?,
+            }
+        }
+    }
+
     pub(crate) fn index(&self) -> &Index {
         &self.inner.index
     }
@@ -318,13 +334,18 @@ impl Table {
         self.inner.order()
     }
 
+    /// The one data block that can hold `key`, by the index; `None` past the last index key.
+    pub(super) fn seek(&self, key: &[u8]) -> Result<Option<BlockRef>> {
+        self.inner.seek(key, self.order()?)
+    }
+
     /// The first data block that may hold `key`, by the index and a filter of the whole table.
     pub(crate) fn seek_block(&self, key: &[u8]) -> Result<Option<BlockRef>> {
         let (inner, order) = (&*self.inner, self.order()?);
-        if inner.table_filter_rejects(key, order) {
+        if inner.table_filter_rejects(key, order)? {
             return Ok(None);
         }
-        let found = inner.index.seek(key, order);
+        let found = inner.seek(key, order)?;
         if found.is_none() {
             inner.check_end(self.read)?;
         }
@@ -333,8 +354,7 @@ impl Table {
 
     /// Whether a data block cannot hold `key`, by the filter that it shares with few others.
     pub(crate) fn block_filter_rejects(&self, found: BlockRef, key: &[u8]) -> Result<bool> {
-        let order = self.order()?;
-        Ok(self.inner.block_filter_rejects(found, key, order))
+        self.inner.block_filter_rejects(found, key, self.order()?)
     }
 
     /// A data block to keep.
@@ -375,18 +395,18 @@ impl Table {
         ahead: &mut ReadAhead,
     ) -> Result<(Block<Bytes>, bool)> {
         if !self.inner.file.is_memory() {
-            let (payload, is_slice) = ahead.load(&self.inner, found.block, self.read)?;
+            let (payload, is_slice) = ahead.load(&self.inner, found, self.read)?;
             return Ok((self.parse(found, payload)?, is_slice));
         }
         if self.inner.file.is_mapped() {
-            ahead.announce(&self.inner, found.block);
+            ahead.announce(&self.inner, found);
         }
         let block = self.inner.load_announced(found, self.read)?;
         Ok((self.parse(found, block.into_payload())?, false))
     }
 
     fn parse(&self, found: BlockRef, payload: Bytes) -> Result<Block<Bytes>> {
-        Block::parse(payload).map_err(|defect| self.locate(found.block, defect))
+        Block::parse(payload).map_err(|defect| self.locate(found, defect))
     }
 
     /// Checks that no key past the last index key is in the table, before a lookup relies on that.
@@ -394,20 +414,22 @@ impl Table {
         self.inner.check_end(self.read)
     }
 
-    /// Where data block `i` lies in memory, if it is used there as it is.
-    pub(crate) fn place_in_memory(&self, i: usize) -> Option<usize> {
-        let in_place = self
-            .inner
-            .states
-            .of(i)
-            .is_in_place(self.read.verify_checksums);
-        in_place.then(|| self.inner.index.handle(i).offset as usize)
+    /// Where a data block lies in memory, if it is used there as it is.
+    pub(crate) fn place_in_memory(&self, found: BlockRef) -> Option<usize> {
+        let state = self.inner.index.state(found);
+        let in_place = state.is_in_place(self.read.verify_checksums);
+        in_place.then_some(found.handle.offset as usize)
     }
 
-    /// The error of a defect in data block `i`.
+    /// Data block `i`, one of `0..data_blocks()`.
+    pub(crate) fn find_block(&self, i: usize) -> Result<BlockRef> {
+        self.inner.block(i)
+    }
+
+    /// The error of a defect in a data block.
     #[cold]
-    pub(crate) fn locate(&self, i: usize, defect: Defect) -> Error {
-        self.inner.locate(i, defect)
+    pub(crate) fn locate(&self, found: BlockRef, defect: Defect) -> Error {
+        self.inner.locate(found, defect)
     }
 }
 
@@ -417,39 +439,48 @@ impl Inner {
         self.order.as_ref().ok_or_else(order_unknown)
     }
 
-    /// The error of a defect in data block `i`.
+    /// The error of a defect in a data block.
     #[cold]
-    pub(super) fn locate(&self, i: usize, defect: Defect) -> Error {
-        let offset = self.index.handle(i).offset;
-        self.file.locate(defect, Section::Data, offset)
+    pub(super) fn locate(&self, found: BlockRef, defect: Defect) -> Error {
+        self.file.locate(defect, Section::Data, found.handle.offset)
     }
 
     /// Whether a filter of the whole table knows that `key` is not in it.
     #[inline]
-    pub(super) fn table_filter_rejects(&self, key: &[u8], order: &Order) -> bool {
-        let filter = self.filter.as_ref().filter(|filter| filter.whole_table);
-        filter.is_some_and(|filter| !self.passes(filter, 0, key, order))
+    pub(super) fn table_filter_rejects(&self, key: &[u8], order: &Order) -> Result<bool> {
+        let Some(filter) = &self.filter else {
+            return Ok(false);
+        };
+        loop {
+            match filter.passes_table(order.filter_key(key)) {
+                Ok(passes) => return Ok(passes.is_some_and(|passes| !self.note_passed(passes))),
+                Err(_) => self.bring_for(key, order)?,
+            }
+        }
     }
 
     /// Whether the filter of a data block, if it has one that it shares with few others, knows that `key` is not in it.
     #[inline]
-    pub(super) fn block_filter_rejects(&self, found: BlockRef, key: &[u8], order: &Order) -> bool {
-        let filter = self.filter.as_ref().filter(|filter| !filter.whole_table);
-        filter.is_some_and(|filter| !self.passes(filter, found.handle.offset, key, order))
-    }
-
-    #[inline]
-    pub(super) fn passes(
+    pub(super) fn block_filter_rejects(
         &self,
-        filter: &TableFilter,
-        block_offset: u64,
+        found: BlockRef,
         key: &[u8],
         order: &Order,
-    ) -> bool {
-        let key = order.filter_key(key);
-        let passes = filter
-            .block
-            .key_may_match(&*filter.policy, block_offset, key);
+    ) -> Result<bool> {
+        let Some(filter) = &self.filter else {
+            return Ok(false);
+        };
+        loop {
+            match filter.passes_block(found.handle.offset, order.filter_key(key)) {
+                Ok(passes) => return Ok(passes.is_some_and(|passes| !self.note_passed(passes))),
+                Err(_) => self.bring_for(key, order)?,
+            }
+        }
+    }
+
+    /// Counts that the filter passed a key, or did not. Returns the same.
+    #[inline]
+    fn note_passed(&self, passes: bool) -> bool {
         let counter = if passes {
             Counter::FilterPassed
         } else {
@@ -466,19 +497,18 @@ impl Inner {
     /// The data block that can hold `key`, by the index. For a key past the last index key it is the last block until that was
     /// checked: only then is it certain that the table ends where its index says.
     #[inline]
-    fn find_block(&self, key: &[u8], order: &Order) -> Option<BlockRef> {
-        let found = self.index.seek(key, order);
-        found.or_else(|| {
-            let last = self.index.len().checked_sub(1)?;
-            (!self.last_block_checked()).then(|| self.index.block(last))
-        })
+    fn find_block(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
+        match self.seek(key, order)? {
+            None if !self.last_block_checked() => self.block(self.index.len() - 1).map(Some),
+            found => Ok(found),
+        }
     }
 
-    /// Where the value of `key` lies in data block `i`, which has this `payload`.
+    /// Where the value of `key` lies in a data block, which has this `payload`.
     #[inline(always)]
     pub(super) fn find_value(
         &self,
-        i: usize,
+        found: BlockRef,
         payload: &[u8],
         key: &[u8],
         order: &Order,
@@ -486,7 +516,7 @@ impl Inner {
         let block = Block::parse(payload);
         block
             .and_then(|block| block.find(key, order))
-            .map_err(|defect| self.locate(i, defect))
+            .map_err(|defect| self.locate(found, defect))
     }
 }
 

@@ -4,10 +4,10 @@ use bytes::Bytes;
 
 use super::{NamedFilter, TableBuilder, encoded};
 use crate::comparator::common_prefix;
-use crate::error::{Error, ErrorKind, Result, Section};
+use crate::error::{Error, ErrorKind, Result};
 use crate::filter::{FilterInfo, PrefixFilterInfo};
 use crate::format::block::BlockBuilder;
-use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
+use crate::format::filter_block::FILTER_PREFIX;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::prefix_block::PREFIXES_NAME;
 use crate::format::properties::PROPERTIES_NAME;
@@ -108,15 +108,9 @@ impl<D: Destination> TableBuilder<D> {
             ));
         };
         let handle = self.file.seal_raw(&contents)?;
-        let filters = FilterBlockReader::new(contents)
-            .map_err(|defect| defect.locate(Section::Filter, handle.offset))?;
         self.summary.filter = Some(FilterInfo {
             policy,
             bytes: handle.size,
-            filters: filters.filter_count(),
-            whole_table: self
-                .pending
-                .is_some_and(|last_block| filters.covers_all(last_block.offset)),
         });
         Ok(Some((name, handle)))
     }

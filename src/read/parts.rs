@@ -1,0 +1,237 @@
+//! Parts of a file that a table needs besides data blocks: pieces of its index, and its filters. They are read when they are first
+//! needed, checked, and kept as long as the table is open.
+
+use std::future::Future;
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+
+use crate::comparator::Order;
+use crate::error::{Error, ErrorKind, Result, Section};
+use crate::read::ahead::Direction;
+use crate::read::coalesce::coalesce;
+use crate::read::file::{Fetch, FromSource, saturating_len};
+use crate::read::index::BlockRef;
+use crate::read::store::{MAX_READ_LEN, frame_range};
+use crate::read::table::Inner;
+
+/// Part of a file that is neither data nor needed to open the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// The filter block.
+    Filter,
+    /// The filter block of prefixes.
+    Prefixes,
+    /// This piece of the index.
+    Index(usize),
+}
+
+/// Most bytes of pieces of the index that a walk reads at once.
+const WALK_LEN: u64 = 64 << 10;
+
+impl Inner {
+    /// What a lookup of `key` needs that is not there yet. More may be needed when this is there.
+    pub(super) fn missing_for(&self, key: &[u8], order: &Order) -> Vec<Part> {
+        let mut parts = Vec::new();
+        if let Some(filter) = &self.filter
+            && filter.block().is_err()
+        {
+            parts.push(Part::Filter);
+        }
+        let last = self.index.pieces().checked_sub(1);
+        let p = self.index.seek_piece(key, order);
+        // Past the last key, the last block is looked at once.
+        let p = p.or_else(|| last.filter(|_| !self.last_block_checked()));
+        parts.extend(p.filter(|&p| !self.index.has(p)).map(Part::Index));
+        parts
+    }
+
+    /// What may be asked of a filter of prefixes and is not there yet.
+    pub(super) fn missing_prefixes(&self) -> Option<Part> {
+        let filter = self.prefixes.as_ref()?;
+        (!filter.is_there()).then_some(Part::Prefixes)
+    }
+
+    /// The filters that are not there.
+    pub(super) fn missing_filters(&self) -> Vec<Part> {
+        let filter = self.filter.as_ref().filter(|filter| filter.block().is_err());
+        let filter = filter.map(|_| Part::Filter);
+        filter.into_iter().chain(self.missing_prefixes()).collect()
+    }
+
+    /// All parts that the table has and that are not there.
+    pub(super) fn missing_parts(&self) -> Vec<Part> {
+        let mut parts = self.missing_pieces(0..self.index.len());
+        parts.extend(self.missing_filters());
+        parts
+    }
+
+    /// The pieces of the index that are not there and that name some of `blocks`.
+    pub(super) fn missing_pieces(&self, blocks: Range<usize>) -> Vec<Part> {
+        if blocks.is_empty() {
+            return Vec::new();
+        }
+        let pieces = self.index.piece_of(blocks.start)..self.index.piece_of(blocks.end - 1) + 1;
+        let missing = pieces.filter(|&p| !self.index.has(p));
+        missing.map(Part::Index).collect()
+    }
+
+    /// Where in the file a part lies; `None` if it was read at opening, and is only to be checked.
+    pub(super) fn part_range(&self, part: Part) -> Option<Range<u64>> {
+        match part {
+            Part::Filter => Some(frame_range(self.filter.as_ref()?.handle)),
+            Part::Prefixes => Some(frame_range(self.prefixes.as_ref()?.handle)),
+            Part::Index(_) => None,
+        }
+    }
+
+    /// Checks a part and keeps it; `bytes` are those at its [range](Inner::part_range).
+    pub(super) fn admit_part(&self, part: Part, bytes: &Bytes) -> Result<()> {
+        let (kept, section, offset) = match part {
+            Part::Filter => {
+                let Some(filter) = &self.filter else { return Ok(()) };
+                let last_block = self.index.last_handle().map(|last| last.offset);
+                (filter.admit(bytes, last_block), Section::Filter, filter.handle.offset)
+            }
+            Part::Prefixes => {
+                let Some(filter) = &self.prefixes else { return Ok(()) };
+                (filter.admit(bytes), Section::Filter, filter.handle.offset)
+            }
+            Part::Index(p) => {
+                let kept = self.index.decode_held(p, self.order.as_ref());
+                (kept, Section::Index, self.index.offset())
+            }
+        };
+        let weight = kept.map_err(|defect| self.file.locate(defect, section, offset))?;
+        self.weight.fetch_add(weight, Relaxed);
+        Ok(())
+    }
+
+    /// Reads parts, those that lie beside each other together and all at once, and keeps them.
+    pub(super) async fn bring_by<F: Fetch>(&self, fetch: &F, parts: Vec<Part>) -> Result<()> {
+        let mut unread: Vec<(Range<u64>, Part)> = Vec::with_capacity(parts.len());
+        for part in parts {
+            match self.part_range(part) {
+                Some(range) => unread.push((range, part)),
+                None => self.admit_part(part, &Bytes::new())?,
+            }
+        }
+        if unread.is_empty() {
+            return Ok(());
+        }
+        unread.sort_unstable_by_key(|(range, _)| (range.start, range.end));
+        let ranges: Vec<Range<u64>> = unread.iter().map(|(range, _)| range.clone()).collect();
+        let groups = coalesce(&ranges, F::MAX_GAP, MAX_READ_LEN);
+        let reads = groups.iter();
+        let reads: Vec<(u64, usize)> = reads
+            .map(|group| (group.bytes.start, saturating_len(&group.bytes)))
+            .collect();
+        let stretches = fetch.fetch(&self.file, &reads).await?;
+        for (range, part) in unread {
+            let held = stretches.iter().find_map(|stretch| stretch.get(&range));
+            let bytes = match held {
+                // Of what is read together, a part is most: a slice wastes little, but of a large group it would keep all.
+                Some(bytes) if reads.len() == ranges.len() => bytes,
+                Some(bytes) => Bytes::copy_from_slice(&bytes),
+                // What could not be read with other parts is read alone: an error is that of one part.
+                None => self.file.read(range.start, saturating_len(&range))?,
+            };
+            self.admit_part(part, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Reads parts from the file's own source.
+    pub(super) fn bring(&self, parts: Vec<Part>) -> Result<()> {
+        ready(self.bring_by(&FromSource, parts))
+    }
+
+    /// Reads what a lookup of `key` needs next.
+    #[cold]
+    pub(super) fn bring_for(&self, key: &[u8], order: &Order) -> Result<()> {
+        let parts = self.missing_for(key, order);
+        if parts.is_empty() {
+            return Err(Error::new(
+                ErrorKind::InvalidState,
+                "a lookup misses a part of index or filter that is there",
+            ));
+        }
+        self.bring(parts)
+    }
+
+    /// Data block `i`, one of `0..index.len()`.
+    #[inline]
+    pub(super) fn block(&self, i: usize) -> Result<BlockRef> {
+        match self.index.block(i) {
+            Ok(found) => Ok(found),
+            Err(_) => self.bring_block(i),
+        }
+    }
+
+    #[cold]
+    fn bring_block(&self, i: usize) -> Result<BlockRef> {
+        self.bring(vec![Part::Index(self.index.piece_of(i))])?;
+        let found = self.index.block(i);
+        found.map_err(|_| Error::new(ErrorKind::InvalidState, "a piece of the index was not kept"))
+    }
+
+    /// The pieces of the index that a walk reads at once when it comes to data block `i`: the one that names it and, on the walk's
+    /// way, those that name its next blocks, of `limits`. None if the piece is there.
+    pub(super) fn pieces_of_walk(
+        &self,
+        i: usize,
+        limits: &Range<usize>,
+        direction: Option<Direction>,
+    ) -> Vec<Part> {
+        let here = self.index.piece_of(i);
+        let mut len = 0;
+        let is_due = |&p: &usize| {
+            let range = self.part_range(Part::Index(p));
+            len += range.map_or(WALK_LEN, |range| range.end - range.start);
+            !self.index.has(p) && (p == here || len <= WALK_LEN)
+        };
+        let pieces: Vec<usize> = match direction {
+            None => (here..here + 1).take_while(is_due).collect(),
+            Some(Direction::Forward) => {
+                let last = limits.end.min(self.index.len()).saturating_sub(1).max(i);
+                (here..self.index.piece_of(last) + 1).take_while(is_due).collect()
+            }
+            Some(Direction::Backward) => {
+                let first = self.index.piece_of(limits.start.min(i));
+                (first..here + 1).rev().take_while(is_due).collect()
+            }
+        };
+        pieces.into_iter().map(Part::Index).collect()
+    }
+
+    /// The one data block that can hold `key`, by the index; `None` past the last index key.
+    #[inline]
+    pub(super) fn seek(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
+        loop {
+            match self.index.seek(key, order) {
+                Ok(found) => return Ok(found),
+                Err(_) => self.bring_piece_for(key, order)?,
+            }
+        }
+    }
+
+    #[cold]
+    fn bring_piece_for(&self, key: &[u8], order: &Order) -> Result<()> {
+        let p = self.index.seek_piece(key, order);
+        self.bring(p.map(Part::Index).into_iter().collect())
+    }
+}
+
+/// What `future` returns, which never waits: reading from a file's own source is done when it returns.
+pub(super) fn ready<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(Error::new(
+            ErrorKind::InvalidState,
+            "reading a file waits, although nothing that it awaits does",
+        )),
+    }
+}
