@@ -116,7 +116,9 @@ pub enum Section {
     Filter,
     /// The properties block, in which a table says what it is.
     Properties,
-    /// The metaindex block, which names the filter block and the properties block.
+    /// The block `about.pieces`, which divides the index and the filters into pieces.
+    Pieces,
+    /// The metaindex block, which names the filter block, the properties block and others.
     Metaindex,
     /// The index block, which finds the data blocks.
     Index,
@@ -130,6 +132,7 @@ impl fmt::Display for Section {
             Section::Data => "data block",
             Section::Filter => "filter block",
             Section::Properties => "properties block",
+            Section::Pieces => "pieces block",
             Section::Metaindex => "metaindex block",
             Section::Index => "index block",
             Section::Footer => "footer",

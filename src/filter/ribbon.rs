@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{FilterBuilder, FilterPolicy, not_finite};
 use builder::RibbonBuilder;
-use reader::Ribbon;
+pub(crate) use reader::{Layout, Probe};
 
 /// Slots in a segment, and coefficients in an equation.
 const SLOTS: usize = 32;
@@ -127,6 +127,12 @@ enum Target {
 impl RibbonFilterPolicy {
     pub(crate) const NAME: &str = "leveltable.Ribbon1";
 
+    /// The hash by which filters know `key`.
+    #[inline]
+    pub(crate) fn hash(key: &[u8]) -> u64 {
+        xxh3_64(key)
+    }
+
     /// A policy whose filters take at most `bits_per_key` bits a key, from about 500 keys on.
     ///
     /// That includes everything in the filter, and the 9 bytes that a filter block adds to a single filter. The bits need not
@@ -182,9 +188,7 @@ impl FilterPolicy for RibbonFilterPolicy {
             return false;
         }
         // `None` is a filter that contradicts itself: everything may match.
-        Ribbon::parse(filter)
-            .and_then(|ribbon| ribbon.may_match(xxh3_64(key)))
-            .unwrap_or(true)
+        reader::may_match(filter, Self::hash(key)).unwrap_or(true)
     }
 
     fn check(&self) -> Result<(), String> {

@@ -407,6 +407,15 @@ pub(crate) struct Entries<'a> {
     key_len: usize,
 }
 
+/// Decodes the entries that `bytes` are, the first of which shares nothing.
+pub(super) fn entries_of(bytes: &[u8]) -> Entries<'_> {
+    Entries {
+        bytes,
+        offset: 0,
+        key_len: 0,
+    }
+}
+
 impl Iterator for Entries<'_> {
     type Item = Result<Entry, Defect>;
 

@@ -426,7 +426,7 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::super::RibbonFilterPolicy;
-    use super::super::reader::Ribbon;
+    use super::super::reader::{Layout, may_match};
     use super::super::tests::numbers;
     use super::*;
     use crate::filter::{FilterPolicy, create_filter};
@@ -463,8 +463,8 @@ mod tests {
         (0..1_000).for_each(|hash| builder.hashes.push(hash << 20));
         let mut filter = Vec::new();
         builder.finish(&mut filter);
-        let ribbon = Ribbon::parse(&filter).unwrap();
-        assert!((0..1_000).all(|hash| ribbon.may_match(hash << 20) == Some(true)));
-        assert_eq!(ribbon.columns, 5, "not 9: half of the slots are empty");
+        let layout = Layout::parse(&filter, filter.len()).unwrap();
+        assert!((0..1_000).all(|hash| may_match(&filter, hash << 20) == Some(true)));
+        assert_eq!(layout.columns, 5, "not 9: half of the slots are empty");
     }
 }

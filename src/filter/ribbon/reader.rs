@@ -1,4 +1,6 @@
-//! Looks keys up in a ribbon filter.
+//! Looks keys up in a ribbon filter, which may be there in parts.
+
+use std::ops::Range;
 
 use super::{MAX_COLUMNS, SLOTS, TRAILER, equation, rehash, start, starts};
 
@@ -9,30 +11,56 @@ fn bumped_slots(code: u8) -> u64 {
     u64::from(0x2010_0800_u32 >> (8 * (code & 3)) & 0xff)
 }
 
-/// A filter, split into its parts. Nothing in it is trusted. Every access is checked, and `None` is a filter that contradicts
-/// itself.
-pub(super) struct Ribbon<'a> {
-    words: &'a [u8],
-    codes: &'a [u8],
+/// A filter without its words and codes: what says where they lie. Nothing in it is trusted, and `None` is always a filter that
+/// contradicts itself.
+#[derive(Debug)]
+pub(crate) struct Layout<'a> {
     /// Ends of the layers from the last to the second, four bytes each.
     ends: &'a [[u8; 4]],
     /// End of the first layer.
     end: u32,
     narrow: u64,
     pub(super) columns: u64,
+    /// Length of the words, at the front of the filter.
+    pub(crate) words_len: usize,
+    /// Length of the codes, which follow them.
+    pub(crate) codes_len: usize,
 }
 
-impl<'a> Ribbon<'a> {
+/// Where a layer has a key: the segment that its equation starts in, of all layers, and the slot of the segment.
+pub(crate) struct Probe {
+    hash: u64,
+    layer: usize,
+    segment: u64,
+    offset: u64,
+}
+
+impl Probe {
+    /// Where among the codes the byte with the segment's code is.
     #[inline]
-    pub(super) fn parse(filter: &'a [u8]) -> Option<Self> {
+    pub(crate) fn code_at(&self) -> usize {
+        usize::try_from(self.segment / 4).unwrap_or(usize::MAX)
+    }
+
+    /// Whether the key must look in the next layer, by the byte at [`code_at`](Probe::code_at).
+    #[inline]
+    pub(crate) fn is_bumped(&self, codes: u8) -> bool {
+        self.offset < bumped_slots(codes >> (self.segment % 4 * 2))
+    }
+}
+
+impl<'a> Layout<'a> {
+    /// The layout of a filter of `len` bytes that ends with `tail`, which may be all of it.
+    #[inline]
+    pub(crate) fn parse(tail: &'a [u8], len: usize) -> Option<Self> {
         let (rest, &[e0, e1, e2, e3, n0, n1, n2, n3, columns, layers]) =
-            filter.split_last_chunk::<TRAILER>()?;
+            tail.split_last_chunk::<TRAILER>()?;
         let end = u32::from_le_bytes([e0, e1, e2, e3]);
         let narrow = u64::from(u32::from_le_bytes([n0, n1, n2, n3]));
         let columns = u64::from(columns);
 
         let ends_len = 4 * usize::from(layers.checked_sub(1)?);
-        let (rest, ends) = rest.split_at_checked(rest.len().checked_sub(ends_len)?)?;
+        let (_, ends) = rest.split_at_checked(rest.len().checked_sub(ends_len)?)?;
         let (ends, _) = ends.as_chunks::<4>();
         // With a single layer, the end of the first layer is that of the last.
         let segments = u64::from(ends.first().map_or(end, |&last| u32::from_le_bytes(last)));
@@ -41,54 +69,86 @@ impl<'a> Ribbon<'a> {
         if columns + u64::from(wide > 0) > MAX_COLUMNS as u64 {
             return None;
         }
-        let words_len = 4 * (segments * columns + wide);
-        let (words, codes) = rest.split_at_checked(usize::try_from(words_len).ok()?)?;
-        (codes.len() as u64 == segments.div_ceil(4)).then_some(Self {
-            words,
-            codes,
+        let words_len = usize::try_from(4 * (segments * columns + wide)).ok()?;
+        let codes_len = len
+            .checked_sub(ends_len + TRAILER)?
+            .checked_sub(words_len)?;
+        (codes_len as u64 == segments.div_ceil(4)).then_some(Self {
             ends,
             end,
             narrow,
             columns,
+            words_len,
+            codes_len,
         })
     }
 
-    /// Whether the key of this hash may match.
-    #[inline]
-    pub(super) fn may_match(&self, mut hash: u64) -> Option<bool> {
-        let mut layer = 0..self.end;
-        let mut ends = self.ends.iter().rev();
-        loop {
-            let size = layer
-                .end
-                .checked_sub(layer.start)
-                .filter(|&size| size > 0)?;
-            let start = start(hash, starts(size as usize));
-            let segment = u64::from(layer.start) + start / SLOTS as u64;
-            let offset = start % SLOTS as u64;
-            let code = self.codes.get((segment / 4) as usize)? >> (segment % 4 * 2);
-            if offset >= bumped_slots(code) {
-                return self.holds(hash, segment, offset);
-            }
-            layer = layer.end..u32::from_le_bytes(*ends.next()?);
-            hash = rehash(hash);
-        }
+    /// Number of bytes at the end of the filter that are neither words nor codes.
+    pub(crate) fn tail_len(&self) -> usize {
+        size_of_val(self.ends) + TRAILER
     }
 
-    /// Whether the equation of `hash`, which starts at `offset` in `segment`, holds in every column.
+    /// Where layer 0 has the key of this hash.
     #[inline]
-    fn holds(&self, hash: u64, segment: u64, offset: u64) -> Option<bool> {
-        let width = self.columns + u64::from(segment >= self.narrow);
-        let at = 4 * (segment * self.columns + segment.saturating_sub(self.narrow));
-        let (here, next) = self
-            .words
-            .get(usize::try_from(at).ok()?..)?
-            .split_at_checked(4 * width as usize)?;
-        // An equation that starts at a segment's first slot needs no next segment. After the last segment there is none.
-        let next = if offset == 0 { here } else { next };
+    pub(crate) fn first(&self, hash: u64) -> Option<Probe> {
+        Self::probe(hash, 0, 0..self.end)
+    }
 
-        let (coefficients, fingerprint) = equation(hash);
-        let coefficients = u64::from(coefficients) << offset;
+    /// Where the next layer has it.
+    #[inline]
+    pub(crate) fn next(&self, before: &Probe) -> Option<Probe> {
+        let end = |layer: usize| match layer {
+            0 => Some(self.end),
+            _ => {
+                let at = self.ends.len().checked_sub(layer)?;
+                self.ends.get(at).map(|&end| u32::from_le_bytes(end))
+            }
+        };
+        let layer = before.layer + 1;
+        Self::probe(rehash(before.hash), layer, end(before.layer)?..end(layer)?)
+    }
+
+    #[inline]
+    fn probe(hash: u64, layer: usize, segments: Range<u32>) -> Option<Probe> {
+        let size = segments.end.checked_sub(segments.start);
+        let start = start(hash, starts(size.filter(|&size| size > 0)? as usize));
+        Some(Probe {
+            hash,
+            layer,
+            segment: u64::from(segments.start) + start / SLOTS as u64,
+            offset: start % SLOTS as u64,
+        })
+    }
+
+    /// Number of columns in the segment.
+    #[inline]
+    fn width(&self, probe: &Probe) -> usize {
+        (self.columns + u64::from(probe.segment >= self.narrow)) as usize
+    }
+
+    /// Where the words of the equation lie: those of its segment and as many after them, if there are. At most
+    /// [`MAX_WORDS`](Self::MAX_WORDS) bytes.
+    #[inline]
+    pub(crate) fn words_at(&self, probe: &Probe) -> Range<usize> {
+        let Probe { segment, .. } = *probe;
+        let at = 4 * (segment * self.columns + segment.saturating_sub(self.narrow));
+        let end = at + 8 * self.width(probe) as u64;
+        let within = |at| usize::try_from(at).map_or(self.words_len, |at| at.min(self.words_len));
+        within(at)..within(end)
+    }
+
+    /// Most bytes of words that an equation needs.
+    pub(crate) const MAX_WORDS: usize = 8 * MAX_COLUMNS;
+
+    /// Whether the equation holds in every column, by the `words` at [`words_at`](Self::words_at).
+    #[inline]
+    pub(crate) fn holds(&self, probe: &Probe, words: &[u8]) -> Option<bool> {
+        let (here, next) = words.split_at_checked(4 * self.width(probe))?;
+        // An equation that starts at a segment's first slot needs no next segment. After the last segment there is none.
+        let next = if probe.offset == 0 { here } else { next };
+
+        let (coefficients, fingerprint) = equation(probe.hash);
+        let coefficients = u64::from(coefficients) << probe.offset;
         // Twice side by side, since two columns are read at once.
         let low = (coefficients & 0xffff_ffff) * 0x1_0000_0001;
         let high = (coefficients >> 32) * 0x1_0000_0001;
@@ -109,6 +169,21 @@ impl<'a> Ribbon<'a> {
             }
             at = last.min(at + 16);
         }
+    }
+}
+
+/// Whether the key of this hash may match, by a whole filter.
+#[inline]
+pub(super) fn may_match(filter: &[u8], hash: u64) -> Option<bool> {
+    let layout = Layout::parse(filter, filter.len())?;
+    let (words, codes) = filter.split_at_checked(layout.words_len)?;
+    let mut probe = layout.first(hash)?;
+    loop {
+        let code = *codes.get(..layout.codes_len)?.get(probe.code_at())?;
+        if !probe.is_bumped(code) {
+            return layout.holds(&probe, words.get(layout.words_at(&probe))?);
+        }
+        probe = layout.next(&probe)?;
     }
 }
 
