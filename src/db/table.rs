@@ -136,7 +136,7 @@ impl OpenOptions {
                 _ => error,
             })?;
         let index = table.index();
-        if let Some((key, _)) = index.tops().find(|(key, _)| !may_be_internal(key)) {
+        if let Some(key) = index.tops().find(|key| !may_be_internal(key)) {
             let error = (table.file()).locate(not_internal(key), Section::Index, index.offset());
             return Err(as_plain(error));
         }

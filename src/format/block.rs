@@ -219,7 +219,7 @@ impl Entry {
 
     /// Where the unshared bytes of its key begin, and how many they are.
     #[inline]
-    pub(super) fn unshared_at(&self) -> (usize, usize) {
+    pub(crate) fn unshared_at(&self) -> (usize, usize) {
         let len = self.value_start - self.key_start;
         (self.key_start as usize, len as usize)
     }
@@ -293,15 +293,6 @@ impl<B: AsRef<[u8]>> Block<B> {
         })
     }
 
-    /// A block of entries alone, without restarts, such as a piece of an index.
-    pub(crate) fn of_entries(data: B) -> Block<B> {
-        Block {
-            entries_len: data.as_ref().len(),
-            data,
-            restart_count: 0,
-        }
-    }
-
     #[inline]
     pub(crate) fn restart_count(&self) -> usize {
         self.restart_count
@@ -341,12 +332,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// Key and value of the entry at restart `i`. `None` if there is no such restart, or if the entry is damaged.
     #[inline]
     pub(crate) fn restart_entry(&self, i: usize) -> Option<(&[u8], &[u8])> {
-        self.entry_at(self.stored_restarts().get(i).map(restart_offset)?)
-    }
-
-    /// Key and value of the entry at byte `offset`, which stores its key whole. `None` if there is none, or it is damaged.
-    #[inline]
-    pub(crate) fn entry_at(&self, offset: usize) -> Option<(&[u8], &[u8])> {
+        let offset = self.stored_restarts().get(i).map(restart_offset)?;
         let entry = self.entries_from(offset, 0).next()?.ok()?;
         Some((self.unshared(&entry), self.bytes(entry.value())))
     }

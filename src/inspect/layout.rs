@@ -12,6 +12,7 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::{Defect, frame};
 use crate::inspect::sample::{AbsentKeys, FilterRate};
+use crate::read::filter::TableFilter;
 use crate::read::table::Table;
 use crate::write::summary::Summary;
 
@@ -111,7 +112,7 @@ impl Table {
             metaindex,
             index,
             named,
-            filter: self.filter_layout()?,
+            filter: self.whole_filter()?.and_then(TableFilter::layout),
             footer_offset: file.footer_offset(),
         })
     }
@@ -172,7 +173,7 @@ impl DbTable {
 ///     println!("{:6} {:6} {}", block.offset, block.stored_bytes, block.codec);
 /// }
 /// assert_eq!(blocks.totals(), written);
-/// assert!(blocks.filter_rate().is_some_and(|rate| rate.false_positive_rate() < 0.5));
+/// assert!(blocks.filter_rate()?.is_some_and(|rate| rate.false_positive_rate() < 0.5));
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Debug)]
@@ -198,12 +199,17 @@ impl Blocks {
     /// Asks the filter for up to 32,000 absent keys, taken from between the keys of the blocks read so far. `None`
     /// without a filter in use, and where no key lies between two neighbours.
     ///
-    /// Reads nothing.
-    pub fn filter_rate(&self) -> Option<FilterRate> {
-        let filter = self.table.filter_in_use()?;
-        let order = self.table.order().ok()?;
-        let block = &filter.block().ok()?.block;
-        self.absent.measure(&*filter.policy, block, order)
+    /// Reads the filter, if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the filter.
+    pub fn filter_rate(&self) -> Result<Option<FilterRate>> {
+        let (Some(filter), Ok(order)) = (self.table.whole_filter()?, self.table.order()) else {
+            return Ok(None);
+        };
+        let passes = |key: &[u8], offset| filter.passes(offset, key).unwrap_or(true);
+        Ok(self.absent.measure(order, passes))
     }
 
     fn read(&mut self, i: usize) -> Result<BlockInfo> {

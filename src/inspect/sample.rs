@@ -3,8 +3,6 @@
 use std::cmp::Ordering;
 
 use crate::comparator::Order;
-use crate::filter::FilterPolicy;
-use crate::format::filter_block::FilterBlockReader;
 
 /// Bounds of the sample, in keys and in bytes. At a rate of 0.1 %, 32,000 keys give a figure good to about a fifth.
 const MOST_KEYS: usize = 32_000;
@@ -143,19 +141,16 @@ impl AbsentKeys {
         };
     }
 
-    /// Asks `filters` for every sampled key; `None` if there is none.
+    /// Asks a filter for every sampled key, with the offset of its data block; `None` if there is none.
     pub(crate) fn measure(
         &self,
-        policy: &dyn FilterPolicy,
-        filters: &FilterBlockReader,
         order: &Order,
+        passes: impl Fn(&[u8], u64) -> bool,
     ) -> Option<FilterRate> {
-        let passes = |(key, offset): &(&[u8], u64)| {
-            filters.key_may_match(policy, *offset, order.filter_key(key))
-        };
+        let passed = |(key, offset): &(&[u8], u64)| passes(order.filter_key(key), *offset);
         (!self.samples.is_empty()).then(|| FilterRate {
             sampled_keys: self.samples.len() as u64,
-            passed_keys: self.iter().filter(passes).count() as u64,
+            passed_keys: self.iter().filter(passed).count() as u64,
         })
     }
 }

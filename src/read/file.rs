@@ -63,6 +63,9 @@ pub(super) trait Fetch: Sync {
     /// Parts that lie at most so many bytes apart are read as one.
     const MAX_GAP: u64;
 
+    /// Of so many layers of a ribbon filter, the pieces that a key may need are read at once.
+    const LAYERS: usize;
+
     /// Reads `parts`, each an offset and a length inside the file, at the same time. A part that cannot be read may be missing
     /// from the result only if [`TableFile::read`] reads it again when it is needed.
     fn fetch(
@@ -77,6 +80,7 @@ pub(super) struct FromSource;
 
 impl Fetch for FromSource {
     const MAX_GAP: u64 = 0;
+    const LAYERS: usize = 1;
 
     async fn fetch(&self, file: &TableFile, parts: &[(u64, usize)]) -> Result<Vec<Stretch>> {
         let mut stretches = Vec::with_capacity(parts.len());

@@ -6,15 +6,16 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
-use crate::db::recognise::Evidence;
+use crate::db::key::user_order;
+use crate::db::recognise::{Evidence, may_be_internal};
+use crate::db::table::not_internal;
 use crate::format::Defect;
 use crate::format::block::{Block, BlockBuilder};
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
-use crate::read::index_piece::{
-    Bounds, Piece, decode_handle, misplaced, not_ascending, prefix_at,
-};
+use crate::format::pieces::{IndexPieces, decode_entries};
+use crate::read::index_piece::{Piece, prefix_at};
 use crate::read::states::State;
 
 /// Length of a piece that is cut from another writer's index, unless a single entry takes more.
@@ -26,7 +27,7 @@ const PIECE_LEN: usize = 16 << 10;
 /// the keys could take the square of the block's length.
 const MAX_UNFOLDED: u64 = 32;
 
-/// Where the file's data blocks lie, which the index must agree with.
+/// Where the file's index block and its data blocks lie, which must agree.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexPlace {
     /// Offset of the index block in the file.
@@ -43,6 +44,7 @@ pub(crate) struct IndexPlace {
 /// are there.
 #[derive(Debug)]
 pub(crate) struct Index {
+    entries: Entries,
     slots: Vec<Slot>,
     /// The number of the first data block of each piece, and the number of all.
     firsts: Vec<usize>,
@@ -50,20 +52,23 @@ pub(crate) struct Index {
     shared: Bytes,
     /// The eight bytes after those of all tops but the last.
     prefixes: Vec<u64>,
-    /// The index block's entries, where all of them were read at opening.
-    whole: Option<Block<Bytes>>,
     place: IndexPlace,
 }
 
-/// A piece, or where it is to be had.
+/// Where the entries come from.
+#[derive(Debug)]
+enum Entries {
+    /// The index block, which was read at opening. Every key is stored whole, and has a restart.
+    Whole(Block<Bytes>),
+    /// The file, piece by piece, as its `about.pieces` says.
+    InFile(IndexPieces),
+}
+
+/// A piece, once it is there.
 #[derive(Debug)]
 struct Slot {
     /// The last key.
     top: Bytes,
-    /// The handle that goes with it.
-    last: BlockHandle,
-    /// Where in the index block the entries lie.
-    range: Range<usize>,
     piece: OnceLock<Box<Piece>>,
 }
 
@@ -101,63 +106,76 @@ impl Index {
             let expected = format!("at most {most} data blocks before offset {}", place.data_end);
             return Err(Defect::new(expected, format!("an index of {count}")));
         }
-        let (mut slots, mut firsts, mut first) = (Vec::new(), vec![0], 0);
+        let (mut tops, mut firsts, mut first) = (Vec::new(), vec![0], 0);
         while first < count {
-            let start = block.restart(first);
-            let end = last_within(&block, first, start + PIECE_LEN);
-            let range = start..if end < count { block.restart(end) } else { block.entries().len() };
-            let entry = block.restart_entry(end - 1).filter(|_| range.start < range.end);
-            let Some((top, value)) = entry else {
+            let end = last_within(&block, first, block.restart(first) + PIECE_LEN);
+            let Some((top, _)) = block.restart_entry(end - 1) else {
                 let expected = format!("the entry of data block {} where a restart says", end - 1);
                 return Err(Defect::new(expected, "none"));
             };
-            let after = slots.last().map_or(0, |before: &Slot| frame_end(before.last));
-            let within = after..place.data_end;
-            let Some((last, _)) = decode_handle(value, &within) else {
-                return Err(misplaced(end - 1, value, within));
-            };
-            slots.push(Slot {
-                top: block.data().slice_ref(top),
-                last,
-                range,
-                piece: OnceLock::new(),
-            });
+            tops.push(block.data().slice_ref(top));
             firsts.push(end);
             first = end;
         }
-        Index::of(slots, firsts, Some(block), place, order)
+        let index = Index::new(Entries::Whole(block), tops, firsts, place);
+        if let Some(order) = order {
+            index.check_tops(order)?;
+        }
+        Ok(index)
     }
 
-    fn of(
-        slots: Vec<Slot>,
-        firsts: Vec<usize>,
-        whole: Option<Block<Bytes>>,
+    /// The index in a file that says how it is divided. Nothing of it is read yet.
+    pub(crate) fn in_file(
+        pieces: IndexPieces,
         place: IndexPlace,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
         if let Some(order) = order {
-            for (pair, first) in slots.windows(2).zip(firsts.iter().skip(1)) {
-                if let [a, b] = pair
-                    && order.compare(&a.top, &b.top).is_ge()
-                {
-                    return Err(not_ascending(*first, &a.top, &b.top, order));
-                }
-            }
+            pieces.check_order(order)?;
         }
-        let others = slots.split_last().map_or(&[][..], |(_, others)| others);
+        let (mut tops, mut ends) = (Vec::new(), Vec::with_capacity(pieces.len()));
+        let mut cursor = pieces.tops();
+        while cursor.next()? {
+            tops.extend_from_slice(cursor.key());
+            ends.push(tops.len());
+        }
+        let tops = Bytes::from(tops);
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let tops = starts.zip(&ends).map(|(start, &end)| tops.slice(start..end)).collect();
+        let firsts = (0..=pieces.len()).map(|p| pieces.blocks_before(p)).collect();
+        Ok(Index::new(Entries::InFile(pieces), tops, firsts, place))
+    }
+
+    fn new(entries: Entries, tops: Vec<Bytes>, firsts: Vec<usize>, place: IndexPlace) -> Index {
+        let others = tops.split_last().map_or(&[][..], |(_, others)| others);
         let shared = match others {
-            [first, .., last] => first.top.slice(..common_prefix(&first.top, &last.top)),
+            [first, .., last] => first.slice(..common_prefix(first, last)),
             _ => Bytes::new(),
         };
-        let prefixes = others.iter().map(|slot| prefix_at(&slot.top, shared.len()));
-        Ok(Index {
-            prefixes: prefixes.collect(),
-            shared,
-            slots,
+        let prefixes = others.iter().map(|top| prefix_at(top, shared.len())).collect();
+        let slot = |top| Slot {
+            top,
+            piece: OnceLock::new(),
+        };
+        Index {
+            entries,
+            slots: tops.into_iter().map(slot).collect(),
             firsts,
-            whole,
+            shared,
+            prefixes,
             place,
-        })
+        }
+    }
+
+    fn check_tops(&self, order: &Order) -> Result<(), Defect> {
+        for pair in self.slots.windows(2) {
+            if let [a, b] = pair
+                && order.compare(&a.top, &b.top).is_ge()
+            {
+                return Err(Defect::misordered(order.order_message("index keys", &a.top, &b.top)));
+            }
+        }
+        Ok(())
     }
 
     /// Number of data blocks.
@@ -176,14 +194,40 @@ impl Index {
         self.slots.len()
     }
 
-    /// The last data block's handle; `None` in an empty table.
-    pub(super) fn last_handle(&self) -> Option<BlockHandle> {
-        self.slots.last().map(|last| last.last)
+    /// Bytes of memory that it takes without its pieces.
+    pub(super) fn weight(&self) -> usize {
+        let whole = match &self.entries {
+            Entries::Whole(block) => block.data().len(),
+            Entries::InFile(pieces) => pieces.weight(),
+        };
+        let tops: usize = self.tops().map(Bytes::len).sum();
+        whole + tops + (size_of::<Slot>() + 2 * size_of::<u64>()) * self.slots.len()
     }
 
-    /// The last key of each piece, and where in the file its last data block ends.
-    pub(crate) fn tops(&self) -> impl Iterator<Item = (&Bytes, u64)> {
-        (self.slots.iter()).map(|slot| (&slot.top, frame_end(slot.last)))
+    /// The last key of each piece.
+    pub(crate) fn tops(&self) -> impl Iterator<Item = &Bytes> {
+        self.slots.iter().map(|slot| &slot.top)
+    }
+
+    /// Where the last data block begins in the file; `None` in an empty table.
+    pub(super) fn last_offset(&self) -> Option<u64> {
+        Some(self.last_handle(self.pieces().checked_sub(1)?)?.offset)
+    }
+
+    /// Where in the file the last data block of piece `p` ends; `None` as by [`last_handle`](Index::last_handle).
+    pub(super) fn data_end(&self, p: usize) -> Option<u64> {
+        self.last_handle(p)?.end()
+    }
+
+    /// The handle of the last data block of piece `p`; `None` if there is no such piece, or its last entry makes no sense.
+    fn last_handle(&self, p: usize) -> Option<BlockHandle> {
+        match &self.entries {
+            Entries::Whole(block) => {
+                let (_, value) = block.restart_entry(self.blocks_of(p).end.checked_sub(1)?)?;
+                Some(BlockHandle::decode(value)?.0)
+            }
+            Entries::InFile(pieces) => (p < pieces.len()).then(|| pieces.last_handle(p)),
+        }
     }
 
     /// The data blocks of piece `p`.
@@ -345,50 +389,75 @@ impl Index {
         Ok(())
     }
 
-    /// Decodes and checks piece `p`, of which all was read at opening, unless it is there. Returns how many bytes of memory it takes.
-    pub(super) fn decode_held(&self, p: usize, order: Option<&Order>) -> Result<usize, Defect> {
-        let (Some(slot), Some(whole)) = (self.slots.get(p), &self.whole) else {
-            return Err(Defect::new("a piece of an index that was read", format!("piece {p}")));
-        };
+    /// Where in the file the bytes lie that [`admit`](Index::admit) takes of piece `p`; `None` if it needs none.
+    pub(super) fn range(&self, p: usize) -> Option<Range<u64>> {
+        match &self.entries {
+            Entries::Whole(_) => None,
+            Entries::InFile(pieces) => Some(pieces.range(p)),
+        }
+    }
+
+    /// Decodes, checks and keeps piece `p`, unless it is there. Returns how many bytes of memory it takes.
+    ///
+    /// Handles must be in the file's order without overlap. Keys must ascend, unless the order is not known (`None`). A database's
+    /// must be internal keys.
+    pub(super) fn admit(&self, p: usize, bytes: &Bytes, order: Option<&Order>) -> Result<usize, Defect> {
         if self.has(p) {
             return Ok(0);
         }
-        let blocks = self.blocks_of(p);
-        let bytes = whole.data().slice(slot.range.clone());
-        let piece = Piece::decode(bytes, &self.bounds(p), order)?;
-        // What restarts point to is what LevelDB's search sees.
-        let starts = blocks.map(|i| whole.restart(i).checked_sub(slot.range.start));
-        if !starts.eq(piece.starts().map(Some)) {
-            return Err(Defect::new("a restart for each index entry", "restarts elsewhere"));
+        let (bytes, entries) = match &self.entries {
+            Entries::Whole(block) => self.decode_held(block, p, order)?,
+            Entries::InFile(pieces) => {
+                let mut entries = Vec::new();
+                pieces.decode_piece(p, bytes, order, |key, handle| entries.push((key, handle)))?;
+                (bytes.clone(), entries)
+            }
+        };
+        if order.is_some_and(|order| user_order(order).is_some()) {
+            let mut keys = entries.iter().filter_map(|(key, _)| bytes.get(key.clone()));
+            if let Some(key) = keys.find(|key| !may_be_internal(key)) {
+                return Err(not_internal(key));
+            }
         }
-        Ok(self.keep(p, piece))
-    }
-
-    /// What the entries of piece `p` must agree with.
-    fn bounds(&self, p: usize) -> Bounds<'_> {
-        let blocks = self.blocks_of(p);
-        let before = p.checked_sub(1).and_then(|before| self.slots.get(before));
-        let slot = self.slots.get(p);
-        Bounds {
-            first: blocks.start,
-            len: blocks.len(),
-            before: before.map(|before| &*before.top),
-            top: slot.map_or(&[], |slot| &slot.top),
-            last: slot.map(|slot| slot.last),
-            data: before.map_or(0, |before| frame_end(before.last))..self.place.data_end,
-        }
-    }
-
-    /// Keeps piece `p`, unless another thread was faster. Returns how many bytes of memory it takes.
-    fn keep(&self, p: usize, piece: Piece) -> usize {
-        let weight = piece.weight();
+        let piece = Piece::new(bytes, &entries);
+        let weight = piece.weight(matches!(self.entries, Entries::InFile(_)));
+        // Another thread may have been faster.
         let kept = self.slots.get(p).map(|slot| slot.piece.set(Box::new(piece)));
-        if matches!(kept, Some(Ok(()))) { weight } else { 0 }
+        Ok(if matches!(kept, Some(Ok(()))) { weight } else { 0 })
+    }
+
+    /// Decodes piece `p` of an index block that was read at opening.
+    fn decode_held(&self, block: &Block<Bytes>, p: usize, order: Option<&Order>) -> Result<Decoded, Defect> {
+        let blocks = self.blocks_of(p);
+        let start = block.restart(blocks.start);
+        let end = match blocks.end {
+            end if end == self.len() => block.entries().len(),
+            end => block.restart(end),
+        };
+        let before = p.checked_sub(1);
+        let data = before.and_then(|before| self.data_end(before)).unwrap_or(0)..self.place.data_end;
+        let bytes = block.data().slice(start..end.max(start));
+        let mut restarts = blocks.clone().map(|i| block.restart(i).wrapping_sub(start));
+        let (mut entries, mut has_restarts) = (Vec::with_capacity(blocks.len()), true);
+        decode_entries(&bytes, self.top_before(p), data, order, |entry, handle| {
+            let (at, len) = entry.unshared_at();
+            entries.push((at..at + len, handle));
+            // LevelDB finds an entry by its restart.
+            has_restarts &= restarts.next() == Some(entry.offset());
+        })?;
+        if !has_restarts || restarts.next().is_some() {
+            let expected = format!("{} index entries from byte {start} on, each with a restart", blocks.len());
+            return Err(Defect::new(expected, format!("{} entries, or restarts elsewhere", entries.len())));
+        }
+        Ok((bytes, entries))
     }
 
     /// The same index of an unknown order, of which no piece is decoded, if all of it was read at opening.
     pub(super) fn in_no_order(&self) -> Option<Index> {
-        Index::of_block(self.whole.as_ref()?.data().clone(), self.place, None).ok()
+        match &self.entries {
+            Entries::Whole(block) => Index::of_block(block.data().clone(), self.place, None).ok(),
+            Entries::InFile(_) => None,
+        }
     }
 
     /// What the index keys say of the table's kind: the tops, and the keys of the first piece if it is there.
@@ -407,10 +476,8 @@ impl Index {
     }
 }
 
-/// Where the frame of the data block at `handle`, which lies in the file, ends.
-fn frame_end(handle: BlockHandle) -> u64 {
-    handle.offset + handle.size + TRAILER_LEN as u64
-}
+/// The bytes of a piece, where in them each key lies, and the handle behind it.
+type Decoded = (Bytes, Vec<(Range<usize>, BlockHandle)>);
 
 /// Whether a second entry has a restart of its own, or there is none: then all do, in what any builder of blocks writes, and every key
 /// is stored whole. Where a later one does not, that is an error when its piece is decoded.

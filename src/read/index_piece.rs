@@ -7,11 +7,6 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
-use crate::db::key::user_order;
-use crate::db::recognise::may_be_internal;
-use crate::db::table::not_internal;
-use crate::format::Defect;
-use crate::format::block::Block;
 use crate::format::footer::BlockHandle;
 use crate::read::states::States;
 
@@ -19,17 +14,16 @@ use crate::read::states::States;
 /// changes.
 ///
 /// For each data block it holds a key at or after all of the block's keys and before all of the next block's, and the
-/// block's handle. Takes the entries' bytes and 21 more per data block.
+/// block's handle. Takes the entries' bytes and 25 more per data block.
 ///
 /// A search in bytewise order compares eight bytes of each key: first those of every span's last key, in one small array,
 /// then those of the few entries of one span, which lie beside the handle that is looked for. Whole keys are read only to
 /// settle ties.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// The entries. Every key is stored whole.
-    block: Block<Bytes>,
-    /// Where in the block each entry begins.
-    starts: Vec<u32>,
+    /// The entries, as they are stored.
+    bytes: Bytes,
+    keys: Vec<KeyAt>,
     entries: Vec<IndexEntry>,
     /// The leading bytes that all keys but the last share. The last may be the successor of the table's last key, often a
     /// single byte, and would end what all others share: a search leaves it out.
@@ -38,6 +32,13 @@ pub(super) struct Piece {
     spans: Vec<u64>,
     /// What is known of each data block.
     pub(super) states: States,
+}
+
+/// Where a key lies in the bytes of its piece.
+#[derive(Debug, Clone, Copy)]
+struct KeyAt {
+    start: u32,
+    len: u32,
 }
 
 #[derive(Debug)]
@@ -80,115 +81,47 @@ impl PackedHandle {
 /// Number of entries in a span, which takes two lines of the processor's cache.
 const SPAN: usize = 8;
 
-/// What the entries of a piece must agree with.
-#[derive(Debug)]
-pub(super) struct Bounds<'a> {
-    /// Number of the piece's first data block in the table.
-    pub(super) first: usize,
-    /// Number of entries.
-    pub(super) len: usize,
-    /// The key before the piece's first, if that has one.
-    pub(super) before: Option<&'a [u8]>,
-    /// The last key, and its handle.
-    pub(super) top: &'a [u8],
-    pub(super) last: Option<BlockHandle>,
-    /// Where the data blocks lie: behind those before, and before whatever comes after.
-    pub(super) data: Range<u64>,
-}
-
 impl Piece {
-    /// Checks the entries in `bytes`.
-    ///
-    /// Handles must be in the file's order without overlap. Keys must be stored whole and ascend, unless the order is not known
-    /// (`None`). A database's must be internal keys.
-    pub(super) fn decode(
-        bytes: Bytes,
-        bounds: &Bounds<'_>,
-        order: Option<&Order>,
-    ) -> Result<Piece, Defect> {
-        let block = Block::of_entries(bytes);
-        let is_database = order.is_some_and(|order| user_order(order).is_some());
-        let mut previous = bounds.before;
-        let mut previous_end = bounds.data.start;
-        let mut last = None;
-        // The number of entries is not trusted: an entry takes three bytes at least.
-        let room = bounds.len.min(block.entries().len() / 3);
-        let (mut starts, mut handles) = (Vec::with_capacity(room), Vec::with_capacity(room));
-        for entry in block.iter() {
-            let entry = entry?;
-            let (i, key) = (bounds.first + starts.len(), block.unshared(&entry));
-            if entry.shared() > 0 {
-                let found = format!("one that shares {} bytes", entry.shared());
-                return Err(Defect::new(format!("index key {i} stored whole"), found));
-            }
-            if let (Some(previous), Some(order)) = (previous, order)
-                && order.compare(previous, key) != Ordering::Less
-            {
-                return Err(not_ascending(i, previous, key, order));
-            }
-            if is_database && !may_be_internal(key) {
-                return Err(not_internal(key));
-            }
-            let within = previous_end..bounds.data.end;
-            let value = block.bytes(entry.value());
-            let Some((handle, frame_end)) = decode_handle(value, &within) else {
-                return Err(misplaced(i, value, within));
-            };
-            starts.push(entry.offset() as u32);
-            handles.push(PackedHandle::of(handle));
-            (previous, previous_end, last) = (Some(key), frame_end, Some(handle));
-        }
-        if starts.len() != bounds.len || previous != Some(bounds.top) || last != bounds.last {
-            return Err(Defect::new(
-                format!(
-                    "{} index entries, the last with the key and the handle that are stated for the piece",
-                    bounds.len
-                ),
-                format!("{} entries, which end otherwise", starts.len()),
-            ));
-        }
-        Ok(Piece::of(block, starts, handles))
-    }
-
-    /// A piece of entries that were checked.
-    fn of(block: Block<Bytes>, starts: Vec<u32>, handles: Vec<PackedHandle>) -> Piece {
-        let key_at = |start: Option<&u32>| Some(block.entry_at(*start? as usize)?.0);
+    /// A piece of `entries`, which were checked: where in `bytes` each key lies, with its handle right behind, and the handle.
+    pub(super) fn new(bytes: Bytes, entries: &[(Range<usize>, BlockHandle)]) -> Piece {
+        let key = |(range, _): &(Range<usize>, BlockHandle)| bytes.slice(range.clone());
         // Keys ascend, so what the first and the last but one share, all between them share.
-        let last_but_one = starts.len().checked_sub(2).and_then(|i| starts.get(i));
-        let shared = match (key_at(starts.first()), key_at(last_but_one)) {
-            (Some(first), Some(last_but_one)) => {
-                let (shared, _) = first.split_at(common_prefix(first, last_but_one));
-                block.data().slice_ref(shared)
+        let shared = match entries {
+            [first, .., last_but_one, _] => {
+                let (first, last_but_one) = (key(first), key(last_but_one));
+                first.slice(..common_prefix(&first, &last_but_one))
             }
+            [first, _] => key(first),
             _ => Bytes::new(),
         };
-        let entry = |(start, handle)| IndexEntry {
-            prefix: key_at(Some(start)).map_or(0, |key| prefix_at(key, shared.len())),
-            handle,
+        let entry = |(range, handle): &(Range<usize>, BlockHandle)| IndexEntry {
+            prefix: prefix_at(bytes.get(range.clone()).unwrap_or(&[]), shared.len()),
+            handle: PackedHandle::of(*handle),
         };
-        let entries: Vec<IndexEntry> = starts.iter().zip(handles).map(entry).collect();
+        let keys = entries.iter().map(|(range, _)| KeyAt {
+            start: range.start as u32,
+            len: range.len() as u32,
+        });
+        let keys = keys.collect();
+        let entries: Vec<IndexEntry> = entries.iter().map(entry).collect();
         // Mapped, not filtered: the number of spans is known, and no more is allocated.
         let last_prefix = |span: &[IndexEntry]| span.last().map_or(u64::MAX, |last| last.prefix);
         let spans = all_but_last(&entries).chunks_exact(SPAN);
         let spans = spans.map(last_prefix).collect();
         Piece {
             states: States::new(entries.len()),
-            block,
-            starts,
+            bytes,
+            keys,
             entries,
             shared,
             spans,
         }
     }
 
-    /// Bytes of memory that it takes.
-    pub(super) fn weight(&self) -> usize {
-        self.block.entries().len() + 21 * self.entries.len() + 8 * self.spans.len() + size_of::<Piece>()
-    }
-
-    /// Where each entry begins in the piece.
-    pub(super) fn starts(&self) -> impl Iterator<Item = usize> {
-        self.starts.iter().map(|&start| start as usize)
+    /// Bytes of memory that it takes, with its bytes or without.
+    pub(super) fn weight(&self, with_bytes: bool) -> usize {
+        let bytes = if with_bytes { self.bytes.len() } else { 0 };
+        bytes + 25 * self.entries.len() + 8 * self.spans.len() + size_of::<Piece>()
     }
 
     /// Number of data blocks.
@@ -208,31 +141,19 @@ impl Piece {
     }
 
     #[cold]
-    #[expect(
-        clippy::expect_used,
-        reason = "every value was decoded when the piece was made"
-    )]
+    #[expect(clippy::expect_used, reason = "every handle was decoded when the piece was made")]
     fn large_handle(&self, i: usize) -> BlockHandle {
-        let decoded = BlockHandle::decode(self.entry(i).1);
+        let value = self.keys.get(i).and_then(|key| self.bytes.get((key.start + key.len) as usize..));
+        let decoded = value.and_then(BlockHandle::decode);
         decoded.expect("a handle that was decoded before").0
     }
 
     /// A key at or after the last of data block `i` of the piece, one of `0..len()`, and before the first of the next.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "as `handle`; and the piece was made of these bytes")]
     pub(super) fn key(&self, i: usize) -> &[u8] {
-        self.entry(i).0
-    }
-
-    #[inline]
-    #[expect(
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        reason = "every entry was decoded when the piece was made"
-    )]
-    fn entry(&self, i: usize) -> (&[u8], &[u8]) {
-        self.block
-            .entry_at(self.starts[i] as usize)
-            .expect("an entry that was decoded before")
+        let KeyAt { start, len } = self.keys[i];
+        &self.bytes[start as usize..][..len as usize]
     }
 
     /// The first data block whose key is at or after `key`. The caller knows that the last key is.
@@ -328,35 +249,4 @@ pub(super) fn prefix_at(key: &[u8], start: usize) -> u64 {
             rest.iter().fold(0u64, join).unbounded_shl(missing)
         }
     }
-}
-
-/// Decodes a data block's handle, which lies within `bounds`. Also returns where its frame ends.
-#[inline]
-pub(super) fn decode_handle(value: &[u8], bounds: &Range<u64>) -> Option<(BlockHandle, u64)> {
-    // Bytes after the handle are ignored, as LevelDB does.
-    let (handle, _) = BlockHandle::decode(value)?;
-    let end = handle.end()?;
-    let fits = handle.offset >= bounds.start && end <= bounds.end;
-    (fits && u32::try_from(handle.size).is_ok()).then_some((handle, end))
-}
-
-#[cold]
-pub(super) fn misplaced(i: usize, value: &[u8], bounds: Range<u64>) -> Defect {
-    let found = match BlockHandle::decode(value) {
-        Some((BlockHandle { offset, size }, _)) => {
-            format!("{size} bytes and a trailer at {offset}")
-        }
-        None => {
-            let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
-            format!("no handle: {value:02x?}")
-        }
-    };
-    let Range { start, end } = bounds;
-    Defect::new(format!("data block {i} between {start} and {end}"), found)
-}
-
-#[cold]
-pub(super) fn not_ascending(i: usize, previous: &[u8], key: &[u8], order: &Order) -> Defect {
-    let what = format!("index keys {} and {i}", i - 1);
-    Defect::misordered(order.order_message(&what, previous, key))
 }

@@ -9,6 +9,7 @@ use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FILTER_PREFIX;
 use crate::format::footer::BlockHandle;
+use crate::format::pieces::PIECES_NAME;
 use crate::format::prefix_block::PREFIXES_NAME;
 use crate::format::properties::PROPERTIES_NAME;
 use crate::read::options::OpenOptions;
@@ -21,11 +22,15 @@ pub(super) struct Metaindex {
     /// Those that are known, the best first.
     pub(super) policies: Vec<Arc<dyn FilterPolicy>>,
     pub(super) properties: Option<BlockHandle>,
+    /// What divides the index and filters.
+    pub(super) pieces: Option<BlockHandle>,
     /// Which of `policies` to use, and its filter's handle: the first that there is a filter of.
     pub(super) filter: Result<Option<(usize, BlockHandle)>, Defect>,
     pub(super) prefixes: NamedPrefixes,
     /// All filters. Those that could be used are not yet said to be unused.
     pub(super) filters: Vec<FoundFilter>,
+    /// The handles of all filters.
+    pub(super) handles: Vec<BlockHandle>,
 }
 
 impl Metaindex {
@@ -35,9 +40,11 @@ impl Metaindex {
         let mut found = Metaindex {
             policies: options.known_policies(),
             properties: None,
+            pieces: None,
             filter: Ok(None),
             prefixes: Ok(None),
             filters: Vec::new(),
+            handles: Vec::new(),
         };
         let mut room = NameRoom::new(block);
         let mut cursor = BlockCursor::new(Block::parse(block)?);
@@ -56,7 +63,10 @@ impl Metaindex {
             let usable = || handle.ok_or_else(|| bad_handle(&cursor));
             if name == PROPERTIES_NAME && found.properties.is_none() {
                 found.properties = Some(usable()?);
+            } else if name == PIECES_NAME && found.pieces.is_none() {
+                found.pieces = Some(usable()?);
             } else if let Some(name) = name.strip_prefix(PREFIXES_NAME) {
+                found.handles.extend(handle);
                 let known = options.known_extractor(name);
                 let is_first = matches!(found.prefixes, Ok(None));
                 if room.takes(name) || (is_first && known.is_some()) {
@@ -71,6 +81,7 @@ impl Metaindex {
                     found.prefixes = usable().map(|handle| Some((extractor, handle)));
                 }
             } else if let Some(name) = name.strip_prefix(FILTER_PREFIX) {
+                found.handles.extend(handle);
                 let known = found
                     .policies
                     .iter()

@@ -5,21 +5,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
+use bytes::Bytes;
+
 use crate::comparator::Order;
 use crate::db::key::user_order;
 use crate::db::recognise::{Evidence, may_be_internal};
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::{FilterPolicy, FoundFilter, PrefixExtractor, Unused};
+use crate::filter::{FoundFilter, RibbonFilterPolicy, Unused};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::Footer;
 use crate::format::frame;
+use crate::format::pieces::{IndexPieces, Pieces};
+use crate::format::pieces_filter::FilterPieces;
 use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
 use crate::read::ahead::ReadAhead;
 use crate::read::cache::TableId;
 use crate::read::file::{Fetch, FromSource, TAIL_LEN, TableFile, saturating_len};
 use crate::read::index::{BlockRef, Index, IndexPlace};
-use crate::read::filter::{PrefixFilter, TableFilter};
+use crate::read::filter::{FilterBlock, PrefixFilter, TableFilter};
 use crate::read::metaindex::Metaindex;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::parts::ready;
@@ -105,11 +109,16 @@ impl OpenOptions {
         let metaindex = metaindex?;
         file.hold(fetch, self.needed(&file, &footer, metaindex.as_ref()))
             .await?;
-        let mut inner = self.decode(file, &footer, metaindex.as_ref())?;
+        let pieces = self.read_pieces(&file, &footer, metaindex.as_ref())?;
+        if pieces.is_none() {
+            file.hold(fetch, file.range_of(footer.index)).await?;
+        }
+        let (index, divided) = pieces.map_or((None, Vec::new()), |pieces| (Some(pieces.index), pieces.filters));
+        let mut inner = self.decode(file, &footer, metaindex.as_ref(), index)?;
         let is_unclear = self.may_be_database(&inner, metaindex.as_ref())?;
         let mut filters = Vec::new();
         if let Some(metaindex) = metaindex {
-            filters = self.attach_filters(&mut inner, &footer, metaindex)?;
+            filters = self.attach_filters(&mut inner, &footer, metaindex, divided)?;
         }
         let mut is_usable = self.filter_is_usable(&inner);
         if is_unclear {
@@ -153,8 +162,8 @@ impl OpenOptions {
         file: TableFile,
         footer: &Footer,
         metaindex: Option<&Metaindex>,
+        pieces: Option<IndexPieces>,
     ) -> Result<Inner> {
-        let block = file.read_index(footer)?;
         let properties = self.read_properties(&file, footer, metaindex)?;
         let order = self.choose_order(properties.as_ref());
         let order = order.map_err(|error| file.name_in(error))?;
@@ -163,16 +172,23 @@ impl OpenOptions {
             data_end: footer.data_end(),
             file_size: file.size,
         };
-        let index = Index::of_block(block.clone(), place, order.as_ref());
-        let index = index.map_err(|defect| {
-            let error = file.locate(defect, Section::Index, place.offset);
-            self.unless_database(error, || Index::of_block(block, place, None).ok())
-        })?;
+        let index = match pieces {
+            Some(pieces) => Index::in_file(pieces, place, order.as_ref())
+                .map_err(|defect| file.locate(defect, Section::Index, place.offset))?,
+            None => {
+                let block = file.read_index(footer)?;
+                let index = Index::of_block(block.clone(), place, order.as_ref());
+                index.map_err(|defect| {
+                    let error = file.locate(defect, Section::Index, place.offset);
+                    self.unless_database(error, || Index::of_block(block, place, None).ok())
+                })?
+            }
+        };
         Ok(Inner {
             filter: None,
             prefixes: None,
             filters: Vec::new(),
-            weight: AtomicUsize::new(0),
+            weight: AtomicUsize::new(index.weight()),
             index,
             order,
             properties,
@@ -190,7 +206,7 @@ impl OpenOptions {
     fn unless_database(&self, error: Error, index: impl FnOnce() -> Option<Index>) -> Error {
         let may_be_database = error.kind() == ErrorKind::Comparator && self.order.is_none();
         let is_database = |index: Index| {
-            let decoded = index.decode_held(0, None);
+            let decoded = index.admit(0, &Bytes::new(), None);
             decoded.is_ok() && index.evidence().kind() == KeyKind::Database
         };
         if may_be_database && index().is_some_and(is_database) {
@@ -206,6 +222,7 @@ impl OpenOptions {
         inner: &mut Inner,
         footer: &Footer,
         mut metaindex: Metaindex,
+        mut divided: Vec<FilterPieces>,
     ) -> Result<Vec<FoundFilter>> {
         if !self.filter_is_usable(inner) {
             return Ok(metaindex.filters);
@@ -213,20 +230,55 @@ impl OpenOptions {
         let file = &inner.file;
         let damaged = |defect| file.locate(defect, Section::Metaindex, footer.metaindex.offset);
         let check = |handle| file.check_handle(handle, Section::Filter).map_err(damaged);
+        let mut of = |handle| {
+            let i = divided.iter().position(|pieces| pieces.handle == handle)?;
+            Some(divided.swap_remove(i))
+        };
         if let Some((i, handle)) = metaindex.filter.map_err(damaged)? {
             check(handle)?;
             let policy = metaindex.policies.swap_remove(i);
-            inner.filter = Some(TableFilter::new(policy, handle));
+            // A caller's policy takes whole filters, whatever its name.
+            let is_ours = i >= self.policies.len() && policy.name() == RibbonFilterPolicy::NAME;
+            let pieces = of(handle).filter(|pieces| is_ours && pieces.covers(footer.data_end()));
+            let block = FilterBlock::new(handle, pieces);
+            inner.filter = Some(TableFilter { policy, block });
         }
         let is_bytewise = inner.order.as_ref().is_some_and(is_bytewise);
         if is_bytewise && let Some((extractor, handle)) = metaindex.prefixes.map_err(damaged)? {
             check(handle)?;
-            inner.prefixes = Some(PrefixFilter::new(extractor, handle));
+            let block = FilterBlock::new(handle, of(handle));
+            inner.prefixes = Some(PrefixFilter { extractor, block });
         }
         Ok(metaindex.filters)
     }
 
-    /// Where the blocks lie that opening reads after the metaindex: index and properties.
+    /// How index and filters are divided, if the table says so in a version that is known.
+    fn read_pieces(
+        &self,
+        file: &TableFile,
+        footer: &Footer,
+        metaindex: Option<&Metaindex>,
+    ) -> Result<Option<Pieces>> {
+        let Some((metaindex, handle)) = metaindex.and_then(|found| Some((found, found.pieces?))) else {
+            return Ok(None);
+        };
+        let read = || {
+            let named_by = (Section::Metaindex, footer.metaindex.offset);
+            let block = file.read_block(handle, Section::Pieces, named_by)?;
+            let decoded = Pieces::decode(block).and_then(|decoded| {
+                decoded.as_ref().map_or(Ok(()), |pieces| pieces.check_handles(footer.index, &metaindex.handles))?;
+                Ok(decoded)
+            });
+            decoded.map_err(|defect| file.locate(defect, Section::Pieces, handle.offset))
+        };
+        match read() {
+            Err(error) if !self.needs_metaindex() && is_of_file(&error) => Ok(None),
+            read => read,
+        }
+    }
+
+    /// Where the blocks lie that opening reads after the metaindex: properties, and what tells the pieces of index and filters; or
+    /// the index, if nothing does.
     fn needed(
         &self,
         file: &TableFile,
@@ -234,8 +286,9 @@ impl OpenOptions {
         metaindex: Option<&Metaindex>,
     ) -> Vec<Range<u64>> {
         let properties = metaindex.and_then(|metaindex| metaindex.properties);
-        let needed = [Some(footer.index), properties].into_iter().flatten();
-        needed.filter_map(|handle| file.range_of(handle)).collect()
+        let pieces = metaindex.and_then(|metaindex| metaindex.pieces);
+        let needed = [pieces.or(Some(footer.index)), properties];
+        needed.into_iter().flatten().filter_map(|handle| file.range_of(handle)).collect()
     }
 
     /// Whether the table may be a database's for all that its index tells, while the caller takes it for a plain one: then the
@@ -449,9 +502,8 @@ impl Inner {
             return false;
         };
         let passes = |key: &Vec<u8>| {
-            let (key, offset) = (order.filter_key(key), first.handle.offset);
-            let block = filter.block();
-            block.is_ok_and(|read| read.block.key_may_match(&*filter.policy, offset, key))
+            let passes = filter.passes(first.handle.offset, order.filter_key(key));
+            passes.is_ok_and(|passes| passes)
         };
         witnesses.len() >= MIN_WITNESSES && witnesses.iter().all(passes)
     }

@@ -11,20 +11,22 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
+use crate::filter::RibbonFilterPolicy;
 use crate::read::ahead::Direction;
 use crate::read::coalesce::coalesce;
 use crate::read::file::{Fetch, FromSource, saturating_len};
+use crate::read::filter::PrefixFilter;
 use crate::read::index::BlockRef;
-use crate::read::store::{MAX_READ_LEN, frame_range};
+use crate::read::store::MAX_READ_LEN;
 use crate::read::table::Inner;
 
 /// Part of a file that is neither data nor needed to open the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
-    /// The filter block.
-    Filter,
-    /// The filter block of prefixes.
-    Prefixes,
+    /// This piece of the filter; piece 0 of one that is read whole.
+    Filter(usize),
+    /// This piece of the filter of prefixes.
+    Prefixes(usize),
     /// This piece of the index.
     Index(usize),
 }
@@ -33,13 +35,14 @@ pub(super) enum Part {
 const WALK_LEN: u64 = 64 << 10;
 
 impl Inner {
-    /// What a lookup of `key` needs that is not there yet. More may be needed when this is there.
-    pub(super) fn missing_for(&self, key: &[u8], order: &Order) -> Vec<Part> {
+    /// What a lookup of `key` needs that is not there yet. More may be needed when this is there. Of a ribbon filter, the first
+    /// `layers` layers are asked for at once.
+    pub(super) fn missing_for(&self, key: &[u8], order: &Order, layers: usize) -> Vec<Part> {
         let mut parts = Vec::new();
-        if let Some(filter) = &self.filter
-            && filter.block().is_err()
-        {
-            parts.push(Part::Filter);
+        if let Some(filter) = &self.filter {
+            let hash = RibbonFilterPolicy::hash(order.filter_key(key));
+            let missing = filter.block.missing_for(hash, layers);
+            parts.extend(missing.into_iter().map(Part::Filter));
         }
         let last = self.index.pieces().checked_sub(1);
         let p = self.index.seek_piece(key, order);
@@ -49,17 +52,20 @@ impl Inner {
         parts
     }
 
-    /// What may be asked of a filter of prefixes and is not there yet.
-    pub(super) fn missing_prefixes(&self) -> Option<Part> {
-        let filter = self.prefixes.as_ref()?;
-        (!filter.is_there()).then_some(Part::Prefixes)
+    /// What the filter of prefixes needs for `prefix` and that is not there yet.
+    pub(super) fn missing_for_prefix(&self, prefix: &[u8], layers: usize) -> Vec<Part> {
+        let hash = RibbonFilterPolicy::hash(prefix);
+        let missing = |filter: &PrefixFilter| filter.block.missing_for(hash, layers);
+        let missing = self.prefixes.as_ref().map_or(Vec::new(), missing);
+        missing.into_iter().map(Part::Prefixes).collect()
     }
 
-    /// The filters that are not there.
+    /// The pieces of filters that are not there.
     pub(super) fn missing_filters(&self) -> Vec<Part> {
-        let filter = self.filter.as_ref().filter(|filter| filter.block().is_err());
-        let filter = filter.map(|_| Part::Filter);
-        filter.into_iter().chain(self.missing_prefixes()).collect()
+        let of_keys = self.filter.as_ref().map_or(Vec::new(), |filter| filter.block.missing());
+        let of_prefixes = self.prefixes.as_ref().map_or(Vec::new(), |filter| filter.block.missing());
+        let of_keys = of_keys.into_iter().map(Part::Filter);
+        of_keys.chain(of_prefixes.into_iter().map(Part::Prefixes)).collect()
     }
 
     /// All parts that the table has and that are not there.
@@ -82,30 +88,29 @@ impl Inner {
     /// Where in the file a part lies; `None` if it was read at opening, and is only to be checked.
     pub(super) fn part_range(&self, part: Part) -> Option<Range<u64>> {
         match part {
-            Part::Filter => Some(frame_range(self.filter.as_ref()?.handle)),
-            Part::Prefixes => Some(frame_range(self.prefixes.as_ref()?.handle)),
-            Part::Index(_) => None,
+            Part::Filter(i) => Some(self.filter.as_ref()?.block.range(i)),
+            Part::Prefixes(i) => Some(self.prefixes.as_ref()?.block.range(i)),
+            Part::Index(p) => self.index.range(p),
         }
     }
 
     /// Checks a part and keeps it; `bytes` are those at its [range](Inner::part_range).
     pub(super) fn admit_part(&self, part: Part, bytes: &Bytes) -> Result<()> {
-        let (kept, section, offset) = match part {
-            Part::Filter => {
-                let Some(filter) = &self.filter else { return Ok(()) };
-                let last_block = self.index.last_handle().map(|last| last.offset);
-                (filter.admit(bytes, last_block), Section::Filter, filter.handle.offset)
+        let (kept, section) = match (part, &self.filter, &self.prefixes) {
+            (Part::Filter(i), Some(filter), _) => {
+                (filter.admit(i, bytes, self.index.last_offset()), Section::Filter)
             }
-            Part::Prefixes => {
-                let Some(filter) = &self.prefixes else { return Ok(()) };
-                (filter.admit(bytes), Section::Filter, filter.handle.offset)
-            }
-            Part::Index(p) => {
-                let kept = self.index.decode_held(p, self.order.as_ref());
-                (kept, Section::Index, self.index.offset())
+            (Part::Prefixes(i), _, Some(filter)) => (filter.admit(i, bytes), Section::Filter),
+            (Part::Filter(_) | Part::Prefixes(_), _, _) => return Ok(()),
+            (Part::Index(p), _, _) => {
+                (self.index.admit(p, bytes, self.order.as_ref()), Section::Index)
             }
         };
-        let weight = kept.map_err(|defect| self.file.locate(defect, section, offset))?;
+        let weight = kept.map_err(|defect| {
+            let range = self.part_range(part);
+            let offset = range.map_or(self.index.offset(), |range| range.start);
+            self.file.locate(defect, section, offset)
+        })?;
         self.weight.fetch_add(weight, Relaxed);
         Ok(())
     }
@@ -152,7 +157,7 @@ impl Inner {
     /// Reads what a lookup of `key` needs next.
     #[cold]
     pub(super) fn bring_for(&self, key: &[u8], order: &Order) -> Result<()> {
-        let parts = self.missing_for(key, order);
+        let parts = self.missing_for(key, order, FromSource::LAYERS);
         if parts.is_empty() {
             return Err(Error::new(
                 ErrorKind::InvalidState,

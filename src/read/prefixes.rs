@@ -5,6 +5,7 @@ use std::ops::Bound;
 use crate::comparator::Order;
 use crate::error::Result;
 use crate::filter::{PrefixFilterInfo, prefix_end, prefix_of_all};
+use crate::read::file::{Fetch, FromSource};
 use crate::read::stats::Counter;
 use crate::read::table::Table;
 
@@ -54,7 +55,7 @@ impl Table {
         let passes = loop {
             match filter.passes(prefix) {
                 Ok(passes) => break passes,
-                Err(_) => self.inner.bring(self.inner.missing_prefixes().into_iter().collect())?,
+                Err(_) => self.inner.bring(self.inner.missing_for_prefix(prefix, FromSource::LAYERS))?,
             }
         };
         let counter = if passes {
@@ -70,7 +71,7 @@ impl Table {
     pub fn prefix_filter(&self) -> Option<PrefixFilterInfo> {
         self.inner.prefixes.as_ref().map(|filter| PrefixFilterInfo {
             extractor: filter.extractor.name().to_owned(),
-            bytes: filter.handle.size,
+            bytes: filter.block.handle.size,
         })
     }
 }

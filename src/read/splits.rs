@@ -62,7 +62,9 @@ impl Inner {
                 ends.push((key, frame_range(found.handle).end));
             }
         } else {
-            ends.extend(index.tops().map(|(top, end)| (top.clone(), end)));
+            for (p, top) in index.tops().enumerate() {
+                ends.extend(index.data_end(p).map(|end| (top.clone(), end)));
+            }
         }
         let parts = n.clamp(1, ends.len().max(1)) as u64;
         // The last block ends the last part.

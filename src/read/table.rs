@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::{FilterInfo, FilterLayout, FoundFilter};
+use crate::filter::{FilterInfo, FoundFilter};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_search::prefetch_block;
@@ -251,7 +251,7 @@ impl Table {
     pub fn filter(&self) -> Option<FilterInfo> {
         self.inner.filter.as_ref().map(|filter| FilterInfo {
             policy: filter.policy.name().to_owned(),
-            bytes: filter.handle.size,
+            bytes: filter.block.handle.size,
         })
     }
 
@@ -307,21 +307,10 @@ impl Table {
         &self.inner.file
     }
 
-    pub(crate) fn filter_in_use(&self) -> Option<&TableFilter> {
-        self.inner.filter.as_ref()
-    }
-
-    /// What is in the block of the filter in use, which is read if it is not there.
-    pub(crate) fn filter_layout(&self) -> Result<Option<FilterLayout>> {
-        let Some(filter) = &self.inner.filter else {
-            return Ok(None);
-        };
-        loop {
-            match filter.layout() {
-                Ok(layout) => return Ok(Some(layout)),
-                Err(_) => self.inner.bring(self.inner.missing_filters())?,
-            }
-        }
+    /// The filter in use, of which what is not there is read.
+    pub(crate) fn whole_filter(&self) -> Result<Option<&TableFilter>> {
+        self.inner.bring(self.inner.missing_filters())?;
+        Ok(self.inner.filter.as_ref())
     }
 
     pub(crate) fn index(&self) -> &Index {
