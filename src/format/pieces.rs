@@ -404,11 +404,17 @@ impl IndexPieces {
         let top_before = i.checked_sub(1).map(|before| self.top(before));
         let data = self.data_before(i)..self.handle.offset;
         let (mut last, mut blocks) = (0, 0);
-        decode_entries(piece, top_before.as_deref(), data, order, |entry, handle| {
-            let (at, len) = entry.unshared_at();
-            take(before.len() + at..before.len() + at + len, handle);
-            (last, blocks) = (entry.offset(), blocks + 1);
-        })?;
+        decode_entries(
+            piece,
+            top_before.as_deref(),
+            data,
+            order,
+            |entry, handle| {
+                let (at, len) = entry.unshared_at();
+                take(before.len() + at..before.len() + at + len, handle);
+                (last, blocks) = (entry.offset(), blocks + 1);
+            },
+        )?;
         if blocks != facts.blocks || piece.get(last..) != Some(&self.last_entry(i)[..]) {
             return Err(Defect::new(
                 format!(

@@ -7,10 +7,13 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::format::frame;
 use crate::read::file::{Stretch, saturating_len};
-use crate::read::options::ReadOptions;
 use crate::read::index::BlockRef;
+use crate::read::options::ReadOptions;
 use crate::read::store::{MAX_READ_LEN, Run, frame_range};
 use crate::read::table::Inner;
+
+/// Most bytes of the index that a walk reads at once.
+const INDEX_LEN: u64 = 64 << 10;
 
 /// What a walk has read and not reached yet, or announced in a mapped file, and how much it reads next.
 ///
@@ -78,7 +81,7 @@ impl ReadAhead {
             return Ok(found);
         }
         let direction = self.direction_to(i);
-        inner.bring(inner.pieces_of_walk(i, &self.limits, direction))?;
+        inner.bring(inner.pieces_of_walk(i, &self.limits, direction, INDEX_LEN))?;
         inner.block(i)
     }
 

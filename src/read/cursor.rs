@@ -286,18 +286,26 @@ impl Cursor {
     }
 
     /// From now on reads no blocks before or after those that may have keys within these bounds: it is before the first entry or
-    /// after the last then.
-    pub(super) fn read_within(&mut self, lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) {
-        let blocks_of = |bound: &Bound<Vec<u8>>| match (bound, self.table.order()) {
-            (Bound::Included(key) | Bound::Excluded(key), Ok(order)) => {
-                self.table.index().blocks_near(key, order)
+    /// after the last then. Reads the pieces of the index that name the first and the last of them.
+    pub(super) fn read_within(
+        &mut self,
+        lower: &Bound<Vec<u8>>,
+        upper: &Bound<Vec<u8>>,
+    ) -> Result<()> {
+        let inner = &*self.table.inner;
+        inner.bring(inner.missing_for_bounds(lower, upper)?)?;
+        let block_of = |bound: &Bound<Vec<u8>>| -> Result<Option<usize>> {
+            match bound {
+                Bound::Included(key) | Bound::Excluded(key) => {
+                    Ok(inner.seek(key, inner.order()?)?.map(|found| found.block))
+                }
+                Bound::Unbounded => Ok(None),
             }
-            // If the order is not known, the first move with a bound is an error.
-            (Bound::Unbounded, _) | (_, Err(_)) => None,
         };
-        let start = blocks_of(lower).map_or(0, |blocks| blocks.start);
-        let end = blocks_of(upper).map_or(usize::MAX, |blocks| blocks.end);
+        let start = block_of(lower)?.unwrap_or(0);
+        let end = block_of(upper)?.map_or(usize::MAX, |last| last + 1);
         self.ahead.limit(start..end);
+        Ok(())
     }
 
     /// Moves to the first entry of the blocks from `block` on. Some writers leave blocks empty.

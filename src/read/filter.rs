@@ -44,7 +44,11 @@ impl<W> FilterBlock<W> {
 
     /// Whether the filter passes a key: `whole` says what the block does, if it is read whole, and `hash` is that of the key.
     #[inline]
-    fn ask(&self, hash: impl FnOnce() -> u64, whole: impl FnOnce(&W) -> bool) -> Result<bool, Absent> {
+    fn ask(
+        &self,
+        hash: impl FnOnce() -> u64,
+        whole: impl FnOnce(&W) -> bool,
+    ) -> Result<bool, Absent> {
         match &self.form {
             Form::Whole(block) => Ok(whole(block.get().ok_or(Absent)?)),
             Form::InPieces(pieces, cells) => match pieces.ask(hash(), |i| there(cells, i)) {
@@ -78,9 +82,9 @@ impl<W> FilterBlock<W> {
         match &self.form {
             Form::Whole(block) if block.get().is_some() => Vec::new(),
             Form::Whole(_) => vec![0],
-            Form::InPieces(pieces, cells) => {
-                (0..pieces.len()).filter(|&i| there(cells, i).is_none()).collect()
-            }
+            Form::InPieces(pieces, cells) => (0..pieces.len())
+                .filter(|&i| there(cells, i).is_none())
+                .collect(),
         }
     }
 
@@ -107,7 +111,9 @@ impl<W> FilterBlock<W> {
             }
             Form::InPieces(pieces, cells) => {
                 pieces.check(i, bytes)?;
-                cells.get(i).is_some_and(|cell| cell.set(bytes.clone()).is_ok())
+                cells
+                    .get(i)
+                    .is_some_and(|cell| cell.set(bytes.clone()).is_ok())
             }
         };
         Ok(if is_new { bytes.len() } else { 0 })
@@ -150,7 +156,11 @@ impl TableFilter {
 
     /// Whether the filter of the data block at `block_offset` passes `key`. `None` if there is one filter of the whole table.
     #[inline]
-    pub(super) fn passes_block(&self, block_offset: u64, key: &[u8]) -> Result<Option<bool>, Absent> {
+    pub(super) fn passes_block(
+        &self,
+        block_offset: u64,
+        key: &[u8],
+    ) -> Result<Option<bool>, Absent> {
         match &self.block.form {
             Form::InPieces(..) => Ok(None),
             Form::Whole(block) => {
@@ -184,7 +194,12 @@ impl TableFilter {
     }
 
     /// Checks and keeps piece `i`; `last_block` is the offset of the last data block. Returns how many bytes of memory it takes.
-    pub(super) fn admit(&self, i: usize, bytes: &Bytes, last_block: Option<u64>) -> Result<usize, Defect> {
+    pub(super) fn admit(
+        &self,
+        i: usize,
+        bytes: &Bytes,
+        last_block: Option<u64>,
+    ) -> Result<usize, Defect> {
         self.block.admit(i, bytes, |contents| {
             let block = FilterBlockReader::new(contents)?;
             let whole_table = last_block.is_some_and(|last| block.covers_all(last));

@@ -101,9 +101,16 @@ impl Index {
         }
         // A file has no room for more data blocks, whatever the index claims.
         let most = place.data_end / TRAILER_LEN as u64;
-        let count = if block.entries().is_empty() { 0 } else { block.restart_count() };
+        let count = if block.entries().is_empty() {
+            0
+        } else {
+            block.restart_count()
+        };
         if count as u64 > most {
-            let expected = format!("at most {most} data blocks before offset {}", place.data_end);
+            let expected = format!(
+                "at most {most} data blocks before offset {}",
+                place.data_end
+            );
             return Err(Defect::new(expected, format!("an index of {count}")));
         }
         let (mut tops, mut firsts, mut first) = (Vec::new(), vec![0], 0);
@@ -141,8 +148,13 @@ impl Index {
         }
         let tops = Bytes::from(tops);
         let starts = std::iter::once(0).chain(ends.iter().copied());
-        let tops = starts.zip(&ends).map(|(start, &end)| tops.slice(start..end)).collect();
-        let firsts = (0..=pieces.len()).map(|p| pieces.blocks_before(p)).collect();
+        let tops = starts
+            .zip(&ends)
+            .map(|(start, &end)| tops.slice(start..end))
+            .collect();
+        let firsts = (0..=pieces.len())
+            .map(|p| pieces.blocks_before(p))
+            .collect();
         Ok(Index::new(Entries::InFile(pieces), tops, firsts, place))
     }
 
@@ -152,7 +164,10 @@ impl Index {
             [first, .., last] => first.slice(..common_prefix(first, last)),
             _ => Bytes::new(),
         };
-        let prefixes = others.iter().map(|top| prefix_at(top, shared.len())).collect();
+        let prefixes = others
+            .iter()
+            .map(|top| prefix_at(top, shared.len()))
+            .collect();
         let slot = |top| Slot {
             top,
             piece: OnceLock::new(),
@@ -172,7 +187,11 @@ impl Index {
             if let [a, b] = pair
                 && order.compare(&a.top, &b.top).is_ge()
             {
-                return Err(Defect::misordered(order.order_message("index keys", &a.top, &b.top)));
+                return Err(Defect::misordered(order.order_message(
+                    "index keys",
+                    &a.top,
+                    &b.top,
+                )));
             }
         }
         Ok(())
@@ -242,7 +261,10 @@ impl Index {
     pub(super) fn piece_of(&self, i: usize) -> usize {
         match *self.firsts {
             [_, _] => 0,
-            _ => self.firsts.partition_point(|&first| first <= i).saturating_sub(1),
+            _ => self
+                .firsts
+                .partition_point(|&first| first <= i)
+                .saturating_sub(1),
         }
     }
 
@@ -254,14 +276,17 @@ impl Index {
     #[inline]
     fn piece(&self, p: usize) -> Result<&Piece, Absent> {
         let slot = self.slots.get(p);
-        slot.and_then(|slot| slot.piece.get()).map(Box::as_ref).ok_or(Absent)
+        slot.and_then(|slot| slot.piece.get())
+            .map(Box::as_ref)
+            .ok_or(Absent)
     }
 
     /// Piece `p` of a block that was found in it.
     #[inline]
     #[expect(clippy::expect_used, reason = "a piece that was there stays")]
     fn piece_with(&self, found: BlockRef) -> &Piece {
-        self.piece(found.piece).expect("the piece that a block was found in")
+        self.piece(found.piece)
+            .expect("the piece that a block was found in")
     }
 
     /// Position of a block in its piece.
@@ -286,7 +311,11 @@ impl Index {
     pub(super) fn block(&self, i: usize) -> Result<BlockRef, Absent> {
         let p = self.piece_of(i);
         let handle = self.piece(p)?.handle(i - self.blocks_of(p).start);
-        Ok(BlockRef { block: i, piece: p, handle })
+        Ok(BlockRef {
+            block: i,
+            piece: p,
+            handle,
+        })
     }
 
     /// The data blocks that were put in the cache.
@@ -317,7 +346,9 @@ impl Index {
         let p = match order {
             _ if others.is_empty() => 0,
             Order::Bytewise => self.seek_by_prefix(key),
-            Order::Custom(_) => others.partition_point(|slot| order.compare(&slot.top, key).is_lt()),
+            Order::Custom(_) => {
+                others.partition_point(|slot| order.compare(&slot.top, key).is_lt())
+            }
         };
         (p < others.len() || order.compare(&last.top, key).is_ge()).then_some(p)
     }
@@ -331,19 +362,10 @@ impl Index {
         let prefix = prefix_at(key, self.shared.len());
         let low = self.prefixes.partition_point(|&top| top < prefix);
         let is_below = |p: &usize| {
-            self.prefixes.get(*p) == Some(&prefix) && self.slots.get(*p).is_some_and(|slot| *slot.top < *key)
+            self.prefixes.get(*p) == Some(&prefix)
+                && self.slots.get(*p).is_some_and(|slot| *slot.top < *key)
         };
         low + (low..self.prefixes.len()).take_while(is_below).count()
-    }
-
-    /// The data blocks among which is the one that can hold `key`: that one, if its piece is there, or those of the piece; `None` past
-    /// the last index key.
-    pub(super) fn blocks_near(&self, key: &[u8], order: &Order) -> Option<Range<usize>> {
-        let p = self.seek_piece(key, order)?;
-        Some(match self.seek(key, order) {
-            Ok(found) => found.map(|found| found.block..found.block + 1)?,
-            Err(Absent) => self.blocks_of(p),
-        })
     }
 
     /// The key before those of a data block: the index key of the block before.
@@ -401,7 +423,12 @@ impl Index {
     ///
     /// Handles must be in the file's order without overlap. Keys must ascend, unless the order is not known (`None`). A database's
     /// must be internal keys.
-    pub(super) fn admit(&self, p: usize, bytes: &Bytes, order: Option<&Order>) -> Result<usize, Defect> {
+    pub(super) fn admit(
+        &self,
+        p: usize,
+        bytes: &Bytes,
+        order: Option<&Order>,
+    ) -> Result<usize, Defect> {
         if self.has(p) {
             return Ok(0);
         }
@@ -422,12 +449,24 @@ impl Index {
         let piece = Piece::new(bytes, &entries);
         let weight = piece.weight(matches!(self.entries, Entries::InFile(_)));
         // Another thread may have been faster.
-        let kept = self.slots.get(p).map(|slot| slot.piece.set(Box::new(piece)));
-        Ok(if matches!(kept, Some(Ok(()))) { weight } else { 0 })
+        let kept = self
+            .slots
+            .get(p)
+            .map(|slot| slot.piece.set(Box::new(piece)));
+        Ok(if matches!(kept, Some(Ok(()))) {
+            weight
+        } else {
+            0
+        })
     }
 
     /// Decodes piece `p` of an index block that was read at opening.
-    fn decode_held(&self, block: &Block<Bytes>, p: usize, order: Option<&Order>) -> Result<Decoded, Defect> {
+    fn decode_held(
+        &self,
+        block: &Block<Bytes>,
+        p: usize,
+        order: Option<&Order>,
+    ) -> Result<Decoded, Defect> {
         let blocks = self.blocks_of(p);
         let start = block.restart(blocks.start);
         let end = match blocks.end {
@@ -435,7 +474,8 @@ impl Index {
             end => block.restart(end),
         };
         let before = p.checked_sub(1);
-        let data = before.and_then(|before| self.data_end(before)).unwrap_or(0)..self.place.data_end;
+        let data =
+            before.and_then(|before| self.data_end(before)).unwrap_or(0)..self.place.data_end;
         let bytes = block.data().slice(start..end.max(start));
         let mut restarts = blocks.clone().map(|i| block.restart(i).wrapping_sub(start));
         let (mut entries, mut has_restarts) = (Vec::with_capacity(blocks.len()), true);
@@ -446,8 +486,14 @@ impl Index {
             has_restarts &= restarts.next() == Some(entry.offset());
         })?;
         if !has_restarts || restarts.next().is_some() {
-            let expected = format!("{} index entries from byte {start} on, each with a restart", blocks.len());
-            return Err(Defect::new(expected, format!("{} entries, or restarts elsewhere", entries.len())));
+            let expected = format!(
+                "{} index entries from byte {start} on, each with a restart",
+                blocks.len()
+            );
+            return Err(Defect::new(
+                expected,
+                format!("{} entries, or restarts elsewhere", entries.len()),
+            ));
         }
         Ok((bytes, entries))
     }
@@ -525,4 +571,3 @@ fn unfold(block: &Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defec
     }
     Block::parse(builder.finish(Bytes::copy_from_slice))
 }
-

@@ -141,16 +141,25 @@ impl Piece {
     }
 
     #[cold]
-    #[expect(clippy::expect_used, reason = "every handle was decoded when the piece was made")]
+    #[expect(
+        clippy::expect_used,
+        reason = "every handle was decoded when the piece was made"
+    )]
     fn large_handle(&self, i: usize) -> BlockHandle {
-        let value = self.keys.get(i).and_then(|key| self.bytes.get((key.start + key.len) as usize..));
+        let value = self
+            .keys
+            .get(i)
+            .and_then(|key| self.bytes.get((key.start + key.len) as usize..));
         let decoded = value.and_then(BlockHandle::decode);
         decoded.expect("a handle that was decoded before").0
     }
 
     /// A key at or after the last of data block `i` of the piece, one of `0..len()`, and before the first of the next.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "as `handle`; and the piece was made of these bytes")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "as `handle`; and the piece was made of these bytes"
+    )]
     pub(super) fn key(&self, i: usize) -> &[u8] {
         let KeyAt { start, len } = self.keys[i];
         &self.bytes[start as usize..][..len as usize]

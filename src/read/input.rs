@@ -29,6 +29,8 @@ pub(crate) struct Input {
     pub(super) uses_properties: bool,
     /// Whether nothing was left of the range.
     is_empty: bool,
+    /// Whether a table was told to read no blocks outside the bounds.
+    is_limited: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -71,8 +73,7 @@ impl Input {
         Ok(Input { is_empty, ..input })
     }
 
-    fn new(mut cursor: Cursor, bounds: Bounds) -> Input {
-        cursor.read_within(&bounds.0, &bounds.1);
+    fn new(cursor: Cursor, bounds: Bounds) -> Input {
         Input::of(Source::Table(cursor), bounds)
     }
 
@@ -84,6 +85,7 @@ impl Input {
             number: 0,
             uses_properties: false,
             is_empty: false,
+            is_limited: false,
         }
     }
 
@@ -218,9 +220,21 @@ impl Input {
         Ok(true)
     }
 
+    /// Tells a table, before its first block is read, to read none outside the bounds.
+    fn limit(&mut self) -> Result<()> {
+        if let Source::Table(cursor) = &mut self.source
+            && !self.is_limited
+        {
+            cursor.read_within(&self.bounds.0, &self.bounds.1)?;
+            self.is_limited = true;
+        }
+        Ok(())
+    }
+
     /// Moves the source to the first entry of a walk along `way`, which starts at a bound of the input, or at the end of the
     /// source.
     fn seek_source(&mut self, bounds: Option<&Bounds>, way: Way) -> Result<bool> {
+        self.limit()?;
         let unbounded = &Bound::Unbounded;
         let lower = bounds.map_or(unbounded, |bounds| &bounds.0);
         let upper = bounds.map_or(unbounded, |bounds| &bounds.1);
@@ -268,6 +282,7 @@ impl Input {
         if !self.is_within(key, Way::Back)? {
             return Ok(false);
         }
+        self.limit()?;
         let found = match &mut self.source {
             Source::Table(cursor) => cursor.seek(key)?,
             Source::Memory(cursor) => cursor.seek(Bound::Included(key), Way::Forward),

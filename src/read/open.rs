@@ -22,8 +22,8 @@ use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
 use crate::read::ahead::ReadAhead;
 use crate::read::cache::TableId;
 use crate::read::file::{Fetch, FromSource, TAIL_LEN, TableFile, saturating_len};
-use crate::read::index::{BlockRef, Index, IndexPlace};
 use crate::read::filter::{FilterBlock, PrefixFilter, TableFilter};
+use crate::read::index::{BlockRef, Index, IndexPlace};
 use crate::read::metaindex::Metaindex;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::parts::ready;
@@ -113,7 +113,9 @@ impl OpenOptions {
         if pieces.is_none() {
             file.hold(fetch, file.range_of(footer.index)).await?;
         }
-        let (index, divided) = pieces.map_or((None, Vec::new()), |pieces| (Some(pieces.index), pieces.filters));
+        let (index, divided) = pieces.map_or((None, Vec::new()), |pieces| {
+            (Some(pieces.index), pieces.filters)
+        });
         let mut inner = self.decode(file, &footer, metaindex.as_ref(), index)?;
         let is_unclear = self.may_be_database(&inner, metaindex.as_ref())?;
         let mut filters = Vec::new();
@@ -146,9 +148,13 @@ impl OpenOptions {
         let is_strict = self.checks_order(inner);
         let pieces = inner.missing_pieces(0..inner.index.len());
         inner.bring_by(fetch, pieces).await?;
-        let blocks: Result<Vec<BlockRef>> = (0..inner.index.len()).map(|i| inner.block(i)).collect();
+        let blocks: Result<Vec<BlockRef>> =
+            (0..inner.index.len()).map(|i| inner.block(i)).collect();
         let blocks = blocks?;
-        let frames: Vec<Range<u64>> = blocks.iter().map(|found| frame_range(found.handle)).collect();
+        let frames: Vec<Range<u64>> = blocks
+            .iter()
+            .map(|found| frame_range(found.handle))
+            .collect();
         match inner.file.hold(fetch, frames).await {
             Err(error) if is_strict => return Err(error),
             // A block that could not be read is left for lookups to find.
@@ -259,14 +265,17 @@ impl OpenOptions {
         footer: &Footer,
         metaindex: Option<&Metaindex>,
     ) -> Result<Option<Pieces>> {
-        let Some((metaindex, handle)) = metaindex.and_then(|found| Some((found, found.pieces?))) else {
+        let Some((metaindex, handle)) = metaindex.and_then(|found| Some((found, found.pieces?)))
+        else {
             return Ok(None);
         };
         let read = || {
             let named_by = (Section::Metaindex, footer.metaindex.offset);
             let block = file.read_block(handle, Section::Pieces, named_by)?;
             let decoded = Pieces::decode(block).and_then(|decoded| {
-                decoded.as_ref().map_or(Ok(()), |pieces| pieces.check_handles(footer.index, &metaindex.handles))?;
+                decoded.as_ref().map_or(Ok(()), |pieces| {
+                    pieces.check_handles(footer.index, &metaindex.handles)
+                })?;
                 Ok(decoded)
             });
             decoded.map_err(|defect| file.locate(defect, Section::Pieces, handle.offset))
@@ -288,7 +297,11 @@ impl OpenOptions {
         let properties = metaindex.and_then(|metaindex| metaindex.properties);
         let pieces = metaindex.and_then(|metaindex| metaindex.pieces);
         let needed = [pieces.or(Some(footer.index)), properties];
-        needed.into_iter().flatten().filter_map(|handle| file.range_of(handle)).collect()
+        needed
+            .into_iter()
+            .flatten()
+            .filter_map(|handle| file.range_of(handle))
+            .collect()
     }
 
     /// Whether the table may be a database's for all that its index tells, while the caller takes it for a plain one: then the
@@ -312,7 +325,8 @@ impl OpenOptions {
             return Ok(false);
         }
         let has_filter = metaindex.is_some_and(|metaindex| metaindex.filters_for(true).count() > 0);
-        Ok(has_filter && self.needs_metaindex() || self.order.is_none() && evidence.may_be_database())
+        Ok(has_filter && self.needs_metaindex()
+            || self.order.is_none() && evidence.may_be_database())
     }
 
     /// The first keys of a table that may be a database's. Refuses one that is, unless the caller named its order.
@@ -497,7 +511,8 @@ impl Inner {
     /// holds user keys rejects nearly every stored key: of four, it passes all with a probability of 10⁻⁸. Fewer prove nothing.
     fn filter_knows(&self, witnesses: &[Vec<u8>]) -> bool {
         const MIN_WITNESSES: usize = 4;
-        let (Some(filter), Some(order), Ok(first)) = (&self.filter, &self.order, self.index.block(0))
+        let (Some(filter), Some(order), Ok(first)) =
+            (&self.filter, &self.order, self.index.block(0))
         else {
             return false;
         };

@@ -2,7 +2,7 @@
 //! needed, checked, and kept as long as the table is open.
 
 use std::future::Future;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
@@ -31,9 +31,6 @@ pub(super) enum Part {
     Index(usize),
 }
 
-/// Most bytes of pieces of the index that a walk reads at once.
-const WALK_LEN: u64 = 64 << 10;
-
 impl Inner {
     /// What a lookup of `key` needs that is not there yet. More may be needed when this is there. Of a ribbon filter, the first
     /// `layers` layers are asked for at once.
@@ -52,6 +49,23 @@ impl Inner {
         parts
     }
 
+    /// The pieces of the index that name the first and the last data block within bounds, as far as they are not there.
+    pub(super) fn missing_for_bounds(
+        &self,
+        lower: &Bound<Vec<u8>>,
+        upper: &Bound<Vec<u8>>,
+    ) -> Result<Vec<Part>> {
+        let mut pieces = Vec::new();
+        for bound in [lower, upper] {
+            if let Bound::Included(key) | Bound::Excluded(key) = bound {
+                pieces.extend(self.index.seek_piece(key, self.order()?));
+            }
+        }
+        pieces.dedup();
+        pieces.retain(|&p| !self.index.has(p));
+        Ok(pieces.into_iter().map(Part::Index).collect())
+    }
+
     /// What the filter of prefixes needs for `prefix` and that is not there yet.
     pub(super) fn missing_for_prefix(&self, prefix: &[u8], layers: usize) -> Vec<Part> {
         let hash = RibbonFilterPolicy::hash(prefix);
@@ -62,10 +76,18 @@ impl Inner {
 
     /// The pieces of filters that are not there.
     pub(super) fn missing_filters(&self) -> Vec<Part> {
-        let of_keys = self.filter.as_ref().map_or(Vec::new(), |filter| filter.block.missing());
-        let of_prefixes = self.prefixes.as_ref().map_or(Vec::new(), |filter| filter.block.missing());
+        let of_keys = self
+            .filter
+            .as_ref()
+            .map_or(Vec::new(), |filter| filter.block.missing());
+        let of_prefixes = self
+            .prefixes
+            .as_ref()
+            .map_or(Vec::new(), |filter| filter.block.missing());
         let of_keys = of_keys.into_iter().map(Part::Filter);
-        of_keys.chain(of_prefixes.into_iter().map(Part::Prefixes)).collect()
+        of_keys
+            .chain(of_prefixes.into_iter().map(Part::Prefixes))
+            .collect()
     }
 
     /// All parts that the table has and that are not there.
@@ -97,14 +119,16 @@ impl Inner {
     /// Checks a part and keeps it; `bytes` are those at its [range](Inner::part_range).
     pub(super) fn admit_part(&self, part: Part, bytes: &Bytes) -> Result<()> {
         let (kept, section) = match (part, &self.filter, &self.prefixes) {
-            (Part::Filter(i), Some(filter), _) => {
-                (filter.admit(i, bytes, self.index.last_offset()), Section::Filter)
-            }
+            (Part::Filter(i), Some(filter), _) => (
+                filter.admit(i, bytes, self.index.last_offset()),
+                Section::Filter,
+            ),
             (Part::Prefixes(i), _, Some(filter)) => (filter.admit(i, bytes), Section::Filter),
             (Part::Filter(_) | Part::Prefixes(_), _, _) => return Ok(()),
-            (Part::Index(p), _, _) => {
-                (self.index.admit(p, bytes, self.order.as_ref()), Section::Index)
-            }
+            (Part::Index(p), _, _) => (
+                self.index.admit(p, bytes, self.order.as_ref()),
+                Section::Index,
+            ),
         };
         let weight = kept.map_err(|defect| {
             let range = self.part_range(part);
@@ -113,6 +137,12 @@ impl Inner {
         })?;
         self.weight.fetch_add(weight, Relaxed);
         Ok(())
+    }
+
+    /// Where the last data block ends in the file; 0 if there is none.
+    pub(super) fn data_end(&self) -> u64 {
+        let last = self.index.pieces().checked_sub(1);
+        last.and_then(|last| self.index.data_end(last)).unwrap_or(0)
     }
 
     /// Reads parts, those that lie beside each other together and all at once, and keeps them.
@@ -184,25 +214,28 @@ impl Inner {
     }
 
     /// The pieces of the index that a walk reads at once when it comes to data block `i`: the one that names it and, on the walk's
-    /// way, those that name its next blocks, of `limits`. None if the piece is there.
+    /// way, those that name its next blocks, of `limits`, in all at most `most` bytes of the file. None if the piece is there.
     pub(super) fn pieces_of_walk(
         &self,
         i: usize,
         limits: &Range<usize>,
         direction: Option<Direction>,
+        most: u64,
     ) -> Vec<Part> {
         let here = self.index.piece_of(i);
         let mut len = 0;
         let is_due = |&p: &usize| {
             let range = self.part_range(Part::Index(p));
-            len += range.map_or(WALK_LEN, |range| range.end - range.start);
-            !self.index.has(p) && (p == here || len <= WALK_LEN)
+            len += range.map_or(most, |range| range.end - range.start);
+            !self.index.has(p) && (p == here || len <= most)
         };
         let pieces: Vec<usize> = match direction {
             None => (here..here + 1).take_while(is_due).collect(),
             Some(Direction::Forward) => {
                 let last = limits.end.min(self.index.len()).saturating_sub(1).max(i);
-                (here..self.index.piece_of(last) + 1).take_while(is_due).collect()
+                (here..self.index.piece_of(last) + 1)
+                    .take_while(is_due)
+                    .collect()
             }
             Some(Direction::Backward) => {
                 let first = self.index.piece_of(limits.start.min(i));

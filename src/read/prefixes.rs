@@ -35,7 +35,8 @@ impl Table {
         };
         let upper = prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
         Ok(!self.prefixes_exclude(&Bound::Included(prefix), &upper)?
-            && (self.index().seek_piece(first, order).is_some() || !self.inner.last_block_checked()))
+            && (self.index().seek_piece(first, order).is_some()
+                || !self.inner.last_block_checked()))
     }
 
     /// Whether the prefix filter knows that no key is within these bounds; in a database's table, no user key.
@@ -44,18 +45,16 @@ impl Table {
         lower: &Bound<impl AsRef<[u8]>>,
         upper: &Bound<impl AsRef<[u8]>>,
     ) -> Result<bool> {
-        let Some(filter) = &self.inner.prefixes else {
-            return Ok(false);
-        };
-        let lower = lower.as_ref().map(AsRef::as_ref);
-        let upper = upper.as_ref().map(AsRef::as_ref);
-        let Some(prefix) = prefix_of_all(&*filter.extractor, lower, upper) else {
+        let (Some(filter), Some(prefix)) = (&self.inner.prefixes, self.prefix_to_ask(lower, upper))
+        else {
             return Ok(false);
         };
         let passes = loop {
             match filter.passes(prefix) {
                 Ok(passes) => break passes,
-                Err(_) => self.inner.bring(self.inner.missing_for_prefix(prefix, FromSource::LAYERS))?,
+                Err(_) => self
+                    .inner
+                    .bring(self.inner.missing_for_prefix(prefix, FromSource::LAYERS))?,
             }
         };
         let counter = if passes {
@@ -65,6 +64,18 @@ impl Table {
         };
         self.inner.file.counters.add(counter, 1);
         Ok(!passes)
+    }
+
+    /// The prefix of all keys within these bounds that the filter of prefixes is asked for, if there are both.
+    pub(super) fn prefix_to_ask<'k>(
+        &self,
+        lower: &'k Bound<impl AsRef<[u8]>>,
+        upper: &'k Bound<impl AsRef<[u8]>>,
+    ) -> Option<&'k [u8]> {
+        let filter = self.inner.prefixes.as_ref()?;
+        let lower = lower.as_ref().map(AsRef::as_ref);
+        let upper = upper.as_ref().map(AsRef::as_ref);
+        prefix_of_all(&*filter.extractor, lower, upper)
     }
 
     /// The filter of prefixes in use; `None` if the table has none that can be used. [`filters`](Table::filters) tells why.

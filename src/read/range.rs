@@ -212,7 +212,7 @@ impl Range {
         if let State::Front = self.state {
             return Ok(self.cursor.next()? && self.is_below_upper()?);
         }
-        self.cursor.read_within(&self.lower, &self.upper);
+        self.cursor.read_within(&self.lower, &self.upper)?;
         let moved = self.cursor.seek_lower(&self.lower)?;
         self.state = State::Front;
         Ok(moved && self.is_below_upper()?)
@@ -226,7 +226,7 @@ impl Range {
         if let State::Back = self.state {
             return Ok(self.cursor.prev()? && self.is_above_lower()?);
         }
-        self.cursor.read_within(&self.lower, &self.upper);
+        self.cursor.read_within(&self.lower, &self.upper)?;
         let moved = self.cursor.seek_upper(&self.upper)?;
         self.state = State::Back;
         Ok(moved && self.is_above_lower()?)

@@ -37,7 +37,8 @@ impl Table {
             return Ok(vec![(Bound::Unbounded, Bound::Unbounded)]);
         }
         if self.inner.splits_by_blocks(n) {
-            self.inner.bring(self.inner.missing_pieces(0..self.data_blocks()))?;
+            self.inner
+                .bring(self.inner.missing_pieces(0..self.data_blocks()))?;
         }
         self.inner.splits(n)
     }

@@ -359,7 +359,11 @@ impl Inner {
     /// Whether it was seen that the table ends where its index says.
     pub(super) fn last_block_checked(&self) -> bool {
         let last = self.index.len().checked_sub(1);
-        let is_checked = |last| self.index.block(last).is_ok_and(|last| self.index.state(last).is_checked());
+        let is_checked = |last| {
+            self.index
+                .block(last)
+                .is_ok_and(|last| self.index.state(last).is_checked())
+        };
         last.is_none_or(is_checked)
     }
 

@@ -15,6 +15,8 @@ use super::source::BoxFuture;
 use super::table::AsyncTable;
 use crate::error::Result;
 use crate::read::file::Stretch;
+use crate::read::index::BlockRef;
+use crate::read::store::Run;
 
 /// Bytes of a walk's first request, unless a single block takes more: they take no longer than a block of 4 KiB.
 const FIRST_LEN: u64 = 64 << 10;
@@ -53,7 +55,7 @@ struct Asked {
 
 /// A data block that a walk has come to.
 pub(super) struct Arrived {
-    pub(super) block: usize,
+    pub(super) found: BlockRef,
     pub(super) payload: Bytes,
     /// Whether it is a slice of all that came with it, and keeps that in memory.
     pub(super) is_slice: bool,
@@ -80,6 +82,11 @@ impl Blocks {
         }
     }
 
+    /// Says which they are, before the first.
+    pub(super) fn begin(&mut self, blocks: Range<usize>) {
+        (self.unasked, self.left) = (blocks.start, blocks);
+    }
+
     /// Says that the walk will come to all of them: its requests are long from the first on.
     pub(super) fn expect_all(&mut self) {
         (self.len, self.most) = (MAX_REQUEST_LEN, MAX_AHEAD);
@@ -92,21 +99,23 @@ impl Blocks {
         if self.left.is_empty() {
             return Ok(None);
         }
-        let (payload, is_slice) = match self.read(table, i).await {
+        let found = table.find_for_walk(i, &self.left).await?;
+        let (payload, is_slice) = match self.read(table, found).await {
             Some(read) => read,
-            None => (table.fetch_block(i).await?, false),
+            None => (table.fetch_block(found).await?, false),
         };
         self.left.start = i + 1;
         Ok(Some(Arrived {
-            block: i,
+            found,
             payload,
             is_slice,
         }))
     }
 
-    /// Data block `i` out of what was asked for ahead, and whether it is a slice of that. `None` if that does not bring it, or
+    /// A data block out of what was asked for ahead, and whether it is a slice of that. `None` if that does not bring it, or
     /// nothing sound: it is then fetched alone, so that an error is that of one block.
-    async fn read(&mut self, table: &AsyncTable, i: usize) -> Option<(Bytes, bool)> {
+    async fn read(&mut self, table: &AsyncTable, found: BlockRef) -> Option<(Bytes, bool)> {
+        let i = found.block;
         let is_here = |(blocks, _): &(Range<usize>, Stretch)| blocks.contains(&i);
         if !self.here.as_ref().is_some_and(is_here) {
             self.here = None;
@@ -124,7 +133,7 @@ impl Blocks {
             }
         }
         let (_, stretch) = self.here.as_ref()?;
-        table.admit_slice(stretch, i, table.table.read).ok()
+        table.admit_slice(stretch, found).ok()
     }
 
     /// The first request and its response. All of them go on until it is there, and one that is new begins, even if the first is
@@ -159,14 +168,14 @@ impl Blocks {
         let inner = &*table.table.inner;
         let is_due = self.asked.is_empty();
         while self.asked.len() < self.most {
-            let mut missing = (self.unasked..self.left.end).skip_while(|&i| inner.is_cached(i));
-            let Some(start) = missing.next() else {
-                self.unasked = self.left.end;
+            // No further than the index is known: the walk reads on there.
+            let known = |i| inner.index.block(i).ok();
+            let mut known = (self.unasked..self.left.end).map_while(known);
+            let Some(start) = known.find(|&found| !inner.is_cached(found)) else {
                 break;
             };
-            let blocks = inner.blocks_from(start, self.left.end, self.len);
+            let Run { blocks, bytes } = inner.run_from(start, self.left.end, self.len);
             self.unasked = blocks.end;
-            let bytes = inner.range_of(&blocks);
             let response = maybe_done(table.request(&bytes));
             self.asked.push_back(Asked {
                 blocks,

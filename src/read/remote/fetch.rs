@@ -1,4 +1,4 @@
-//! Fetching data blocks: those of one lookup, and those of many together.
+//! Fetching data blocks, and pieces of index and filters: those of one lookup, and those of many together.
 
 use std::io;
 use std::ops::Range;
@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, TryStreamExt};
 
 use super::flights::{Plan, Response, Waiter};
 use super::source::BoxFuture;
 use super::table::AsyncTable;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::frame;
 use crate::read::coalesce::coalesce;
 use crate::read::file::{Stretch, saturating_len};
-use crate::read::options::ReadOptions;
+use crate::read::index::BlockRef;
+use crate::read::parts::Part;
 use crate::read::store::frame_range;
 
 /// Most bytes of one request, unless a single block takes more.
@@ -30,81 +31,114 @@ pub(super) const MAX_GAP: u64 = 64 << 10;
 const MAX_IN_FLIGHT: usize = 32;
 
 impl AsyncTable {
-    /// Data block `i`, from the cache or from the source: checked when it comes in.
-    pub(super) async fn fetch_block(&self, i: usize) -> Result<Bytes> {
-        let inner = &*self.table.inner;
-        if let Some(block) = inner.cached(inner.index.block(i)) {
+    /// A data block, from the cache or from the source: checked when it comes in.
+    pub(super) async fn fetch_block(&self, found: BlockRef) -> Result<Bytes> {
+        if let Some(block) = self.table.inner.cached(found) {
             return Ok(block);
         }
-        let arrived = match self.join(&[i]).pop() {
-            Some(waiter) => self.arrive(waiter).await?.pop(),
+        let arrived = match self.join(&[frame_range(found.handle)]).pop() {
+            Some(waiter) => self
+                .arrive(waiter, |stretch, _| self.admit(stretch, found))
+                .await?
+                .pop(),
             None => None,
         };
         match arrived {
-            Some((_, block)) => Ok(block),
-            None => self.fetch_alone(i).await,
+            Some(block) => Ok(block),
+            None => {
+                let stretch = self.fetch_alone(&frame_range(found.handle)).await?;
+                self.admit(&stretch, found)
+            }
         }
     }
 
     /// Those data blocks of `wanted`, which ascend, that are not in the cache: each with its number, in the order in which they
     /// arrive.
-    pub(super) fn fetch_all(&self, wanted: &[usize]) -> BoxStream<'_, Result<Vec<(usize, Bytes)>>> {
-        let waiters = stream::iter(self.join(wanted));
-        let arrive = |waiter| self.arrive(waiter);
+    pub(super) fn fetch_all<'a>(
+        &'a self,
+        wanted: &'a [BlockRef],
+    ) -> BoxStream<'a, Result<Vec<(BlockRef, Bytes)>>> {
+        let frames: Vec<Range<u64>> = wanted
+            .iter()
+            .map(|found| frame_range(found.handle))
+            .collect();
+        let waiters = stream::iter(self.join(&frames));
+        let arrive = move |waiter| {
+            self.arrive(waiter, move |stretch, frame| {
+                let i = wanted.partition_point(|found| found.handle.offset < frame.start);
+                let found = *wanted.get(i).ok_or_else(not_wanted)?;
+                Ok((found, self.admit(stretch, found)?))
+            })
+        };
         waiters.map(arrive).buffer_unordered(MAX_IN_FLIGHT).boxed()
     }
 
-    /// The wanted blocks that a request brings. If it was for several and fails, or what it brings is not sound, each is asked for
-    /// alone: an error is that of one block.
-    async fn arrive(&self, waiter: Waiter) -> Result<Vec<(usize, Bytes)>> {
-        let is_alone = waiter
-            .blocks
-            .iter()
-            .all(|&i| self.frame_range(i) == waiter.bytes);
+    /// Reads parts of index and filters, all at once, and keeps them. Tasks that want the same share the request.
+    pub(super) async fn bring(&self, parts: Vec<Part>) -> Result<()> {
+        let inner = &*self.table.inner;
+        let mut wanted: Vec<(Range<u64>, Part)> = Vec::with_capacity(parts.len());
+        for part in parts {
+            match inner.part_range(part) {
+                Some(range) => wanted.push((range, part)),
+                None => inner.admit_part(part, &Bytes::new())?,
+            }
+        }
+        wanted.sort_unstable_by_key(|(range, _)| (range.start, range.end));
+        let ranges: Vec<Range<u64>> = wanted.iter().map(|(range, _)| range.clone()).collect();
+        let wanted = &wanted;
+        let arrive = |waiter| {
+            self.arrive(waiter, move |stretch, range| {
+                let bytes = stretch.get(range).unwrap_or_default();
+                let bytes = Bytes::copy_from_slice(&bytes);
+                let mut parts = wanted.iter().filter(|(wanted, _)| wanted == range);
+                parts.try_for_each(|(_, part)| inner.admit_part(*part, &bytes))
+            })
+        };
+        let waiters = stream::iter(self.join(&ranges));
+        let mut arrived = waiters.map(arrive).buffer_unordered(MAX_IN_FLIGHT);
+        while arrived.try_next().await?.is_some() {}
+        Ok(())
+    }
+
+    /// What `admit` makes of the wanted items that a request brings. If it was for several and fails, or what it brings is not sound,
+    /// each is asked for alone: an error is that of one item.
+    async fn arrive<T>(
+        &self,
+        waiter: Waiter,
+        admit: impl Fn(&Stretch, &Range<u64>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let is_alone = waiter.items.iter().all(|item| *item == waiter.bytes);
         let stretch = match self.check(&waiter.bytes, waiter.response().await) {
             Err(error) if is_alone => return Err(error),
             stretch => stretch.ok(),
         };
-        let mut blocks = Vec::with_capacity(waiter.blocks.len());
-        for &i in &waiter.blocks {
-            let admit = |stretch| self.admit(stretch, i, self.table.read);
-            let block = match stretch.as_ref().map(admit) {
-                Some(Ok(block)) => block,
+        let mut admitted = Vec::with_capacity(waiter.items.len());
+        for item in &waiter.items {
+            admitted.push(match stretch.as_ref().map(|stretch| admit(stretch, item)) {
+                Some(Ok(made)) => made,
                 Some(Err(error)) if is_alone => return Err(error),
-                Some(Err(_)) | None => self.fetch_alone(i).await?,
-            };
-            blocks.push((i, block));
+                Some(Err(_)) | None => admit(&self.fetch_alone(item).await?, item)?,
+            });
         }
-        Ok(blocks)
+        Ok(admitted)
     }
 
-    /// Data block `i` by a request that nobody shares.
-    async fn fetch_alone(&self, i: usize) -> Result<Bytes> {
-        let bytes = self.frame_range(i);
-        let stretch = self.check(&bytes, self.request(&bytes).await)?;
-        self.admit(&stretch, i, self.table.read)
+    /// The bytes at `range` by a request that nobody shares.
+    async fn fetch_alone(&self, range: &Range<u64>) -> Result<Stretch> {
+        self.check(range, self.request(range).await)
     }
 
-    /// Joins or begins the requests for `blocks`, which ascend.
-    fn join(&self, blocks: &[usize]) -> Vec<Waiter> {
-        let request = |bytes: &Range<u64>| self.request(bytes);
-        self.flights
-            .join(blocks, |blocks| self.plan(blocks), request)
-    }
-
-    /// Requests for `blocks`: those that lie near each other come with one.
-    fn plan(&self, blocks: &[usize]) -> Vec<Plan> {
-        let frames: Vec<Range<u64>> = blocks.iter().map(|&i| self.frame_range(i)).collect();
-        let groups = coalesce(&frames, MAX_GAP, MAX_REQUEST_LEN).into_iter();
-        let plan = groups.map(|group| Plan {
-            bytes: group.bytes,
-            blocks: blocks.get(group.parts).unwrap_or(&[]).to_vec(),
-        });
-        plan.collect()
-    }
-
-    fn frame_range(&self, i: usize) -> Range<u64> {
-        frame_range(self.table.inner.index.handle(i))
+    /// Joins or begins the requests for `items`, which ascend: those that lie near each other come with one.
+    fn join(&self, items: &[Range<u64>]) -> Vec<Waiter> {
+        let plan = |items: &[Range<u64>]| {
+            let groups = coalesce(items, MAX_GAP, MAX_REQUEST_LEN).into_iter();
+            let plan = groups.map(|group| Plan {
+                bytes: group.bytes,
+                items: items.get(group.parts).unwrap_or(&[]).to_vec(),
+            });
+            plan.collect()
+        };
+        self.flights.join(items, plan, |bytes| self.request(bytes))
     }
 
     /// The request for `bytes` of the file, which begins when it is polled.
@@ -128,39 +162,41 @@ impl AsyncTable {
         Ok(Stretch { offset, bytes })
     }
 
-    /// Data block `i`, which came with `stretch`: checked, kept in the cache, and in memory of its own, so that a value does not
+    /// A data block that came with `stretch`: checked, kept in the cache, and in memory of its own, so that a value does not
     /// keep all that came with it.
-    fn admit(&self, stretch: &Stretch, i: usize, read: ReadOptions) -> Result<Bytes> {
-        let frame = self.frame(stretch, i);
+    fn admit(&self, stretch: &Stretch, found: BlockRef) -> Result<Bytes> {
+        let frame = frame(stretch, found);
         let frame = if frame::is_raw(&frame) {
             Bytes::copy_from_slice(&frame)
         } else {
             frame
         };
-        let inner = &*self.table.inner;
-        inner.admit(inner.index.block(i), &frame, read)
+        self.table.inner.admit(found, &frame, self.table.read)
     }
 
     /// Like [`admit`](AsyncTable::admit), but a slice of `stretch` if the block is stored raw and the cache does not keep it. Returns
     /// the block, and whether it is such a slice.
-    pub(super) fn admit_slice(
-        &self,
-        stretch: &Stretch,
-        i: usize,
-        read: ReadOptions,
-    ) -> Result<(Bytes, bool)> {
-        let inner = &*self.table.inner;
+    pub(super) fn admit_slice(&self, stretch: &Stretch, found: BlockRef) -> Result<(Bytes, bool)> {
+        let (inner, read) = (&*self.table.inner, self.table.read);
         if read.fill_cache && inner.cache.is_some() {
-            return Ok((self.admit(stretch, i, read)?, false));
+            return Ok((self.admit(stretch, found)?, false));
         }
-        let frame = self.frame(stretch, i);
-        let block = inner.admit(inner.index.block(i), &frame, read)?;
+        let frame = frame(stretch, found);
+        let block = inner.admit(found, &frame, read)?;
         Ok((block, frame::is_raw(&frame)))
     }
+}
 
-    /// The frame of data block `i`. It is there, since the block is one that the stretch was read for: none would be an error like
-    /// a damaged one.
-    fn frame(&self, stretch: &Stretch, i: usize) -> Bytes {
-        stretch.get(&self.frame_range(i)).unwrap_or_default()
-    }
+/// The frame of a data block. It is there, since the block is one that the stretch was read for: none would be an error like
+/// a damaged one.
+fn frame(stretch: &Stretch, found: BlockRef) -> Bytes {
+    stretch.get(&frame_range(found.handle)).unwrap_or_default()
+}
+
+#[cold]
+fn not_wanted() -> Error {
+    Error::new(
+        ErrorKind::InvalidState,
+        "a request brings a block that nobody wants",
+    )
 }

@@ -6,9 +6,13 @@ use bytes::{Bytes, BytesMut};
 
 use super::ahead::Blocks;
 use super::table::AsyncTable;
+use crate::comparator::Order;
 use crate::error::{Error, Result};
+use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
+use crate::read::cursor::lost;
+use crate::read::index::BlockRef;
 use crate::read::range::{self, Bounds};
 use crate::read::table::Table;
 
@@ -28,7 +32,7 @@ pub struct AsyncRange {
     blocks: Blocks,
     /// Walks data block `block`.
     entries: BlockCursor<Bytes>,
-    block: usize,
+    block: Option<BlockRef>,
     /// Whether the bounds include all entries of the block.
     is_inner: bool,
     /// Whether the block is a slice of all that came with it.
@@ -39,6 +43,8 @@ pub struct AsyncRange {
     spare: BytesMut,
     /// The first and the last data block of the range: others have no entries outside the bounds.
     ends: (usize, usize),
+    /// Whether it is known which data blocks those are.
+    is_planned: bool,
     /// To return instead of the first entry.
     error: Option<Error>,
     is_done: bool,
@@ -54,29 +60,44 @@ enum Place {
 impl AsyncRange {
     /// What is left of `range`, which is one of the table.
     pub(super) fn new(table: &AsyncTable, range: range::Range) -> AsyncRange {
-        let plan = || match range.into_parts()? {
-            (_, Some(bounds)) => Ok(Some((blocks_of(&table.table, &bounds)?, bounds))),
-            (_, None) => Ok(None),
-        };
-        let (planned, error) = match plan() {
-            Ok(planned) => (planned, None),
+        let (bounds, error) = match range.into_parts() {
+            Ok((_, bounds)) => (bounds, None),
             Err(error) => (None, Some(error)),
         };
-        let (blocks, bounds) = planned.unwrap_or((0..0, (Bound::Unbounded, Bound::Unbounded)));
         AsyncRange {
             table: table.clone(),
-            bounds,
-            ends: (blocks.start, blocks.end.saturating_sub(1)),
-            blocks: Blocks::new(blocks),
+            is_done: bounds.is_none() && error.is_none(),
+            is_planned: false,
+            bounds: bounds.unwrap_or((Bound::Unbounded, Bound::Unbounded)),
+            ends: (0, 0),
+            blocks: Blocks::new(0..0),
             entries: BlockCursor::new(Block::empty()),
-            block: 0,
+            block: None,
             is_inner: false,
             is_slice: false,
             own: None,
             spare: BytesMut::new(),
             error,
-            is_done: false,
         }
+    }
+
+    /// Finds out which data blocks may have entries within the bounds: none if a filter of prefixes rules them out.
+    async fn plan(&mut self) -> Result<()> {
+        let (table, (lower, upper)) = (&self.table, &self.bounds);
+        let inner = &*table.table.inner;
+        let mut blocks = 0..0;
+        let is_bytewise = matches!(inner.order, Some(Order::Bytewise));
+        if is_bytewise {
+            table.bring_prefixes(lower, upper).await?;
+        }
+        if !is_bytewise || !table.table.prefixes_exclude(lower, upper)? {
+            table.bring(inner.missing_for_bounds(lower, upper)?).await?;
+            blocks = blocks_of(&table.table, &self.bounds)?;
+        }
+        self.ends = (blocks.start, blocks.end.saturating_sub(1));
+        self.blocks.begin(blocks);
+        self.is_planned = true;
+        Ok(())
     }
 
     /// Says that all entries will be read: requests are of 8 MiB from the first on, six at a time, instead of growing to that.
@@ -172,9 +193,12 @@ impl AsyncRange {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
+        if !self.is_planned {
+            self.plan().await?;
+        }
         loop {
             let moved = self.entries.next();
-            if moved.map_err(|defect| self.table.table.locate(self.block, defect))? {
+            if moved.map_err(|defect| self.locate(defect))? {
                 match self.place()? {
                     Place::Before => continue,
                     Place::Within => return Ok(true),
@@ -185,13 +209,23 @@ impl AsyncRange {
             let Some(arrived) = self.blocks.next(&self.table).await? else {
                 return Ok(false);
             };
-            let i = arrived.block;
+            let i = arrived.found.block;
+            self.block = Some(arrived.found);
             let block = Block::parse(arrived.payload);
             self.entries
-                .reset(block.map_err(|defect| self.table.table.locate(i, defect))?);
-            (self.block, self.is_slice) = (i, arrived.is_slice);
+                .reset(block.map_err(|defect| self.locate(defect))?);
+            self.is_slice = arrived.is_slice;
             self.is_inner = (i != self.ends.0 || self.bounds.0 == Bound::Unbounded)
                 && (i != self.ends.1 || self.bounds.1 == Bound::Unbounded);
+        }
+    }
+
+    /// The error of a defect in the block that the range is in.
+    #[cold]
+    fn locate(&self, defect: Defect) -> Error {
+        match self.block {
+            Some(found) => self.table.table.locate(found, defect),
+            None => lost(),
         }
     }
 
@@ -206,10 +240,11 @@ impl AsyncRange {
     /// Where the current key lies.
     fn place(&self) -> Result<Place> {
         let (table, key) = (&self.table.table, self.entries.key());
-        if self.block == self.ends.0 && !table.is_above(key, &self.bounds.0)? {
+        let block = self.block.map(|found| found.block);
+        if block == Some(self.ends.0) && !table.is_above(key, &self.bounds.0)? {
             return Ok(Place::Before);
         }
-        if self.block == self.ends.1 && !table.is_below(key, &self.bounds.1)? {
+        if block == Some(self.ends.1) && !table.is_below(key, &self.bounds.1)? {
             return Ok(Place::After);
         }
         Ok(Place::Within)
@@ -231,31 +266,26 @@ fn copy(block: &[u8], mut spare: BytesMut) -> Bytes {
 /// The data blocks that may have entries within `bounds`, or must be seen to be sure that none has.
 fn blocks_of(table: &Table, (lower, upper): &Bounds) -> Result<Range<usize>> {
     let all = table.data_blocks();
-    let block_at = |bound: &Bound<Vec<u8>>| -> Result<Option<usize>> {
-        match bound {
-            Bound::Included(key) | Bound::Excluded(key) => {
-                let found = table.index().seek(key, table.order()?);
-                Ok(found.map(|found| found.block))
-            }
-            Bound::Unbounded => Ok(None),
-        }
+    let block_at = |bound: &Bound<Vec<u8>>| match bound {
+        Bound::Included(key) | Bound::Excluded(key) => table.seek(key),
+        Bound::Unbounded => Ok(None),
     };
     let start = match (lower, block_at(lower)?) {
         // The block ends with the key at the latest.
-        (Bound::Excluded(key), Some(block))
+        (Bound::Excluded(key), Some(found))
             if table
                 .order()?
-                .compare(key, table.index().key(block))
+                .compare(key, table.index().key(found))
                 .is_eq() =>
         {
-            block + 1
+            found.block + 1
         }
-        (_, Some(block)) => block,
+        (_, Some(found)) => found.block,
         (Bound::Unbounded, None) => 0,
         // Past the last index key there is nothing if the last block is in order, which is seen when it comes in.
         (_, None) if table.inner.last_block_checked() => all,
         (_, None) => all.saturating_sub(1),
     };
-    let end = block_at(upper)?.map_or(all, |last| last + 1);
+    let end = block_at(upper)?.map_or(all, |last| last.block + 1);
     Ok(start..end.max(start))
 }

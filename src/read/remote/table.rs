@@ -16,13 +16,19 @@ use super::source::AsyncReadAt;
 use crate::error::{Error, Result};
 use crate::filter::{FilterInfo, FoundFilter};
 use crate::format::properties::Properties;
+use crate::read::ahead::Direction;
 use crate::read::file::{Fetch, Stretch, TableFile};
+use crate::read::index::BlockRef;
 use crate::read::open::{SMALL, report};
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::range::KeyRange;
+use crate::read::parts::Part;
+use crate::read::range::{KeyRange, Range, prefix_bounds};
 use crate::read::source::{ReadAt, Source};
-use crate::read::stats::{Counter, Counters, Stats};
+use crate::read::stats::{Counter, Stats};
 use crate::read::table::Table;
+
+/// Most bytes of the index that a walk fetches at once: they name some 128 MB of data blocks.
+const WALK_LEN: u64 = 1 << 20;
 
 /// Bytes at the end of a source that opening asks for unless the caller says otherwise.
 const TAIL_LEN: u64 = 256 << 10;
@@ -80,21 +86,17 @@ impl OpenOptions {
             let error = io::Error::new(io::ErrorKind::UnexpectedEof, message);
             return Err(name_in(Error::reading(doing(), error)));
         }
-        let requests = Requests {
-            source: &*source,
-            counters: Counters::default(),
-        };
-        requests.count(&[(0, tail.bytes.len())]);
+        let requests = Requests { source: &*source };
         let mut unread = Source::from(Arc::new(Unread { size: tail.size }));
         unread.path.clone_from(&path);
         let open = async {
             let mut file = TableFile::new(unread)?;
+            count(&file, &[(0, tail.bytes.len())]);
             file.hold_stretch(Stretch {
                 offset: tail.size - tail.bytes.len() as u64,
                 bytes: tail.bytes,
             });
-            let mut inner = self.open_file(file, &requests).await?;
-            inner.file.counters = requests.counters;
+            let inner = self.open_file(file, &requests).await?;
             Ok(self.table(inner))
         };
         let table = AsyncTable {
@@ -113,22 +115,25 @@ impl OpenOptions {
 /// Reads what opening asks for by requests.
 struct Requests<'a> {
     source: &'a dyn AsyncReadAt,
-    counters: Counters,
 }
 
-impl Requests<'_> {
-    fn count(&self, parts: &[(u64, usize)]) {
-        let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
-        self.counters.add(Counter::SourceReads, parts.len() as u64);
-        self.counters.add(Counter::SourceBytes, bytes);
-    }
+/// Counts requests that are about to be made.
+fn count(file: &TableFile, parts: &[(u64, usize)]) {
+    let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
+    file.counters.add(Counter::SourceReads, parts.len() as u64);
+    file.counters.add(Counter::SourceBytes, bytes);
 }
+
+/// Of so many layers of a ribbon filter, the pieces that a key may need are asked for at once: 99 % of keys then need no second
+/// round trip.
+const LAYERS: usize = 2;
 
 impl Fetch for Requests<'_> {
     const MAX_GAP: u64 = MAX_GAP;
+    const LAYERS: usize = LAYERS;
 
     async fn fetch(&self, file: &TableFile, parts: &[(u64, usize)]) -> Result<Vec<Stretch>> {
-        self.count(parts);
+        count(file, parts);
         let mut responses = self.source.read_many_at(parts).await.into_iter();
         let stretches = parts.iter().map(|&(offset, len)| {
             let none = || Err(io::Error::other("the source returned no result"));
@@ -210,18 +215,58 @@ impl AsyncTable {
 
     /// The one way of a lookup: filter, index, block, search.
     async fn find(&self, key: &[u8]) -> Result<Option<(Bytes, std::ops::Range<usize>)>> {
-        let Some(found) = self.table.candidate(key)? else {
+        let Some(found) = self.candidate(key).await? else {
             return Ok(None);
         };
-        let block = self.fetch_block(found.block).await?;
-        let value = self.search(found.block, &block, key)?;
+        let block = self.fetch_block(found).await?;
+        let value = self.search(found, &block, key)?;
         Ok(value.map(|value| (block, value)))
     }
 
-    /// Where the value of `key` lies in data block `i`.
-    fn search(&self, i: usize, block: &[u8], key: &[u8]) -> Result<Option<std::ops::Range<usize>>> {
+    /// The data block to look for `key` in; see [`Table::candidate`].
+    async fn candidate(&self, key: &[u8]) -> Result<Option<BlockRef>> {
+        self.bring_for(&[key]).await?;
+        self.table.candidate(key)
+    }
+
+    /// Fetches what lookups of `keys` need of filter and index.
+    async fn bring_for<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
+        let (inner, order) = (&*self.table.inner, self.table.order()?);
+        loop {
+            let parts = keys
+                .iter()
+                .flat_map(|key| inner.missing_for(key.as_ref(), order, LAYERS));
+            let mut parts: Vec<Part> = parts.collect();
+            if parts.is_empty() {
+                return Ok(());
+            }
+            parts.sort_unstable();
+            parts.dedup();
+            self.bring(parts).await?;
+        }
+    }
+
+    /// Data block `i`, to which a walk over `blocks` comes, after the pieces of the index were fetched that name the next ones.
+    pub(super) async fn find_for_walk(
+        &self,
+        i: usize,
+        blocks: &std::ops::Range<usize>,
+    ) -> Result<BlockRef> {
+        let inner = &*self.table.inner;
+        self.bring(inner.pieces_of_walk(i, blocks, Some(Direction::Forward), WALK_LEN))
+            .await?;
+        inner.block(i)
+    }
+
+    /// Where the value of `key` lies in a data block.
+    fn search(
+        &self,
+        found: BlockRef,
+        block: &[u8],
+        key: &[u8],
+    ) -> Result<Option<std::ops::Range<usize>>> {
         let order = self.table.order()?;
-        self.table.inner.find_value(i, block, key, order)
+        self.table.inner.find_value(found, block, key, order)
     }
 
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
@@ -234,22 +279,26 @@ impl AsyncTable {
     ///
     /// As [`get`](AsyncTable::get), for one block that cannot be read; no value is returned then.
     pub async fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
+        self.bring_for(keys).await?;
         // The block and the position of each key.
         let mut wanted = Vec::new();
         for (at, key) in keys.iter().enumerate() {
             let found = self.table.candidate(key.as_ref())?;
-            wanted.extend(found.map(|found| (found.block, at)));
+            wanted.extend(found.map(|found| (found, at)));
         }
-        wanted.sort_unstable();
-        let mut blocks: Vec<usize> = wanted.iter().map(|&(block, _)| block).collect();
-        blocks.dedup();
+        wanted.sort_unstable_by_key(|(found, at)| (found.block, *at));
+        let mut blocks: Vec<BlockRef> = wanted.iter().map(|&(found, _)| found).collect();
+        blocks.dedup_by_key(|found| found.block);
         let mut values = vec![None; keys.len()];
-        let mut take = |i: usize, block: &Bytes| -> Result<()> {
-            let start = wanted.partition_point(|&(block, _)| block < i);
-            let here = wanted.iter().skip(start).take_while(|wanted| wanted.0 == i);
+        let mut take = |of: BlockRef, block: &Bytes| -> Result<()> {
+            let start = wanted.partition_point(|(found, _)| found.block < of.block);
+            let here = wanted
+                .iter()
+                .skip(start)
+                .take_while(|(found, _)| found.block == of.block);
             for &(_, at) in here {
                 if let (Some(key), Some(value)) = (keys.get(at), values.get_mut(at)) {
-                    let found = self.search(i, block, key.as_ref())?;
+                    let found = self.search(of, block, key.as_ref())?;
                     let found = found.and_then(|range| block.get(range));
                     *value = found.map(Bytes::copy_from_slice);
                 }
@@ -257,16 +306,16 @@ impl AsyncTable {
             Ok(())
         };
         let mut missing = Vec::new();
-        for i in blocks {
-            match self.table.inner.cached(self.table.index().block(i)) {
-                Some(block) => take(i, &block)?,
-                None => missing.push(i),
+        for found in blocks {
+            match self.table.inner.cached(found) {
+                Some(block) => take(found, &block)?,
+                None => missing.push(found),
             }
         }
         let mut arrived = self.fetch_all(&missing);
         while let Some(blocks) = arrived.try_next().await? {
-            for (i, block) in blocks {
-                take(i, &block)?;
+            for (found, block) in blocks {
+                take(found, &block)?;
             }
         }
         Ok(values)
@@ -275,26 +324,70 @@ impl AsyncTable {
     /// The entries whose keys lie within `bounds`, in order. Reads nothing if a filter of prefixes rules it out; see
     /// [`Table::range`].
     pub fn range(&self, bounds: impl KeyRange) -> AsyncRange {
-        AsyncRange::new(self, self.table.range(bounds))
+        AsyncRange::new(self, self.table.unfiltered_range(bounds))
     }
 
     /// The entries whose keys begin with `prefix`, in order; see [`Table::prefix`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> AsyncRange {
-        AsyncRange::new(self, self.table.prefix(prefix))
+        match self.table.unmet_prefix() {
+            Some(error) => AsyncRange::new(self, Range::failed(self.table.cursor(), error)),
+            None => self.range(prefix_bounds(prefix.as_ref())),
+        }
     }
 
-    /// Whether the table may hold `key`, by filter and index alone: no request. See [`Table::may_contain`].
-    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
-        self.table.may_contain(key)
+    /// Whether the table may hold `key`, by filter and index alone: requests only pieces of them that were not needed before. See
+    /// [`Table::may_contain`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::may_contain`].
+    pub async fn may_contain(&self, key: impl AsRef<[u8]> + Send) -> Result<bool> {
+        if self.table.order().is_err() {
+            return Ok(true);
+        }
+        Ok(self.candidate(key.as_ref()).await?.is_some())
     }
 
-    /// The same for keys that begin with `prefix`. See [`Table::may_contain_prefix`].
-    pub fn may_contain_prefix(&self, prefix: impl AsRef<[u8]>) -> bool {
+    /// Whether the table may hold a key that begins with `prefix`; see [`Table::may_contain_prefix`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::may_contain_prefix`].
+    pub async fn may_contain_prefix(&self, prefix: impl AsRef<[u8]> + Send) -> Result<bool> {
+        let (lower, upper) = prefix_bounds(prefix.as_ref());
+        self.bring_prefixes(&lower, &upper).await?;
         self.table.may_contain_prefix(prefix)
     }
 
-    /// Bounds of about `n` parts of the table with about as many bytes each; see [`Table::splits`]. No request.
-    pub fn splits(&self, n: usize) -> Vec<(Bound<Bytes>, Bound<Bytes>)> {
+    /// Fetches what tells, in the filter of prefixes, whether a key is within these bounds.
+    pub(super) async fn bring_prefixes(
+        &self,
+        lower: &Bound<Vec<u8>>,
+        upper: &Bound<Vec<u8>>,
+    ) -> Result<()> {
+        let Some(prefix) = self.table.prefix_to_ask(lower, upper) else {
+            return Ok(());
+        };
+        loop {
+            let parts = self.table.inner.missing_for_prefix(prefix, LAYERS);
+            if parts.is_empty() {
+                return Ok(());
+            }
+            self.bring(parts).await?;
+        }
+    }
+
+    /// Bounds of about `n` parts of the table with about as many bytes each; see [`Table::splits`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::splits`].
+    pub async fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
+        let inner = &*self.table.inner;
+        if self.table.order().is_ok() && inner.splits_by_blocks(n) {
+            self.bring(inner.missing_pieces(0..inner.index.len()))
+                .await?;
+        }
         self.table.splits(n)
     }
 
@@ -340,7 +433,7 @@ impl AsyncTable {
         if size <= SMALL {
             size
         } else {
-            size - self.table.inner.blocks_end()
+            size - self.table.inner.data_end()
         }
     }
 
