@@ -470,14 +470,17 @@ fn filters_reject_absent_keys_and_no_present_one() {
                 .partition(|key| golden.find(key).is_ok());
             for key in &present {
                 assert!(
-                    table.may_contain(key),
+                    table.may_contain(key).unwrap(),
                     "{}: {}",
                     golden.file,
                     key.escape_ascii()
                 );
             }
             // Far above what a filter in use lets pass, far below what passes without one.
-            let passed = absent.iter().filter(|key| table.may_contain(key)).count();
+            let passed = absent
+                .iter()
+                .filter(|key| table.may_contain(key).unwrap())
+                .count();
             assert!(
                 passed * 4 < absent.len(),
                 "{}: {passed} of {}",
@@ -864,23 +867,33 @@ fn a_table_with_properties_is_written_as_documented() {
     // "b", the successor of "apricot": 33 bytes at 0.
     let index = [b"\x00\x01\x02b\x00\x21", &restart[..]].concat();
 
+    // The index has one piece, all of its entries: six bytes, one entry, whose handle is 33 bytes at 0.
+    let crc = crc32c::crc32c(b"\x00\x01\x02b\x00\x21").to_le_bytes();
+    let top = (b"b".to_vec(), [&[6, 1, 0, 33], &crc[..]].concat());
+    // Version 1, no filter, the index of 14 bytes at 38.
+    let pieces = [vec![1, 0, 38, 14], common::block(&[top])].concat();
+
     let mut expected = Vec::new();
     assert_eq!(common::append(&mut expected, &data), 0..38);
     assert_eq!(expected[33..], unhex("00e07fd992"), "as in the example");
-    assert_eq!(common::append(&mut expected, &filter), 38..61);
-    let properties = common::append(&mut expected, &common::block(&properties));
     let index = common::append(&mut expected, &index);
-    assert_eq!(properties, 61..index.start);
+    assert_eq!(index, 38..57);
     assert_eq!(expected[index.end - 5..], unhex("00cc693031"), "as there");
+    assert_eq!(common::append(&mut expected, &filter), 57..80);
+    let properties = common::append(&mut expected, &common::block(&properties));
+    assert_eq!(properties.start, 80);
+    let pieces = common::append(&mut expected, &pieces);
+    assert_eq!(pieces.start, properties.end);
     let metaindex = [
         b"\x00\x10\x03about.leveltable",
         &common::handle_of(&properties)[..],
-        b"\x00\x22\x02filter.leveldb.BuiltinBloomFilter2\x26\x12",
+        b"\x06\x06\x03pieces",
+        &common::handle_of(&pieces)[..],
+        b"\x00\x22\x02filter.leveldb.BuiltinBloomFilter2\x39\x12",
         &restart[..],
     ];
-    let at = index.end;
     let metaindex = common::append(&mut expected, &metaindex.concat());
-    assert_eq!(metaindex.start, at);
+    assert_eq!(metaindex.start, pieces.end);
     expected.extend(common::footer(&metaindex, &index));
     assert_eq!(file, expected);
 
@@ -921,14 +934,16 @@ fn parts_come_in_the_order_of_the_documentation() {
         let layout = Layout::of(&file);
         let mut end = layout.data.last().unwrap().end;
         let (metaindex, index) = (Some(layout.metaindex), Some(layout.index));
-        let last = if index_first {
-            [index, metaindex]
+        assert_eq!(layout.properties.is_some(), index_first);
+        assert_eq!(layout.pieces.is_some(), index_first);
+        let (first, last) = if index_first {
+            (index, None)
         } else {
-            [metaindex, index]
+            (None, index)
         };
-        let named = [layout.prefixes, layout.filter, layout.properties];
-        assert_eq!(named[2].is_some(), index_first);
-        for part in named.into_iter().chain(last).flatten() {
+        let filters = [layout.prefixes, layout.filter];
+        let named = [layout.properties, layout.pieces, metaindex, last];
+        for part in [first].into_iter().chain(filters).chain(named).flatten() {
             assert_eq!(part.start, end);
             end = part.end;
         }

@@ -93,7 +93,7 @@ fn a_scan_that_finds_nothing_reads_nothing() {
         assert_eq!(table.prefix(format!("{tenant:04}/0000")).count(), 0);
         assert_eq!(table.range(within).count(), 0);
         assert_eq!(table.range(to_next).count(), 0);
-        if table.may_contain_prefix(&prefix) {
+        if table.may_contain_prefix(&prefix).unwrap() {
             passed += 1;
         } else {
             assert_eq!(source.reads(), reads, "{prefix}");
@@ -228,13 +228,13 @@ fn ask_at_random(seed: u64, questions: u64) -> u64 {
                 what = format!("prefix {prefix:02x?}");
                 let expected: Vec<&Vec<u8>> =
                     keys.iter().filter(|key| key.starts_with(&prefix)).collect();
-                let may = table.may_contain_prefix(&prefix);
+                let may = table.may_contain_prefix(&prefix).unwrap();
                 assert!(
                     may || expected.is_empty(),
                     "{what} of {keys:02x?} by {extractor:?}"
                 );
                 if let Some(db) = &db {
-                    let may = db.may_contain_prefix(&prefix);
+                    let may = db.may_contain_prefix(&prefix).unwrap();
                     assert!(
                         may || expected.is_empty(),
                         "{what} of {keys:02x?} by {extractor:?}"
@@ -378,16 +378,16 @@ fn prefixes_longer_and_shorter_than_the_extractors_are_right() {
             found.iter().eq(expected.iter().map(|key| key.as_bytes())),
             "{prefix}: {found:?}"
         );
-        assert!(expected.is_empty() || table.may_contain_prefix(prefix));
+        assert!(expected.is_empty() || table.may_contain_prefix(prefix).unwrap());
     }
     // By the index alone: past all keys, after a scan has seen that the table ends there.
-    assert!(!table.may_contain_prefix("d"));
+    assert!(!table.may_contain_prefix("d").unwrap());
     // No key has a prefix.
     let table = OpenOptions::new()
         .open_source(write(&fixed(4), ["a", "b"]))
         .unwrap();
-    assert!(!table.may_contain_prefix("aaaa"));
-    assert!(table.may_contain_prefix("a"));
+    assert!(!table.may_contain_prefix("aaaa").unwrap());
+    assert!(table.may_contain_prefix("a").unwrap());
     assert_eq!(table.iter().count(), 2);
 }
 
@@ -494,12 +494,12 @@ fn orders_other_than_bytewise_do_not_use_it() {
         .open_source(file.clone())
         .unwrap();
     assert_eq!(table.filters()[0].unused, Some(Unused::NotBytewise));
-    assert!(table.may_contain_prefix("xyz"));
+    assert!(table.may_contain_prefix("xyz").unwrap());
     assert_eq!(table.range("xyz".."xyzz").count(), 0);
     assert_eq!(table.stats().prefix_rejected, 0);
     let table = OpenOptions::new().stored_order().open_source(file).unwrap();
     assert_eq!(table.filters()[0].unused, Some(Unused::TurnedOff));
-    assert!(table.may_contain_prefix("xyz"));
+    assert!(table.may_contain_prefix("xyz").unwrap());
 }
 
 #[test]
@@ -559,7 +559,7 @@ fn a_databases_table_knows_prefixes_of_user_keys() {
     let mut passed = 0;
     for tenant in (1..100).step_by(2) {
         let prefix = format!("{tenant:03}/");
-        passed += u64::from(table.may_contain_prefix(&prefix));
+        passed += u64::from(table.may_contain_prefix(&prefix).unwrap());
         assert_eq!(
             table.range(prefix.clone()..format!("{tenant:03}0")).count(),
             0
@@ -577,7 +577,9 @@ fn a_databases_table_knows_prefixes_of_user_keys() {
     assert_eq!(table.range("002/".."0020").count(), 2);
     assert_eq!(table.range("s".."t").count(), 1);
     assert_eq!(table.get("002/key").unwrap(), Some(Version::Deleted));
-    assert!(table.may_contain_prefix("002/") && table.may_contain_prefix("short"));
+    assert!(
+        table.may_contain_prefix("002/").unwrap() && table.may_contain_prefix("short").unwrap()
+    );
 
     // Read as it is stored, by a caller who names the order of stored keys.
     let internal = leveltable::db::InternalKeyComparator::new(leveltable::BytewiseComparator);
@@ -585,7 +587,7 @@ fn a_databases_table_knows_prefixes_of_user_keys() {
     let stored = stored.open_source(Arc::clone(&source)).unwrap();
     assert_eq!(stored.iter().count(), 101);
     assert!(
-        stored.may_contain_prefix("003/"),
+        stored.may_contain_prefix("003/").unwrap(),
         "it is asked for user keys only"
     );
 }
@@ -607,7 +609,7 @@ fn a_filter_that_may_be_of_user_keys_is_not_asked_for_stored_ones() {
     assert_eq!(error.kind(), ErrorKind::DatabaseTable);
     let file = table(1 << 40);
     let db = OpenOptions::new().open_db_source(file.clone()).unwrap();
-    assert!(!db.may_contain_prefix(b"\xff\x01\x01"));
+    assert!(!db.may_contain_prefix(b"\xff\x01\x01").unwrap());
     let report = verify(file.clone(), VerifyOptions::new()).unwrap();
     assert!(report.is_sound(), "{report}");
     let plain = OpenOptions::new().open_source(file).unwrap();
@@ -704,7 +706,7 @@ fn damage_anywhere_hides_no_key_from_scans() {
                         expected(prefix),
                         "{prefix} with bit {bit} flipped"
                     );
-                    assert!(found.is_empty() || table.may_contain_prefix(prefix));
+                    assert!(found.is_empty() || table.may_contain_prefix(prefix).unwrap());
                 }
             }
         }
@@ -864,7 +866,7 @@ fn a_table_without_it_pays_nothing() {
     let table = OpenOptions::new().open_source(without).unwrap();
     assert_eq!(table.prefix_filter(), None);
     assert_eq!(table.prefix("0003/").count(), 0);
-    assert!(table.may_contain_prefix("0003/"));
+    assert!(table.may_contain_prefix("0003/").unwrap());
     assert_eq!(
         table.stats().prefix_passed + table.stats().prefix_rejected,
         0

@@ -301,7 +301,7 @@ fn an_absent_key_costs_nothing_where_the_filter_rejects_it_and_one_block_at_most
         for key in &absent {
             let get = |table: &Table| assert_eq!(table.get(key).unwrap(), None);
             let (cost, _) = counted.cost(get);
-            let may_read = counted.table.may_contain(key);
+            let may_read = counted.table.may_contain(key).unwrap();
             assert_eq!(cost, u64::from(may_read), "{:?}", key.escape_ascii());
             assert!(*key <= last || cost == 0, "past the end");
             reads += cost;
@@ -337,7 +337,10 @@ fn all_kinds_of_lookup_cost_the_same() {
                 get
             );
             assert_eq!(counted.cost(|table| table.contains_key(&key).unwrap()), get);
-            assert_eq!(counted.cost(|table| table.may_contain(&key)), NOTHING);
+            assert_eq!(
+                counted.cost(|table| table.may_contain(&key).unwrap()),
+                NOTHING
+            );
         }
     }
 }
@@ -780,7 +783,12 @@ fn present_and_absent_keys_in_turns_are_found_and_counted() {
         }
         let stats = table.stats();
         let asked = stats.filter_passed + stats.filter_rejected;
-        if table.filter().is_some_and(|filter| filter.whole_table) {
+        if table
+            .layout()
+            .unwrap()
+            .filter
+            .is_some_and(|filter| filter.whole_table)
+        {
             assert_eq!(asked, lookups, "{name}");
         } else {
             assert!(asked <= lookups, "{name}");
@@ -826,7 +834,7 @@ fn get_many_returns_values_in_order_and_reads_each_block_once() {
         // All but those past the last key, 003998; a filter of the whole table is asked before the index.
         let left = numbers.iter().filter(|&&n| n <= 3998).count() as u64;
         let all = keys.len() as u64;
-        let expected_to_ask = match in_memory.filter() {
+        let expected_to_ask = match in_memory.layout().unwrap().filter {
             Some(filter) if filter.whole_table => all..=all,
             // The last index key may be a successor, past which nothing is asked.
             Some(_) => left..=all,

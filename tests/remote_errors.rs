@@ -403,7 +403,7 @@ fn parts_ask_for_their_own_blocks_only() {
         .open_async(Arc::clone(&source), None))
     .unwrap();
     let mut end = 0;
-    for part in table.splits(4) {
+    for part in block_on(table.splits(4)).unwrap() {
         source.1.lock().unwrap().clear();
         let mut range = table.range(part);
         while now(range.next()).unwrap().is_some() {}

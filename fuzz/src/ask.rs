@@ -190,7 +190,7 @@ fn check_filtered(filtered: &Table, table: &Table, probes: &[Vec<u8>]) {
     let _ = filtered.filter();
     for key in probes {
         let answer = value(filtered.get(key));
-        match filtered.may_contain(key) {
+        match filtered.may_contain(key).unwrap() {
             true => assert_eq!(answer, value(table.get(key))),
             false => assert_eq!(answer, Answer::Value(Ok(None))),
         }
@@ -299,7 +299,7 @@ fn ask(table: &Table, probes: &[Vec<u8>], bytewise: bool, compare: Compare) -> V
             Answer::Value(Err(_)) => assert!(sought.is_err()),
             _ => {}
         }
-        assert!(table.may_contain(key) || found == Answer::Value(Ok(None)));
+        assert!(table.may_contain(key).unwrap() || found == Answer::Value(Ok(None)));
         // No block whose keys are out of order is answered from: what is found lies on the right side.
         let here = |cursor: &Cursor| (cursor.key().to_vec(), cursor.value().to_vec());
         let found_here = sought.map(|on| on.then(|| here(&cursor)));
@@ -400,7 +400,7 @@ pub fn check(table: &Table, model: &[Entry], compare: Compare, probes: &[Vec<u8>
                 let prefix = &key[..key.len().min(len)];
                 let with_prefix = model.iter().filter(|(k, _)| k.starts_with(prefix));
                 let expected: Vec<Entry> = with_prefix.cloned().collect();
-                assert!(table.may_contain_prefix(prefix) || expected.is_empty());
+                assert!(table.may_contain_prefix(prefix).unwrap() || expected.is_empty());
                 assert_eq!(walk(table.prefix(prefix)), Answer::Walk(expected, None));
                 // Bounds that lie within one prefix more often than two probes do.
                 let within =
@@ -478,7 +478,7 @@ pub fn check_blocks(file: &[u8], table: &Table, compare: Compare, probes: &[Vec<
         }
         assert_eq!(table.contains_key(key).is_err(), answer.is_err());
         if let Ok(Some(_)) = answer {
-            assert!(table.may_contain(key) && cursor.seek(key).unwrap());
+            assert!(table.may_contain(key).unwrap() && cursor.seek(key).unwrap());
         }
         lookups.push((key, answer));
         let key = &key[..];
@@ -609,7 +609,7 @@ pub fn in_stored_order(file: &Bytes) {
     is_refused(table.range(key..).next().and_then(Result::err));
     is_refused(table.range(..key).next_back().and_then(Result::err));
     is_refused(table.prefix(key).next().and_then(Result::err));
-    assert!(table.may_contain(key));
+    assert!(table.may_contain(key).unwrap());
     let (Answer::Walk(forward, end), Answer::Walk(backward, back_end)) =
         (walk(table.iter()), walk(table.iter().rev()))
     else {
@@ -827,6 +827,6 @@ pub fn check_db(table: &DbTable, model: &[Entry], user_keys: &[Vec<u8>]) {
         let mut begins = model
             .iter()
             .map(|e| e.user_key.starts_with(&key[..key.len() / 2]));
-        assert!(table.may_contain_prefix(&key[..key.len() / 2]) || !begins.any(|begins| begins));
+        assert!(table.may_contain_prefix(&key[..key.len() / 2]).unwrap() || !begins.any(|begins| begins));
     }
 }

@@ -44,8 +44,6 @@ pub(crate) struct FilterBlockBuilder {
     offsets: Vec<u64>,
     has_keys: bool,
     block_offset: u64,
-    /// Offset of the last data block that has a key.
-    last_block: u64,
 }
 
 impl FilterBlockBuilder {
@@ -57,7 +55,6 @@ impl FilterBlockBuilder {
             offsets: Vec::new(),
             has_keys: false,
             block_offset: 0,
-            last_block: 0,
         }
     }
 
@@ -80,7 +77,6 @@ impl FilterBlockBuilder {
     pub(crate) fn add_key(&mut self, key: &[u8]) {
         self.policy.add_key(key);
         self.has_keys = true;
-        self.last_block = self.block_offset;
     }
 
     /// Appends the filter of the keys since the last one: an empty filter if there are none.
@@ -92,13 +88,14 @@ impl FilterBlockBuilder {
         }
     }
 
-    /// Returns the filter block. `None` if the filters exceed the 4 GiB that 32-bit offsets reach.
-    pub(crate) fn finish(mut self) -> Option<Vec<u8>> {
+    /// Returns the filter block of a table whose data blocks end at file offset `data_end`. `None` if the filters exceed the 4 GiB
+    /// that 32-bit offsets reach.
+    pub(crate) fn finish(mut self, data_end: u64) -> Option<Vec<u8>> {
         if self.has_keys {
             self.end_filter();
         }
         let base_lg = match self.span {
-            FilterSpan::Table if !self.offsets.is_empty() => covering_lg(self.last_block),
+            FilterSpan::Table if !self.offsets.is_empty() => covering_lg(data_end),
             _ => LEVELDB_BASE_LG,
         };
         let filters_len = u32::try_from(self.result.len()).ok()?;
@@ -111,9 +108,10 @@ impl FilterBlockBuilder {
     }
 }
 
-/// The smallest lg(base) with which a block at `offset`, and so each block before it, falls in filter 0.
-fn covering_lg(offset: u64) -> u8 {
-    (u64::BITS - offset.leading_zeros()) as u8
+/// The smallest lg(base) with which all that begins at `data_end` or before falls in filter 0. Of the blocks, a reader of
+/// `about.pieces` knows at first only where they end.
+fn covering_lg(data_end: u64) -> u8 {
+    (u64::BITS - data_end.leading_zeros()) as u8
 }
 
 /// Reads a filter block.
@@ -281,7 +279,9 @@ mod tests {
             builder.start_block(*offset);
             keys.iter().for_each(|key| builder.add_key(key.as_bytes()));
         }
-        builder.finish().unwrap()
+        builder
+            .finish(blocks.last().map_or(0, |(offset, _)| *offset))
+            .unwrap()
     }
 
     fn may_match(block: &FilterBlockReader, offset: u64, key: &str) -> bool {
@@ -323,8 +323,8 @@ mod tests {
     }
 
     #[test]
-    fn one_filter_for_the_table_has_the_smallest_base_that_covers_it() {
-        for (last, lg) in [
+    fn one_filter_for_the_table_has_the_smallest_base_that_covers_its_data() {
+        for (end, lg) in [
             (0, 0),
             (1, 1),
             (2047, 11),
@@ -332,12 +332,13 @@ mod tests {
             (5000, 13),
             (1 << 40, 41),
         ] {
-            let blocks: [(u64, &[&str]); 3] = [(0, &["a"]), (last, &["b"]), (last + 9, &[])];
+            let last = end - end / 9;
+            let blocks: [(u64, &[&str]); 3] = [(0, &["a"]), (last, &["b"]), (end, &[])];
             let bytes = build(FilterSpan::Table, &blocks);
             let expected = [b"a,b,", &[0; 4][..], &[4, 0, 0, 0, lg]].concat();
             assert_eq!(bytes, expected);
             let block = FilterBlockReader::new(bytes.into()).unwrap();
-            assert!(block.covers_all(last) && !block.covers_all(1 << lg));
+            assert!(block.covers_all(end) && !block.covers_all(1 << lg));
             assert!(may_match(&block, last, "a") && may_match(&block, 0, "b"));
             assert!(!may_match(&block, last, "c"));
         }

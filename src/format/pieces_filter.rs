@@ -316,7 +316,7 @@ mod tests {
         let mut builder = FilterBlockBuilder::new(policy.builder(), FilterSpan::Table);
         builder.start_block(0);
         (0..keys).for_each(|key| builder.add_key(&key.to_be_bytes()));
-        builder.finish().unwrap()
+        builder.finish(100).unwrap()
     }
 
     fn pieces_of(filter: &[u8]) -> Option<FilterPieces> {

@@ -98,7 +98,8 @@ impl PrefixBlockBuilder {
 
     /// Returns the block; `None` if it exceeds 4 GiB.
     pub(crate) fn finish(self) -> Option<Vec<u8>> {
-        self.block.finish()
+        // No data block is before it: lg(base) is 0.
+        self.block.finish(0)
     }
 }
 

@@ -389,7 +389,7 @@ mod tests {
         );
         assert!(blocks.all(|block| block.is_ok()));
         assert_eq!(blocks.totals(), written);
-        let rate = blocks.filter_rate().unwrap();
+        let rate = blocks.filter_rate().unwrap().unwrap();
         assert!(rate.sampled_keys > 1000, "{rate:?}");
         // With their tags, absent keys would all be rejected.
         let passed = rate.passed_keys * 1000 / rate.sampled_keys;
@@ -419,20 +419,23 @@ mod tests {
         assert_eq!(codecs.into_iter().collect::<Vec<_>>(), ["none", "snappy"]);
 
         let layout = table.layout().unwrap();
-        let [properties, filter] = &layout.named[..] else {
+        let [properties, pieces, filter] = &layout.named[..] else {
             panic!("{:?}", layout.named)
         };
+        assert_eq!(layout.index.offset, end);
+        assert_eq!(layout.index.entries, table.data_blocks() as u64);
+        let end = layout.index.offset + layout.index.stored_bytes;
         assert_eq!(filter.name, "filter.leveltable.Ribbon1");
         assert_eq!(filter.offset, end);
         assert_eq!(filter.stored_bytes, table.filter().unwrap().bytes + 5);
         assert_eq!(properties.name, "about.leveltable");
         assert_eq!(properties.offset, end + filter.stored_bytes);
         let end = properties.offset + properties.stored_bytes;
-        assert_eq!(layout.index.offset, end);
-        assert_eq!(layout.index.entries, table.data_blocks() as u64);
-        let end = layout.index.offset + layout.index.stored_bytes;
+        assert_eq!(pieces.name, "about.pieces");
+        assert_eq!(pieces.offset, end);
+        let end = end + pieces.stored_bytes;
         assert_eq!(layout.metaindex.offset, end);
-        assert_eq!(layout.metaindex.entries, 2);
+        assert_eq!(layout.metaindex.entries, 3);
         assert_eq!(layout.footer_offset, end + layout.metaindex.stored_bytes);
         assert_eq!(layout.footer_offset + 48, len);
     }

@@ -571,3 +571,171 @@ fn unfold(block: &Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defec
     }
     Block::parse(builder.finish(Bytes::copy_from_slice))
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::error::{Error, ErrorKind, Section};
+    use proptest::prelude::*;
+
+    pub(crate) fn encode(keys: &[Vec<u8>], interval: usize) -> Vec<u8> {
+        let mut builder = BlockBuilder::new(interval);
+        for (i, key) in keys.iter().enumerate() {
+            let mut value = Vec::new();
+            let handle = BlockHandle {
+                offset: 20 * i as u64,
+                size: 15,
+            };
+            handle.encode(&mut value);
+            builder.add(key, common_prefix(builder.last_key(), key), &value);
+        }
+        builder.finish(<[u8]>::to_vec)
+    }
+
+    /// The index with all of its pieces.
+    fn decode(block: &[u8]) -> Result<Index, Error> {
+        let place = IndexPlace {
+            offset: 1 << 20,
+            data_end: 1 << 20,
+            file_size: 2 << 20,
+        };
+        decode_at(Bytes::copy_from_slice(block), place)
+    }
+
+    fn decode_at(block: Bytes, place: IndexPlace) -> Result<Index, Error> {
+        let decode = || {
+            let index = Index::of_block(block, place, Some(&Order::Bytewise))?;
+            for p in 0..index.pieces() {
+                index.admit(p, &Bytes::new(), Some(&Order::Bytewise))?;
+            }
+            Ok(index)
+        };
+        decode().map_err(|defect: Defect| defect.locate(Section::Index, place.offset))
+    }
+
+    proptest! {
+        /// Keys of few letters and zeros make ties, common prefixes, and prefixes of each other.
+        #[test]
+        fn seeks_agree_with_a_linear_search(
+            keys in prop::collection::btree_set(
+                prop::collection::vec(prop::sample::select(vec![0u8, 1, 7, 0xff]), 0..14), 0..300),
+            head in prop::collection::vec(0u8..2, 0..12),
+            targets in prop::collection::vec(
+                prop::collection::vec(prop::sample::select(vec![0u8, 1, 7, 0xff]), 0..16), 30),
+            last_is_successor: bool,
+            interval in 1usize..4,
+        ) {
+            let mut keys: Vec<Vec<u8>> = keys.iter().map(|key| [&head[..], key].concat()).collect();
+            if last_is_successor {
+                keys.push(vec![0xff; 20]);
+            }
+            let index = decode(&encode(&keys, interval)).unwrap();
+            prop_assert_eq!(index.len(), keys.len());
+            let targets = targets.iter().flat_map(|t| [t.clone(), [&head[..], t].concat()]);
+            for target in targets.chain(keys.clone()) {
+                let expected = keys.iter().position(|key| *key >= target);
+                let found = index.seek(&target, &Order::Bytewise).unwrap();
+                prop_assert_eq!(found.map(|found| found.block), expected, "{:?}", target);
+                // As the first key of each block, as its last, and as both.
+                let around = expected.unwrap_or(keys.len());
+                for i in around.saturating_sub(2)..keys.len().min(around + 2) {
+                    let is_after = i == 0 || keys[i - 1] < target;
+                    let is_within = target <= keys[i];
+                    let inside = keys[i].clone();
+                    for (first, last, expected) in [
+                        (&target, &inside, is_after),
+                        (&target, &target, is_after && is_within),
+                        (&inside, &target, is_within),
+                    ] {
+                        let checked = index.check_ends(index.block(i).unwrap(), first, last, &Order::Bytewise);
+                        prop_assert_eq!(checked.is_ok(), expected, "{}: {:?} {:?}", i, first, last);
+                    }
+                }
+            }
+            for (i, key) in keys.iter().enumerate() {
+                let found = index.block(i).unwrap();
+                prop_assert_eq!(index.key(found), &key[..]);
+                prop_assert_eq!(found.handle.offset, 20 * i as u64);
+            }
+        }
+    }
+
+    fn one(key: &[u8], offset: u64, size: u64) -> (Vec<u8>, Vec<u8>) {
+        let mut value = Vec::new();
+        BlockHandle { offset, size }.encode(&mut value);
+        (key.to_vec(), value)
+    }
+
+    #[test]
+    fn handles_that_overlap_repeat_or_leave_the_file_are_refused() {
+        for bad in [
+            one(b"b", 0, 10),
+            one(b"b", 14, 10),
+            one(b"b", 5, 1),
+            one(b"b", 1 << 20, 1),
+            one(b"b", (1 << 20) - 5, 1),
+            one(b"b", u64::MAX, 1),
+            one(b"b", u64::MAX - 5, 5),
+            one(b"b", 20, u64::MAX),
+            (b"b".to_vec(), vec![]),
+            (b"b".to_vec(), vec![0x80]),
+        ] {
+            let mut builder = BlockBuilder::new(1);
+            let (key, value) = one(b"a", 0, 10);
+            builder.add(&key, 0, &value);
+            builder.add(&bad.0, 0, &bad.1);
+            let error = decode(&builder.finish(<[u8]>::to_vec)).unwrap_err();
+            let corruption = error.corruption().unwrap();
+            assert_eq!(corruption.section(), Section::Index);
+            assert!(corruption.expected().contains("data block 1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn handles_of_any_size_and_with_gaps_between_are_kept() {
+        let handles = [
+            (7, 0),
+            (12, (1 << 24) - 1),
+            (1 << 30, 1 << 24),
+            ((1 << 40) - 1, (1 << 24) - 1),
+            ((1 << 41) - 1, (1 << 24) - 1),
+            (u64::MAX >> 1, u32::MAX.into()),
+        ];
+        let mut builder = BlockBuilder::new(1);
+        for (i, (offset, size)) in handles.into_iter().enumerate() {
+            let (key, value) = one(&[i as u8], offset, size);
+            builder.add(&key, 0, &value);
+        }
+        let place = IndexPlace {
+            offset: u64::MAX,
+            data_end: u64::MAX,
+            file_size: u64::MAX,
+        };
+        let block = builder.finish(Bytes::copy_from_slice);
+        let index = decode_at(block, place).unwrap();
+        for (i, (offset, size)) in handles.into_iter().enumerate() {
+            assert_eq!(index.block(i).unwrap().handle, BlockHandle { offset, size });
+        }
+    }
+
+    #[test]
+    fn keys_that_do_not_ascend_show_the_wrong_comparator() {
+        let error = decode(&encode(&[b"b".to_vec(), b"a".to_vec()], 1)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Comparator);
+        assert!(
+            error.to_string().contains("leveldb.BytewiseComparator"),
+            "{error}"
+        );
+    }
+
+    /// 2 000 keys that share a prefix of 100 000 bytes would unfold to 200 MB.
+    #[test]
+    fn keys_that_unfold_without_bound_are_refused() {
+        let keys: Vec<Vec<u8>> = (0..2000u32)
+            .map(|i| [vec![b'k'; 100_000], i.to_be_bytes().to_vec()].concat())
+            .collect();
+        let block = encode(&keys, usize::MAX);
+        let error = decode(&block).unwrap_err();
+        assert!(error.to_string().contains("32 times the file"), "{error}");
+    }
+}

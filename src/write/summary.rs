@@ -107,6 +107,7 @@ mod tests {
     use crate::format::block::Block;
     use crate::format::block_cursor::BlockCursor;
     use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
+    use crate::format::pieces::PIECES_NAME;
     use crate::format::properties::PROPERTIES_NAME;
     use crate::{
         BytewiseComparator, Comparator, Compression, ErrorKind, OpenOptions, WriteOptions,
@@ -137,14 +138,19 @@ mod tests {
         let footer = Footer::decode(&file[file.len() - FOOTER_LEN..]).unwrap();
         let block = |handle: BlockHandle| &file[handle.offset as usize..][..handle.size as usize];
         let mut cursor = BlockCursor::new(Block::parse(block(footer.metaindex)).unwrap());
+        let (mut properties, mut end) = (None, None);
         while cursor.next().unwrap() {
+            let (handle, _) = BlockHandle::decode(cursor.value()).unwrap();
             if cursor.key() == PROPERTIES_NAME {
-                let (handle, _) = BlockHandle::decode(cursor.value()).unwrap();
-                assert_eq!(handle.end(), Some(footer.index.offset), "next to the index");
-                return Some(Properties::decode(block(handle)).unwrap());
+                properties = Some(Properties::decode(block(handle)).unwrap());
+                end = handle.end();
+            } else if cursor.key() == PIECES_NAME {
+                assert_eq!(end, Some(handle.offset), "next to the properties");
+                end = handle.end();
             }
         }
-        None
+        assert!(end.is_none_or(|end| end == footer.metaindex.offset));
+        properties
     }
 
     #[test]

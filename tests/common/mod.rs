@@ -72,6 +72,7 @@ pub(crate) struct Layout {
     pub(crate) filter: Option<Range<usize>>,
     pub(crate) prefixes: Option<Range<usize>>,
     pub(crate) properties: Option<Range<usize>>,
+    pub(crate) pieces: Option<Range<usize>>,
     pub(crate) metaindex: Range<usize>,
     pub(crate) index: Range<usize>,
     pub(crate) footer: Range<usize>,
@@ -89,8 +90,13 @@ impl Layout {
             let found = named.find(|(name, _)| name.starts_with(prefix.as_bytes()));
             found.map(|(_, value)| take_handle(&mut &value[..]))
         };
-        let [filter, prefixes, properties] =
-            ["filter.", "about.prefixes.", "about.leveltable"].map(find);
+        let names = [
+            "filter.",
+            "about.prefixes.",
+            "about.leveltable",
+            "about.pieces",
+        ];
+        let [filter, prefixes, properties, pieces] = names.map(find);
         let data = entries(&payload(file, &index))
             .into_iter()
             .map(|(_, value)| take_handle(&mut &value[..]));
@@ -99,6 +105,7 @@ impl Layout {
             filter,
             prefixes,
             properties,
+            pieces,
             metaindex,
             index,
             footer,
@@ -123,7 +130,9 @@ impl Layout {
             (Section::Index, &self.index),
             (Section::Footer, &self.footer),
         ];
-        let mut sections = data.chain(filter).chain(properties).chain(rest);
+        let pieces = self.pieces.iter().map(|range| (Section::Pieces, range));
+        let named = filter.chain(properties).chain(pieces);
+        let mut sections = data.chain(named).chain(rest);
         let (section, range) = sections
             .find(|(_, range)| range.contains(&offset))
             .expect("a table has no gaps");
@@ -253,21 +262,38 @@ pub(crate) fn footer(metaindex: &Range<usize>, index: &Range<usize>) -> Vec<u8> 
     footer
 }
 
-/// `file`, and the same table with the metaindex before the index, as LevelDB has them, if `file` has them otherwise.
+/// `file`, and the same table with the index last, as LevelDB has it, and without `about.pieces`, if `file` has it otherwise.
 pub(crate) fn in_both_orders(file: &[u8]) -> Vec<Vec<u8>> {
-    let Layout {
-        metaindex, index, ..
-    } = Layout::of(file);
+    let layout = Layout::of(file);
     let mut orders = vec![file.to_vec()];
-    if index.start < metaindex.start {
-        let mut swapped = file[..index.start].to_vec();
-        swapped.extend(&file[metaindex.clone()]);
-        swapped.extend(&file[index.clone()]);
-        let at = index.start + metaindex.len();
-        let moved = at..at + index.len();
-        swapped.extend(footer(&(index.start..at), &moved));
-        assert_eq!(swapped.len(), file.len());
-        orders.push(swapped);
+    if layout.index.start < layout.metaindex.start {
+        let data_end = layout.data.last().map_or(0, |last| last.end);
+        let mut reordered = file[..data_end].to_vec();
+        let mut append = |part: &Range<usize>| {
+            let start = reordered.len();
+            reordered.extend(&file[part.clone()]);
+            start..reordered.len()
+        };
+        let named = entries(&payload(file, &layout.metaindex)).into_iter();
+        let mut named: Vec<_> = named
+            .filter(|(name, _)| name != b"about.pieces")
+            .map(|(name, handle)| (name, take_handle(&mut &handle[..])))
+            .collect();
+        named.sort_by_key(|(_, part)| part.start);
+        let mut named: Vec<Entry> = named
+            .into_iter()
+            .map(|(name, part)| (name, handle_of(&append(&part))))
+            .collect();
+        named.sort();
+        let index = append(&layout.index);
+        let index = reordered.split_off(index.start);
+        let at = reordered.len();
+        let metaindex = self::append(&mut reordered, &block(&named));
+        assert_eq!(metaindex.start, at);
+        reordered.extend(&index);
+        let index = metaindex.end..reordered.len();
+        reordered.extend(footer(&metaindex, &index));
+        orders.push(reordered);
     }
     orders
 }

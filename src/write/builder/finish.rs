@@ -5,10 +5,11 @@ use bytes::Bytes;
 use super::{NamedFilter, TableBuilder, encoded};
 use crate::comparator::common_prefix;
 use crate::error::{Error, ErrorKind, Result};
-use crate::filter::{FilterInfo, PrefixFilterInfo};
+use crate::filter::{FilterInfo, PrefixFilterInfo, RibbonFilterPolicy};
 use crate::format::block::BlockBuilder;
 use crate::format::filter_block::FILTER_PREFIX;
 use crate::format::footer::{BlockHandle, Footer};
+use crate::format::pieces::{PIECES_NAME, PiecesBuilder};
 use crate::format::prefix_block::PREFIXES_NAME;
 use crate::format::properties::PROPERTIES_NAME;
 use crate::write::new_file::Destination;
@@ -20,42 +21,53 @@ type NamedPart = (Vec<u8>, BlockHandle);
 impl<D: Destination> TableBuilder<D> {
     /// Writes everything after the last entry.
     ///
-    /// A table with properties ends in the metaindex, which tells a reader of the file's end where everything is. Before it,
-    /// the fewer readers need a part, the further in front it lies: what a reader needs is one stretch. Without properties,
+    /// A table with properties ends in the metaindex, which tells a reader of the file's end where everything is. Before it comes
+    /// what says which parts of index and filters a lookup needs, and then, backwards, the filters' own ends. Without properties,
     /// the order is LevelDB's.
     pub(super) fn complete(mut self) -> Result<(D::Published, Summary)> {
         self.flush()?;
         if self.summary.entries > 0 {
             self.summary.last_key = Some(self.data.last_key().to_vec());
         }
-        let prefixes = self.write_prefixes()?;
-        let filter = self.write_filter()?;
-        let properties = self.write_properties()?;
-        let ends_in_metaindex = properties.is_some();
-        let named = [properties, prefixes, filter];
-        let (metaindex, index);
-        if ends_in_metaindex {
-            index = self.write_index()?;
-            metaindex = self.write_metaindex(named)?;
-        } else {
-            metaindex = self.write_metaindex(named)?;
-            index = self.write_index()?;
+        let last_block = self.pending;
+        let (mut index, mut pieces) = (None, None);
+        if self.properties.is_some() {
+            index = Some(self.write_index(&mut pieces)?);
         }
+        let prefixes = self.write_prefixes(&mut pieces)?;
+        let filter = self.write_filter(last_block, &mut pieces)?;
+        let properties = self.write_properties()?;
+        let pieces = pieces.map(|pieces| self.file.seal_raw(&pieces.finish()));
+        let pieces = pieces.transpose()?;
+        let pieces = pieces.map(|handle| (PIECES_NAME.to_vec(), handle));
+        let metaindex = self.write_metaindex([properties, pieces, prefixes, filter])?;
+        let index = index.map_or_else(|| self.write_index(&mut None), Ok)?;
         self.file.append_footer(Footer { metaindex, index });
         self.summary.file_bytes = self.file.offset();
         Ok((self.file.publish(&self.summary)?, self.summary))
     }
 
-    fn write_index(&mut self) -> Result<BlockHandle> {
+    /// Writes the index: raw, and divided into `pieces`, if the table gets properties and has entries.
+    fn write_index(&mut self, pieces: &mut Option<PiecesBuilder>) -> Result<BlockHandle> {
         if self.pending.is_some() {
             let successor = self.separator(None)?;
             self.add_index_entry(&successor)?;
         }
-        self.index.finish(|block| self.file.seal(block))
+        let offset = self.file.offset();
+        let divides = self.properties.is_some() && self.summary.entries > 0;
+        self.index.finish(|block| {
+            if divides {
+                *pieces = PiecesBuilder::new(block, offset);
+            }
+            match pieces {
+                Some(_) => self.file.seal_raw(block),
+                None => self.file.seal(block),
+            }
+        })
     }
 
     /// Writes the metaindex. `parts` come in the order of their names.
-    fn write_metaindex(&mut self, parts: [Option<NamedPart>; 3]) -> Result<BlockHandle> {
+    fn write_metaindex(&mut self, parts: [Option<NamedPart>; 4]) -> Result<BlockHandle> {
         let mut metaindex = BlockBuilder::new(self.restart_interval);
         for (name, handle) in parts.into_iter().flatten() {
             let shared = common_prefix(metaindex.last_key(), &name);
@@ -77,7 +89,7 @@ impl<D: Destination> TableBuilder<D> {
     }
 
     /// Writes the prefix filter, if there is to be one.
-    fn write_prefixes(&mut self) -> Result<Option<NamedPart>> {
+    fn write_prefixes(&mut self, pieces: &mut Option<PiecesBuilder>) -> Result<Option<NamedPart>> {
         let Some(prefixes) = self.prefixes.take() else {
             return Ok(None);
         };
@@ -87,6 +99,9 @@ impl<D: Destination> TableBuilder<D> {
             return Err(Error::new(ErrorKind::TooLarge, why));
         };
         let handle = self.file.seal_raw(&contents)?;
+        if let Some(pieces) = pieces {
+            pieces.add_filter(&contents, handle.offset);
+        }
         let name = [PREFIXES_NAME, extractor.as_bytes()].concat();
         self.summary.prefix_filter = Some(PrefixFilterInfo {
             extractor,
@@ -96,18 +111,29 @@ impl<D: Destination> TableBuilder<D> {
     }
 
     /// Writes the filter block, if there is to be one.
-    fn write_filter(&mut self) -> Result<Option<NamedPart>> {
+    fn write_filter(
+        &mut self,
+        last_block: Option<BlockHandle>,
+        pieces: &mut Option<PiecesBuilder>,
+    ) -> Result<Option<NamedPart>> {
         let Some(NamedFilter { policy, block, .. }) = self.filter.take() else {
             return Ok(None);
         };
         let name = [FILTER_PREFIX, policy.as_bytes()].concat();
-        let Some(contents) = block.finish().map(Bytes::from) else {
+        let data_end = last_block.and_then(|last| last.end()).unwrap_or(0);
+        let Some(contents) = block.finish(data_end).map(Bytes::from) else {
             return Err(Error::new(
                 ErrorKind::TooLarge,
                 format!("the filters of {policy:?} do not fit a block of 4 GiB"),
             ));
         };
         let handle = self.file.seal_raw(&contents)?;
+        if let Some(pieces) = pieces
+            .as_mut()
+            .filter(|_| policy == RibbonFilterPolicy::NAME)
+        {
+            pieces.add_filter(&contents, handle.offset);
+        }
         self.summary.filter = Some(FilterInfo {
             policy,
             bytes: handle.size,
