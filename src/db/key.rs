@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use crate::coding::{fixed64_at, put_fixed64};
 use crate::comparator::{Comparator, Order, StoredOrder};
+use crate::error::show_key;
+use crate::format::Defect;
 
 /// The largest sequence number that an internal key can hold, 2^56 - 1.
 pub const MAX_SEQUENCE: u64 = (1 << 56) - 1;
@@ -252,6 +254,17 @@ fn user_order_of(comparator: &dyn Comparator) -> Option<&Order> {
 /// The order of the tables of a database whose user keys are in the order `user`.
 pub(crate) fn internal_order(user: Order) -> Order {
     Order::of(InternalKeyComparator { user })
+}
+
+/// The defect of a stored key that is no internal key.
+#[cold]
+pub(crate) fn not_internal(stored: &[u8]) -> Defect {
+    let found = match stored.last_chunk::<8>() {
+        Some([value_type, ..]) => format!("{} with type {value_type}", show_key(stored)),
+        None => format!("{} of {} bytes", show_key(stored), stored.len()),
+    };
+    let expected = "internal keys of at least 8 bytes and of type 0 or 1";
+    Defect::new(expected, found)
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use crate::db::cursor::DbCursor;
-use crate::db::key::{self, InternalKey, MAX_SEQUENCE};
+use crate::db::key::{self, InternalKey, MAX_SEQUENCE, not_internal};
 use crate::db::range::DbRange;
-use crate::db::table::{DbEntry, DbTable, Version, not_internal};
+use crate::db::table::{DbEntry, DbTable, Version};
 use crate::error::{Error, Result};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;

@@ -8,11 +8,12 @@ use crate::comparator::Order;
 use crate::db::cursor::DbCursor;
 #[cfg(doc)]
 use crate::db::key::InternalKeyComparator;
-use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order, user_key};
+use crate::db::key::{
+    InternalKey, MAX_SEQUENCE, ValueType, internal_order, not_internal, user_key,
+};
 use crate::db::range::DbRange;
 use crate::db::recognise::may_be_internal;
-use crate::error::{Error, ErrorKind, Result, Section, show_key};
-use crate::format::Defect;
+use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::properties::Properties;
 use crate::read::input::Input;
 use crate::read::options::{OpenOptions, ReadOptions};
@@ -278,14 +279,4 @@ impl IntoIterator for &DbTable {
     fn into_iter(self) -> DbRange {
         self.iter()
     }
-}
-
-#[cold]
-pub(crate) fn not_internal(stored: &[u8]) -> Defect {
-    let found = match stored.last_chunk::<8>() {
-        Some([value_type, ..]) => format!("{} with type {value_type}", show_key(stored)),
-        None => format!("{} of {} bytes", show_key(stored), stored.len()),
-    };
-    let expected = "internal keys of at least 8 bytes and of type 0 or 1";
-    Defect::new(expected, found)
 }

@@ -103,22 +103,28 @@ impl Pieces {
         Ok(Some(Pieces { index, filters }))
     }
 
-    /// Checks that what is divided is the index block at `index`, and filter blocks of these handles.
-    pub(crate) fn check_handles(
-        &self,
-        index: BlockHandle,
-        filters: &[BlockHandle],
-    ) -> Result<(), Defect> {
-        let mut unknown = self.filters.iter().map(|filter| filter.handle);
-        let unknown = match self.index.handle == index {
-            true => unknown.find(|handle| !filters.contains(handle)),
-            false => Some(self.index.handle),
-        };
-        unknown.map_or(Ok(()), |BlockHandle { offset, size }| {
-            let expected = "pieces of the index and of filters that the metaindex names";
-            let found = format!("pieces of a block of {size} bytes at {offset}");
-            Err(Defect::new(expected, found))
-        })
+    /// Checks that the index block is the one at `handle`.
+    pub(crate) fn check_index(&self, handle: BlockHandle) -> Result<(), Defect> {
+        let divided = self.index.handle;
+        let show =
+            |BlockHandle { offset, size }| format!("the index, of {size} bytes, at {offset}");
+        if divided == handle {
+            return Ok(());
+        }
+        let expected = format!("{}, as about.pieces has it", show(divided));
+        Err(Defect::new(expected, show(handle)))
+    }
+
+    /// Checks that the divided filter blocks are among `handles`, which the metaindex names.
+    pub(crate) fn check_filters(&self, handles: &[BlockHandle]) -> Result<(), Defect> {
+        let mut divided = self.filters.iter().map(|filter| filter.handle);
+        match divided.find(|handle| !handles.contains(handle)) {
+            None => Ok(()),
+            Some(BlockHandle { offset, size }) => Err(Defect::new(
+                "pieces of filters that the metaindex names",
+                format!("those of a block of {size} bytes at {offset}"),
+            )),
+        }
     }
 }
 
@@ -552,7 +558,10 @@ impl<'a> Walk<'a> {
             _ => {
                 let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
                 Err(Defect::new(
-                    format!("the handle of a data block in {:?}", self.data),
+                    format!(
+                        "the handle of a data block between {} and {}",
+                        self.data.start, self.data.end
+                    ),
                     format!("{value:02x?}"),
                 ))
             }

@@ -26,7 +26,7 @@ use crate::read::filter::{FilterBlock, PrefixFilter, TableFilter};
 use crate::read::index::{BlockRef, Index, IndexPlace};
 use crate::read::metaindex::Metaindex;
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::parts::ready;
+use crate::read::parts::{Part, ready};
 use crate::read::source::Source;
 use crate::read::store::frame_range;
 use crate::read::table::{Inner, Table};
@@ -35,6 +35,9 @@ use crate::trace;
 /// Up to this size, all of a file is in its tail, and the order of all keys is checked when it is opened: in so few blocks an index
 /// ascends by chance.
 pub(super) const SMALL: u64 = TAIL_LEN;
+
+/// Of a table that names no order, as many pieces of the index are checked when it is opened.
+const CHECKED_PIECES: usize = 8;
 
 impl OpenOptions {
     /// Opens the table at `path`.
@@ -133,7 +136,7 @@ impl OpenOptions {
             }
         }
         inner.filters = self.explain(filters, &inner, is_usable);
-        inner.admit_held()?;
+        inner.admit_tail()?;
         if inner.file.size <= SMALL && !self.stored_order {
             self.check_small(&mut inner, fetch).await?;
         }
@@ -272,13 +275,15 @@ impl OpenOptions {
         let read = || {
             let named_by = (Section::Metaindex, footer.metaindex.offset);
             let block = file.read_block(handle, Section::Pieces, named_by)?;
-            let decoded = Pieces::decode(block).and_then(|decoded| {
-                decoded.as_ref().map_or(Ok(()), |pieces| {
-                    pieces.check_handles(footer.index, &metaindex.handles)
-                })?;
-                Ok(decoded)
-            });
-            decoded.map_err(|defect| file.locate(defect, Section::Pieces, handle.offset))
+            let damaged = |defect| file.locate(defect, Section::Pieces, handle.offset);
+            let Some(pieces) = Pieces::decode(block).map_err(damaged)? else {
+                return Ok(None);
+            };
+            // Both blocks have a right checksum; the footer has none.
+            let misplaced = |defect| file.locate(defect, Section::Footer, file.footer_offset());
+            pieces.check_index(footer.index).map_err(misplaced)?;
+            pieces.check_filters(&metaindex.handles).map_err(damaged)?;
+            Ok(Some(pieces))
         };
         match read() {
             Err(error) if !self.needs_metaindex() && is_of_file(&error) => Ok(None),
@@ -304,18 +309,25 @@ impl OpenOptions {
             .collect()
     }
 
+    /// Checks the first pieces of the index of a table that does not name its order, since tops, where they are few, ascend by
+    /// chance in another one.
+    fn check_first_pieces(&self, inner: &Inner) -> Result<()> {
+        let pieces = 0..CHECKED_PIECES.min(inner.index.pieces());
+        let checked = inner.bring(pieces.map(Part::Index).collect());
+        checked.map_err(|error| self.unless_database(error, || inner.index.in_no_order()))
+    }
+
     /// Whether the table may be a database's for all that its index tells, while the caller takes it for a plain one: then the
     /// first keys of a data block must be read, too. Nearly always the index alone shows that a table is plain.
     fn may_be_database(&self, inner: &Inner, metaindex: Option<&Metaindex>) -> Result<bool> {
-        let knows_user_keys = self.order.as_ref().is_some_and(Order::shortens_filter_keys);
-        let is_stated = self.stored_order || knows_user_keys || inner.properties.is_some();
-        if is_stated || inner.index.len() == 0 {
+        if self.stored_order || inner.properties.is_some() || inner.index.len() == 0 {
             return Ok(false);
         }
-        let first = inner.block(0).map_err(|error| {
-            let in_no_order = || inner.index.in_no_order();
-            self.unless_database(error, in_no_order)
-        })?;
+        self.check_first_pieces(inner)?;
+        if self.order.as_ref().is_some_and(Order::shortens_filter_keys) {
+            return Ok(false); // the caller knows of user keys
+        }
+        let first = inner.block(0)?;
         // Short for nearly every plain table: its first index key shows it.
         if !may_be_internal(inner.index.key(first)) {
             return Ok(false);
@@ -494,13 +506,15 @@ impl Table {
 }
 
 impl Inner {
-    /// Keeps those parts that came with what opening has read.
-    fn admit_held(&self) -> Result<()> {
+    /// Keeps those parts that came with the end of the file. What is damaged there is an error now.
+    fn admit_tail(&self) -> Result<()> {
+        let tail = self.file.tail();
         for part in self.missing_parts() {
-            if let Some(range) = self.part_range(part)
-                && !self.file.is_memory()
-                && self.file.holds(&range)
-            {
+            let is_held = |range: &Range<u64>| match self.file.is_memory() {
+                true => tail.start <= range.start,
+                false => self.file.holds(range),
+            };
+            if let Some(range) = self.part_range(part).filter(is_held) {
                 self.admit_part(part, &self.file.read(range.start, saturating_len(&range))?)?;
             }
         }

@@ -31,7 +31,7 @@ use crate::read::table::Table;
 const WALK_LEN: u64 = 1 << 20;
 
 /// Bytes at the end of a source that opening asks for unless the caller says otherwise.
-const TAIL_LEN: u64 = 256 << 10;
+const TAIL_LEN: u64 = 64 << 10;
 
 /// An open table whose blocks are fetched from an [`AsyncReadAt`]: the twin of [`Table`], with the same answers.
 ///
@@ -55,9 +55,9 @@ impl std::fmt::Debug for AsyncTable {
 impl OpenOptions {
     /// Opens a remote table.
     ///
-    /// Asks for the last `tail_len` bytes, 256 KiB if it is `None`, and then, at once, for what is missing of index and
-    /// filters. One request is enough if the tail has all that lies behind the data blocks: [`AsyncTable::tail_len`] says how
-    /// much that is. With [`check_order`](OpenOptions::check_order), the whole table is fetched and checked.
+    /// Asks for the last `tail_len` bytes, 64 KiB if it is `None`: one request for a table of this crate, of any size. Of another
+    /// writer's, it then asks for what is missing of metaindex and index. [`AsyncTable::tail_len`] says how many bytes bring all of
+    /// index and filters. With [`check_order`](OpenOptions::check_order), the whole table is fetched and checked.
     ///
     /// # Errors
     ///
