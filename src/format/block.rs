@@ -219,7 +219,7 @@ impl Entry {
 
     /// Where the unshared bytes of its key begin, and how many they are.
     #[inline]
-    pub(super) fn unshared_at(&self) -> (usize, usize) {
+    pub(crate) fn unshared_at(&self) -> (usize, usize) {
         let len = self.value_start - self.key_start;
         (self.key_start as usize, len as usize)
     }
@@ -325,7 +325,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// Offset of restart `i`, one of `0..restart_count()`.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "`i` is below `restart_count`")]
-    pub(super) fn restart(&self, i: usize) -> usize {
+    pub(crate) fn restart(&self, i: usize) -> usize {
         restart_offset(&self.stored_restarts()[i])
     }
 

@@ -35,7 +35,6 @@
 //! must come the first restart, whose four bytes are zero: no entry begins so, since its value is a handle. So a key is looked for
 //! in the one piece that can have it; one past the last top in the last piece, which shows that nothing comes after it.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -104,9 +103,22 @@ impl Pieces {
         Ok(Some(Pieces { index, filters }))
     }
 
-    /// The pieces of the filter block at `handle`, if it is divided.
-    pub(crate) fn filter(&self, handle: BlockHandle) -> Option<&FilterPieces> {
-        self.filters.iter().find(|filter| filter.handle == handle)
+    /// Checks that what is divided is the index block at `index`, and filter blocks of these handles.
+    pub(crate) fn check_handles(
+        &self,
+        index: BlockHandle,
+        filters: &[BlockHandle],
+    ) -> Result<(), Defect> {
+        let mut unknown = self.filters.iter().map(|filter| filter.handle);
+        let unknown = match self.index.handle == index {
+            true => unknown.find(|handle| !filters.contains(handle)),
+            false => Some(self.index.handle),
+        };
+        unknown.map_or(Ok(()), |BlockHandle { offset, size }| {
+            let expected = "pieces of the index and of filters that the metaindex names";
+            let found = format!("pieces of a block of {size} bytes at {offset}");
+            Err(Defect::new(expected, found))
+        })
     }
 }
 
@@ -286,6 +298,11 @@ impl IndexPieces {
         self.tops.check_keys(order, &mut work, |_, _| Ok(()))
     }
 
+    /// Bytes of memory that it takes.
+    pub(crate) fn weight(&self) -> usize {
+        self.tops.data().len() + size_of::<Piece>() * self.pieces.len()
+    }
+
     /// Number of pieces, at least one.
     #[inline]
     pub(crate) fn len(&self) -> usize {
@@ -384,22 +401,20 @@ impl IndexPieces {
                 format!("{} bytes, {:#010x}", piece.len(), crc32c(piece)),
             ));
         }
-        let mut walk = Walk {
-            previous: i
-                .checked_sub(1)
-                .map(|before| self.top(before))
-                .map(Cow::Owned),
-            data: self.data_before(i)..self.handle.offset,
-            order,
-        };
+        let top_before = i.checked_sub(1).map(|before| self.top(before));
+        let data = self.data_before(i)..self.handle.offset;
         let (mut last, mut blocks) = (0, 0);
-        for entry in entries_of(piece) {
-            let entry = entry?;
-            let (at, len) = entry.unshared_at();
-            let handle = walk.step(piece, &entry)?;
-            take(before.len() + at..before.len() + at + len, handle);
-            (last, blocks) = (entry.offset(), blocks + 1);
-        }
+        decode_entries(
+            piece,
+            top_before.as_deref(),
+            data,
+            order,
+            |entry, handle| {
+                let (at, len) = entry.unshared_at();
+                take(before.len() + at..before.len() + at + len, handle);
+                (last, blocks) = (entry.offset(), blocks + 1);
+            },
+        )?;
         if blocks != facts.blocks || piece.get(last..) != Some(&self.last_entry(i)[..]) {
             return Err(Defect::new(
                 format!(
@@ -479,9 +494,33 @@ fn put_entry(dst: &mut Vec<u8>, key: &[u8], handle: BlockHandle) {
     dst.extend_from_slice(&value);
 }
 
+/// Decodes neighbouring entries of an index, and calls `take` with each entry and its handle.
+///
+/// Checks that keys are stored whole and ascend in `order`, unless that is not known, the first past `previous`; and that handles
+/// ascend without overlap, within `data`.
+pub(crate) fn decode_entries(
+    bytes: &[u8],
+    previous: Option<&[u8]>,
+    data: Range<u64>,
+    order: Option<&Order>,
+    mut take: impl FnMut(&Entry, BlockHandle),
+) -> Result<(), Defect> {
+    let mut walk = Walk {
+        previous,
+        data,
+        order,
+    };
+    for entry in entries_of(bytes) {
+        let entry = entry?;
+        let handle = walk.step(bytes, &entry)?;
+        take(&entry, handle);
+    }
+    Ok(())
+}
+
 /// Checks the entries of a piece one after another.
 struct Walk<'a> {
-    previous: Option<Cow<'a, [u8]>>,
+    previous: Option<&'a [u8]>,
     /// Where the data blocks of entries that are left may lie.
     data: Range<u64>,
     order: Option<&'a Order>,
@@ -492,7 +531,7 @@ impl<'a> Walk<'a> {
         check_shared(entry, 0)?;
         let (at, len) = entry.unshared_at();
         let key = piece.get(at..at + len).unwrap_or(&[]);
-        if let (Some(previous), Some(order)) = (&self.previous, self.order)
+        if let (Some(previous), Some(order)) = (self.previous, self.order)
             && order.compare(previous, key).is_ge()
         {
             let message = order.order_message("index keys", previous, key);
@@ -507,7 +546,7 @@ impl<'a> Walk<'a> {
                     && u32::try_from(handle.size).is_ok() =>
             {
                 self.data.start = end;
-                self.previous = Some(Cow::Borrowed(key));
+                self.previous = Some(key);
                 Ok(handle)
             }
             _ => {
