@@ -135,9 +135,9 @@ impl FilterBlockBuilder {
         self.0.add_key(key);
     }
 
-    /// The filter block.
-    pub fn finish(self) -> Option<Vec<u8>> {
-        self.0.finish()
+    /// The filter block of a table whose data ends at file offset `data_end`.
+    pub fn finish(self, data_end: u64) -> Option<Vec<u8>> {
+        self.0.finish(data_end)
     }
 }
 

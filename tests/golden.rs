@@ -950,3 +950,54 @@ fn parts_come_in_the_order_of_the_documentation() {
         assert_eq!(layout.footer, end..file.len());
     }
 }
+
+/// The bytes of the worked example in `docs/format.md`, each line at its offset.
+fn documented_table() -> Vec<u8> {
+    let text = include_str!("../docs/format.md");
+    let example = text.split("```text").last().unwrap();
+    let mut bytes = Vec::new();
+    for line in example.split("```").next().unwrap().lines().skip(1) {
+        let (offset, rest) = line.trim().split_once("  ").unwrap();
+        assert_eq!(offset.parse(), Ok(bytes.len()), "{line}");
+        if let Some((_, times)) = rest.split_once("(") {
+            let times: usize = times.split_once(" times)").unwrap().0.parse().unwrap();
+            bytes.resize(bytes.len() + times, 0);
+            continue;
+        }
+        // Four spaces or more before the explanation.
+        let shown = rest.split("    ").next().unwrap();
+        let mut quoted = false;
+        for part in shown.split('"') {
+            if quoted {
+                bytes.extend(part.as_bytes());
+            } else {
+                bytes.extend(unhex(&part.replace(' ', "")));
+            }
+            quoted = !quoted;
+        }
+    }
+    bytes
+}
+
+/// The worked example is the table that is written, and its pieces are described as specified: checked here with the ranges of the
+/// text, and another crate's CRC.
+#[test]
+fn the_documented_table_is_the_one_that_is_written() {
+    let documented = documented_table();
+    let options = WriteOptions::new().compression(Compression::None);
+    let mut builder = options.build(Vec::new());
+    builder.add("apple", "red").unwrap();
+    builder.add("apricot", "orange").unwrap();
+    let (file, _) = builder.finish_into_writer().unwrap();
+    assert_eq!(documented, file);
+    let crc = |range: std::ops::Range<usize>| crc32c::crc32c(&file[range]).to_le_bytes();
+    assert_eq!(file[436..440], crc(57..93), "words");
+    assert_eq!(file[440..444], crc(93..94), "codes");
+    assert_eq!(file[452..456], crc(38..44), "index");
+    assert_eq!(file[417..436], file[94..113], "the end of the filter block");
+    for part in [0..38, 38..57, 57..118, 118..409, 409..469, 469..546] {
+        let mut sealed = file.clone();
+        common::seal(&mut sealed, &part);
+        assert_eq!(sealed, file, "{part:?}");
+    }
+}

@@ -854,9 +854,19 @@ fn a_table_without_it_pays_nothing() {
         write(&WriteOptions::new(), &keys),
     );
     let (_, len) = place(&with);
-    // The block, and its entry: three lengths, a name, a handle.
+    // The block, its entry (three lengths, a name, a handle), and what is said of its pieces.
     let name = "about.prefixes.leveltable.DelimitedPrefix(2f)".len() - "about.".len();
-    let most = len + 3 + name + 10 + 8;
+    let pieces = |file: &[u8]| {
+        let table = OpenOptions::new().open_source(file.to_vec()).unwrap();
+        let named = table.layout().unwrap().named.into_iter();
+        let pieces = named.filter(|block| block.name == b"about.pieces"[..]);
+        pieces
+            .map(|block| block.stored_bytes as usize)
+            .sum::<usize>()
+    };
+    let said = pieces(&with) - pieces(&without);
+    assert!(said < 50, "{said}");
+    let most = len + 3 + name + 10 + 8 + said;
     assert!(
         with.len() - without.len() <= most,
         "{}",

@@ -174,16 +174,21 @@ fn with_properties(file: &[u8], change: impl FnOnce(&mut BTreeMap<Vec<u8>, Vec<u
         .collect();
     change(&mut properties);
     let mut named = common::entries(&common::payload(file, &layout.metaindex));
-    let index = common::payload(file, &layout.index);
     let mut changed = file[..old.start].to_vec();
     let properties: Vec<Entry> = properties.into_iter().collect();
-    let handle = handle_of(&common::append(&mut changed, &block(&properties)));
+    let properties = handle_of(&common::append(&mut changed, &block(&properties)));
+    let pieces = layout.pieces.map(|pieces| common::payload(file, &pieces));
+    let pieces = pieces.map(|pieces| handle_of(&common::append(&mut changed, &pieces)));
     for (name, value) in &mut named {
-        if name == b"about.leveltable" {
-            *value = handle.clone();
+        match &name[..] {
+            b"about.leveltable" => value.clone_from(&properties),
+            b"about.pieces" => value.clone_from(pieces.as_ref().unwrap()),
+            _ => {}
         }
     }
-    common::append_end(changed, &named, &index)
+    let metaindex = common::append(&mut changed, &block(&named));
+    changed.extend(common::footer(&metaindex, &layout.index));
+    changed
 }
 
 /// A database's table with every property that there is: a deletion, a value, a filter.

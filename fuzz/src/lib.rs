@@ -5,6 +5,7 @@ pub mod ask;
 pub mod model;
 pub mod naive;
 pub mod parts;
+pub mod pieces;
 pub mod remote;
 pub mod seeds;
 pub mod tables;

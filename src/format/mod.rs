@@ -4,13 +4,16 @@
 //! data block 0        sorted entries                                               block.rs
 //! ...
 //! data block n-1
+//! index block         for each data block: a key at or after its last -> handle    block.rs
 //! prefix filter       a filter of the keys' prefixes; optional                      prefix_block.rs
 //! filter block        a filter for each 2 KiB of file, or one for the whole file   filter_block.rs
 //! properties block    what the table says of itself; optional                      properties.rs
-//! index block         for each data block: a key at or after its last -> handle    block.rs
-//! metaindex block     names -> handles of filter and properties blocks             block.rs
+//! pieces block        how index and filters are divided; optional                  pieces.rs, pieces_filter.rs
+//! metaindex block     names -> handles of filters, properties and pieces           block.rs
 //! footer, 48 bytes    handles of metaindex and index, padding, magic number        footer.rs
 //! ```
+//!
+//! `docs/format.md` specifies it to the byte.
 //!
 //! - Each block is stored in a *frame* (`frame.rs`): the payload, which is the block or its compressed form; a byte that
 //!   names the codec (`codec.rs`); four bytes of checksum (`checksum.rs`).
@@ -25,15 +28,15 @@
 //! So a reader begins with the footer, and reads index, metaindex and filter block. To look up a key, it searches the index
 //! for the first key at or after it. No other data block can hold the key.
 //!
-//! LevelDB puts the metaindex before the index, and a table without properties is laid out so. A reader must take the parts in
-//! any order, since handles say where they are. With the metaindex last, the end of the file, which a reader asks for first,
-//! tells where everything is, whatever the length of the index. What a reader needs is then one stretch: nobody does without
-//! index and properties, some readers do without the filter, and more without the filter of prefixes.
+//! LevelDB puts the index last, and a table without properties is laid out so. A reader must take the parts in any order, since
+//! handles say where they are. With the metaindex last, the end of the file, which a reader asks for first, tells where everything
+//! is. Before it lies what divides the rest into pieces, and the end of the filter, which a lookup asks first. Of the index before
+//! those, a lookup needs one piece.
 //!
 //! # A worked example
 //!
 //! The table that C++ LevelDB writes for the two entries `apple -> red` and `apricot -> orange`, without compression and
-//! without a filter. With properties, those and the same index come at 38, and then a metaindex that names the properties:
+//! without a filter. (`docs/format.md` has the same table with properties, a filter and pieces.)
 //!
 //! ```text
 //! offset  bytes                                           meaning

@@ -1,8 +1,7 @@
 //! The properties block: what a table says of itself.
 //!
 //! A block of sorted entries like any other, all keys stored whole (restart interval 1). The metaindex finds it under
-//! [`PROPERTIES_NAME`]. It lies right before the index, or in tables of earlier
-//! versions before the metaindex, so that one read gets both.
+//! [`PROPERTIES_NAME`]. It lies near the end of the file, so that one read gets both.
 //!
 //! ```text
 //! comparator    name of the keys' order; in a database's table, of the user keys' order

@@ -304,7 +304,7 @@ impl<D: Destination> TableBuilder<D> {
         Ok(())
     }
 
-    /// Writes the last data block, the filters, the properties, the index, the metaindex and the footer. Publishes a file
+    /// Writes the last data block, and everything after the data: index, filters, properties and the footer. Publishes a file
     /// made with [`create`](WriteOptions::create): syncs it, renames it to its path, then syncs the directory.
     ///
     /// # Errors

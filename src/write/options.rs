@@ -273,6 +273,11 @@ impl WriteOptions {
     ///
     /// [`new`](WriteOptions::new) writes the block, which takes some 300 bytes, [`leveldb`](WriteOptions::leveldb) does
     /// not. LevelDB ignores it.
+    ///
+    /// A table with properties and entries also gets a block that divides index and ribbon filters into pieces of some 16 KiB, each
+    /// with a checksum, so that opening reads the end of the file and a lookup the pieces that it needs. It takes some 15 bytes and
+    /// a part of a key for each piece, and LevelDB ignores it. The index is then not compressed. Only if a piece would end with an
+    /// index key of more than 4,096 bytes, there are no pieces, and index and filters are read whole.
     pub fn properties(mut self, yes: bool) -> WriteOptions {
         self.properties = yes;
         self

@@ -13,6 +13,7 @@ use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::BlockHandle;
+use crate::format::pieces::PIECES_NAME;
 use crate::format::prefix_block::{PREFIXES_NAME, PrefixBlockReader};
 use crate::format::properties::PROPERTIES_NAME;
 
@@ -121,14 +122,21 @@ impl Verifier<'_, '_> {
             previous = Some(name.to_vec());
             let handle = BlockHandle::decode(cursor.value()).map(|(handle, _)| handle);
             let is_properties = name == PROPERTIES_NAME;
+            let is_pieces = name == PIECES_NAME;
             let prefixes = name.strip_prefix(PREFIXES_NAME);
             match (name.strip_prefix(FILTER_PREFIX), handle) {
                 (None, Some(handle)) if is_properties => {
                     self.read_properties(handle, place, metaindex.trusted);
                 }
+                (None, Some(handle)) if is_pieces => {
+                    self.read_pieces(handle, place, metaindex.trusted);
+                }
                 (filter, None)
                     if metaindex.trusted
-                        && (is_properties || prefixes.is_some() || filter.is_some()) =>
+                        && (is_properties
+                            || is_pieces
+                            || prefixes.is_some()
+                            || filter.is_some()) =>
                 {
                     self.report.find(
                         Severity::Damage,
@@ -139,6 +147,7 @@ impl Verifier<'_, '_> {
                 }
                 (Some(policy), Some(handle)) => {
                     named.push((policy.to_vec(), handle.size));
+                    self.divided.filters.push(handle);
                     let known = policies.iter().find(|p| p.name().as_bytes() == policy);
                     // Readers use the first of a name. More of them are out of order, and would all be held in
                     // memory.
@@ -150,6 +159,7 @@ impl Verifier<'_, '_> {
                     filters.extend(filter);
                 }
                 (None, Some(handle)) if prefixes.is_some() => {
+                    self.divided.filters.push(handle);
                     let known = prefixes.and_then(|name| self.options.known_extractor(name));
                     // Readers use the first.
                     let known = known.filter(|_| filters.iter().all(Filter::is_of_keys));

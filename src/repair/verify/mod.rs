@@ -5,6 +5,7 @@
 //! blocks.rs       reads a block by its handle, checks frame and structure
 //! filters.rs      the metaindex, and the filters that it names
 //! data.rs         index and data blocks: the order of the keys, and each key against the filters
+//! pieces.rs       how the table divides index and filters, against those
 //! properties.rs   what the table says of itself, against what was counted
 //! coverage.rs     what no handle leads to
 //! report.rs       findings and figures
@@ -14,6 +15,7 @@ mod blocks;
 mod coverage;
 mod data;
 mod filters;
+mod pieces;
 mod properties;
 mod report;
 
@@ -37,6 +39,7 @@ use crate::repair::progress::{Callback, Progress, Reporter};
 
 use blocks::Extent;
 use filters::Filter;
+use pieces::Divided;
 use properties::{Counted, Stated};
 use report::Misordered;
 pub use report::{Finding, Severity, VerifyReport};
@@ -111,7 +114,7 @@ impl<'a> VerifyOptions<'a> {
 ///
 /// The whole file is read: the footer, each block's checksum and structure, the order of keys in blocks and across
 /// them, the index key of each data block against its neighbours, each filter of a known policy or prefix extractor against
-/// each key, the properties against what was counted, and whether blocks overlap or leave gaps. If the footer or the index is
+/// each key, the properties against what was counted, `about.pieces` against what it divides, and whether blocks overlap or leave gaps. If the footer or the index is
 /// damaged, `verify` searches for data blocks by their checksums and reports how much of the data is sound. It gives up a
 /// search after 4 MiB without a block.
 ///
@@ -201,6 +204,7 @@ struct Verifier<'a, 'p> {
     report: VerifyReport,
     /// What the table says of itself.
     stated: Option<Stated>,
+    divided: Divided,
     /// What `stated` is compared with.
     counted: Counted,
     /// What the keys say about their kind and order.
@@ -241,6 +245,7 @@ impl<'a, 'p> Verifier<'a, 'p> {
             file,
             options,
             stated: None,
+            divided: Divided::default(),
             counted: Counted::default(),
             evidence: Evidence::default(),
             misordered: Misordered::default(),
@@ -288,6 +293,10 @@ impl<'a, 'p> Verifier<'a, 'p> {
         if let Some(metaindex) = self.load_block(footer.metaindex, Section::Metaindex) {
             *filters = self.check_metaindex(footer.metaindex.offset, &metaindex);
         }
+        let is_sound = index
+            .as_ref()
+            .is_some_and(|index| index.trusted && index.well_formed);
+        self.compare_pieces(footer.index, is_sound);
         let Some(index) = index else { return false };
         self.read_index_keys(&index);
         // A database's filter holds user keys, of which an order of stored keys does not know.
