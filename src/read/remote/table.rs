@@ -433,7 +433,9 @@ impl AsyncTable {
         if size <= SMALL {
             size
         } else {
-            size - self.table.inner.data_end()
+            let index = self.table.index();
+            let last = index.pieces().checked_sub(1);
+            size - last.and_then(|last| index.data_end(last)).unwrap_or(0)
         }
     }
 
