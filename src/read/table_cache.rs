@@ -145,26 +145,38 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
     /// Notes what came of opening, and returns the tables that must be closed for it: those used the longest time ago.
     fn settle(&self, key: &K, table: &Arc<Mutex<Option<T>>>, opened: Option<&T>) -> Vec<Slot<T>> {
         let mut open = lock(&self.open);
-        match open.slots.get_mut(key) {
+        let Open { slots, bytes, .. } = &mut *open;
+        match slots.get_mut(key) {
             Some(slot) if Arc::ptr_eq(&slot.table, table) => match opened {
-                Some(opened) => slot.weight = opened.weight() as u64,
-                None => return open.slots.remove(key).into_iter().collect(),
+                Some(opened) => {
+                    let weight = opened.weight() as u64;
+                    *bytes = *bytes - slot.weight + weight;
+                    slot.weight = weight;
+                }
+                None => return open.remove(key).into_iter().collect(),
             },
             // It was removed meanwhile.
             _ => {}
         }
         let mut closed = Vec::new();
-        let mut bytes: u64 = open.slots.values().map(|slot| slot.weight).sum();
-        while open.slots.len() > 1 && (open.slots.len() > self.max_open || bytes > self.max_bytes) {
+        while open.slots.len() > 1
+            && (open.slots.len() > self.max_open || open.bytes > self.max_bytes)
+        {
             let oldest = open.slots.iter().min_by_key(|(_, slot)| slot.used);
             let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
                 break;
             };
-            let slot = open.slots.remove(&oldest);
-            bytes -= slot.as_ref().map_or(0, |slot| slot.weight);
-            closed.extend(slot);
+            closed.extend(open.remove(&oldest));
         }
         closed
+    }
+}
+
+impl<K: Eq + Hash, T> Open<K, T> {
+    fn remove(&mut self, key: &K) -> Option<Slot<T>> {
+        let slot = self.slots.remove(key)?;
+        self.bytes -= slot.weight;
+        Some(slot)
     }
 }
 
