@@ -122,6 +122,8 @@ enum Next {
     Zeros,
     /// No fragment: what was expected, and found.
     Bad(String, String),
+    /// A fragment with a right checksum, of this type, which LevelDB does not have.
+    Foreign(u8),
     End,
 }
 
@@ -169,8 +171,22 @@ impl<R: Read> LogReader<R> {
             let fragment = match next {
                 Next::Fragment(fragment) => fragment,
                 Next::Zeros if record.is_none() => return self.zeros().map(Some),
-                Next::Zeros => return self.gap(start, "a fragment", "zeros").map(Some),
-                Next::Bad(expected, found) => return self.gap(start, &expected, &found).map(Some),
+                Next::Zeros => {
+                    return self
+                        .gap(GapKind::Torn, start, "a fragment", "zeros")
+                        .map(Some);
+                }
+                Next::Bad(expected, found) => {
+                    return self.gap(GapKind::Torn, start, &expected, &found).map(Some);
+                }
+                Next::Foreign(kind) => {
+                    let found =
+                        format!("type {kind} with a right checksum, as RocksDB and Pebble write");
+                    let expected = "a fragment of type 1 to 4";
+                    return self
+                        .gap(GapKind::Damaged, start, expected, &found)
+                        .map(Some);
+                }
                 Next::End if record.is_none() => return Ok(None),
                 Next::End => {
                     let (expected, found) = ("the rest of the record", "the end of the file");
@@ -201,7 +217,8 @@ impl<R: Read> LogReader<R> {
                 }
                 (_, None) => {
                     let found = "a later part of one";
-                    return self.gap(start, "the start of a record", found).map(Some);
+                    let expected = "the start of a record";
+                    return self.gap(GapKind::Damaged, start, expected, found).map(Some);
                 }
             }
             self.at = fragment.payload.end;
@@ -272,18 +289,20 @@ impl<R: Read> LogReader<R> {
             let expected = "a payload that fits its block and the file".to_owned();
             return Next::Bad(expected, format!("a longer one; {left} bytes are left"));
         };
+        // RocksDB's recyclable fragments have the log's number between header and payload.
+        for end in [payload.end, payload.end + 4] {
+            let covered = self.block.get(payload.start - 1..end);
+            if kind > LAST && covered.is_some_and(|covered| masked_crc(covered) == stored) {
+                return Next::Foreign(kind);
+            }
+        }
         let covered = self.block.get(payload.start - 1..payload.end);
         let computed = masked_crc(covered.unwrap_or_default());
         if computed != stored {
             let expected = format!("a fragment with the checksum {stored:#010x}");
             return Next::Bad(expected, format!("{computed:#010x}"));
         }
-        let hint = if kind > LAST {
-            ", as RocksDB writes"
-        } else {
-            ""
-        };
-        Next::Bad("a type from 1 to 4".into(), format!("{kind}{hint}"))
+        Next::Bad("a type from 1 to 4".into(), kind.to_string())
     }
 
     fn next_block(&mut self) -> io::Result<()> {
@@ -312,9 +331,14 @@ impl<R: Read> LogReader<R> {
         Ok(self.gap_to_here(GapKind::Zeros, start, "a fragment", "zeros"))
     }
 
-    /// Passes over bytes that are no fragment, to the next start of a record.
-    fn gap(&mut self, start: u64, expected: &str, found: &str) -> io::Result<LogItem> {
-        let mut kind = GapKind::Torn;
+    /// Passes over bytes that are no fragment, to the next start of a record. They are damage if a fragment follows.
+    fn gap(
+        &mut self,
+        mut kind: GapKind,
+        start: u64,
+        expected: &str,
+        found: &str,
+    ) -> io::Result<LogItem> {
         loop {
             match self.search() {
                 Some(fragment) => {
