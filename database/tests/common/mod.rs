@@ -171,3 +171,13 @@ pub(crate) fn copy_dir(from: &Path, to: &Path) {
         std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
     }
 }
+
+/// A directory that needs no disk, where there is one: LevelDB syncs files whenever it opens a database.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        tempfile::tempdir_in(memory).unwrap()
+    } else {
+        tempfile::tempdir().unwrap()
+    }
+}
