@@ -1,11 +1,15 @@
 //! A writer in another process: C++ LevelDB.
-#![allow(dead_code)] // each test uses its part
+#![allow(dead_code, unused_imports)] // each test uses its part
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
+
+pub(crate) use encode::*;
+
+mod encode;
 
 /// A key, and its new value or none.
 pub(crate) type Change = (Vec<u8>, Option<Vec<u8>>);
