@@ -17,13 +17,13 @@ fn listed(name: &str) -> Vec<u8> {
     let (listing, _) = listing.split_once("```").unwrap();
     let mut bytes = Vec::new();
     for line in listing.lines() {
-        let mut words = line.split_whitespace();
-        assert_eq!(words.next().unwrap(), bytes.len().to_string(), "{line}");
-        let is_byte = |word: &&str| word.len() == 2;
-        let hex = words
-            .take_while(is_byte)
-            .map_while(|word| u8::from_str_radix(word, 16).ok());
-        bytes.extend(hex);
+        let (offset, rest) = line.trim_start().split_once("  ").unwrap();
+        assert_eq!(offset, bytes.len().to_string(), "{line}");
+        let (hex, _) = rest.split_once("    ").unwrap();
+        bytes.extend(
+            hex.split(' ')
+                .map(|byte| u8::from_str_radix(byte, 16).unwrap()),
+        );
     }
     bytes
 }
