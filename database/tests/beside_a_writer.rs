@@ -18,10 +18,13 @@ const KEYS: usize = 2000;
 /// Set by every batch to its number.
 const COUNTER: &[u8] = b"counter";
 
+/// Oldest first: the number of a batch, and what it set or deleted.
+type Versions = Vec<(usize, Option<Vec<u8>>)>;
+
 /// The batches so far, and for each key the batches that changed it, with its values.
 #[derive(Default)]
 struct Written {
-    versions: HashMap<Vec<u8>, Vec<(usize, Option<Vec<u8>>)>>,
+    versions: HashMap<Vec<u8>, Versions>,
 }
 
 impl Written {

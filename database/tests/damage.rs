@@ -183,8 +183,11 @@ fn damage_before_sound_records_is_an_error_that_names_the_way_out() {
     assert_eq!(gaps[0].file, "000003.log");
 }
 
+/// Kind, offset and bytes.
+type Gaps = Vec<(GapKind, u64, u64)>;
+
 /// Reads the records of `bytes`, and the kinds of gaps between them.
-fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Vec<(GapKind, u64, u64)>) {
+fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Gaps) {
     let (mut records, mut gaps) = (Vec::new(), Vec::new());
     for item in LogReader::new(bytes) {
         match item.unwrap() {
