@@ -16,7 +16,7 @@ use crate::Answer;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::open::{
-    AnyTable, Keys, KeysArg, TypedTable, check_is_file, is_manifest, note_unknown_order,
+    AnyTable, Keys, KeysArg, Order, TypedTable, check_is_file, is_manifest, note_unknown_order,
 };
 use crate::output::{Rows, count, entries};
 use crate::place::{check_url, is_url};
@@ -316,7 +316,11 @@ pub(crate) fn rescue(path: &Path, keys: Keys) -> Result<Rescued, Failure> {
     Ok(Rescued {
         table: AnyTable {
             keys: opened.map_err(|e| Failure::from(e).at(path.display()))?,
-            order_is_known: !attempt.stored,
+            order: if attempt.stored {
+                Order::Unknown
+            } else {
+                Order::Certain
+            },
         },
         left_out,
     })
