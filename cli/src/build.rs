@@ -1,6 +1,5 @@
 //! `leveltable build`: builds a table from lines of text, CSV or JSON lines.
 
-use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use leveltable::ErrorKind;
@@ -8,13 +7,11 @@ use leveltable::ErrorKind;
 use crate::Answer;
 use crate::failure::Failure;
 use crate::input::{Entries, Format, InputOptions};
-use crate::interrupt;
 use crate::notation::Notation;
-use crate::place::{check_url, is_url, refuse_url};
+use crate::place::{check_order_of_arguments, refuse_url};
 use crate::progress::Progress;
-use crate::remote::Upload;
 use crate::sort::{KeyOrder, Sorter};
-use crate::write::{TableOptions, check_free, not_written, parse_size, report};
+use crate::write::{Add, TableOptions, check_out, not_written, parse_size, write_table};
 
 /// Build a table from lines of text, CSV or JSON lines.
 ///
@@ -97,21 +94,6 @@ pub(crate) struct Args {
     table: TableOptions,
 }
 
-impl Args {
-    fn is_to_stdout(&self) -> bool {
-        self.out.as_os_str() == "-"
-    }
-
-    /// Returns the failure for an error while writing the table.
-    fn failure(&self, error: leveltable::Error) -> Failure {
-        if self.is_to_stdout() {
-            Failure::from(error).at("standard output")
-        } else {
-            not_written(error, &self.out)
-        }
-    }
-}
-
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let options = args.table.write(order(args), false)?;
     let notation = match (args.hex, args.raw) {
@@ -119,22 +101,12 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         (_, true) => Notation::Raw,
         _ => Notation::Text,
     };
-    let to_stdout = args.is_to_stdout();
-    if to_stdout && io::stdout().is_terminal() {
-        return Err(Failure::new(
-            "standard output is a terminal and a table is binary: redirect it to a file",
-        ));
-    }
     refuse_url(
         &args.input,
         "entries are read from a file or standard input: download them first",
     )?;
-    if is_url(&args.out) {
-        check_url(&args.out)?;
-    }
-    if !to_stdout {
-        check_free(&args.out, args.force)?;
-    }
+    check_order_of_arguments(&args.out, &args.input)?;
+    check_out(&args.out, args.force)?;
     let input = InputOptions {
         format: args.format,
         notation,
@@ -145,32 +117,15 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         delimiter: args.delimiter,
     };
     let entries = Entries::open(&args.input, input)?;
-    let summary = if to_stdout {
-        let mut builder = options.build(io::stdout().lock());
-        fill(|key, value| builder.add(key, value), entries, args)?;
-        builder.finish()
-    } else if is_url(&args.out) {
-        let mut upload =
-            Upload::create(&options, &args.out, args.force).map_err(|e| args.failure(e))?;
-        fill(|key, value| upload.add(key, value), entries, args)?;
-        upload.finish()
-    } else {
-        let options = options.replace_existing(args.force);
-        let mut builder = interrupt::create(&options, &args.out).map_err(|e| args.failure(e))?;
-        fill(|key, value| builder.add(key, value), entries, args)?;
-        builder.finish()
-    }
-    .map_err(|e| args.failure(e))?;
-    report(&args.out, &summary);
+    write_table(&args.out, args.force, &options, |add| {
+        fill(add, entries, args)
+    })?;
     Ok(Answer::Yes)
 }
 
 /// Passes all entries to `add`, which adds one to the table.
-fn fill(
-    mut add: impl FnMut(&[u8], &[u8]) -> leveltable::Result<()>,
-    mut entries: Entries,
-    args: &Args,
-) -> Result<(), Failure> {
+fn fill(add: &mut Add<'_>, mut entries: Entries, args: &Args) -> Result<(), Failure> {
+    let failed = |e| not_written(e, &args.out);
     let mut progress = Progress::bytes(entries.size);
     let (mut key, mut value, mut previous) = (Vec::new(), Vec::new(), Vec::new());
     let mut sorter =
@@ -185,7 +140,7 @@ fn fill(
                     Failure::new(out_of_order(order(args), &previous, &key)).at(entries.place())
                 }
                 ErrorKind::TooLarge => Failure::from(e).at(entries.place()),
-                _ => args.failure(e),
+                _ => failed(e),
             })?,
         }
         std::mem::swap(&mut key, &mut previous);
@@ -197,7 +152,7 @@ fn fill(
         return Err(Failure::new(what).at(entries.name()));
     }
     match sorter {
-        Some(sorter) => sorter.drain(|key, value| add(key, value).map_err(|e| args.failure(e))),
+        Some(sorter) => sorter.drain(|key, value| add(key, value).map_err(failed)),
         None => Ok(()),
     }
 }

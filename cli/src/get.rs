@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
 use std::ops::Bound;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use leveltable::ErrorKind;
 use leveltable::db::{MAX_SEQUENCE, ValueType};
@@ -19,6 +19,7 @@ use crate::open::{
     note_unknown_order,
 };
 use crate::output::{Rows, complain};
+use crate::place::check_order_of_arguments;
 use crate::remote::Set;
 
 /// Show the values of keys.
@@ -71,6 +72,9 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
                 .then(|| args.notation.parse_key("KEY", key))
                 .transpose()?,
         );
+    }
+    for key in &args.key {
+        check_order_of_arguments(Path::new(key), &args.file)?;
     }
     let table = match args.lookup.open(&args.file)? {
         Opened::Set(set) => return get_from_set(&set, args, keys),

@@ -187,6 +187,18 @@ impl Keys {
     }
 }
 
+/// Opens the table at `path` without its filter. A set is an error.
+pub(crate) fn open_table(path: &Path, keys: Keys) -> Result<AnyTable, Failure> {
+    match open_either(path, || {
+        open_with(path, keys, OpenOptions::new().no_filter(), false)
+    })? {
+        Opened::Table(table) => Ok(table),
+        Opened::Set(_) => {
+            Err(Failure::new("is a set, and no table: name its tables").at(path.display()))
+        }
+    }
+}
+
 /// Up to this size, opening checks the order of all keys.
 const CHECKED_WHEN_OPENED: u64 = 64 << 10;
 

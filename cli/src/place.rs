@@ -65,6 +65,18 @@ pub(crate) fn refuse_url(path: &Path, why: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Fails if `input`, a file to read, is not there, but `other` is, which a command takes in another place: then they were probably
+/// swapped. Commands check this before they could replace `other`.
+pub(crate) fn check_order_of_arguments(other: &Path, input: &Path) -> Result<(), Failure> {
+    let is_there = |path: &Path| is_url(path) || path.as_os_str() == "-" || path.exists();
+    if is_there(input) || !other.is_file() {
+        return Ok(());
+    }
+    let (input, other) = (input.display(), other.display());
+    let what = format!("no such file, but {other} is there: were the arguments swapped?");
+    Err(Failure::new(what).at(input))
+}
+
 /// Opens the file or the object at `path`; when called with the same path again, returns the same. Commands open a table more
 /// than once: to see what it is, and in other orders.
 pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
