@@ -25,6 +25,7 @@ Examples:
   leveltable scan old.ldb --json | leveltable build new.ldb --format jsonl --codec zstd
   leveltable build users.ldb users.csv --format csv --key-field id --value-field name --sort
   leveltable build users.ldb users.jsonl --format jsonl --key-field id --value-field profile --sort
+  leveltable build logs.ldb logs.jsonl --format jsonl --key-field user,id --pad 12 --whole-record --sort
   leveltable scan db/000005.ldb | leveltable build --database new.ldb
   leveltable build - < sorted.tsv > table.ldb
 
@@ -34,7 +35,8 @@ part of the line end: write \\r to end a value with one. With --raw it is part o
 
 In CSV, a field named rather than numbered makes the first record a header; --header says that there is one. In JSON \
 lines, a value that is not a string is stored as it is written: 7, [1,2], {\"a\":null}; a key may be a number. If the \
-fields are not named, a line has key or key_hex, and value or value_hex. `--format json` means jsonl, and tab means text. The format is never guessed.
+fields are not named, a line has key or key_hex, and value or value_hex. --whole-record stores the line, and of CSV an object, or \
+an array without a header. `--format json` means jsonl, and tab means text. The format is never guessed.
 
 A byte order mark at the start of the input is not part of the first key, except with --raw.
 
@@ -59,12 +61,26 @@ pub(crate) struct Args {
     /// The format of the input
     #[arg(long, value_enum, default_value_t = Format::Text, value_name = "FORMAT", help_heading = "Input")]
     format: Format,
-    /// The field that holds the key: its name, or in CSV its number from 1 [default: key; in CSV: 1]
-    #[arg(long, value_name = "FIELD", help_heading = "Input")]
-    key_field: Option<String>,
+    /// The fields that make up the key: names, or in CSV numbers from 1 [default: key; in CSV: 1]
+    #[arg(
+        long,
+        value_name = "FIELD,..",
+        value_delimiter = ',',
+        help_heading = "Input"
+    )]
+    key_field: Vec<String>,
+    /// What is between the fields of a key
+    #[arg(long, value_name = "TEXT", default_value = ":", help_heading = "Input")]
+    key_separator: String,
+    /// Fill numbers in keys with zeros to N digits: they then sort by size
+    #[arg(long, value_name = "N", conflicts_with = "hex", value_parser = clap::value_parser!(u8).range(1..), help_heading = "Input")]
+    pad: Option<u8>,
     /// The field that holds the value [default: value; in CSV: 2]
     #[arg(long, value_name = "FIELD", help_heading = "Input")]
     value_field: Option<String>,
+    /// The value is the whole record, as JSON
+    #[arg(long, conflicts_with_all = ["value_field", "database"], help_heading = "Input")]
+    whole_record: bool,
     /// The first record of CSV holds the names of the fields
     #[arg(long, help_heading = "Input")]
     header: bool,
@@ -111,8 +127,11 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         format: args.format,
         notation,
         is_database: args.database,
-        key_field: args.key_field.clone(),
+        key_fields: args.key_field.clone(),
         value_field: args.value_field.clone(),
+        key_separator: args.key_separator.clone(),
+        whole_record: args.whole_record,
+        pad: args.pad.map(usize::from),
         has_header: args.header,
         delimiter: args.delimiter,
     };

@@ -15,8 +15,8 @@ use crate::failure::Failure;
 use crate::input::BYTE_ORDER_MARK;
 use crate::notation::{Notation, NotationArgs, quoted, write_json_field};
 use crate::open::{
-    AnyTable, LookupArgs, Opened, Order, Row, TypedTable, another_order, note_assumed_order,
-    note_unknown_order,
+    AnyTable, JsonStyle, LookupArgs, Opened, Order, Row, TypedTable, another_order,
+    note_assumed_order, note_unknown_order,
 };
 use crate::output::{Rows, complain};
 use crate::place::check_order_of_arguments;
@@ -58,6 +58,9 @@ pub(crate) struct Args {
     /// Show each entry as a JSON object
     #[arg(long, conflicts_with = "raw")]
     json: bool,
+    /// Show a value that is a JSON object, array, number, true or false as such, and not as a string
+    #[arg(long, requires = "json", conflicts_with = "hex")]
+    json_values: bool,
 }
 
 const NEEDS_DATABASE: &str =
@@ -292,7 +295,11 @@ impl Answers<'_> {
     fn show(&mut self, key: &[u8], row: Option<&Row>) -> Result<(), Failure> {
         let notation = self.args.notation.shown();
         let is_json = self.args.json;
-        let is_hex = notation == Notation::Hex;
+        let style = JsonStyle {
+            hex: notation == Notation::Hex,
+            keys_only: false,
+            json_values: self.args.json_values,
+        };
         let Some(row) = row else {
             if is_json {
                 self.write_no_value(key, None)?;
@@ -300,9 +307,7 @@ impl Answers<'_> {
             return self.no("not found", key);
         };
         match row.tag {
-            _ if is_json => self
-                .out
-                .write(|out| row.write_json(is_hex, false, None, out))?,
+            _ if is_json => self.out.write(|out| row.write_json(style, None, out))?,
             Some((_, ValueType::Deletion)) => {}
             _ if self.is_single => self.out.write(|out| {
                 notation.write(&row.value, out)?;

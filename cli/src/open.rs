@@ -14,7 +14,7 @@ use leveltable::{
 
 use crate::failure::{Failure, is_not_found};
 use crate::files::tables_in;
-use crate::notation::{Notation, write_json_field};
+use crate::notation::{Notation, as_json, write_json_field};
 use crate::output::complain;
 use crate::place::{check_url, is_url, source};
 use crate::remote::Set;
@@ -132,6 +132,15 @@ pub(crate) enum TypedTable {
 
 /// Rows of a table, or the error at which they end.
 pub(crate) type RowIter = Box<dyn DoubleEndedIterator<Item = Result<Row>>>;
+
+/// How an entry is written as a JSON object.
+#[derive(Clone, Copy)]
+pub(crate) struct JsonStyle {
+    pub(crate) hex: bool,
+    pub(crate) keys_only: bool,
+    /// Embed values that are JSON.
+    pub(crate) json_values: bool,
+}
 
 /// An entry of either kind of table.
 pub(crate) struct Row {
@@ -413,8 +422,7 @@ impl Row {
     /// Writes the entry as a line with a JSON object, which begins with the name of its file if one is given.
     pub(crate) fn write_json(
         &self,
-        hex: bool,
-        keys_only: bool,
+        style: JsonStyle,
         file: Option<&Path>,
         out: &mut impl Write,
     ) -> io::Result<()> {
@@ -424,15 +432,18 @@ impl Row {
             serde_json::to_writer(&mut *out, &file.to_string_lossy())?;
             out.write_all(b",")?;
         }
-        write_json_field("key", &self.key, hex, out)?;
+        write_json_field("key", &self.key, style.hex, out)?;
         if let Some((sequence, value_type)) = self.tag {
             let name = type_name(value_type);
             write!(out, ",\"sequence\":{sequence},\"type\":\"{name}\"")?;
         }
         let deleted = matches!(self.tag, Some((_, ValueType::Deletion)));
-        if !keys_only && !deleted {
+        if !style.keys_only && !deleted {
             out.write_all(b",")?;
-            write_json_field("value", &self.value, hex, out)?;
+            match as_json(&self.value).filter(|_| style.json_values) {
+                Some(json) => write!(out, "\"value\":{json}")?,
+                None => write_json_field("value", &self.value, style.hex, out)?,
+            }
         }
         out.write_all(b"}\n")
     }

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::notation::{Notation, NotationArgs, quoted};
 use crate::open::{
-    AnyTable, Bounds, Keys, LookupArgs, Opened, Order, Row, RowIter, SHOWN_AS_STORED,
+    AnyTable, Bounds, JsonStyle, Keys, LookupArgs, Opened, Order, Row, RowIter, SHOWN_AS_STORED,
     another_order, note_assumed_order, note_unknown_order, open_in_stored_order,
 };
 use crate::output::{Rows, complain};
@@ -79,6 +79,9 @@ pub(crate) struct Args {
     /// Show each entry as a JSON object
     #[arg(long, conflicts_with = "raw")]
     json: bool,
+    /// Show a value that is a JSON object, array, number, true or false as such, and not as a string
+    #[arg(long, requires = "json", conflicts_with = "hex")]
+    json_values: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
@@ -106,10 +109,15 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 /// Prints the entries of one table or set.
 fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Result<Answer, Failure> {
     let notation = args.notation.shown();
+    let style = JsonStyle {
+        hex: notation == Notation::Hex,
+        keys_only: args.keys_only,
+        json_values: args.json_values,
+    };
     let show = |row: &Row, out: &mut Rows| {
         out.write(|out| {
             if args.json {
-                row.write_json(notation == Notation::Hex, args.keys_only, Some(path), out)
+                row.write_json(style, Some(path), out)
             } else {
                 row.write_line(notation, args.keys_only, args.width, out)
             }
