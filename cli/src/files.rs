@@ -16,7 +16,7 @@ pub(crate) fn expand(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in given {
         check_no_secret(path)?;
-        match tables_in(path) {
+        match path.is_dir().then(|| tables_in(path)).flatten() {
             Some(tables) if !tables.is_empty() && !holds_manifests(path) => files.extend(tables),
             _ => files.push(path.clone()),
         }

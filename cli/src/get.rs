@@ -32,16 +32,7 @@ use crate::remote::Set;
 /// to be in byte order; standard error says so if a key is absent, and --check-order makes certain. If the keys are neither in byte
 /// order nor in that of a database, searches by reading the whole table.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable get 000005.ldb user:17
-  leveltable get 000005.ldb 'b\\x00\\x00\\x01'       a key of arbitrary bytes
-  leveltable get 000005.ldb --hex 62000001        the same, in hexadecimal
-  leveltable get 000005.ldb thumbnail --raw > thumbnail.png
-  leveltable get 000005.ldb - < keys.txt          a key on each line
-
-With --json, every key has a line. The value of an absent one is null, and so is that of one that damage hides, whose \
-line also has the field error.")]
+#[command(after_help = include_str!("help/get.txt").trim_end())]
 pub(crate) struct Args {
     /// The table's file or URL, or the manifest of a set
     file: PathBuf,

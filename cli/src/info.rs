@@ -37,18 +37,7 @@ pub(crate) use text::size;
 ///
 /// If the keys are neither in byte order nor in that of a database, shows everything but the filter.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable info 000005.ldb
-  leveltable info 000005.ldb --full
-  leveltable info 000005.ldb --blocks | less
-  leveltable info db                              all tables of a database
-  leveltable info 000005.ldb --json | jq .filter.policy
-
-With --json, every file has a line with the same fields. Those that were not measured are null, and so is order_known if byte \
-order was assumed. If a file could not be read, they are all null and `error` says why.
-
-The bytes of a block include its trailer of five: one byte for the codec, four for the checksum.")]
+#[command(after_help = include_str!("help/info.txt").trim_end())]
 pub(crate) struct Args {
     /// The tables' files or URLs, manifests of sets, or directories of tables
     #[arg(required = true, value_name = "FILE")]
@@ -280,7 +269,8 @@ impl Anatomy<'_> {
             order: opened.order,
             layout,
             filter: table.filter(),
-            entries: stated.map(|stated| stated.entries),
+            entries: { stated.map(|stated| stated.entries) }
+                .or((table.data_blocks() == 0).then_some(0)),
             key_bytes: stated.map(|stated| stated.key_bytes),
             value_bytes: stated.map(|stated| stated.value_bytes),
             data_stored_bytes: stated.map(|stated| stated.data_bytes),

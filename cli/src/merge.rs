@@ -20,11 +20,7 @@ use crate::write::{TableOptions, check_out, not_written, write_table};
 /// Fails if two tables have the same key, of a database the same version, unless --keep-last says that the table named last
 /// counts.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable merge all.ldb monday.ldb tuesday.ldb
-  leveltable merge new.ldb old.ldb changes.ldb --keep-last
-  leveltable merge versions.ldb db                all tables of a database")]
+#[command(after_help = include_str!("help/merge.txt").trim_end())]
 pub(crate) struct Args {
     /// The new table's file or URL; - for standard output
     out: PathBuf,

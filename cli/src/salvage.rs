@@ -36,16 +36,7 @@ use crate::write::{TableOptions, check_free, not_written};
 /// A table in an order that is neither byte order nor a database's is copied in the order in which it is stored, and
 /// then has a filter only if --filter asks for one. The copy has the codec of IN unless --codec names another.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable salvage damaged.ldb rescued.ldb
-  leveltable salvage db/000005.ldb 000005.ldb --filter bloom
-
-An interrupted salvage leaves OUT unchanged. An upload then ends when the requests under way are answered; interrupting it \
-twice ends it at once: parts of it may remain, and if it was being completed, OUT may be there.
-
-To use a salvaged table in a LevelDB database, stop the database, replace the old table, and let LevelDB repair \
-the database.")]
+#[command(after_help = include_str!("help/salvage.txt").trim_end())]
 pub(crate) struct Args {
     /// The damaged table's file or URL
     #[arg(value_name = "IN")]

@@ -28,22 +28,7 @@ use crate::salvage::rescue;
 /// stored. To show a part, reads the index and the blocks of that part. A table that does not name its order, as those of LevelDB,
 /// is then assumed to be in byte order; standard error says so, and --check-order makes certain.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable scan 000005.ldb | head               the first entries
-  leveltable scan 000005.ldb --reverse --limit 1  the last entry
-  leveltable scan 000005.ldb --prefix user: --keys-only
-  leveltable scan 000005.ldb --from b --to d      keys that begin with b or c
-  leveltable scan 000005.ldb --json | jq -r .key
-  leveltable scan db --width 40                   all tables of a database, values cut
-
-If a block is damaged, scan prints the entries before it and exits with status 2. With --skip-damaged it copies the \
-readable part of the file to a temporary file, goes on with that, lists on standard error what is left out, and exits \
-with status 1.
-
-In JSON, a key or value that is not UTF-8 appears as key_hex or value_hex; with --hex, all of them do. Each entry has the \
-field file, and a file that cannot be read to its end has a line with the fields file and error. On a terminal, the entries of \
-several files have headings.")]
+#[command(after_help = include_str!("help/scan.txt").trim_end())]
 pub(crate) struct Args {
     /// The tables' files or URLs, manifests of sets, or directories of tables
     #[arg(required = true, value_name = "FILE")]

@@ -31,17 +31,7 @@ use crate::remote::Set;
 ///
 /// The order is not known if the keys are neither in byte order nor in that of a database. Everything else is then checked.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable verify 000005.ldb
-  leveltable verify db --quiet && echo all sound
-  leveltable verify s3://bucket/words/manifest
-  leveltable verify db --json | jq -r 'select(.sound | not) | .file'
-
-With --json, every file has a line with the same fields, and a set has one after its tables. If a file could not be \
-read, they are null and `error` says why. It also says how a table differs from what its set lists.
-
-To copy the entries of a damaged table, use `leveltable salvage`.")]
+#[command(after_help = include_str!("help/verify.txt").trim_end())]
 pub(crate) struct Args {
     /// The tables' or sets' files or URLs, or directories of tables
     #[arg(required = true, value_name = "FILE")]
