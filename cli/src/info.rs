@@ -17,17 +17,18 @@ use leveltable::{
 use serde_json::json;
 
 use crate::Answer;
+use crate::database::info::DatabaseInfo;
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::open::{
-    AnyTable, Keys, KeysArg, Opened, Order, SHOWN_AS_STORED, note_unknown_order, open_either,
+    AnyTable, Keys, KeysArg, Opened, Order, SHOWN_AS_STORED, note_unknown_order, open_any,
     open_in_stored_order, open_with,
 };
 use crate::output::{BOLD, complain, file_record};
 use crate::progress::Progress;
 use crate::set_info::SetInfo;
 pub(crate) use json::key_json;
-pub(crate) use text::size;
+pub(crate) use text::{shown, size};
 
 /// Show the sections, keys and filter of tables.
 ///
@@ -39,9 +40,12 @@ pub(crate) use text::size;
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/info.txt").trim_end())]
 pub(crate) struct Args {
-    /// The tables' files or URLs, manifests of sets, or directories of tables
+    /// Tables' files or URLs, databases, manifests of sets, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Of a database, describe the tables one by one
+    #[arg(long = "files")]
+    apart: bool,
     #[command(flatten)]
     keys: KeysArg,
     /// Read all data blocks, to measure entries, codecs and filter
@@ -57,7 +61,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let mut is_first = true;
-    each_file(&expand(&args.files)?, |path| {
+    each_file(&expand(&args.files, args.apart)?, |path| {
         let described = describe(path, args, is_first);
         is_first = false;
         if let (true, Err(failure @ Failure::Message(_))) = (args.json, &described) {
@@ -74,9 +78,20 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
         writeln!(out, "{gap}{BOLD}{}{BOLD:#}", path.display())
     };
     let (mut fault, keys) = (None, args.keys.keys);
-    let opened = open_either(path, || open_with_filter(path, keys, &mut fault))?;
+    let opened = open_any(path, false, || open_with_filter(path, keys, &mut fault))?;
     let mut table = match opened {
         Opened::Table(table) => table,
+        Opened::Database(db) => {
+            let db = DatabaseInfo::of(&db)?;
+            print(|mut out| {
+                if args.json {
+                    return writeln!(out, "{}", db.to_json(args.fields()));
+                }
+                title(&mut out)?;
+                db.draw(&mut out)
+            })?;
+            return Ok(Answer::Yes);
+        }
         Opened::Set(set) => {
             let set = SetInfo::of(path, &set, args.blocks);
             print(|mut out| {
@@ -159,7 +174,7 @@ fn shows_another_order(table: &Table, all: bool) -> bool {
 }
 
 /// The fields of the record of a file. All are there in each record.
-const FIELDS: [&str; 21] = [
+const FIELDS: [&str; 26] = [
     "file_bytes",
     "keys",
     "order_known",
@@ -179,6 +194,11 @@ const FIELDS: [&str; 21] = [
     "unused_filters",
     "unreadable",
     "shards",
+    "last_sequence",
+    "tables",
+    "files",
+    "logs",
+    "left_out",
     "error",
     "blocks",
 ];

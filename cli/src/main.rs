@@ -14,6 +14,7 @@
 )]
 
 mod build;
+mod database;
 mod failure;
 mod files;
 mod get;

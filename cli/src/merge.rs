@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use leveltable::{OpenOptions, Range};
 
 use crate::Answer;
+use crate::database::Beside;
 use crate::failure::Failure;
 use crate::files::expand;
 use crate::open::{Keys, KeysArg, Order, open_table};
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     check_out(&args.out, args.force)?;
     let mut order = None;
     let mut inputs = Vec::new();
-    for path in expand(&args.inputs)? {
+    for path in expand(&args.inputs, true)? {
         let (range, own) = open(&path, args.keys.keys)?;
         if *order.get_or_insert(own) != own {
             let what =
@@ -72,10 +73,10 @@ fn open(path: &Path, keys: Keys) -> Result<(Range, KeyOrder), Failure> {
         let what = "the keys are in an order of their own, in which tables cannot be merged";
         return Err(Failure::new(what).at(path.display()));
     }
-    let order = if table.is_database() {
-        KeyOrder::Internal
-    } else {
-        KeyOrder::Bytewise
+    let order = Beside::of(path).and_then(|beside| KeyOrder::of_database(&beside.comparator));
+    let order = match order {
+        _ if !table.is_database() => KeyOrder::Bytewise,
+        order => order.unwrap_or(KeyOrder::Internal),
     };
     let options = order.read(OpenOptions::new().no_cache().no_filter());
     Ok((options.open_source(source(path)?)?.iter(), order))

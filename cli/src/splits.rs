@@ -11,7 +11,7 @@ use leveltable::OpenOptions;
 use crate::Answer;
 use crate::failure::Failure;
 use crate::notation::{Notation, write_json_field};
-use crate::open::{Keys, Opened, Order, open_either, open_with};
+use crate::open::{Keys, Opened, Order, open_any, open_with};
 use crate::output::Rows;
 
 /// Divide a table or a set into parts of about the same size.
@@ -48,8 +48,12 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             false,
         )
     };
-    let (set, parts) = match open_either(&args.file, open)? {
+    let (set, parts) = match open_any(&args.file, false, open)? {
         Opened::Set(set) => (Some(set.id()), set.splits(args.n.get())?),
+        Opened::Database(_) => {
+            let what = "a database: only a table or a set can be divided";
+            return Err(Failure::new(what).at(args.file.display()));
+        }
         Opened::Table(table) => {
             if table.is_database() || table.order == Order::Unknown {
                 let what = "only a table of plain keys in byte order can be divided";
