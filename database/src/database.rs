@@ -266,8 +266,8 @@ impl State {
         for level in 1..self.levels.0.len() {
             let (files, candidates) = self.candidates(level, key);
             for file in files.get(candidates).unwrap_or_default() {
-                if let Some(version) = self.table(file)?.get(key)? {
-                    return Ok(Some(version));
+                if let Some(found) = self.table(file)?.get(key)? {
+                    return Ok(Some(found.version));
                 }
             }
         }
@@ -283,10 +283,10 @@ impl State {
         for file in self.levels.0.first().into_iter().flatten() {
             let is_outside = order.compare(key, file.first_user_key()).is_lt()
                 || order.compare(key, file.last_user_key()).is_gt();
-            if is_outside {
+            if is_outside && self.trusts_ends(0) {
                 continue;
             }
-            let found = self.table(file)?.at(MAX_SEQUENCE).get_entry(key)?;
+            let found = self.table(file)?.get(key)?;
             if let Some(found) = found
                 && newest
                     .as_ref()
@@ -349,7 +349,7 @@ impl State {
             .iter()
             .filter_map(|&at| keys.get(at).copied())
             .collect();
-        let versions = self.table(file)?.at(MAX_SEQUENCE).get_many(&keys)?;
+        let versions = self.table(file)?.get_many(&keys)?;
         for (at, version) in places.into_iter().zip(versions) {
             if let Some(slot) = found.get_mut(at) {
                 *slot = version;

@@ -1,7 +1,7 @@
 //! All versions of a user key that files still hold.
 
-use leveltable::db::{InternalKey, InternalKeyComparator, ValueType, Version};
-use leveltable::{Comparator, Result};
+use leveltable::Result;
+use leveltable::db::Version;
 
 use crate::batch::Batch;
 use crate::database::Database;
@@ -44,7 +44,7 @@ impl Database {
     /// database last.
     ///
     /// These are the versions that compactions have not dropped yet; they are no snapshots of the database. Reads the logs again,
-    /// and every table whose keys may include `key`, until the block that does. Unlisted files that cannot be read are passed over.
+    /// and every table whose keys may include `key`, from its beginning to its end. Unlisted files that cannot be read are passed over.
     ///
     /// # Errors
     ///
@@ -116,8 +116,8 @@ impl Database {
 
 impl State {
     fn versions_in_table(&self, file: &DatabaseFile, key: &[u8]) -> Result<Vec<HistoryEntry>> {
-        let order = self.known_order()?;
-        if let Some((_, listed)) = &file.listed
+        if let (Some((level, listed)), Some(order)) = (&file.listed, &self.order)
+            && self.trusts_ends(*level)
             && (order.compare(key, listed.first_user_key()).is_lt()
                 || order.compare(key, listed.last_user_key()).is_gt())
         {
@@ -127,52 +127,29 @@ impl State {
             Some((_, listed)) => self.table(listed)?,
             None => self.open_unlisted(&file.name)?,
         };
+        // Blocks know their offsets, and a walk knows the versions.
+        let mut blocks = table.stored().blocks();
+        let (mut offset, mut left) = (0, 0);
         let mut versions = Vec::new();
-        for entry in table.range(key..=key) {
+        for entry in table.stored().iter() {
             let entry = entry?;
-            versions.push(HistoryEntry {
-                sequence: entry.sequence,
-                version: entry.version,
-                file: file.name.clone(),
-                offset: 0,
-                state: VersionState::FileNotListed,
-            });
-        }
-        // The blocks that these are in.
-        let order = InternalKeyComparator::new(order.clone());
-        let mut unplaced = versions.iter_mut().peekable();
-        for block in table.blocks() {
-            if unplaced.peek().is_none() {
-                break;
+            while left == 0
+                && let Some(block) = blocks.next()
+            {
+                let block = block?;
+                (offset, left) = (block.offset, block.entries);
             }
-            let block = block?;
-            let Some((_, last)) = &block.key_range else {
-                continue;
-            };
-            let is_in =
-                |version: &&mut HistoryEntry| order.compare(&version.stored_key(key), last).is_le();
-            while let Some(version) = unplaced.next_if(is_in) {
-                version.offset = block.offset;
+            left = left.saturating_sub(1);
+            if entry.user_key == key {
+                versions.push(HistoryEntry {
+                    sequence: entry.sequence,
+                    version: entry.version,
+                    file: file.name.clone(),
+                    offset,
+                    state: VersionState::FileNotListed,
+                });
             }
         }
         Ok(versions)
-    }
-}
-
-impl HistoryEntry {
-    /// The internal key of this version of `user_key`.
-    fn stored_key(&self, user_key: &[u8]) -> Vec<u8> {
-        let value_type = match self.version {
-            Version::Value(_) => ValueType::Value,
-            Version::Deleted => ValueType::Deletion,
-        };
-        let mut stored = Vec::new();
-        InternalKey {
-            user_key,
-            sequence: self.sequence,
-            value_type,
-        }
-        .encode(&mut stored);
-        stored
     }
 }

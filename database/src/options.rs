@@ -128,11 +128,8 @@ impl DatabaseOptions {
         given.map_or(BytewiseComparator.name(), |given| given.name())
     }
 
-    /// Options for the tables of a database in this order.
-    pub(crate) fn of_tables(&self, order: Option<&Arc<dyn Comparator>>) -> OpenOptions {
-        match order {
-            Some(order) => self.tables.clone().comparator(order.clone()),
-            None => self.tables.clone().stored_order(),
-        }
+    /// Options for tables, without an order.
+    pub(crate) fn tables_options(&self) -> &OpenOptions {
+        &self.tables
     }
 }

@@ -273,8 +273,8 @@ impl Segments {
         if !self.state.memtable.is_empty() {
             inputs.push(self.state.memtable.range(bounds.clone()));
         }
-        for (_, file) in self.state.levels.all() {
-            if self.overlaps(file, &bounds) {
+        for (level, file) in self.state.levels.all() {
+            if !self.state.trusts_ends(level) || self.overlaps(file, &bounds) {
                 inputs.push(self.state.table(file)?.range(bounds.clone()));
             }
         }
@@ -336,7 +336,7 @@ impl Unordered {
     fn new(state: Arc<State>) -> Result<Unordered> {
         let mut newest: HashMap<Bytes, u64> = HashMap::new();
         let tables = state.levels.all().map(|(_, file)| state.table(file));
-        let tables = tables.map(|table| table.map(|table| table.iter()));
+        let tables = tables.map(|table| table.map(|table| table.stored().iter()));
         for input in tables.chain([Ok(state.memtable.iter())]) {
             for entry in input? {
                 let entry = entry?;
@@ -367,7 +367,7 @@ impl Unordered {
             let (_, file) = self.state.levels.all().nth(self.next)?;
             self.next += 1;
             match self.state.table(file) {
-                Ok(table) => self.input = table.iter(),
+                Ok(table) => self.input = table.stored().iter(),
                 Err(error) => return Some(Err(error)),
             }
         }

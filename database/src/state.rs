@@ -9,13 +9,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leveltable::db::{InternalKeyComparator, Memtable};
-use leveltable::{Comparator, Corruption, DbTable, Error, ErrorKind, OpenOptions, Result, Section};
+use leveltable::{BytewiseComparator, Comparator, Corruption, Error, ErrorKind, Result, Section};
 
 use crate::directory::{self, Current, FileKind, failed};
 use crate::manifest::{TableFile, Version};
 use crate::options::DatabaseOptions;
 use crate::recovery::{Newest, Recovery, read_manifest};
-use crate::tables::TableCache;
+use crate::tables::{OpenTable, TableCache, TableOptions};
 
 /// How often the database is read again because it changed meanwhile. A flush has to fall into the same short moment each time.
 pub(crate) const MOST_ATTEMPTS: u32 = 20;
@@ -38,9 +38,9 @@ pub(crate) struct State {
     pub(crate) memtable: Memtable,
     pub(crate) last_sequence: u64,
     pub(crate) recovery: Recovery,
-    table_options: OpenOptions,
+    table_options: TableOptions,
     tables: Arc<TableCache>,
-    pinned: OnceLock<HashMap<u64, DbTable>>,
+    pinned: OnceLock<HashMap<u64, OpenTable>>,
 }
 
 /// Tables by levels: level 0 from the newest to the oldest, the others by keys.
@@ -162,7 +162,7 @@ impl State {
             manifest_bytes,
             version,
             memtable: newest.into_memtable(order.as_ref()),
-            table_options: options.of_tables(order.as_ref()),
+            table_options: TableOptions::new(options.tables_options(), order.as_ref()),
             order_name,
             order,
             levels,
@@ -192,7 +192,7 @@ impl State {
             manifest_bytes: 0,
             version: Version::default(),
             memtable: newest.into_memtable(order.as_ref()),
-            table_options: options.of_tables(order.as_ref()),
+            table_options: TableOptions::new(options.tables_options(), order.as_ref()),
             order_name,
             order,
             levels: Levels::default(),
@@ -224,7 +224,7 @@ impl State {
     /// What a MANIFEST would list of a table; `None` if it has no entries.
     fn describe(&self, number: u64, size: u64) -> Result<Option<TableFile>> {
         let table = self.table_of_size(number, None)?;
-        let mut cursor = table.as_table().cursor();
+        let mut cursor = table.stored().as_table().cursor();
         if !cursor.seek_to_first()? {
             return Ok(None);
         }
@@ -250,11 +250,17 @@ impl State {
         })
     }
 
+    /// Whether tables of a level hold no keys outside of what the MANIFEST lists as their first and last one. A table of level 0
+    /// that is in another order than the database may.
+    pub(crate) fn trusts_ends(&self, level: u32) -> bool {
+        level > 0 || self.order_name == BytewiseComparator.name()
+    }
+
     /// Opens a listed table, or returns it if it is open.
     ///
     /// Fails with [`ErrorKind::Replaced`] if the state is out of date: the table vanished, or its number is perhaps that of
     /// another table now.
-    pub(crate) fn table(&self, file: &TableFile) -> Result<DbTable> {
+    pub(crate) fn table(&self, file: &TableFile) -> Result<OpenTable> {
         if let Some(table) = self
             .pinned
             .get()
@@ -266,15 +272,15 @@ impl State {
     }
 
     /// Opens a table of the directory that is no part of the database.
-    pub(crate) fn open_unlisted(&self, name: &str) -> Result<DbTable> {
-        self.table_options.open_db(self.dir.join(name))
+    pub(crate) fn open_unlisted(&self, name: &str) -> Result<OpenTable> {
+        self.table_options.open(&self.dir.join(name))
     }
 
-    fn table_of_size(&self, number: u64, size: Option<u64>) -> Result<DbTable> {
+    fn table_of_size(&self, number: u64, size: Option<u64>) -> Result<OpenTable> {
         self.tables.get(number, || {
             let [modern, old] = directory::table_names(number).map(|name| self.dir.join(name));
             let path = if modern.exists() { &modern } else { &old };
-            let opened = self.table_options.open_db(path);
+            let opened = self.table_options.open(path);
             // Whatever was opened, or was not: it is the database's only if that is still the one that was read.
             if let Some(current) = &self.current
                 && !current.is_same(&self.dir)?
@@ -285,7 +291,7 @@ impl State {
                 ));
             }
             let table = opened.map_err(|error| self.explain_missing(error, &modern))?;
-            let found = table.as_table().file_bytes();
+            let found = table.stored().as_table().file_bytes();
             if let Some(size) = size.filter(|&size| size != found) {
                 let expected = format!("a table of {size} bytes, as the MANIFEST says");
                 let corruption =
