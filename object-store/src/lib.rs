@@ -75,7 +75,6 @@ mod parts;
 pub mod set;
 mod source;
 mod upload;
-mod version;
 
 use std::sync::Arc;
 
@@ -85,10 +84,13 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 
 pub use attempts::{Retries, Timeouts};
+/// Which content of an object is meant, as its store tells it: the ETag, and in some stores a version of its own.
+///
+/// Two contents of an object have different ETags. Stores form them in different ways, so they say nothing about equal contents.
+pub use object_store::UpdateVersion as Version;
 pub use set::{Shard, TableSet, publish};
 pub use source::ObjectSource;
 pub use upload::{ObjectTableBuilder, UploadOptions, Uploaded};
-pub use version::Version;
 
 /// Opens the table at `path` with [`OpenOptions::new`]: one request, and a second if index and filters take more than 256 KiB.
 ///

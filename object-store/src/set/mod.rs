@@ -149,6 +149,7 @@ use leveltable::OpenOptions;
 use object_store::ObjectStore;
 
 use crate::attempts::{Retries, Timeouts};
+use crate::source::MOST_REQUESTS;
 
 pub use error::{PublishError, PublishErrorKind};
 pub use publish::{Published, SetVersion, publish};
@@ -162,6 +163,7 @@ pub use table_set::TableSet;
 pub struct SetOptions {
     tables: OpenOptions,
     most_open: usize,
+    most_requests: usize,
     timeouts: Timeouts,
     retries: Retries,
 }
@@ -178,6 +180,7 @@ impl SetOptions {
         SetOptions {
             tables: OpenOptions::new(),
             most_open: 64,
+            most_requests: MOST_REQUESTS,
             timeouts: Timeouts::default(),
             retries: Retries::default(),
         }
@@ -196,7 +199,13 @@ impl SetOptions {
         self
     }
 
-    /// How long each attempt of a request may take.
+    /// How many requests for the tables of a set may be on their way at once, 64 by default. Others wait for their turn.
+    pub fn most_requests(mut self, requests: usize) -> SetOptions {
+        self.most_requests = requests;
+        self
+    }
+
+    /// How long a request may take.
     pub fn timeouts(mut self, timeouts: Timeouts) -> SetOptions {
         self.timeouts = timeouts;
         self
