@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
 use std::ops::Bound;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use leveltable::ErrorKind;
 use leveltable::db::{MAX_SEQUENCE, ValueType};
@@ -15,10 +15,11 @@ use crate::failure::Failure;
 use crate::input::BYTE_ORDER_MARK;
 use crate::notation::{Notation, NotationArgs, quoted, write_json_field};
 use crate::open::{
-    AnyTable, KeysArg, Row, SetArg, TypedTable, make_certain, note_unknown_order, open,
-    open_in_stored_order,
+    AnyTable, JsonStyle, LookupArgs, Opened, Order, Row, TypedTable, another_order,
+    note_assumed_order, note_unknown_order,
 };
 use crate::output::{Rows, complain};
+use crate::place::check_order_of_arguments;
 use crate::remote::Set;
 
 /// Show the values of keys.
@@ -27,9 +28,9 @@ use crate::remote::Set;
 /// newest version if it is a table of a database. Exits with status 1 if a key is absent or deleted, and with status 2
 /// if damage makes the answer unknown.
 ///
-/// If the keys are neither in byte order nor in that of a database, searches by reading the whole table. Before it says
-/// that a key is absent from a table that does not name its order, as those of LevelDB, it reads all of the table to check
-/// the order, unless --keys names one.
+/// Reads the index and the blocks that may hold the keys. A table that does not name its order, as those of LevelDB, is assumed
+/// to be in byte order; standard error says so if a key is absent, and --check-order makes certain. If the keys are neither in byte
+/// order nor in that of a database, searches by reading the whole table.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,9 +46,7 @@ pub(crate) struct Args {
     /// The table's file or URL, or the manifest of a set
     file: PathBuf,
     #[command(flatten)]
-    keys: KeysArg,
-    #[command(flatten)]
-    set: SetArg,
+    lookup: LookupArgs,
     /// The keys, as text with escapes; - for lines of standard input
     #[arg(required = true)]
     key: Vec<OsString>,
@@ -59,6 +58,9 @@ pub(crate) struct Args {
     /// Show each entry as a JSON object
     #[arg(long, conflicts_with = "raw")]
     json: bool,
+    /// Show a value that is a JSON object, array, number, true or false as such, and not as a string
+    #[arg(long, requires = "json", conflicts_with = "hex")]
+    json_values: bool,
 }
 
 const NEEDS_DATABASE: &str =
@@ -74,58 +76,73 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
                 .transpose()?,
         );
     }
-    if let Some(set) = args.set.open(&args.file)? {
-        return get_from_set(&set, args, keys);
+    for key in &args.key {
+        check_order_of_arguments(Path::new(key), &args.file)?;
     }
-    let mut table = open(&args.file, args.keys.keys)?;
+    let table = match args.lookup.open(&args.file)? {
+        Opened::Set(set) => return get_from_set(&set, args, keys),
+        Opened::Table(table) => table,
+    };
     if args.at.is_some() && !table.is_database() {
         return Err(Failure::new(NEEDS_DATABASE));
     }
     let mut answers = Answers::new(args, &keys);
-    let mut keys = all_keys(keys, args.notation);
-    let mut left = Vec::new();
-    let mut is_certain = false;
-    while table.order_is_known
-        && let Some(key) = keys.next()
-    {
+    let keys = all_keys(keys, args.notation);
+    if table.order == Order::Unknown {
+        search(&table, args, keys, &mut answers)?;
+    } else {
+        look_up(&table, args, keys, &mut answers)?;
+    }
+    answers.out.finish()?;
+    Ok(answers.worst)
+}
+
+/// Looks up each key by itself.
+fn look_up(
+    table: &AnyTable,
+    args: &Args,
+    keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
+    answers: &mut Answers<'_>,
+) -> Result<(), Failure> {
+    let mut is_noted = table.order == Order::Certain;
+    for key in keys {
         let key = key?;
-        match find(&table, &key, args.at) {
-            // Where its order is a guess, the table may hold the key elsewhere.
-            Ok(None) if !is_certain => {
-                table = make_certain(&args.file, args.keys.keys, table)?;
-                is_certain = true;
-                if table.order_is_known {
-                    answers.show(&key, None)?;
-                } else {
-                    left.push(key);
+        match find(table, &key, args.at) {
+            Ok(row) => {
+                // In another order, the table may hold the key elsewhere.
+                if row.is_none() && !is_noted {
+                    note_assumed_order(&args.file);
+                    is_noted = true;
                 }
+                answers.show(&key, row.as_ref())?;
             }
-            Ok(row) => answers.show(&key, row.as_ref())?,
-            // In its stored order, the table can only be walked.
+            // Nothing that was not found is certain.
             Err(e) if e.kind() == ErrorKind::Comparator => {
-                table = open_in_stored_order(&args.file, table.is_database())?;
-                left.push(key);
+                answers.out.flush()?;
+                return Err(another_order(e));
             }
             Err(e) if answers.is_single && !args.json => return Err(e.into()),
             Err(e) => answers.fail(&key, &e.into())?,
         }
     }
-    if !table.order_is_known {
-        for key in keys {
-            left.push(key?);
-        }
-        note_unknown_order(
-            &args.file,
-            args.keys.keys,
-            "searched by reading the whole table",
-        );
-        let found = find_all(&table, &left, args.at)?;
-        for key in &left {
-            answers.show(key, found.get(&key[..]).and_then(Option::as_ref))?;
-        }
+    Ok(())
+}
+
+/// Looks for all keys in one walk over a table whose order is not known.
+fn search(
+    table: &AnyTable,
+    args: &Args,
+    keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
+    answers: &mut Answers<'_>,
+) -> Result<(), Failure> {
+    let remedy = "searched by reading the whole table";
+    note_unknown_order(&args.file, args.lookup.keys.keys, remedy);
+    let keys: Vec<Vec<u8>> = keys.collect::<Result<_, _>>()?;
+    let found = find_all(table, &keys, args.at)?;
+    for key in &keys {
+        answers.show(key, found.get(&key[..]).and_then(Option::as_ref))?;
     }
-    answers.out.finish()?;
-    Ok(answers.worst)
+    Ok(())
 }
 
 /// Number of keys that are looked up in a set at once.
@@ -226,16 +243,8 @@ fn find(table: &AnyTable, key: &[u8], at: Option<u64>) -> leveltable::Result<Opt
             value,
         })),
         TypedTable::Database(table) => {
-            let at = at.unwrap_or(MAX_SEQUENCE);
-            // The entries of a key are sorted from new to old.
-            let bounds = (Bound::Included(key), Bound::Included(key));
-            for entry in table.range(bounds) {
-                let entry = entry?;
-                if entry.sequence <= at {
-                    return Ok(Some(entry.into()));
-                }
-            }
-            Ok(None)
+            let snapshot = table.at(at.unwrap_or(MAX_SEQUENCE));
+            Ok(snapshot.get_entry(key)?.map(Row::from))
         }
     }
 }
@@ -286,7 +295,11 @@ impl Answers<'_> {
     fn show(&mut self, key: &[u8], row: Option<&Row>) -> Result<(), Failure> {
         let notation = self.args.notation.shown();
         let is_json = self.args.json;
-        let is_hex = notation == Notation::Hex;
+        let style = JsonStyle {
+            hex: notation == Notation::Hex,
+            keys_only: false,
+            json_values: self.args.json_values,
+        };
         let Some(row) = row else {
             if is_json {
                 self.write_no_value(key, None)?;
@@ -294,9 +307,7 @@ impl Answers<'_> {
             return self.no("not found", key);
         };
         match row.tag {
-            _ if is_json => self
-                .out
-                .write(|out| row.write_json(is_hex, false, None, out))?,
+            _ if is_json => self.out.write(|out| row.write_json(style, None, out))?,
             Some((_, ValueType::Deletion)) => {}
             _ if self.is_single => self.out.write(|out| {
                 notation.write(&row.value, out)?;

@@ -20,6 +20,7 @@ mod get;
 mod info;
 mod input;
 mod interrupt;
+mod merge;
 mod notation;
 mod open;
 mod output;
@@ -90,6 +91,7 @@ enum Command {
     Verify(verify::Args),
     Salvage(salvage::Args),
     Build(build::Args),
+    Merge(merge::Args),
     Publish(publish::Args),
     Completions(shell::CompletionsArgs),
     Man(shell::ManArgs),
@@ -116,6 +118,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Salvage(args) => salvage::run(&args),
         Command::Build(args) => build::run(&args),
+        Command::Merge(args) => merge::run(&args),
         Command::Publish(args) => publish::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),

@@ -12,9 +12,9 @@ use leveltable::{
     db::{DbEntry, InternalKeyComparator, KeyKind, ValueType, Version},
 };
 
-use crate::failure::Failure;
+use crate::failure::{Failure, is_not_found};
 use crate::files::tables_in;
-use crate::notation::{Notation, write_json_field};
+use crate::notation::{Notation, as_json, write_json_field};
 use crate::output::complain;
 use crate::place::{check_url, is_url, source};
 use crate::remote::Set;
@@ -27,25 +27,66 @@ pub(crate) struct KeysArg {
     pub(crate) keys: Keys,
 }
 
-/// The option that names a publication of a set.
+/// The options that say how to look for keys in a table or a set.
 #[derive(Args)]
-pub(crate) struct SetArg {
+pub(crate) struct LookupArgs {
+    #[command(flatten)]
+    pub(crate) keys: KeysArg,
+    /// First read all of a table that does not name its order, to be certain of it
+    #[arg(long)]
+    check_order: bool,
     /// Read this publication of the set, as `splits` prints it, or fail
     #[arg(long, value_name = "ID")]
     set: Option<String>,
 }
 
-impl SetArg {
-    /// Opens the set whose manifest is at `path`. `None` if it is a table, which no publication was named of.
-    pub(crate) fn open(&self, path: &Path) -> std::result::Result<Option<Set>, Failure> {
-        let set = Set::open(path)?;
+/// What a path names.
+pub(crate) enum Opened {
+    Set(Set),
+    Table(AnyTable),
+}
+
+impl LookupArgs {
+    /// Opens the set or the table at `path`, the table without its filter: reading it costs more than it saves a scan or a
+    /// single lookup.
+    pub(crate) fn open(&self, path: &Path) -> std::result::Result<Opened, Failure> {
+        let options = OpenOptions::new().no_filter();
+        let open = || open_with(path, self.keys.keys, options, self.check_order);
+        let opened = open_either(path, open)?;
         let failed = |what: &str| Err(Failure::new(what).at(path.display()));
-        match (&self.set, &set) {
-            (Some(_), None) => failed("not a set, which --set asks for"),
-            (Some(id), Some(set)) if *id != set.id() => {
+        match (&self.set, &opened) {
+            (Some(_), Opened::Table(_)) => failed("not a set, which --set asks for"),
+            (Some(id), Opened::Set(set)) if *id != set.id() => {
                 failed("another set is published here than --set asks for: run `splits` again")
             }
-            _ => Ok(set),
+            _ => Ok(opened),
+        }
+    }
+}
+
+/// Opens the set at `path`, or by `open` the table. Only one that is not there, or that says that it is a manifest, is opened as a
+/// set, so that metadata are read once.
+pub(crate) fn open_either(
+    path: &Path,
+    open: impl FnOnce() -> Result<AnyTable>,
+) -> std::result::Result<Opened, Failure> {
+    check_url(path)?;
+    let is_file = is_url(path) || fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let opened = is_file.then(open);
+    let may_be_set = match &opened {
+        Some(Ok(table)) => lists_a_set(table.table()),
+        // A set's manifests may be numbered, in a directory.
+        Some(Err(e)) => is_not_found(e),
+        None => true,
+    };
+    if may_be_set && let Some(set) = Set::open(path)? {
+        return Ok(Opened::Set(set));
+    }
+    match opened {
+        Some(opened) => Ok(Opened::Table(opened.map_err(|e| refused(e, path))?)),
+        None => {
+            check_is_file(path)?;
+            Err(Failure::new("appeared while it was opened: try again").at(path.display()))
         }
     }
 }
@@ -69,9 +110,18 @@ pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 /// An open table of either kind.
 pub(crate) struct AnyTable {
     pub(crate) keys: TypedTable,
-    /// Whether the keys ascend in byte order, or in that of a database. If not, the table can only be walked, in the
-    /// order in which it is stored.
-    pub(crate) order_is_known: bool,
+    pub(crate) order: Order,
+}
+
+/// What is known of the order of a table's keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// They are in byte order, or in that of a database: the user or the table says so, or all of them were checked.
+    Certain,
+    /// Nothing speaks against it, but most of them were not read.
+    Assumed,
+    /// They are in neither. The table can only be walked, as it is stored.
+    Unknown,
 }
 
 /// A table whose keys are shown as they are, or as those of a database.
@@ -82,6 +132,15 @@ pub(crate) enum TypedTable {
 
 /// Rows of a table, or the error at which they end.
 pub(crate) type RowIter = Box<dyn DoubleEndedIterator<Item = Result<Row>>>;
+
+/// How an entry is written as a JSON object.
+#[derive(Clone, Copy)]
+pub(crate) struct JsonStyle {
+    pub(crate) hex: bool,
+    pub(crate) keys_only: bool,
+    /// Embed values that are JSON.
+    pub(crate) json_values: bool,
+}
 
 /// An entry of either kind of table.
 pub(crate) struct Row {
@@ -137,21 +196,44 @@ impl Keys {
     }
 }
 
-/// Opens the table at `path` without its filter. Reading it costs more than it saves a scan or a single lookup.
-pub(crate) fn open(path: &Path, keys: Keys) -> Result<AnyTable, Failure> {
-    check_is_file(path)?;
-    open_with(path, keys, &OpenOptions::new().no_filter()).map_err(|e| refused(e, path))
+/// Opens the table at `path` without its filter. A set is an error.
+pub(crate) fn open_table(path: &Path, keys: Keys) -> Result<AnyTable, Failure> {
+    match open_either(path, || {
+        open_with(path, keys, OpenOptions::new().no_filter(), false)
+    })? {
+        Opened::Table(table) => Ok(table),
+        Opened::Set(_) => {
+            Err(Failure::new("is a set, and no table: name its tables").at(path.display()))
+        }
+    }
 }
 
-/// Opens the table at `path`. If its order is not known, opens it for walking.
-pub(crate) fn open_with(path: &Path, keys: Keys, options: &OpenOptions) -> Result<AnyTable> {
+/// Up to this size, opening checks the order of all keys.
+const CHECKED_WHEN_OPENED: u64 = 64 << 10;
+
+/// Opens the table at `path`, and checks the order of all its keys if `check_order` asks for it. If they are in no known order,
+/// opens it for walking.
+pub(crate) fn open_with(
+    path: &Path,
+    keys: Keys,
+    options: OpenOptions,
+    check_order: bool,
+) -> Result<AnyTable> {
     // A cache is useless, because each block is read once.
-    let options = options.clone().no_cache();
+    let options = options.no_cache().check_order(check_order);
     match keys.open(path, &options) {
-        Ok(keys) => Ok(AnyTable {
-            keys,
-            order_is_known: true,
-        }),
+        Ok(typed) => {
+            let mut table = AnyTable {
+                keys: typed,
+                order: Order::Certain,
+            };
+            let plain = table.table();
+            let is_small = plain.file_bytes() <= CHECKED_WHEN_OPENED;
+            if keys == Keys::Auto && !check_order && !is_small && plain.properties().is_none() {
+                table.order = Order::Assumed;
+            }
+            Ok(table)
+        }
         Err(e) if e.kind() == ErrorKind::Comparator => match keys {
             Keys::Auto => {
                 let plain = options.open_source(source(path)?).map_err(|e| e.kind());
@@ -170,17 +252,6 @@ pub(crate) fn open_with(path: &Path, keys: Keys, options: &OpenOptions) -> Resul
     }
 }
 
-/// Returns `table`, which was opened from `path`, once it is certain that its keys are in the order that was guessed: if nothing
-/// says what its order is, by reading all of it. If they are not, returns it opened for walking.
-pub(crate) fn make_certain(path: &Path, keys: Keys, table: AnyTable) -> Result<AnyTable, Failure> {
-    let is_guess = keys == Keys::Auto && table.table().properties().is_none();
-    if !is_guess || !table.order_is_known {
-        return Ok(table);
-    }
-    let options = OpenOptions::new().no_filter().check_order(true);
-    Ok(open_with(path, keys, &options)?)
-}
-
 /// Opens a table for walking, in the order in which it is stored.
 pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<AnyTable> {
     let options = OpenOptions::new().no_cache().stored_order();
@@ -191,8 +262,20 @@ pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<Any
     };
     Ok(AnyTable {
         keys,
-        order_is_known: false,
+        order: Order::Unknown,
     })
+}
+
+/// Says on standard error that the answer about the table at `path` holds only in the order that was assumed.
+pub(crate) fn note_assumed_order(path: &Path) {
+    let what = "nothing in it names the order of its keys, so byte order was assumed: --check-order makes certain";
+    complain("note", &format!("{}: {what}", path.display()));
+}
+
+/// Returns the failure for keys that turn out to be in another order than the one in which they were looked up.
+pub(crate) fn another_order(error: Error) -> Failure {
+    let hint = "--check-order finds out before, and then reads the table as it is stored";
+    Failure::new(format!("{error}: {hint}"))
 }
 
 /// Says on standard error that the order of the table at `path` is unknown, and what is done about it.
@@ -210,7 +293,7 @@ pub(crate) fn note_unknown_order(path: &Path, keys: Keys, remedy: &str) {
 pub(crate) const SHOWN_AS_STORED: &str = "shown in the order in which they are stored";
 
 /// Returns the failure for a table that does not open.
-pub(crate) fn refused(error: Error, path: &Path) -> Failure {
+fn refused(error: Error, path: &Path) -> Failure {
     match error.kind() {
         ErrorKind::Comparator => Failure::new(format!(
             "{}: the keys are not those that --keys implies: leave the option out to detect their kind",
@@ -220,13 +303,16 @@ pub(crate) fn refused(error: Error, path: &Path) -> Failure {
     }
 }
 
-/// Returns whether the table at `path` is the manifest of a set, which a property says.
+/// Returns whether the table at `path` is the manifest of a set.
 pub(crate) fn is_manifest(path: &Path) -> Result<bool> {
-    // A manifest names its order in its properties. Of a table that names none, a sample would be read.
-    let options = OpenOptions::new().no_filter().no_cache().check_order(false);
-    let table = options.open_source(source(path)?)?;
+    let options = OpenOptions::new().no_filter().no_cache();
+    Ok(lists_a_set(&options.open_source(source(path)?)?))
+}
+
+/// Returns whether `table` is the manifest of a set, which a property says.
+fn lists_a_set(table: &Table) -> bool {
     let properties = table.properties();
-    Ok(properties.is_some_and(|properties| properties.user("leveltable.set").is_some()))
+    properties.is_some_and(|properties| properties.user("leveltable.set").is_some())
 }
 
 /// Fails with a remedy if `path` is neither a regular file nor a URL.
@@ -336,8 +422,7 @@ impl Row {
     /// Writes the entry as a line with a JSON object, which begins with the name of its file if one is given.
     pub(crate) fn write_json(
         &self,
-        hex: bool,
-        keys_only: bool,
+        style: JsonStyle,
         file: Option<&Path>,
         out: &mut impl Write,
     ) -> io::Result<()> {
@@ -347,15 +432,18 @@ impl Row {
             serde_json::to_writer(&mut *out, &file.to_string_lossy())?;
             out.write_all(b",")?;
         }
-        write_json_field("key", &self.key, hex, out)?;
+        write_json_field("key", &self.key, style.hex, out)?;
         if let Some((sequence, value_type)) = self.tag {
             let name = type_name(value_type);
             write!(out, ",\"sequence\":{sequence},\"type\":\"{name}\"")?;
         }
         let deleted = matches!(self.tag, Some((_, ValueType::Deletion)));
-        if !keys_only && !deleted {
+        if !style.keys_only && !deleted {
             out.write_all(b",")?;
-            write_json_field("value", &self.value, hex, out)?;
+            match as_json(&self.value).filter(|_| style.json_values) {
+                Some(json) => write!(out, "\"value\":{json}")?,
+                None => write_json_field("value", &self.value, style.hex, out)?,
+            }
         }
         out.write_all(b"}\n")
     }

@@ -16,13 +16,13 @@ use crate::Answer;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::open::{
-    AnyTable, Keys, KeysArg, TypedTable, check_is_file, is_manifest, note_unknown_order,
+    AnyTable, Keys, KeysArg, Order, TypedTable, check_is_file, is_manifest, note_unknown_order,
 };
 use crate::output::{Rows, count, entries};
-use crate::place::{check_url, is_url};
+use crate::place::{check_order_of_arguments, check_url, is_url, source};
 use crate::progress::Progress;
 use crate::remote::{download, file_at, is_same_object, upload};
-use crate::sort::KeyOrder;
+use crate::sort::{KeyOrder, temporary_failure};
 use crate::write::{TableOptions, check_free, not_written};
 
 /// Copy the readable part of a damaged table into a new table.
@@ -71,6 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         ));
     }
     check_url(&args.out)?;
+    check_order_of_arguments(&args.out, &args.input)?;
     check_is_file(&args.input)?;
     // Check this before asking for --force, which must not overwrite IN.
     if is_same_file(&args.input, &args.out) {
@@ -141,12 +142,8 @@ fn salvage_to_temporary(
     stored_order: bool,
     options: impl Fn(Attempt) -> Result<WriteOptions, Failure>,
 ) -> Result<(Attempt, SalvageReport, File), Failure> {
-    let fail = |e: &dyn Display| {
-        Failure::new(format!(
-            "copying the readable part to a temporary file: {e}"
-        ))
-        .at(path.display())
-    };
+    let fail =
+        |e: &dyn Display| temporary_failure("copying the readable part", e).at(path.display());
     let file = tempfile::tempfile().map_err(|e| fail(&e))?;
     let create = |attempt: Attempt| {
         let mut file = &file;
@@ -197,6 +194,14 @@ impl<B> Salvaged<B> {
     /// Fails if nothing was copied of the table at `path`, which is not empty.
     fn check(self, path: &Path) -> Result<(Attempt, SalvageReport, B), Failure> {
         if self.report.entries == 0 && !self.report.is_complete() {
+            let options = OpenOptions::new().no_filter().no_cache();
+            let opened = source(path).and_then(|source| options.open_source(source));
+            // Another kind of file is named.
+            if let Err(e) = opened.map(drop)
+                && e.kind() == ErrorKind::NotATable
+            {
+                return Err(e.into());
+            }
             let what = "nothing to salvage: the file has no intact block of a table";
             return Err(Failure::new(what).at(path.display()));
         }
@@ -316,7 +321,11 @@ pub(crate) fn rescue(path: &Path, keys: Keys) -> Result<Rescued, Failure> {
     Ok(Rescued {
         table: AnyTable {
             keys: opened.map_err(|e| Failure::from(e).at(path.display()))?,
-            order_is_known: !attempt.stored,
+            order: if attempt.stored {
+                Order::Unknown
+            } else {
+                Order::Certain
+            },
         },
         left_out,
     })

@@ -11,10 +11,10 @@ use serde_json::json;
 use crate::Answer;
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
-use crate::notation::{Notation, NotationArgs};
+use crate::notation::{Notation, NotationArgs, quoted};
 use crate::open::{
-    AnyTable, Bounds, Keys, KeysArg, Row, RowIter, SHOWN_AS_STORED, SetArg, check_is_file,
-    make_certain, note_unknown_order, open, open_in_stored_order,
+    AnyTable, Bounds, JsonStyle, Keys, LookupArgs, Opened, Order, Row, RowIter, SHOWN_AS_STORED,
+    another_order, note_assumed_order, note_unknown_order, open_in_stored_order,
 };
 use crate::output::{Rows, complain};
 use crate::salvage::rescue;
@@ -25,8 +25,8 @@ use crate::salvage::rescue;
 /// when its output is closed.
 ///
 /// If the keys are neither in byte order nor in that of a database, shows the entries in the order in which they are
-/// stored. Before it shows a part of a table that does not name its order, as those of LevelDB, it reads all of the table
-/// to check the order, unless --keys names one.
+/// stored. To show a part, reads the index and the blocks of that part. A table that does not name its order, as those of LevelDB,
+/// is then assumed to be in byte order; standard error says so, and --check-order makes certain.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -41,17 +41,15 @@ If a block is damaged, scan prints the entries before it and exits with status 2
 readable part of the file to a temporary file, goes on with that, lists on standard error what is left out, and exits \
 with status 1.
 
-In JSON, a key or value that is not UTF-8 appears as key_hex or value_hex; with --hex, all of them do. Of several \
-files, each entry has the field file, and a file that cannot be read to its end has a line with the fields file and \
-error.")]
+In JSON, a key or value that is not UTF-8 appears as key_hex or value_hex; with --hex, all of them do. Each entry has the \
+field file, and a file that cannot be read to its end has a line with the fields file and error. On a terminal, the entries of \
+several files have headings.")]
 pub(crate) struct Args {
     /// The tables' files or URLs, manifests of sets, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    keys: KeysArg,
-    #[command(flatten)]
-    set: SetArg,
+    lookup: LookupArgs,
     /// Start at this key, or at the first key after it
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     from: Option<OsString>,
@@ -81,6 +79,9 @@ pub(crate) struct Args {
     /// Show each entry as a JSON object
     #[arg(long, conflicts_with = "raw")]
     json: bool,
+    /// Show a value that is a JSON object, array, number, true or false as such, and not as a string
+    #[arg(long, requires = "json", conflicts_with = "hex")]
+    json_values: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
@@ -88,47 +89,42 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let files = expand(&args.files)?;
     let mut out = Rows::new();
     let mut is_first = true;
-    let answer = if let [file] = &files[..] {
-        scan_file(file, args, &wanted, None, &mut out)?
-    } else {
-        each_file(&files, |path| {
-            if !args.json {
-                out.heading(path, is_first)?;
-                is_first = false;
-                out.flush()?;
-            }
-            let scanned = scan_file(path, args, &wanted, Some(path), &mut out);
-            if let (true, Err(failure @ Failure::Message(_))) = (args.json, &scanned) {
-                let record = json!({"file": path.to_string_lossy(), "error": failure.to_string()});
-                out.write(|out| writeln!(out, "{record}"))?;
-            }
-            out.flush()?;
-            scanned
-        })?
-    };
+    let answer = each_file(&files, |path| {
+        if files.len() > 1 && !args.json {
+            out.heading(path, is_first)?;
+            is_first = false;
+        }
+        let scanned = scan_file(path, args, &wanted, &mut out);
+        if let (true, Err(failure @ Failure::Message(_))) = (args.json, &scanned) {
+            let record = json!({"file": path.to_string_lossy(), "error": failure.to_string()});
+            out.write(|out| writeln!(out, "{record}"))?;
+        }
+        out.flush()?;
+        scanned
+    })?;
     out.finish()?;
     Ok(answer)
 }
 
-/// Prints the entries of one table. With `name_file`, each JSON object names the file.
-fn scan_file(
-    path: &Path,
-    args: &Args,
-    wanted: &Wanted,
-    name_file: Option<&Path>,
-    out: &mut Rows,
-) -> Result<Answer, Failure> {
+/// Prints the entries of one table or set.
+fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Result<Answer, Failure> {
     let notation = args.notation.shown();
+    let style = JsonStyle {
+        hex: notation == Notation::Hex,
+        keys_only: args.keys_only,
+        json_values: args.json_values,
+    };
     let show = |row: &Row, out: &mut Rows| {
         out.write(|out| {
             if args.json {
-                row.write_json(notation == Notation::Hex, args.keys_only, name_file, out)
+                row.write_json(style, Some(path), out)
             } else {
                 row.write_line(notation, args.keys_only, args.width, out)
             }
         })
     };
-    if let Some(set) = args.set.open(path)? {
+    let opened = args.lookup.open(path);
+    if let Ok(Opened::Set(set)) = &opened {
         if args.reverse || args.skip_damaged {
             let what = "--reverse and --skip-damaged need a single table: scan those of the set";
             return Err(Failure::new(what).at(path.display()));
@@ -144,8 +140,7 @@ fn scan_file(
         }
         return Ok(Answer::Yes);
     }
-    check_is_file(path)?;
-    let mut walk = Walk::open(path, args, wanted)?;
+    let mut walk = Walk::open(path, args, wanted, opened)?;
     for _ in 0..most(args) {
         let row = match walk.next() {
             Ok(Some(row)) => row,
@@ -192,7 +187,13 @@ struct Walk<'a> {
 type RowSource = Box<dyn Iterator<Item = Result<Row, Error>>>;
 
 impl Walk<'_> {
-    fn open<'a>(path: &'a Path, args: &'a Args, wanted: &'a Wanted) -> Result<Walk<'a>, Failure> {
+    /// Starts a walk through the table that was `opened` at `path`, if it could be.
+    fn open<'a>(
+        path: &'a Path,
+        args: &'a Args,
+        wanted: &'a Wanted,
+        opened: Result<Opened, Failure>,
+    ) -> Result<Walk<'a>, Failure> {
         let mut walk = Walk {
             path,
             args,
@@ -205,20 +206,15 @@ impl Walk<'_> {
             last: None,
             answer: Answer::Yes,
         };
-        let keys = args.keys.keys;
-        let opened = match open(path, keys) {
-            // In another order, keys within the bounds may lie anywhere.
-            Ok(table) if wanted.is_bounded() => {
-                make_certain(path, keys, table).or_else(|failure| {
-                    let what = "no telling whether keys within the bounds are in it";
-                    complain("note", &format!("{failure}: {what}"));
-                    open(path, keys)
-                })
-            }
-            opened => opened,
-        };
         match opened {
-            Ok(table) => walk.turn_to(&table)?,
+            Ok(Opened::Table(table)) => {
+                // In another order, keys within the bounds may lie anywhere.
+                if wanted.is_bounded() && table.order == Order::Assumed {
+                    note_assumed_order(path);
+                }
+                walk.turn_to(&table)?;
+            }
+            Ok(Opened::Set(_)) => {}
             // The index is damaged, or the end of the file is missing.
             Err(failure) if args.skip_damaged => match walk.rescue() {
                 Ok(()) => complain("damaged", &failure.to_string()),
@@ -234,11 +230,12 @@ impl Walk<'_> {
     }
 
     fn turn_to(&mut self, table: &AnyTable) -> Result<(), Failure> {
-        if !table.order_is_known && self.order_is_known {
-            note_unknown_order(self.path, self.args.keys.keys, SHOWN_AS_STORED);
+        let order_is_known = table.order != Order::Unknown;
+        if !order_is_known && self.order_is_known {
+            note_unknown_order(self.path, self.args.lookup.keys.keys, SHOWN_AS_STORED);
         }
         self.is_database = Some(table.is_database());
-        self.order_is_known = table.order_is_known;
+        self.order_is_known = order_is_known;
         self.rows = self.wanted.rows(table, self.path)?;
         Ok(())
     }
@@ -246,9 +243,10 @@ impl Walk<'_> {
     /// Finds a view of the table in which the walk can go on where it ended with `error`.
     fn go_on_after(&mut self, error: Error) -> Result<(), Failure> {
         let is_comparator = error.kind() == ErrorKind::Comparator;
-        // Within bounds, other rows may have been shown than in the stored order.
-        let can_restart = self.shown == 0 || !self.wanted.is_bounded();
-        if is_comparator && self.order_is_known && can_restart {
+        // Within bounds, other rows than in the stored order may have been shown or passed over.
+        if is_comparator && self.order_is_known && self.wanted.is_bounded() {
+            return Err(another_order(error));
+        } else if is_comparator && self.order_is_known {
             let table = open_in_stored_order(self.path, self.is_database == Some(true))?;
             self.turn_to(&table)?;
         } else if self.args.skip_damaged && !self.is_rescued && !is_comparator {
@@ -262,7 +260,7 @@ impl Walk<'_> {
     /// Turns to what can be read of the table, and says what is left out.
     fn rescue(&mut self) -> Result<(), Failure> {
         // What the keys were taken for so far, they are still.
-        let keys = match (self.args.keys.keys, self.is_database) {
+        let keys = match (self.args.lookup.keys.keys, self.is_database) {
             (Keys::Auto, Some(true)) => Keys::Database,
             (Keys::Auto, Some(false)) => Keys::Plain,
             (named, _) => named,
@@ -313,10 +311,18 @@ impl Wanted {
         };
         let (from, to) = (key("--from", &args.from)?, key("--to", &args.to)?);
         let prefix = key("--prefix", &args.prefix)?;
-        if prefix.is_some() && args.keys.keys == Keys::Stored {
+        if prefix.is_some() && args.lookup.keys.keys == Keys::Stored {
             return Err(Failure::new(
                 "--prefix cannot be used with --keys stored: keys with the same prefix may be apart in that order",
             ));
+        }
+        if let (Some(from), Some(to)) = (&from, &to)
+            && from > to
+            && args.lookup.keys.keys != Keys::Stored
+        {
+            let (from, to) = (quoted(from, 100), quoted(to, 100));
+            let what = format!("--from {from} comes after --to {to}: no key lies between them");
+            return Err(Failure::new(what));
         }
         let has_ends = from.is_some() || to.is_some();
         let after_prefix = prefix.as_deref().and_then(after);
@@ -349,7 +355,7 @@ impl Wanted {
                 rows
             }
         };
-        if table.order_is_known {
+        if table.order != Order::Unknown {
             return Ok(directed(table.rows(self.bounds.clone())));
         }
         if self.has_ends {

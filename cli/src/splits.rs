@@ -6,14 +6,13 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use leveltable::OpenOptions;
 
 use crate::Answer;
 use crate::failure::Failure;
 use crate::notation::{Notation, write_json_field};
-use crate::open::{Keys, open};
+use crate::open::{Keys, Opened, Order, open_either, open_with};
 use crate::output::Rows;
-use crate::place::check_no_secret;
-use crate::remote::Set;
 
 /// Divide a table or a set into parts of about the same size.
 ///
@@ -51,12 +50,18 @@ pub(crate) struct Args {
 type Part = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    check_no_secret(&args.file)?;
-    let (set, parts) = match Set::open(&args.file)? {
-        Some(set) => (Some(set.id()), set.splits(args.n.get())?),
-        None => {
-            let table = open(&args.file, Keys::Auto)?;
-            if table.is_database() || !table.order_is_known {
+    let open = || {
+        open_with(
+            &args.file,
+            Keys::Auto,
+            OpenOptions::new().no_filter(),
+            false,
+        )
+    };
+    let (set, parts) = match open_either(&args.file, open)? {
+        Opened::Set(set) => (Some(set.id()), set.splits(args.n.get())?),
+        Opened::Table(table) => {
+            if table.is_database() || table.order == Order::Unknown {
                 let what = "only a table of plain keys in byte order can be divided";
                 return Err(Failure::new(what).at(args.file.display()));
             }

@@ -204,6 +204,14 @@ fn describe(path: &Path, verified: &Verified) -> String {
         warnings,
         ..
     } = report;
+    let mut footer = { report.findings.iter() }.filter(|f| f.section() == Section::Footer);
+    // No finding says that there are blocks of a table all the same.
+    if !is_table
+        && *unchecked < 2
+        && let Some(finding) = footer.next()
+    {
+        return format!("{file}: not a table: {}\n", finding.found());
+    }
     let readable = format!("{} in {}", entries(*n), count(*data_blocks, "block"));
     let mut text = if let Some(difference) = difference {
         format!("{file}: not as the set lists it: {readable}, {difference}")
