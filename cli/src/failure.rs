@@ -5,6 +5,7 @@ use std::fmt::{self, Display};
 use std::io;
 
 use crate::place::is_url;
+use crate::remote::explain;
 
 /// The reason why a command ended early.
 #[derive(Debug)]
@@ -41,6 +42,13 @@ impl Failure {
 
 impl From<leveltable::Error> for Failure {
     fn from(error: leveltable::Error) -> Failure {
+        if let Some(what) = explain(&error) {
+            let failure = Failure::new(what);
+            return match error.path() {
+                Some(path) => failure.at(path.display()),
+                None => failure,
+            };
+        }
         match error.path().filter(|path| is_url(path)) {
             // A store says so at length.
             Some(path) if is_not_found(&error) => Failure::new("no such object").at(path.display()),

@@ -6,6 +6,7 @@ use std::io::{self, BufRead, Write};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use leveltable::ErrorKind;
 use leveltable::db::{MAX_SEQUENCE, ValueType};
 use serde_json::json;
@@ -19,7 +20,7 @@ use crate::open::{
     note_assumed_order, note_unknown_order,
 };
 use crate::output::{Rows, complain};
-use crate::place::check_order_of_arguments;
+use crate::place::{check_order_of_arguments, is_url};
 use crate::remote::Set;
 
 /// Show the values of keys.
@@ -105,14 +106,37 @@ fn look_up(
     answers: &mut Answers<'_>,
 ) -> Result<(), Failure> {
     let mut is_noted = table.order == Order::Certain;
-    for key in keys {
-        let key = key?;
-        match find(table, &key, args.at) {
+    // Requests of a batch are on their way at the same time.
+    let most = if is_url(&args.file) { BATCH } else { 1 };
+    let mut keys = keys.peekable();
+    let found = std::iter::from_fn(|| {
+        keys.peek()?;
+        let batch: Result<Vec<Vec<u8>>, Failure> = keys.by_ref().take(most).collect();
+        Some(batch.map(|batch| {
+            let found = find_batch(table, &batch, args.at);
+            batch.into_iter().zip(found).collect::<Vec<_>>()
+        }))
+    });
+    for batch in found {
+        look_at(batch?, args, &mut is_noted, answers)?;
+    }
+    Ok(())
+}
+
+/// Shows what was found of each key.
+fn look_at(
+    found: Vec<(Vec<u8>, leveltable::Result<Option<Row>>)>,
+    args: &Args,
+    is_noted: &mut bool,
+    answers: &mut Answers<'_>,
+) -> Result<(), Failure> {
+    for (key, found) in found {
+        match found {
             Ok(row) => {
                 // In another order, the table may hold the key elsewhere.
-                if row.is_none() && !is_noted {
+                if row.is_none() && !*is_noted {
                     note_assumed_order(&args.file);
-                    is_noted = true;
+                    *is_noted = true;
                 }
                 answers.show(&key, row.as_ref())?;
             }
@@ -159,28 +183,9 @@ fn get_from_set(set: &Set, args: &Args, keys: Vec<Option<Vec<u8>>>) -> Result<An
         if batch.is_empty() {
             break;
         }
-        // If one fails, find out which.
-        let values = set.get_many(&batch).ok();
-        for (i, key) in batch.into_iter().enumerate() {
-            let value = match &values {
-                Some(values) => Ok(values.get(i).cloned().flatten()),
-                None => set
-                    .get_many(std::slice::from_ref(&key))
-                    .map(|mut values| values.pop().flatten()),
-            };
-            match value {
-                Ok(value) => {
-                    let row = value.map(|value| Row {
-                        key: key.clone().into(),
-                        tag: None,
-                        value,
-                    });
-                    answers.show(&key, row.as_ref())?;
-                }
-                Err(e) if answers.is_single && !args.json => return Err(e.into()),
-                Err(e) => answers.fail(&key, &e.into())?,
-            }
-        }
+        let found = each_of(&batch, &|keys| set.get_many(keys));
+        let found = batch.into_iter().zip(found).collect();
+        look_at(found, args, &mut true, &mut answers)?;
     }
     answers.out.finish()?;
     Ok(answers.worst)
@@ -232,6 +237,44 @@ fn keys_of_stdin(notation: NotationArgs) -> impl Iterator<Item = Result<Vec<u8>,
             }
         }
     })
+}
+
+/// Returns what [`find`] returns of each key.
+fn find_batch(
+    table: &AnyTable,
+    keys: &[Vec<u8>],
+    at: Option<u64>,
+) -> Vec<leveltable::Result<Option<Row>>> {
+    match &table.keys {
+        TypedTable::Plain(table) => each_of(keys, &|keys| table.get_many(keys)),
+        TypedTable::Database(_) => keys.iter().map(|key| find(table, key, at)).collect(),
+    }
+}
+
+/// Returns the entry of each key by `get_many`. If damage fails that, it finds out of which; a request that failed is not made again
+/// for each key.
+fn each_of(
+    keys: &[Vec<u8>],
+    get_many: &dyn Fn(&[Vec<u8>]) -> leveltable::Result<Vec<Option<Bytes>>>,
+) -> Vec<leveltable::Result<Option<Row>>> {
+    let row = |(key, value): (&Vec<u8>, Option<Bytes>)| {
+        let key = key.clone().into();
+        Ok(value.map(|value| Row {
+            key,
+            tag: None,
+            value,
+        }))
+    };
+    match get_many(keys) {
+        Ok(values) => keys.iter().zip(values).map(row).collect(),
+        Err(e) if keys.len() == 1 || e.kind() == ErrorKind::Io => {
+            keys.iter().map(|_| Err(e.clone())).collect()
+        }
+        Err(_) => {
+            let keys = keys.iter().map(std::slice::from_ref);
+            keys.flat_map(|key| each_of(key, get_many)).collect()
+        }
+    }
 }
 
 /// Returns the entry of `key`. In a table of a database that is its newest entry not newer than `at`.

@@ -26,6 +26,7 @@ mod open;
 mod output;
 mod place;
 mod progress;
+mod prune;
 mod publish;
 #[cfg(feature = "object-store")]
 mod remote;
@@ -93,6 +94,7 @@ enum Command {
     Build(build::Args),
     Merge(merge::Args),
     Publish(publish::Args),
+    Prune(prune::Args),
     Completions(shell::CompletionsArgs),
     Man(shell::ManArgs),
 }
@@ -120,6 +122,7 @@ fn main() -> ExitCode {
         Command::Build(args) => build::run(&args),
         Command::Merge(args) => merge::run(&args),
         Command::Publish(args) => publish::run(&args),
+        Command::Prune(args) => prune::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),
     };

@@ -8,7 +8,7 @@ use crate::Answer;
 use crate::failure::Failure;
 use crate::files::expand;
 use crate::open::{Keys, KeysArg, Order, open_table};
-use crate::place::{check_order_of_arguments, source};
+use crate::place::{check_order_of_arguments, copy_if_remote, source};
 use crate::sort::{KeyOrder, merge};
 use crate::write::{TableOptions, check_out, not_written, write_table};
 
@@ -82,5 +82,6 @@ fn open(path: &Path, keys: Keys) -> Result<(Range, KeyOrder), Failure> {
         KeyOrder::Bytewise
     };
     let options = order.read(OpenOptions::new().no_cache().no_filter());
+    copy_if_remote(path)?;
     Ok((options.open_source(source(path)?)?.iter(), order))
 }

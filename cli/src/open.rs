@@ -16,7 +16,7 @@ use crate::failure::{Failure, is_not_found};
 use crate::files::tables_in;
 use crate::notation::{Notation, as_json, write_json_field};
 use crate::output::complain;
-use crate::place::{check_url, is_url, source};
+use crate::place::{check_url, copy_if_remote, is_url, source};
 use crate::remote::Set;
 
 /// The option that overrules what a table's keys are taken for.
@@ -219,6 +219,9 @@ pub(crate) fn open_with(
     options: OpenOptions,
     check_order: bool,
 ) -> Result<AnyTable> {
+    if check_order {
+        copy_if_remote(path)?;
+    }
     // A cache is useless, because each block is read once.
     let options = options.no_cache().check_order(check_order);
     match keys.open(path, &options) {
@@ -254,6 +257,7 @@ pub(crate) fn open_with(
 
 /// Opens a table for walking, in the order in which it is stored.
 pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<AnyTable> {
+    copy_if_remote(path)?;
     let options = OpenOptions::new().no_cache().stored_order();
     let keys = if is_database {
         TypedTable::Database(options.open_db_source(source(path)?)?)

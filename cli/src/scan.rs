@@ -17,6 +17,8 @@ use crate::open::{
     another_order, note_assumed_order, note_unknown_order, open_in_stored_order,
 };
 use crate::output::{Rows, complain};
+use crate::place::{copy_if_remote, is_url};
+use crate::remote::{self, Direction};
 use crate::salvage::rescue;
 
 /// Show entries in order, one a line.
@@ -125,11 +127,12 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
     };
     let opened = args.lookup.open(path);
     if let Ok(Opened::Set(set)) = &opened {
-        if args.reverse || args.skip_damaged {
-            let what = "--reverse and --skip-damaged need a single table: scan those of the set";
+        if args.skip_damaged {
+            let what = "--skip-damaged needs a single table: scan those of the set";
             return Err(Failure::new(what).at(path.display()));
         }
-        for row in set.rows(wanted.bounds.clone()).take(most(args)) {
+        let rows = set.rows(wanted.bounds.clone(), wanted.direction);
+        for row in rows.take(most(args)) {
             match row {
                 Ok(row) => show(&row, out)?,
                 Err(e) => {
@@ -140,6 +143,14 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
         }
         return Ok(Answer::Yes);
     }
+    let opened = match opened {
+        // A walk over an object's blocks makes a request for each.
+        Ok(Opened::Table(table)) if is_url(path) && table.is_database() && args.limit.is_none() => {
+            copy_if_remote(path)?;
+            args.lookup.open(path)
+        }
+        opened => opened,
+    };
     let mut walk = Walk::open(path, args, wanted, opened)?;
     for _ in 0..most(args) {
         let row = match walk.next() {
@@ -236,7 +247,13 @@ impl Walk<'_> {
         }
         self.is_database = Some(table.is_database());
         self.order_is_known = order_is_known;
-        self.rows = self.wanted.rows(table, self.path)?;
+        let is_plain = !table.is_database() && self.args.lookup.keys.keys != Keys::Stored;
+        self.rows = if is_url(self.path) && is_plain && order_is_known && !self.is_rescued {
+            let bounds = self.wanted.bounds.clone();
+            Box::new(remote::rows(self.path, bounds, self.wanted.direction)?)
+        } else {
+            self.wanted.rows(table, self.path)?
+        };
         Ok(())
     }
 
@@ -298,7 +315,7 @@ struct Wanted {
     prefix: Option<Vec<u8>>,
     /// Whether there is --from or --to.
     has_ends: bool,
-    reverse: bool,
+    direction: Direction,
 }
 
 impl Wanted {
@@ -339,7 +356,10 @@ impl Wanted {
             ),
             prefix,
             has_ends,
-            reverse: args.reverse,
+            direction: Direction {
+                reverse: args.reverse,
+                is_whole: args.limit.is_none(),
+            },
         })
     }
 
@@ -349,7 +369,7 @@ impl Wanted {
 
     fn rows(&self, table: &AnyTable, path: &Path) -> Result<RowSource, Failure> {
         let directed = |rows: RowIter| -> RowSource {
-            if self.reverse {
+            if self.direction.reverse {
                 Box::new(rows.rev())
             } else {
                 rows

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::open::{KeysArg, check_is_file};
 use crate::output::{Rows, count, entries, file_record};
-use crate::place::source;
+use crate::place::{copy_if_remote, source};
 use crate::progress::Progress;
 use crate::remote::Set;
 
@@ -153,6 +153,7 @@ fn check_set(path: &Path, set: &Set, args: &Args, rows: &mut Rows) -> Result<Ans
 
 fn verify_file(path: &Path, args: &Args) -> Result<Verified, Failure> {
     check_is_file(path)?;
+    copy_if_remote(path)?;
     let size = fs::metadata(path).map(|metadata| metadata.len());
     verify_source(|| source(path), size.ok(), args)
 }

@@ -9,6 +9,7 @@ use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutP
 use tokio::time::{sleep, timeout};
 
 use super::manifest::{Id, MOST_LEN};
+use super::record::directory_of;
 use crate::Version;
 use crate::attempts::{Failure, Retries, Timeouts, attempts, late, within};
 use crate::source::{UNKNOWN, collect, version_of};
@@ -158,11 +159,8 @@ impl Client {
     async fn highest(&self, path: &Path) -> io::Result<Option<u64>> {
         let list = || async { Ok(self.store.list_with_delimiter(Some(path)).await?) };
         let listed = self.attempts(list).await?;
-        let numbers = listed.objects.iter().filter_map(|object| {
-            let name = object.location.filename()?;
-            let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-            name.parse::<u64>().ok().filter(|_| is_number)
-        });
+        let numbers = listed.objects.iter();
+        let numbers = numbers.filter_map(|object| Some(number_of(&object.location)?.1));
         Ok(numbers.max())
     }
 
@@ -297,6 +295,14 @@ impl Place {
             Place::Unknown => None,
         }
     }
+}
+
+/// Where the manifests lie that `path` is one of by its name, and its number.
+pub(super) fn number_of(path: &Path) -> Option<(Path, u64)> {
+    let name = path.filename()?;
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    let number = name.parse().ok().filter(|_| is_number)?;
+    Some((directory_of(path), number))
 }
 
 fn numbered(path: &Path, number: u64) -> Path {

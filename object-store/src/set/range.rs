@@ -33,6 +33,7 @@ pub struct SetRange {
     /// The beginning of the shard before `left`, on its way.
     ahead: JoinSet<Result<Walk>>,
     expects_all: bool,
+    is_reverse: bool,
     is_done: bool,
 }
 
@@ -74,6 +75,7 @@ impl SetRange {
             here: None,
             ahead: JoinSet::new(),
             expects_all: false,
+            is_reverse: false,
             is_done: false,
         }
     }
@@ -81,6 +83,12 @@ impl SetRange {
     /// Says that all entries will be read: requests are long from the first on; see [`AsyncRange::expect_all`].
     pub fn expect_all(mut self) -> SetRange {
         self.expects_all = true;
+        self
+    }
+
+    /// Returns the entries from the last to the first. To be called before the first is asked for.
+    pub fn reverse(mut self) -> SetRange {
+        self.is_reverse = true;
         self
     }
 
@@ -167,19 +175,31 @@ impl SetRange {
 
     /// Begins the next shard, if there is one, in a task of its own: opens it and moves to its first entry within the bounds.
     fn begin(&mut self, expects_all: bool) -> bool {
-        let Some(shard) = self.left.next() else {
+        let next = if self.is_reverse {
+            self.left.next_back()
+        } else {
+            self.left.next()
+        };
+        let Some(shard) = next else {
             return false;
         };
-        // The last one may end within the bounds.
+        // The bounds may end in the last one.
         let expects_all = expects_all && (self.expects_all || !self.left.is_empty());
-        let walk = Walk::begin(self.set.clone(), self.bounds.clone(), shard, expects_all);
+        let (set, bounds, is_reverse) = (self.set.clone(), self.bounds.clone(), self.is_reverse);
+        let walk = Walk::begin(set, bounds, shard, expects_all, is_reverse);
         self.ahead.spawn(walk);
         true
     }
 }
 
 impl Walk {
-    async fn begin(set: TableSet, bounds: Bounds, shard: usize, expects_all: bool) -> Result<Walk> {
+    async fn begin(
+        set: TableSet,
+        bounds: Bounds,
+        shard: usize,
+        expects_all: bool,
+        is_reverse: bool,
+    ) -> Result<Walk> {
         let table = set.table(shard).await?;
         let properties = table.properties();
         let bytes = properties.map_or(table.file_bytes(), |p| {
@@ -194,6 +214,9 @@ impl Walk {
         });
         if expects_all {
             range = range.expect_all();
+        }
+        if is_reverse {
+            range = range.reverse();
         }
         Ok(Walk {
             is_at_first: range.advance().await?,

@@ -20,7 +20,7 @@ use super::range::SetRange;
 use super::record::Shard;
 use super::shelf::Shelf;
 use super::{SetOptions, SetVersion};
-use crate::ObjectSource;
+use crate::{ObjectSource, Version};
 
 /// Most shards that a call reads at the same time.
 const MOST_AT_A_TIME: usize = 32;
@@ -60,20 +60,47 @@ impl SetOptions {
         let Some((read, place)) = read(&client, manifest, None).await? else {
             return Err(Error::new(ErrorKind::InvalidState, "nothing was known"));
         };
-        let shelf = Shelf::new(self.most_open);
-        Ok(TableSet(Arc::new(Inner {
+        Ok(self.set(store, manifest, read, place))
+    }
+
+    /// The set whose manifest, the object at `path`, was read before: these `bytes`, in this version. Makes no request.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](SetOptions::open) has them for what is no manifest.
+    pub fn open_manifest(
+        &self,
+        store: Arc<dyn ObjectStore>,
+        path: &Path,
+        bytes: Bytes,
+        version: Option<Version>,
+    ) -> Result<TableSet> {
+        let place = version.map_or(Place::Unknown, Place::Object);
+        Ok(self.set(store, path, Manifest::decode(bytes, path)?, place))
+    }
+
+    fn set(
+        &self,
+        store: Arc<dyn ObjectStore>,
+        path: &Path,
+        manifest: Manifest,
+        place: Place,
+    ) -> TableSet {
+        let shelf = Arc::new(Shelf::new(self.most_open));
+        let numbers = manifest.shards.iter().map(|_| shelf.number()).collect();
+        TableSet(Arc::new(Inner {
             store,
             options: self.clone(),
-            manifest: manifest.clone(),
-            numbers: read.shards.iter().map(|_| shelf.number()).collect(),
+            manifest: path.clone(),
             version: SetVersion {
-                lineage: read.lineage,
+                lineage: manifest.lineage,
                 place,
             },
-            shards: read.shards,
-            shelf: Arc::new(shelf),
+            shards: manifest.shards,
+            numbers,
+            shelf,
             limit: Arc::new(Semaphore::new(self.most_requests.max(1))),
-        })))
+        }))
     }
 }
 
@@ -136,38 +163,27 @@ impl TableSet {
             manifest,
             version,
             shelf,
-            limit,
             ..
         } = &*self.0;
         let client = options.client(Arc::clone(store));
         let Some((read, place)) = read(&client, manifest, Some(&version.place)).await? else {
             return Ok(self.clone());
         };
-        let known: HashMap<&Path, (&Shard, usize)> = self
-            .shards()
-            .iter()
-            .zip(&self.0.numbers)
-            .map(|(shard, &number)| (&shard.path, (shard, number)))
-            .collect();
+        let known = self.shards().iter().zip(&self.0.numbers);
+        let known: HashMap<&Path, _> = known.map(|known| (&known.0.path, known)).collect();
         let number = |shard: &Shard| match known.get(&shard.path) {
-            Some(&(same, number)) if same == shard => number,
+            Some(&(same, &number)) if same == shard => number,
             _ => shelf.number(),
         };
         let numbers: Vec<usize> = read.shards.iter().map(number).collect();
         shelf.keep_only(&numbers.iter().copied().collect());
-        Ok(TableSet(Arc::new(Inner {
-            store: Arc::clone(store),
-            options: options.clone(),
-            manifest: manifest.clone(),
-            version: SetVersion {
-                lineage: read.lineage,
-                place,
-            },
-            shards: read.shards,
-            numbers,
-            shelf: Arc::clone(shelf),
-            limit: Arc::clone(limit),
-        })))
+        let mut set = options.set(Arc::clone(store), manifest, read, place);
+        if let Some(inner) = Arc::get_mut(&mut set.0) {
+            inner.numbers = numbers;
+            inner.shelf = Arc::clone(shelf);
+            inner.limit = Arc::clone(&self.0.limit);
+        }
+        Ok(set)
     }
 
     /// Which publication it is, for [`publish`](super::publish) to replace.
@@ -470,7 +486,7 @@ fn matches_record(table: &AsyncTable, shard: &Shard) -> Result<()> {
     Ok(())
 }
 
-fn is_not_found(source: &(dyn std::error::Error + 'static)) -> bool {
+pub(super) fn is_not_found(source: &(dyn std::error::Error + 'static)) -> bool {
     let error = source.downcast_ref::<io::Error>();
     error.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
