@@ -25,6 +25,7 @@ use crate::open::{
     open_in_stored_order, open_with,
 };
 use crate::output::{BOLD, complain, file_record};
+use crate::place::{copy_if_remote, is_url};
 use crate::progress::Progress;
 use crate::set_info::SetInfo;
 pub(crate) use json::key_json;
@@ -104,6 +105,10 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
             return Ok(Answer::Yes);
         }
     };
+    if args.is_full() && is_url(path) {
+        copy_if_remote(path)?;
+        table = open_with_filter(path, keys, &mut fault)?;
+    }
     if table.order != Order::Unknown && shows_another_order(table.table(), args.is_full()) {
         table = open_in_stored_order(path, table.is_database())?;
     }

@@ -27,6 +27,7 @@ mod open;
 mod output;
 mod place;
 mod progress;
+mod prune;
 mod publish;
 #[cfg(feature = "object-store")]
 mod remote;
@@ -69,6 +70,7 @@ enum Command {
     Build(build::Args),
     Merge(merge::Args),
     Publish(publish::Args),
+    Prune(prune::Args),
     Completions(shell::CompletionsArgs),
     Man(shell::ManArgs),
 }
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
         Command::Build(args) => build::run(&args),
         Command::Merge(args) => merge::run(&args),
         Command::Publish(args) => publish::run(&args),
+        Command::Prune(args) => prune::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),
     };

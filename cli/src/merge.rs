@@ -9,7 +9,7 @@ use crate::database::Beside;
 use crate::failure::Failure;
 use crate::files::expand;
 use crate::open::{Keys, KeysArg, Order, open_table};
-use crate::place::{check_order_of_arguments, source};
+use crate::place::{check_order_of_arguments, copy_if_remote, source};
 use crate::sort::{KeyOrder, merge};
 use crate::write::{TableOptions, check_out, not_written, write_table};
 
@@ -79,5 +79,6 @@ fn open(path: &Path, keys: Keys) -> Result<(Range, KeyOrder), Failure> {
         order => order.unwrap_or(KeyOrder::Internal),
     };
     let options = order.read(OpenOptions::new().no_cache().no_filter());
+    copy_if_remote(path)?;
     Ok((options.open_source(source(path)?)?.iter(), order))
 }

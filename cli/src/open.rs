@@ -18,7 +18,7 @@ use crate::failure::{Failure, is_not_found};
 use crate::files::tables_in;
 use crate::notation::{Notation, as_json, write_json_field};
 use crate::output::complain;
-use crate::place::{check_url, is_url, source};
+use crate::place::{check_url, copy_if_remote, is_url, source};
 use crate::remote::Set;
 use crate::sort::KeyOrder;
 
@@ -58,14 +58,12 @@ impl LookupArgs {
         path: &Path,
         skip_damaged: bool,
     ) -> std::result::Result<Opened, Failure> {
-        let open_table = || {
-            let options = OpenOptions::new().no_filter();
+        let opened = open_any(path, skip_damaged, || {
             if let (Keys::Auto, Some(beside)) = (self.keys.keys, Beside::of(path)) {
                 beside.note(path);
             }
-            open_with(path, self.keys.keys, options, self.check_order)
-        };
-        let opened = open_any(path, skip_damaged, open_table)?;
+            self.open_table(path)
+        })?;
         let failed = |what: &str| Err(Failure::new(what).at(path.display()));
         match (&self.set, &opened) {
             (Some(id), Opened::Set(set)) if *id != set.id() => {
@@ -76,6 +74,12 @@ impl LookupArgs {
             }
             _ => Ok(opened),
         }
+    }
+
+    /// Opens the table at `path`, without its filter.
+    pub(crate) fn open_table(&self, path: &Path) -> Result<AnyTable> {
+        let options = OpenOptions::new().no_filter();
+        open_with(path, self.keys.keys, options, self.check_order)
     }
 }
 
@@ -237,6 +241,9 @@ pub(crate) fn open_with(
     options: OpenOptions,
     check_order: bool,
 ) -> Result<AnyTable> {
+    if check_order {
+        copy_if_remote(path)?;
+    }
     // A cache is useless, because each block is read once.
     let options = options.no_cache().check_order(check_order);
     if keys == Keys::Auto
@@ -286,6 +293,7 @@ pub(crate) fn open_with(
 
 /// Opens a table for walking, in the order in which it is stored.
 pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<AnyTable> {
+    copy_if_remote(path)?;
     let options = OpenOptions::new().no_cache().stored_order();
     let keys = if is_database {
         TypedTable::Database(options.open_db_source(source(path)?)?)

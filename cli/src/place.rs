@@ -77,10 +77,23 @@ pub(crate) fn check_order_of_arguments(other: &Path, input: &Path) -> Result<(),
     Err(Failure::new(what).at(input))
 }
 
+/// What was opened last.
+static LAST: Mutex<Option<(PathBuf, Source)>> = Mutex::new(None);
+
+/// Copies the object at `path`, if that is a URL, to a temporary file, which [`source`] returns from then on: for what reads all of
+/// the table, or in an order that makes many requests.
+pub(crate) fn copy_if_remote(path: &Path) -> leveltable::Result<()> {
+    if is_url(path) {
+        let copy = Source::from(remote::download(path)?).named(path);
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((path.to_owned(), copy));
+    }
+    Ok(())
+}
+
 /// Opens the file or the object at `path`; when called with the same path again, returns the same. Commands open a table more
 /// than once: to see what it is, and in other orders.
 pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
-    static LAST: Mutex<Option<(PathBuf, Source)>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, source)) = last.as_ref().filter(|(opened, _)| opened == path) {
         return Ok(source.clone());

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::database::records::{self, Record};
-use crate::database::{self, complain_of_damage, kind_of};
+use crate::database::{complain_of_damage, kind_of};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::notation::{Notation, NotationArgs, quoted};
@@ -20,6 +20,8 @@ use crate::open::{
     another_order, note_assumed_order, note_unknown_order, open_in_stored_order,
 };
 use crate::output::{Rows, complain};
+use crate::place::{copy_if_remote, is_url};
+use crate::remote::{self, Direction};
 use crate::salvage::{Rescued, rescue};
 
 /// Show entries in order, one a line.
@@ -104,23 +106,30 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
         return printer.show_records();
     }
     match args.lookup.open(path, args.skip_damaged) {
-        Ok(Opened::Set(_)) if args.reverse || args.skip_damaged => {
-            let what = "--reverse and --skip-damaged need a single table: scan those of the set";
+        Ok(Opened::Set(_)) if args.skip_damaged => {
+            let what = "--skip-damaged needs a single table: scan those of the set";
             Err(Failure::new(what).at(path.display()))
         }
-        Ok(Opened::Set(set)) => match printer.show_rows(set.rows(wanted.bounds.clone()))? {
-            Some(e) => Err(e.into()),
-            None => Ok(Answer::Yes),
-        },
+        Ok(Opened::Set(set)) => {
+            match printer.show_rows(set.rows(wanted.bounds.clone(), wanted.direction))? {
+                Some(e) => Err(e.into()),
+                None => Ok(Answer::Yes),
+            }
+        }
         Ok(Opened::Database(db)) => {
             let is_damaged = complain_of_damage(&db);
             // An entry is in no file that a user knows.
             printer.lead.clear();
             match printer.show_rows(wanted.rows_of_database(&db))? {
-                Some(e) => Err(database::failed(&e)),
+                Some(e) => Err(e.into()),
                 None if is_damaged => Ok(Answer::No),
                 None => Ok(Answer::Yes),
             }
+        }
+        // A walk over an object's blocks makes a request for each.
+        Ok(Opened::Table(table)) if is_url(path) && table.is_database() && args.limit.is_none() => {
+            copy_if_remote(path)?;
+            printer.show_table(args.lookup.open_table(path)?)
         }
         Ok(Opened::Table(table)) => printer.show_table(table),
         // The index is damaged, or the end of the file is missing.
@@ -233,7 +242,7 @@ impl Printer<'_> {
             if table.order == Order::Unknown {
                 note_unknown_order(self.path, self.args.keys(), SHOWN_AS_STORED);
             }
-            let mut rows = self.wanted.rows(&table, self.path)?;
+            let mut rows = self.rows(&table)?;
             self.pass_shown_rows(&mut rows)?;
             let Some(error) = self.show_rows(rows)? else {
                 return Ok(Answer::Yes);
@@ -256,6 +265,20 @@ impl Printer<'_> {
                 return Err(error.into());
             }
         }
+    }
+
+    /// Returns the wanted entries of a table. Those of an object are requested ahead.
+    fn rows(&self, table: &AnyTable) -> Result<RowSource, Failure> {
+        let is_plain = !table.is_database() && self.args.keys() != Keys::Stored;
+        if is_url(self.path) && is_plain && table.order != Order::Unknown {
+            let bounds = self.wanted.bounds.clone();
+            return Ok(Box::new(remote::rows(
+                self.path,
+                bounds,
+                self.wanted.direction,
+            )?));
+        }
+        self.wanted.rows(table, self.path)
     }
 
     /// Prints what can be read of a table, and says what is left out.
@@ -322,7 +345,7 @@ struct Wanted {
     prefix: Option<Vec<u8>>,
     /// Whether there is --from or --to.
     has_ends: bool,
-    reverse: bool,
+    direction: Direction,
 }
 
 impl Wanted {
@@ -363,7 +386,10 @@ impl Wanted {
             ),
             prefix,
             has_ends,
-            reverse: args.reverse,
+            direction: Direction {
+                reverse: args.reverse,
+                is_whole: args.limit.is_none(),
+            },
         })
     }
 
@@ -390,7 +416,7 @@ impl Wanted {
             Err(_) => true,
         });
         let rows = rows.map(|entry| entry.map(|(key, value)| Row::plain(key, value)));
-        if self.reverse {
+        if self.direction.reverse {
             Box::new(rows.rev())
         } else {
             Box::new(rows)
@@ -403,7 +429,7 @@ impl Wanted {
 
     fn rows(&self, table: &AnyTable, path: &Path) -> Result<RowSource, Failure> {
         let directed = |rows: RowIter| -> RowSource {
-            if self.reverse {
+            if self.direction.reverse {
                 Box::new(rows.rev())
             } else {
                 rows

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::open::{Keys, KeysArg, check_is_file};
 use crate::output::{Rows, count, entries, file_record};
-use crate::place::source;
+use crate::place::{copy_if_remote, source};
 use crate::progress::Progress;
 use crate::remote::Set;
 use crate::sort::KeyOrder;
@@ -85,7 +85,7 @@ pub(crate) struct Verified {
 }
 
 impl Verified {
-    fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         self.answer() == Answer::Yes
     }
 
@@ -153,6 +153,7 @@ fn check_set(path: &Path, set: &Set, args: &Args, rows: &mut Rows) -> Result<Ans
 
 fn verify_file(path: &Path, args: &Args) -> Result<Verified, Failure> {
     check_is_file(path)?;
+    copy_if_remote(path)?;
     let size = fs::metadata(path).map(|metadata| metadata.len());
     verify_source(|| source(path), size.ok(), args.open_options(path))
 }

@@ -32,7 +32,9 @@ const MORE_AHEAD: usize = 4;
 pub(super) struct Blocks {
     /// Those that the walk has yet to come to.
     left: Range<usize>,
-    /// The first that was not asked for.
+    /// Whether it comes to the last one first.
+    is_reverse: bool,
+    /// Where those begin that were not asked for, or end in reverse.
     unasked: usize,
     /// Most bytes of the next request.
     len: u64,
@@ -72,6 +74,7 @@ impl Blocks {
     pub(super) fn new(blocks: Range<usize>) -> Blocks {
         Blocks {
             unasked: blocks.start,
+            is_reverse: false,
             left: blocks,
             len: FIRST_LEN,
             most: 1,
@@ -85,18 +88,28 @@ impl Blocks {
         (self.len, self.most) = (MAX_REQUEST_LEN, MAX_AHEAD);
     }
 
+    /// Says that the walk begins at the last one.
+    pub(super) fn reverse(&mut self) {
+        (self.unasked, self.is_reverse) = (self.left.end, true);
+    }
+
     /// The next data block; `None` after the last. A call that is dropped before it is ready is as if it had not
     /// been made.
     pub(super) async fn next(&mut self, table: &AsyncTable) -> Result<Option<Arrived>> {
-        let i = self.left.start;
-        if self.left.is_empty() {
+        let mut left = self.left.clone();
+        let next = if self.is_reverse {
+            left.next_back()
+        } else {
+            left.next()
+        };
+        let Some(i) = next else {
             return Ok(None);
-        }
+        };
         let (payload, is_slice) = match self.read(table, i).await {
             Some(read) => read,
             None => (table.fetch_block(i).await?, false),
         };
-        self.left.start = i + 1;
+        self.left = left;
         Ok(Some(Arrived {
             block: i,
             payload,
@@ -118,7 +131,7 @@ impl Blocks {
             match table.check(&bytes, response) {
                 Ok(stretch) => self.here = Some((blocks, stretch)),
                 Err(_) => {
-                    self.begin_anew(i + 1);
+                    self.begin_anew(i);
                     return None;
                 }
             }
@@ -146,11 +159,13 @@ impl Blocks {
         Some((asked.blocks, asked.bytes, response))
     }
 
-    /// Forgets what was asked for, and begins at data block `i` with short requests.
+    /// Forgets what was asked for, and begins after data block `i` with short requests.
     fn begin_anew(&mut self, i: usize) {
         *self = Blocks {
             left: self.left.clone(),
-            ..Blocks::new(i..self.left.end)
+            is_reverse: self.is_reverse,
+            unasked: if self.is_reverse { i } else { i + 1 },
+            ..Blocks::new(0..0)
         };
     }
 
@@ -159,13 +174,25 @@ impl Blocks {
         let inner = &*table.table.inner;
         let is_due = self.asked.is_empty();
         while self.asked.len() < self.most {
-            let mut missing = (self.unasked..self.left.end).skip_while(|&i| inner.is_cached(i));
-            let Some(start) = missing.next() else {
-                self.unasked = self.left.end;
+            let Range { start, end } = self.left;
+            let blocks = if self.is_reverse {
+                let mut missing = (start..self.unasked).rev();
+                let last = missing.find(|&i| !inner.is_cached(i));
+                self.unasked = start;
+                last.map(|last| inner.blocks_to(last, start, self.len))
+            } else {
+                let first = (self.unasked..end).find(|&i| !inner.is_cached(i));
+                self.unasked = end;
+                first.map(|first| inner.blocks_from(first, end, self.len))
+            };
+            let Some(blocks) = blocks else {
                 break;
             };
-            let blocks = inner.blocks_from(start, self.left.end, self.len);
-            self.unasked = blocks.end;
+            self.unasked = if self.is_reverse {
+                blocks.start
+            } else {
+                blocks.end
+            };
             let bytes = inner.range_of(&blocks);
             let response = maybe_done(table.request(&bytes));
             self.asked.push_back(Asked {

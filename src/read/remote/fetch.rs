@@ -54,8 +54,8 @@ impl AsyncTable {
         waiters.map(arrive).buffer_unordered(MAX_IN_FLIGHT).boxed()
     }
 
-    /// The wanted blocks that a request brings. If it was for several and fails, or what it brings is not sound, each is asked for
-    /// alone: an error is that of one block.
+    /// The wanted blocks that a request brings. One that is not sound is fetched once more, alone, before it is called damaged: it may
+    /// have been damaged on its way. If a request for several fails, each is asked for alone: an error is that of one block.
     async fn arrive(&self, waiter: Waiter) -> Result<Vec<(usize, Bytes)>> {
         let is_alone = waiter
             .blocks
@@ -70,7 +70,6 @@ impl AsyncTable {
             let admit = |stretch| self.admit(stretch, i, self.table.read);
             let block = match stretch.as_ref().map(admit) {
                 Some(Ok(block)) => block,
-                Some(Err(error)) if is_alone => return Err(error),
                 Some(Err(_)) | None => self.fetch_alone(i).await?,
             };
             blocks.push((i, block));

@@ -41,6 +41,7 @@ pub struct AsyncRange {
     ends: (usize, usize),
     /// To return instead of the first entry.
     error: Option<Error>,
+    is_reverse: bool,
     is_done: bool,
 }
 
@@ -75,8 +76,16 @@ impl AsyncRange {
             own: None,
             spare: BytesMut::new(),
             error,
+            is_reverse: false,
             is_done: false,
         }
+    }
+
+    /// Returns the entries from the last to the first. To be called before the first is asked for.
+    pub fn reverse(mut self) -> AsyncRange {
+        self.blocks.reverse();
+        self.is_reverse = true;
+        self
     }
 
     /// Says that all entries will be read: requests are of 8 MiB from the first on, six at a time, instead of growing to that.
@@ -173,12 +182,18 @@ impl AsyncRange {
             return Err(error);
         }
         loop {
-            let moved = self.entries.next();
+            let moved = if self.is_reverse {
+                self.entries.prev()
+            } else {
+                self.entries.next()
+            };
             if moved.map_err(|defect| self.table.table.locate(self.block, defect))? {
                 match self.place()? {
-                    Place::Before => continue,
                     Place::Within => return Ok(true),
-                    Place::After => return Ok(false),
+                    // The walk has yet to come to the bounds.
+                    Place::Before if !self.is_reverse => continue,
+                    Place::After if self.is_reverse => continue,
+                    Place::Before | Place::After => return Ok(false),
                 }
             }
             self.leave_block();
@@ -189,8 +204,13 @@ impl AsyncRange {
             let block = Block::parse(arrived.payload);
             self.entries
                 .reset(block.map_err(|defect| self.table.table.locate(i, defect))?);
+            if self.is_reverse {
+                self.entries.move_past_last();
+            }
             (self.block, self.is_slice) = (i, arrived.is_slice);
-            self.is_inner = (i != self.ends.0 || self.bounds.0 == Bound::Unbounded)
+            // The shortest way leads forward.
+            self.is_inner = !self.is_reverse
+                && (i != self.ends.0 || self.bounds.0 == Bound::Unbounded)
                 && (i != self.ends.1 || self.bounds.1 == Bound::Unbounded);
         }
     }
