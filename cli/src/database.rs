@@ -112,18 +112,21 @@ impl Beside {
             is_listed: listed.contains(&number?),
         })
     }
+}
 
-    /// Says on standard error that the table at `path` is a part.
-    pub(crate) fn note(&self, path: &Path) {
-        let (path, directory) = (path.display(), self.directory.display());
-        let what = if self.is_listed {
-            "a table of the database in"
-        } else {
-            "a table that is not listed, or no longer, by the database in"
-        };
-        let hint = "newer versions may lie elsewhere: name the directory to read the database";
-        complain("note", &format!("{path}: {what} {directory}: {hint}"));
-    }
+/// Says on standard error, if the table at `path` is a part of a database, that it is no more.
+pub(crate) fn note_part(path: &Path) {
+    let Some(beside) = Beside::of(path) else {
+        return;
+    };
+    let (path, directory) = (path.display(), beside.directory.display());
+    let what = if beside.is_listed {
+        "a table of the database in"
+    } else {
+        "a table that is not listed, or no longer, by the database in"
+    };
+    let hint = "newer versions may lie elsewhere: name the directory to read the database";
+    complain("note", &format!("{path}: {what} {directory}: {hint}"));
 }
 
 /// Returns what a file of a database is by its name, and its number.

@@ -13,6 +13,7 @@ use leveltable_database::{Database, HistoryEntry, VersionState};
 use serde_json::json;
 
 use crate::Answer;
+use crate::database::note_part;
 use crate::failure::Failure;
 use crate::input::BYTE_ORDER_MARK;
 use crate::notation::{Notation, NotationArgs, quoted, write_json_field};
@@ -74,6 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     for key in &args.key {
         check_order_of_arguments(Path::new(key), &args.file)?;
     }
+    note_part(&args.file);
     let mut answers = Answers::new(args, &keys);
     let opened = args.lookup.open(&args.file, false)?;
     let is_table = matches!(&opened, Opened::Table(table) if table.is_database());

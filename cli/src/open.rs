@@ -58,12 +58,7 @@ impl LookupArgs {
         path: &Path,
         skip_damaged: bool,
     ) -> std::result::Result<Opened, Failure> {
-        let opened = open_any(path, skip_damaged, || {
-            if let (Keys::Auto, Some(beside)) = (self.keys.keys, Beside::of(path)) {
-                beside.note(path);
-            }
-            self.open_table(path)
-        })?;
+        let opened = open_any(path, skip_damaged, || self.open_table(path))?;
         let failed = |what: &str| Err(Failure::new(what).at(path.display()));
         match (&self.set, &opened) {
             (Some(id), Opened::Set(set)) if *id != set.id() => {

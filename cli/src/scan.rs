@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::database::records::{self, Record};
-use crate::database::{complain_of_damage, kind_of};
+use crate::database::{complain_of_damage, kind_of, note_part};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::notation::{Notation, NotationArgs, quoted};
@@ -104,6 +104,9 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
     let mut printer = Printer::new(path, args, wanted, out);
     if matches!(kind_of(path).0, FileKind::Log | FileKind::Manifest) && path.is_file() {
         return printer.show_records();
+    }
+    if !args.apart {
+        note_part(path);
     }
     match args.lookup.open(path, args.skip_damaged) {
         Ok(Opened::Set(_)) if args.skip_damaged => {
