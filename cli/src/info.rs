@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use leveltable::{
     Corruption, ErrorKind, OpenOptions, Section, Summary, Table,
-    filter::{FilterInfo, FoundFilter, Unused},
+    filter::{FilterInfo, FilterLayout, FoundFilter, Unused},
     inspect::{BlockInfo, FilterRate, Layout},
 };
 use serde_json::json;
@@ -256,6 +256,7 @@ struct Anatomy<'a> {
 #[derive(Default)]
 struct Measured {
     filter_rate: Option<FilterRate>,
+    filter_layout: Option<FilterLayout>,
     /// By the codec's name.
     codecs: BTreeMap<&'static str, CodecUse>,
     /// Uncompressed size of the data blocks.
@@ -350,7 +351,11 @@ impl Anatomy<'_> {
         self.key_bytes = Some(totals.key_bytes);
         self.value_bytes = Some(totals.value_bytes);
         self.data_stored_bytes = Some(totals.data_bytes);
-        measured.filter_rate = walk.filter_rate();
+        match walk.filter_rate() {
+            Ok(rate) => measured.filter_rate = rate,
+            Err(e) => self.faults.push(e.to_string()),
+        }
+        measured.filter_layout = self.table.filter_layout().ok().flatten();
         self.measured = Some(measured);
         if self.order == Order::Assumed {
             self.order = Order::Certain;

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
                 let what = "only a table of plain keys in byte order can be divided";
                 return Err(Failure::new(what).at(args.file.display()));
             }
-            (None, table.table().splits(args.n.get()))
+            (None, table.table().splits(args.n.get())?)
         }
     };
     let mut rows = Rows::new();

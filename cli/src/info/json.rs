@@ -59,12 +59,13 @@ impl Anatomy<'_> {
             .measured
             .as_ref()
             .and_then(|measured| measured.filter_rate);
+        let layout = (self.measured.as_ref()).and_then(|measured| measured.filter_layout);
         self.filter.as_ref().map(|filter| {
             json!({
                 "policy": filter.policy,
                 "bytes": filter.bytes,
-                "filters": filter.filters,
-                "whole_table": filter.whole_table,
+                "filters": layout.map(|layout| layout.filters),
+                "whole_table": layout.map(|layout| layout.whole_table),
                 "bits_per_key": self.entries.map(|n| filter.bits_per_key(n)),
                 "false_positive_rate": rate.map(|rate| rate.false_positive_rate()),
                 "sampled_keys": rate.map(|rate| rate.sampled_keys),

@@ -211,12 +211,13 @@ impl Anatomy<'_> {
             }
             return self.draw_unused_filters(out);
         };
-        let span = if filter.whole_table {
-            "one for the whole table".to_owned()
-        } else {
-            count(filter.filters as u64, "filter")
+        let layout = (self.measured.as_ref()).and_then(|measured| measured.filter_layout);
+        let span = match layout {
+            None => String::new(),
+            Some(layout) if layout.whole_table => ", one for the whole table".to_owned(),
+            Some(layout) => format!(", {}", count(layout.filters as u64, "filter")),
         };
-        writeln!(out, "filter  {}, {span}", shown(&filter.policy))?;
+        writeln!(out, "filter  {}{span}", shown(&filter.policy))?;
         write!(out, "        {} bytes", filter.bytes)?;
         // Unreadable blocks make the number of keys unknown.
         if let Some(n) = self.entries.filter(|_| self.faults.is_empty()) {

@@ -224,18 +224,9 @@ async fn ends(table: &AsyncTable) -> leveltable::Result<Option<(Bytes, Bytes)>> 
     {
         return Ok(Some((first.clone().into(), last.clone().into())));
     }
-    let Some((first, _)) = table.range(..).next().await? else {
-        return Ok(None);
-    };
-    // The last data block.
-    let mut last = first.clone();
-    if let Some(bounds) = table.splits(table.data_blocks()).pop() {
-        let mut entries = table.range(bounds);
-        while let Some((key, _)) = entries.next().await? {
-            last = key;
-        }
-    }
-    Ok(Some((first, last)))
+    let first = table.range(..).next().await?;
+    let last = table.range(..).reverse().next().await?;
+    Ok(first.zip(last).map(|((first, _), (last, _))| (first, last)))
 }
 
 /// The shards in the order of their keys, if they do not overlap.

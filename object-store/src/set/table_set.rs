@@ -321,15 +321,22 @@ impl TableSet {
         SetRange::new(self, (Bound::Included(prefix.to_vec()), upper))
     }
 
-    /// Whether the set may hold `key`, as far as is known without a request: by the keys of its shards, and by the filter of the shard
-    /// that the key would be in if that is open.
-    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
+    /// Whether the set may hold `key`: by the keys of its shards, and by filter and index of the shard that the key would be in if
+    /// that is open. Requests only pieces of these.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading filter and index.
+    pub async fn may_contain(&self, key: impl AsRef<[u8]> + Send) -> Result<bool> {
         let key = key.as_ref();
-        self.shard_of(key).is_some_and(|shard| {
-            let number = self.0.numbers.get(shard);
-            let table = number.and_then(|&number| self.0.shelf.open_table(number));
-            table.is_none_or(|table| table.may_contain(key))
-        })
+        let Some(shard) = self.shard_of(key) else {
+            return Ok(false);
+        };
+        let number = self.0.numbers.get(shard);
+        match number.and_then(|&number| self.0.shelf.open_table(number)) {
+            Some(table) => Ok(table.may_contain(key).await?),
+            None => Ok(true),
+        }
     }
 
     /// Returns the bounds of at most `n` parts of the set, in order, of about as many bytes each: every key lies in exactly one.
@@ -387,7 +394,7 @@ impl TableSet {
         let split = |(i, parts): (usize, usize)| async move {
             Ok::<_, Error>(match parts {
                 1 => Vec::new(),
-                _ => self.table(i).await?.splits(parts),
+                _ => self.table(i).await?.splits(parts).await?,
             })
         };
         let splits = stream::iter(parts.into_iter().enumerate()).map(split);
