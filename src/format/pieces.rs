@@ -80,7 +80,7 @@ pub(crate) struct Pieces {
 impl Pieces {
     /// Decodes the block; `None` if it is of another version, and so to be ignored.
     ///
-    /// Checks everything but the order of the tops and the [handles](Pieces::check_handles). Takes at most 16 times the block in memory,
+    /// Checks everything but the order of the tops and the handles. Takes at most 16 times the block in memory,
     /// and 32 bytes for each piece of the index.
     pub(crate) fn decode(block: Bytes) -> Result<Option<Pieces>, Defect> {
         let mut input = Input(block);
@@ -95,22 +95,28 @@ impl Pieces {
         Ok(Some(Pieces { index, filters }))
     }
 
-    /// Checks that what is divided is the index block at `index`, and filter blocks of these handles.
-    pub(crate) fn check_handles(
-        &self,
-        index: BlockHandle,
-        filters: &[BlockHandle],
-    ) -> Result<(), Defect> {
-        let mut unknown = self.filters.iter().map(|filter| filter.handle);
-        let unknown = match self.index.handle == index {
-            true => unknown.find(|handle| !filters.contains(handle)),
-            false => Some(self.index.handle),
-        };
-        unknown.map_or(Ok(()), |BlockHandle { offset, size }| {
-            let expected = "pieces of the index and of filters that the metaindex names";
-            let found = format!("pieces of a block of {size} bytes at {offset}");
-            Err(Defect::new(expected, found))
-        })
+    /// Checks that the index block is the one at `handle`.
+    pub(crate) fn check_index(&self, handle: BlockHandle) -> Result<(), Defect> {
+        let divided = self.index.handle;
+        let show =
+            |BlockHandle { offset, size }| format!("the index, of {size} bytes, at {offset}");
+        if divided == handle {
+            return Ok(());
+        }
+        let expected = format!("{}, as about.pieces has it", show(divided));
+        Err(Defect::new(expected, show(handle)))
+    }
+
+    /// Checks that the divided filter blocks are among `handles`, which the metaindex names.
+    pub(crate) fn check_filters(&self, handles: &[BlockHandle]) -> Result<(), Defect> {
+        let mut divided = self.filters.iter().map(|filter| filter.handle);
+        match divided.find(|handle| !handles.contains(handle)) {
+            None => Ok(()),
+            Some(BlockHandle { offset, size }) => Err(Defect::new(
+                "pieces of filters that the metaindex names",
+                format!("those of a block of {size} bytes at {offset}"),
+            )),
+        }
     }
 }
 
@@ -369,7 +375,8 @@ pub(crate) fn decode_entries<'a>(
         });
         let Some((handle, end)) = handle.and_then(|handle| Some((handle, handle.end()?))) else {
             let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
-            let expected = format!("the handle of a data block within {data:?}");
+            let Range { start, end } = data;
+            let expected = format!("the handle of a data block between {start} and {end}");
             return Err(Defect::new(expected, format!("{value:02x?}")));
         };
         take(&entry, handle);

@@ -53,7 +53,8 @@ impl Verifier<'_, '_> {
         let mut disagreements = Vec::new();
         let mut budget = self.file.size;
         let divided = &pieces.index;
-        if let Err(defect) = pieces.check_handles(index, &filters) {
+        disagreements.extend(pieces.check_filters(&filters).err());
+        if let Err(defect) = pieces.check_index(index) {
             disagreements.push(defect);
         } else if is_sound {
             let ranges = (0..divided.len()).map(|i| divided.range(i));
