@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
-
 use super::Verifier;
 use super::report::Severity;
 use crate::error::Section;
@@ -52,22 +50,19 @@ impl Verifier<'_, '_> {
         let Some((pieces, offset)) = stated else {
             return;
         };
-        let (mut disagreements, divided) = (Vec::new(), &pieces.index);
-        if divided.handle != index {
-            disagreements.push(other("the index", Some(&index), divided.handle));
-        } else if is_sound {
-            let compared = self
-                .compare_each((0..divided.len()).map(|i| divided.range(i)), |i, b| {
-                    divided.decode_piece(i, b, None, |_, _| ())
-                });
-            disagreements.extend(compared.err());
-        }
+        let mut disagreements = Vec::new();
         let mut budget = self.file.size;
+        let divided = &pieces.index;
+        disagreements.extend(pieces.check_filters(&filters).err());
+        if let Err(defect) = pieces.check_index(index) {
+            disagreements.push(defect);
+        } else if is_sound {
+            let ranges = (0..divided.len()).map(|i| divided.range(i));
+            let decode = |i, bytes: &[u8]| divided.decode_piece(i, bytes, None, |_, _| ());
+            disagreements.extend(self.compare_each(ranges, decode).err());
+        }
         for divided in &pieces.filters {
-            if !filters.contains(&divided.handle) {
-                let found = divided.handle;
-                disagreements.push(other("a filter", filters.first(), found));
-            } else if self.sound_frame(divided.handle, &mut budget).is_some() {
+            if self.sound_frame(divided.handle, &mut budget).is_some() {
                 let ranges = (0..divided.len()).map(|i| divided.range(i));
                 let compared = self.compare_each(ranges, |i, bytes| divided.check(i, bytes));
                 disagreements.extend(compared.err());
@@ -86,19 +81,10 @@ impl Verifier<'_, '_> {
     ) -> Result<(), Defect> {
         for (i, Range { start, end }) in ranges.enumerate() {
             // What cannot be read was reported with its block.
-            let bytes: Bytes = self
-                .file
-                .read(start, (end - start) as usize)
-                .unwrap_or_default();
+            let bytes = self.file.read(start, (end - start) as usize);
+            let bytes = bytes.unwrap_or_default();
             check(i, &bytes)?;
         }
         Ok(())
     }
-}
-
-#[cold]
-fn other(what: &str, named: Option<&BlockHandle>, found: BlockHandle) -> Defect {
-    let show = |&BlockHandle { offset, size }: &BlockHandle| format!("{size} bytes at {offset}");
-    let named = named.map_or("none".into(), show);
-    Defect::new(format!("pieces of {what}, {named}"), show(&found))
 }
