@@ -164,6 +164,7 @@ pub use read::remote;
 pub use read::source::{ReadAt, Source};
 pub use read::stats::Stats;
 pub use read::table::Table;
+pub use read::table_cache::{OpenTable, TableCache};
 pub use write::builder::TableBuilder;
 pub use write::new_file::{Destination, NewFile};
 pub use write::options::WriteOptions;

@@ -21,6 +21,7 @@ use crate::read::range::{KeyRange, no_prefixes, prefix_bounds};
 use crate::read::source::Source;
 use crate::read::stats::Stats;
 use crate::read::table::Table;
+use crate::read::table_cache::OpenTable;
 
 /// What a database's table says of a user key at some sequence number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -268,6 +269,12 @@ impl DbTable {
     /// for cursors over stored keys.
     pub fn as_table(&self) -> &Table {
         &self.table
+    }
+}
+
+impl OpenTable for DbTable {
+    fn weight(&self) -> usize {
+        self.table.weight()
     }
 }
 

@@ -30,3 +30,4 @@ mod states;
 pub(crate) mod stats;
 mod store;
 pub(crate) mod table;
+pub(crate) mod table_cache;

@@ -139,12 +139,6 @@ impl Inner {
         Ok(())
     }
 
-    /// Where the last data block ends in the file; 0 if there is none.
-    pub(super) fn data_end(&self) -> u64 {
-        let last = self.index.pieces().checked_sub(1);
-        last.and_then(|last| self.index.data_end(last)).unwrap_or(0)
-    }
-
     /// Reads parts, those that lie beside each other together and all at once, and keeps them.
     pub(super) async fn bring_by<F: Fetch>(&self, fetch: &F, parts: Vec<Part>) -> Result<()> {
         let mut unread: Vec<(Range<u64>, Part)> = Vec::with_capacity(parts.len());

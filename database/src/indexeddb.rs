@@ -1,23 +1,20 @@
-//! A comparator of an application's own: `idb_cmp1`, the order of the IndexedDB databases of Chrome and Electron.
+//! `idb_cmp1`, the order of the IndexedDB databases of Chrome and Electron.
 //!
-//! These are LevelDB databases whose user keys are tuples: a database, an object store and an index, and then a key of
-//! JavaScript. Numbers among them are little-endian, so that they are not in bytewise order. Chromium describes the
-//! encoding in `content/browser/indexed_db/docs/leveldb_coding_scheme.md`.
-//!
-//! The example makes such a table, shows that it cannot be read in another order, and reads it.
-//!
-//! `cargo run --example indexeddb`
+//! User keys are tuples there: a database, an object store and an index, and then a key of JavaScript. Numbers among them are
+//! little-endian, so that they are not in bytewise order. Chromium describes the encoding in
+//! `content/browser/indexed_db/docs/leveldb_coding_scheme.md`.
 
 use std::cmp::Ordering;
 
-use leveltable::db::Version;
-use leveltable::{Comparator, DbTable, ErrorKind, OpenOptions, WriteOptions};
+use leveltable::Comparator;
 
-/// The order of Chromium's IndexedDB.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct IndexedDb;
+/// The order of Chromium's IndexedDB, `idb_cmp1`. Found by its name where a MANIFEST names it.
+///
+/// For a table without its MANIFEST: `OpenOptions::new().comparator(IndexedDbComparator).open_db(path)`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IndexedDbComparator;
 
-impl Comparator for IndexedDb {
+impl Comparator for IndexedDbComparator {
     fn name(&self) -> &str {
         "idb_cmp1"
     }
@@ -64,7 +61,6 @@ enum IdbKey {
 
 /// Arrays within arrays are followed so far.
 const MOST_NESTED: u32 = 32;
-
 impl Tuple {
     fn parse(key: &[u8]) -> Option<Tuple> {
         let mut rest = key;
@@ -193,55 +189,4 @@ fn double(rest: &mut &[u8]) -> Option<f64> {
     let bytes = take(rest, 8)?;
     let number = f64::from_le_bytes(bytes.try_into().ok()?) + 0.0;
     (!number.is_nan()).then_some(number)
-}
-
-/// The stored form of the key `number` in object store 1 of database 1.
-fn number_key(number: f64) -> Vec<u8> {
-    [&[0, 1, 1, 1, 3][..], &number.to_le_bytes()].concat()
-}
-
-/// The same of a string.
-fn text_key(text: &str) -> Vec<u8> {
-    let units: Vec<u16> = text.encode_utf16().collect();
-    let mut key = vec![0, 1, 1, 1, 1, units.len() as u8];
-    key.extend(units.iter().flat_map(|unit| unit.to_be_bytes()));
-    key
-}
-
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let dir = tempfile::tempdir()?;
-    let path = dir.path().join("000005.ldb");
-    let mut keys: Vec<Vec<u8>> = [-1.5, 0.0, 1.0, 2.0, 3.0, 10.0, 1000.0, 1e9]
-        .map(number_key)
-        .into();
-    keys.extend(["apple", "banana", "cherry"].map(text_key));
-    keys.push(vec![0, 0, 0, 0, 1]); // metadata: the largest number of a database
-    keys.push(vec![0, 0, 0, 0, 50, 2, 7, 0, 0x7f, 0, 0, 0, 0, 0, 0, 0]); // what transaction 7 has to undo
-    keys.sort_by(|a, b| IndexedDb.compare(a, b));
-
-    // As LevelDB writes it, which does not say in the table which order it is in.
-    let options = WriteOptions::leveldb().comparator(IndexedDb);
-    let mut builder = options.create_db(&path)?;
-    for (key, sequence) in keys.iter().zip(1..) {
-        builder.put(key, sequence, format!("value {sequence}"))?;
-    }
-    builder.finish()?;
-
-    let error = DbTable::open(&path).expect_err("the keys are not in bytewise order");
-    assert_eq!(error.kind(), ErrorKind::Comparator);
-    println!("without the comparator: {error}\n");
-
-    let table = OpenOptions::new().comparator(IndexedDb).open_db(&path)?;
-    for (entry, key) in table.iter().zip(&keys) {
-        let entry = entry?;
-        assert_eq!(entry.user_key, key);
-        println!(
-            "{:?}",
-            Tuple::parse(&entry.user_key).ok_or("a key without meaning")?
-        );
-    }
-    let version = table.get(number_key(10.0))?.ok_or("10 is missing")?;
-    assert!(matches!(version, Version::Value(_)));
-    assert_eq!(table.get(number_key(11.0))?, None);
-    Ok(())
 }

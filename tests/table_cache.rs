@@ -1,0 +1,145 @@
+//! Tables that are opened on demand.
+
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use leveltable::{Error, ErrorKind, Table, TableCache, WriteOptions};
+
+fn key(i: usize) -> String {
+    format!("{i:08}")
+}
+
+/// Tables that have their number as the value of each of 2,000 keys.
+fn write(dir: &Path, count: usize) -> Vec<PathBuf> {
+    write_keys(dir, count, 2_000)
+}
+
+fn write_keys(dir: &Path, count: usize, keys: usize) -> Vec<PathBuf> {
+    let path = |number: usize| dir.join(format!("{number:06}.ldb"));
+    let write = |number: usize| {
+        let mut builder = WriteOptions::new()
+            .block_size(64)
+            .create(path(number))
+            .unwrap();
+        for i in 0..keys {
+            builder.add(key(i), number.to_string()).unwrap();
+        }
+        builder.finish().unwrap();
+        path(number)
+    };
+    (0..count).map(write).collect()
+}
+
+fn ask(tables: &TableCache<usize, Table>, paths: &[PathBuf], number: usize) {
+    let table = tables.get(&number, || Table::open(&paths[number])).unwrap();
+    let value = table.get(key(number % 100)).unwrap().unwrap();
+    assert_eq!(value, number.to_string());
+}
+
+#[test]
+fn no_more_tables_stay_open_than_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = write(dir.path(), 40);
+    for max_open in [1, 2, 7, 100] {
+        let tables = TableCache::new(max_open, 1 << 30);
+        for round in 0..3 {
+            for number in 0..40 {
+                ask(&tables, &paths, number * (round + 1) % 40);
+                assert!((1..=max_open).contains(&tables.len()), "{}", tables.len());
+            }
+        }
+        assert!(max_open < 40 || tables.len() == 40);
+    }
+}
+
+#[test]
+fn tables_that_grow_make_others_close() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = write(dir.path(), 20);
+    let whole = Table::open(&paths[0]).unwrap();
+    whole.iter().for_each(|entry| drop(entry.unwrap()));
+    let most = 5 * whole.weight() as u64;
+    let tables = TableCache::new(1_000, most);
+    for _ in 0..3 {
+        for (number, path) in paths.iter().enumerate() {
+            let table = tables.get(&number, || Table::open(path)).unwrap();
+            assert_eq!(table.iter().count(), 2_000);
+            // Its weight counts from the next call on.
+            tables.get(&number, || panic!("it is open")).unwrap();
+            assert!(tables.len() <= 5, "{}", tables.len());
+        }
+    }
+}
+
+#[test]
+fn many_threads_open_a_table_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = write(dir.path(), 4);
+    let tables = TableCache::new(4, 1 << 30);
+    let (opened, start) = (AtomicUsize::new(0), Barrier::new(16));
+    thread::scope(|scope| {
+        for thread in 0..16 {
+            let (tables, opened, start, paths) = (&tables, &opened, &start, &paths);
+            scope.spawn(move || {
+                start.wait();
+                for i in 0..4 {
+                    let number = (thread + i) % 4;
+                    let open = || {
+                        opened.fetch_add(1, Relaxed);
+                        thread::yield_now();
+                        Table::open(&paths[number])
+                    };
+                    let table = tables.get(&number, open).unwrap();
+                    assert_eq!(table.get(key(7)).unwrap().unwrap(), number.to_string());
+                }
+            });
+        }
+    });
+    assert_eq!(opened.load(Relaxed), 4);
+}
+
+#[test]
+fn a_table_that_cannot_be_opened_is_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = write(dir.path(), 1);
+    let tables: TableCache<&str, Table> = TableCache::new(4, 1 << 30);
+    let missing = tables.get(&"a", || Table::open(dir.path().join("missing")));
+    assert_eq!(missing.unwrap_err().kind(), ErrorKind::Io);
+    assert!(tables.is_empty());
+    tables.get(&"a", || Table::open(&paths[0])).unwrap();
+    tables.remove(&"a");
+    let again = tables.get(&"a", || {
+        Err(Error::new(ErrorKind::InvalidState, "asked again"))
+    });
+    assert_eq!(again.unwrap_err().kind(), ErrorKind::InvalidState);
+}
+
+/// The limit is that of the process, so this is run in one of its own.
+#[cfg(unix)]
+#[test]
+fn five_hundred_tables_work_where_256_files_may_be_open() {
+    const CHILD: &str = "LEVELTABLE_TEST_OF_LIMIT";
+    if std::env::var_os(CHILD).is_none() {
+        let name = "five_hundred_tables_work_where_256_files_may_be_open";
+        let command = format!("ulimit -n 256 && exec \"$0\" --exact {name} --test-threads 1");
+        let status = std::process::Command::new("sh")
+            .args(["-c", &command])
+            .arg(std::env::current_exe().unwrap())
+            .env(CHILD, "1")
+            .status()
+            .unwrap();
+        assert!(status.success());
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let paths = write_keys(dir.path(), 500, 100);
+    let opened: Result<Vec<Table>, Error> = paths.iter().map(Table::open).collect();
+    assert!(opened.is_err(), "the limit holds");
+    let tables = TableCache::new(200, 1 << 30);
+    for number in (0..500).chain((0..500).rev()) {
+        ask(&tables, &paths, number);
+    }
+    assert!(tables.len() <= 200);
+}
