@@ -223,9 +223,9 @@ impl IndexPieces {
         })
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that it takes, apart from the tops, which it shares with those who ask for them.
     pub(crate) fn weight(&self) -> usize {
-        self.tops.len() + size_of_val(&self.pieces[..])
+        size_of_val(&self.pieces[..])
     }
 
     /// Number of pieces, at least one.
