@@ -346,6 +346,10 @@ impl IndexPieces {
 
     /// Checks that the index block `index`, wherever it lies, is the one that is divided. Takes one pass over it.
     pub(crate) fn check_block(&self, index: &[u8]) -> Result<(), Defect> {
+        if index.len() as u64 != self.handle.size {
+            let expected = format!("an index of {} bytes, stored raw", self.handle.size);
+            return Err(Defect::new(expected, format!("{}", index.len())));
+        }
         for i in 0..self.len() {
             let bytes = part(index, self.handle, self.range(i));
             self.decode_piece(i, bytes, None, |_, _| ())?;
