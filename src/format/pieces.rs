@@ -343,6 +343,27 @@ impl IndexPieces {
         }
         Ok(())
     }
+
+    /// Checks that the index block `index`, wherever it lies, is the one that is divided. Takes one pass over it.
+    pub(crate) fn check_block(&self, index: &[u8]) -> Result<(), Defect> {
+        if index.len() as u64 != self.handle.size {
+            let expected = format!("an index of {} bytes, stored raw", self.handle.size);
+            return Err(Defect::new(expected, format!("{}", index.len())));
+        }
+        for i in 0..self.len() {
+            let bytes = part(index, self.handle, self.range(i));
+            self.decode_piece(i, bytes, None, |_, _| ())?;
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a block that its `handle` would have at `range` of the file; none if it is shorter.
+pub(super) fn part(block: &[u8], handle: BlockHandle, range: Range<u64>) -> &[u8] {
+    let at = |offset: u64| usize::try_from(offset.checked_sub(handle.offset)?).ok();
+    let range = at(range.start).zip(at(range.end));
+    let part = range.and_then(|(start, end)| block.get(start..end));
+    part.unwrap_or(&[])
 }
 
 /// Decodes neighbouring entries of an index, and calls `take` with each entry and its handle.
@@ -502,9 +523,7 @@ mod tests {
     }
 
     fn bytes_of<'a>(index: &'a [u8], pieces: &IndexPieces, i: usize) -> &'a [u8] {
-        let Range { start, end } = pieces.range(i);
-        let at = |offset| (offset - pieces.handle.offset) as usize;
-        &index[at(start)..at(end)]
+        part(index, pieces.handle, pieces.range(i))
     }
 
     #[test]
@@ -532,6 +551,9 @@ mod tests {
                 assert_eq!(found.last().unwrap()[..], pieces.top(i));
             }
             assert_eq!(found, keys);
+            pieces.check_block(&index).unwrap();
+            assert!(pieces.check_block(&index[..index.len() - 5]).is_err());
+            assert!(pieces.check_block(&index_of(&numbers(count + 1))).is_err());
         }
     }
 
@@ -541,16 +563,7 @@ mod tests {
         let last = pieces.len() - 1;
         let i = (0..last).find(|&i| *key <= pieces.top(i)[..]);
         let i = i.unwrap_or(last);
-        let Range { start, end } = pieces.range(i);
-        let at = |offset: u64| {
-            offset
-                .checked_sub(pieces.handle.offset)
-                .map(|at| at as usize)
-        };
-        let bytes = at(start)
-            .zip(at(end))
-            .and_then(|(start, end)| index.get(start..end));
-        let bytes = bytes.ok_or_else(|| Defect::new("a piece", "none"))?;
+        let bytes = bytes_of(index, pieces, i);
         let mut found = None;
         pieces.decode_piece(i, bytes, Some(&Order::Bytewise), |at, handle| {
             if found.is_none() && *key <= bytes[at] {

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use super::Defect;
 use super::checksum::crc32c;
 use super::footer::BlockHandle;
-use super::pieces::{Input, PIECE_LEN};
+use super::pieces::{Input, PIECE_LEN, part};
 use crate::coding::{fixed32_at, put_fixed32, put_varint};
 #[cfg(any(doc, test))]
 use crate::filter::RibbonFilterPolicy;
@@ -139,6 +139,11 @@ impl FilterPieces {
             format!("piece {i} of the filter with checksum {expected:#010x}"),
             format!("{found:#010x} (computed from {} bytes)", bytes.len()),
         ))
+    }
+
+    /// Checks that the filter block `block`, wherever it lies, is the one that is divided.
+    pub(crate) fn check_block(&self, block: &[u8]) -> Result<(), Defect> {
+        (0..self.len()).try_for_each(|i| self.check(i, part(block, self.handle, self.range(i))))
     }
 
     /// Whether the filter may have a key with this [hash](RibbonFilterPolicy::hash). `piece` returns a piece that is there and has
