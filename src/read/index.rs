@@ -137,25 +137,15 @@ impl Index {
         place: IndexPlace,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
-        if let Some(order) = order {
-            pieces.check_order(order)?;
-        }
-        let (mut tops, mut ends) = (Vec::new(), Vec::with_capacity(pieces.len()));
-        let mut cursor = pieces.tops();
-        while cursor.next()? {
-            tops.extend_from_slice(cursor.key());
-            ends.push(tops.len());
-        }
-        let tops = Bytes::from(tops);
-        let starts = std::iter::once(0).chain(ends.iter().copied());
-        let tops = starts
-            .zip(&ends)
-            .map(|(start, &end)| tops.slice(start..end))
-            .collect();
+        let tops = (0..pieces.len()).map(|p| pieces.top(p)).collect();
         let firsts = (0..=pieces.len())
             .map(|p| pieces.blocks_before(p))
             .collect();
-        Ok(Index::new(Entries::InFile(pieces), tops, firsts, place))
+        let index = Index::new(Entries::InFile(pieces), tops, firsts, place);
+        if let Some(order) = order {
+            index.check_tops(order)?;
+        }
+        Ok(index)
     }
 
     fn new(entries: Entries, tops: Vec<Bytes>, firsts: Vec<usize>, place: IndexPlace) -> Index {
@@ -245,7 +235,7 @@ impl Index {
                 let (_, value) = block.restart_entry(self.blocks_of(p).end.checked_sub(1)?)?;
                 Some(BlockHandle::decode(value)?.0)
             }
-            Entries::InFile(pieces) => (p < pieces.len()).then(|| pieces.last_handle(p)),
+            Entries::InFile(pieces) => pieces.last_handle(p),
         }
     }
 
