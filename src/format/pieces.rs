@@ -629,7 +629,7 @@ mod tests {
         for left_out in 1..=20 {
             let mut pieces = decoded(&sound).unwrap();
             let last = pieces.pieces.last_mut().unwrap();
-            if entry * left_out % 4 != 0 {
+            if !(entry * left_out).is_multiple_of(4) {
                 continue;
             }
             last.end -= entry * left_out;
