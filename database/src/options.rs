@@ -25,7 +25,7 @@ use crate::indexeddb::IndexedDbComparator;
 #[must_use]
 pub struct DatabaseOptions {
     comparator: Option<Arc<dyn Comparator>>,
-    tables: OpenOptions,
+    pub(crate) tables: OpenOptions,
     pub(crate) max_open_tables: usize,
     pub(crate) skip_damaged: bool,
 }
@@ -126,10 +126,5 @@ impl DatabaseOptions {
     pub(crate) fn given_order_name(&self) -> &str {
         let given = self.comparator.as_ref();
         given.map_or(BytewiseComparator.name(), |given| given.name())
-    }
-
-    /// Options for tables, without an order.
-    pub(crate) fn tables_options(&self) -> &OpenOptions {
-        &self.tables
     }
 }

@@ -16,6 +16,8 @@ use crate::directory::{Current, failed};
 use crate::log::{Gap, GapKind, LogItem, LogReader, LogRecord};
 use crate::manifest::{Edit, Version};
 
+const WITHOUT_MANIFEST: &str = "open_without_manifest reads what tables and logs say";
+
 /// What opening a database read, and what it passed over; returned by [`Database::recovery`](crate::Database::recovery).
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -92,60 +94,46 @@ pub(crate) fn read_records(
 
 #[cold]
 fn damage(section: Section, gap: Gap, path: &Path) -> Error {
-    let advice = if section == Section::Manifest {
-        "open_without_manifest reads what tables and logs say".to_owned()
-    } else {
-        let bytes = gap.bytes;
-        format!("skip_damaged reads the database without these {bytes} bytes, and reports them")
+    if gap.found.contains("RocksDB") {
+        let (offset, found) = (gap.offset, gap.found);
+        let message =
+            format!("a {section} of RocksDB or Pebble: at offset {offset}, it has {found}");
+        return Error::new(ErrorKind::Unsupported, message).at_path(path);
+    }
+    let advice = match section {
+        Section::Manifest => WITHOUT_MANIFEST,
+        _ => "skip_damaged reads the database without the damaged records, and reports them",
     };
     let corruption = Corruption::new(section, gap.offset, gap.expected, gap.found);
-    Error::damage(path, corruption, &advice)
+    Error::damage(path, corruption, advice)
+}
+
+/// The error of a MANIFEST whose records are sound and make no sense.
+#[cold]
+pub(crate) fn bad_manifest(current: &Current, expected: &str, found: String) -> Error {
+    let corruption = Corruption::new(Section::Manifest, 0, expected, found);
+    Error::damage(&current.path, corruption, WITHOUT_MANIFEST)
 }
 
 /// Reads the MANIFEST from its start. Returns the number of bytes read, too.
 pub(crate) fn read_manifest(current: &Current, recovery: &mut Recovery) -> Result<(Version, u64)> {
-    let mut version = Version::default();
-    let mut other_engine = None;
-    let mut file: &File = &current.file;
+    let (path, mut file): (&Path, &File) = (&current.path, &current.file);
     file.rewind()
-        .map_err(|error| failed("reading the MANIFEST", error, &current.path))?;
-    let take = |record: &LogRecord| match Edit::parse(&record.payload) {
-        Ok(edit) => {
-            version.apply(edit);
-            Ok(())
-        }
-        Err(defect) => {
-            if defect.found.contains("RocksDB") {
-                other_engine = Some(defect.clone());
-            }
-            Err(defect)
-        }
-    };
-    let read = read_records(
-        file,
-        &current.path,
-        (Section::Manifest, false),
-        recovery,
-        take,
-    );
-    if let Some(defect) = other_engine {
-        let message = format!(
-            "this is a database of RocksDB or Pebble: its MANIFEST has {}",
-            defect.found
-        );
-        return Err(Error::new(ErrorKind::Unsupported, message).at_path(&current.path));
-    }
-    let bytes = read?;
+        .map_err(|error| failed("reading the MANIFEST", error, path))?;
+    let mut version = Version::default();
+    let take = |record: &LogRecord| Edit::parse(&record.payload).map(|edit| version.apply(edit));
+    let bytes = read_records(file, path, (Section::Manifest, false), recovery, take)?;
     let stated = [
-        (version.log_number, "log number"),
-        (version.next_file_number, "next file number"),
-        (version.last_sequence, "last sequence number"),
+        (version.log_number, "a log number"),
+        (version.next_file_number, "a next file number"),
+        (version.last_sequence, "a last sequence number"),
     ];
     if let Some((_, what)) = stated.iter().find(|(stated, _)| stated.is_none()) {
-        let found = format!("none in {bytes} bytes");
-        let corruption = Corruption::new(Section::Manifest, 0, format!("a {what}"), found);
-        let advice = "open_without_manifest reads what tables and logs say";
-        return Err(Error::damage(&current.path, corruption, advice));
+        return Err(bad_manifest(
+            current,
+            what,
+            format!("none in {bytes} bytes"),
+        ));
     }
     Ok((version, bytes))
 }

@@ -1,6 +1,5 @@
 //! What a database holds at a moment: its tables by levels, and the changes in its logs.
 
-use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -14,7 +13,7 @@ use leveltable::{BytewiseComparator, Comparator, Corruption, Error, ErrorKind, R
 use crate::directory::{self, Current, FileKind, failed};
 use crate::manifest::{TableFile, Version};
 use crate::options::DatabaseOptions;
-use crate::recovery::{Newest, Recovery, read_manifest};
+use crate::recovery::{Newest, Recovery, bad_manifest, read_manifest};
 use crate::tables::{OpenTable, TableCache, TableOptions};
 
 /// How often the database is read again because it changed meanwhile. A flush has to fall into the same short moment each time.
@@ -133,81 +132,72 @@ impl State {
             }
         }
         let name = version.comparator.as_deref().map(String::from_utf8_lossy);
-        let order_name = name.map_or("leveldb.BytewiseComparator".to_owned(), String::from);
-        let order = options
-            .order(&order_name)
-            .map_err(|error| error.at_path(dir))?;
+        let name = name.map_or(BytewiseComparator.name().to_owned(), String::from);
+        let order = options.order(&name).map_err(|error| error.at_path(dir))?;
         let newest = read_logs(dir, &logs, options, &mut recovery)?;
-        recovery.missing_log = version
-            .log_number
-            .filter(|&log| log > 0 && logs.iter().all(|(number, _)| *number < log));
+        let oldest = version.log_number.filter(|&log| log > 0);
+        recovery.missing_log = oldest.filter(|log| logs.iter().all(|(number, _)| number < log));
         let levels = Levels::of(&version, order.as_ref()).map_err(|(a, b)| {
             let found = format!("{a} and {b}, which overlap");
-            let expected = "tables of a level that do not overlap";
-            let corruption = Corruption::new(Section::Manifest, 0, expected, found);
-            let advice = "open_without_manifest reads what tables and logs say";
-            Error::damage(&current.path, corruption, advice)
+            bad_manifest(&current, "tables of a level that do not overlap", found)
         })?;
-        let last_sequence = newest.last_sequence.max(version.last_sequence.unwrap_or(0));
-        let is_same = |previous: &&State| {
-            let before = previous.current.as_ref();
-            before.is_some_and(|before| before.is_same_file(&current))
-        };
-        let tables = match previous.filter(is_same) {
-            Some(previous) => previous.tables.clone(),
-            None => Arc::new(TableCache::new(options.max_open_tables)),
-        };
-        Ok(Some(State {
-            dir: dir.to_owned(),
-            manifest_bytes,
-            version,
-            memtable: newest.into_memtable(order.as_ref()),
-            table_options: TableOptions::new(options.tables_options(), order.as_ref()),
-            order_name,
-            order,
-            levels,
-            last_sequence,
-            recovery,
-            tables,
-            pinned: OnceLock::new(),
-            current: Some(current),
-        }))
+        let mut state = State::new(dir, options, name, order, newest, recovery);
+        state.last_sequence = state.last_sequence.max(version.last_sequence.unwrap_or(0));
+        (state.version, state.levels, state.manifest_bytes) = (version, levels, manifest_bytes);
+        if let Some(previous) = previous
+            && let Some(before) = &previous.current
+            && before.is_same_file(&current)
+        {
+            state.tables = previous.tables.clone();
+        }
+        state.current = Some(current);
+        Ok(Some(state))
     }
 
-    /// Reads all tables and logs in `dir`, as if they were listed.
-    pub(crate) fn read_without_manifest(dir: &Path, options: &DatabaseOptions) -> Result<State> {
-        let order_name = options.given_order_name().to_owned();
-        let order = options.order(&order_name)?;
-        let mut recovery = Recovery {
-            without_manifest: true,
-            ..Recovery::default()
-        };
-        let mut version = Version::default();
-        let logs = open_logs(dir, &version)?.unwrap_or_default();
-        let newest = read_logs(dir, &logs, options, &mut recovery)?;
-        let last_sequence = newest.last_sequence;
-        let mut state = State {
+    /// A state without tables.
+    fn new(
+        dir: &Path,
+        options: &DatabaseOptions,
+        order_name: String,
+        order: Option<Arc<dyn Comparator>>,
+        newest: Newest,
+        recovery: Recovery,
+    ) -> State {
+        State {
             dir: dir.to_owned(),
             current: None,
             manifest_bytes: 0,
             version: Version::default(),
+            levels: Levels::default(),
+            last_sequence: newest.last_sequence,
             memtable: newest.into_memtable(order.as_ref()),
-            table_options: TableOptions::new(options.tables_options(), order.as_ref()),
+            table_options: TableOptions::new(&options.tables, order.as_ref()),
             order_name,
             order,
-            levels: Levels::default(),
-            last_sequence,
             recovery,
             tables: Arc::new(TableCache::new(options.max_open_tables)),
             pinned: OnceLock::new(),
+        }
+    }
+
+    /// Reads all tables and logs in `dir`, as if they were listed.
+    pub(crate) fn read_without_manifest(dir: &Path, options: &DatabaseOptions) -> Result<State> {
+        let name = options.given_order_name().to_owned();
+        let order = options.order(&name)?;
+        let mut recovery = Recovery {
+            without_manifest: true,
+            ..Recovery::default()
         };
+        let logs = open_logs(dir, &Version::default())?.unwrap_or_default();
+        let newest = read_logs(dir, &logs, options, &mut recovery)?;
+        let mut state = State::new(dir, options, name, order, newest, recovery);
         for (name, size) in directory::list(dir)? {
             let (FileKind::Table, Some(number)) = FileKind::of(&name) else {
                 continue;
             };
             match state.describe(number, size) {
                 Ok(Some(file)) => {
-                    version.tables.insert((0, number), file);
+                    state.version.tables.insert((0, number), file);
                 }
                 Ok(None) => {}
                 Err(error) if options.skip_damaged => {
@@ -216,8 +206,7 @@ impl State {
                 Err(error) => return Err(error),
             }
         }
-        state.levels = Levels::of(&version, None).unwrap_or_default();
-        state.version = version;
+        state.levels = Levels::of(&state.version, None).unwrap_or_default();
         Ok(state)
     }
 
@@ -352,17 +341,13 @@ impl State {
         Ok(logs.into_iter().eq(read))
     }
 
-    /// Whether `other` is an older state of the same database.
+    /// Whether `other` is an older state by the same MANIFEST.
     pub(crate) fn is_newer_than(&self, other: &State) -> bool {
         let (Some(current), Some(others)) = (&self.current, &other.current) else {
             return false;
         };
-        current.is_same_file(others) && self.progress(other).is_gt()
-    }
-
-    fn progress(&self, other: &State) -> Ordering {
-        let own = (self.last_sequence, self.manifest_bytes);
-        own.cmp(&(other.last_sequence, other.manifest_bytes))
+        let [own, other] = [self, other].map(|state| (state.last_sequence, state.manifest_bytes));
+        current.is_same_file(others) && own > other
     }
 }
 
