@@ -452,7 +452,8 @@ fn a_first_lookup_takes_two_round_trips() {
         more += usize::from(time > 2 * LATENCY);
         assert!(time <= 3 * LATENCY, "{requests:?}");
         let bytes: usize = requests.iter().map(|request| request.1).sum();
-        assert!(bytes <= 150_000 - (64 << 10), "{requests:?}");
+        // Pieces, and what lies between those that are near each other.
+        assert!(bytes <= 110_000, "{requests:?}");
         // The next one near it takes its block.
         let near = (i + 40).min(249_999);
         assert!(server.run(table.may_contain(key(near))).unwrap());
