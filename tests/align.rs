@@ -300,10 +300,10 @@ impl ReadAt for CountingPages {
     }
 }
 
-/// Pages that a lookup of each entry reads, per lookup, without a cache.
+/// Pages that a lookup of each entry reads, per lookup, without a cache, once index and filter are there.
 fn pages_a_lookup(file: Vec<u8>, entries: &[Entry]) -> f64 {
     let disk = CountingPages::new(file);
-    let options = OpenOptions::new().no_cache();
+    let options = OpenOptions::new().no_cache().preload(true);
     let table = options.open_source(Arc::clone(&disk)).unwrap();
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (pages, reads) = (count(&disk.pages), count(&disk.reads));

@@ -254,7 +254,11 @@ fn a_failed_read_of_a_batch_fails_the_keys_that_need_it() {
 fn batches_are_bounded_in_parts_and_bytes() {
     let (file, layout) = build(60_000);
     let disk = Disk::of(&file);
-    let table = open(&disk);
+    let options = OpenOptions::new().no_cache().preload(true);
+    let table = options.open_source(Arc::clone(&disk)).unwrap();
+    // Those of opening.
+    disk.taken_reads();
+    disk.taken_batches();
     for step in [1, 50, 90] {
         let keys: Vec<Vec<u8>> = (0..60_000).rev().step_by(step).map(key).collect();
         let values = table.get_many(&keys).unwrap();

@@ -205,7 +205,17 @@ fn table_of(count: u64) -> Bytes {
 
 /// Opens the object of `server` with a cache of its own, and forgets the requests of that.
 fn open(server: &Arc<Server>) -> AsyncTable {
+    open_with(server, false)
+}
+
+/// The same with index and filters.
+fn preload(server: &Arc<Server>) -> AsyncTable {
+    open_with(server, true)
+}
+
+fn open_with(server: &Arc<Server>, preload: bool) -> AsyncTable {
     let options = OpenOptions::new().cache(BlockCache::new(64 << 20));
+    let options = options.preload(preload);
     let table = server.run(options.open_async(Arc::clone(server), None));
     server.taken();
     table.unwrap()
@@ -416,17 +426,13 @@ fn futures_and_what_they_return_travel_between_threads() {
 // ---- Few requests ---------------------------------------------------------------------------
 
 #[test]
-fn opening_takes_one_request_or_two() {
+fn opening_takes_one_request() {
     let file = table_of(100_000);
     let server = Server::of(file.clone());
     let table = server.run(AsyncTable::open(Arc::clone(&server))).unwrap();
-    let (requests, time) = server.taken();
     let tail_len = table.tail_len();
-    assert_eq!(requests[0], (file.len() as u64 - (256 << 10), 256 << 10));
-    assert!(requests.len() <= 2, "{requests:?}");
-    let bytes: usize = requests.iter().map(|request| request.1).sum();
-    assert!(bytes as u64 <= tail_len.max(256 << 10) + (256 << 10));
-    assert_eq!(time, LATENCY * requests.len() as u64);
+    let tail = (file.len() as u64 - (64 << 10), 64 << 10);
+    assert_eq!(server.taken(), (vec![tail], LATENCY));
 
     let known = OpenOptions::new().open_async(Arc::clone(&server), Some(tail_len));
     server.run(known).unwrap();
@@ -434,10 +440,34 @@ fn opening_takes_one_request_or_two() {
     assert_eq!(server.taken(), (vec![expected], LATENCY));
 }
 
+/// What a first lookup needs of filter and index comes in one round trip, of 99 keys in 100, and the block in another.
+#[test]
+fn a_first_lookup_takes_two_round_trips() {
+    let server = Server::of(table_of(250_000));
+    let mut random = Random(7);
+    let mut more = 0;
+    for _ in 0..200 {
+        let i = random.next() % 250_000;
+        let table = open(&server);
+        let found = server.run(table.get(key(i))).unwrap();
+        assert_eq!(found, Some(entry(i).1.into()));
+        let (requests, time) = server.taken();
+        more += usize::from(time > 2 * LATENCY);
+        assert!(time <= 3 * LATENCY, "{requests:?}");
+        let bytes: usize = requests.iter().map(|request| request.1).sum();
+        // Pieces, and what lies between those that are near each other.
+        assert!(bytes <= 110_000, "{requests:?}");
+        // The next one near it takes its block.
+        let near = (i + 40).min(249_999);
+        assert!(server.run(table.may_contain(key(near))).unwrap());
+    }
+    assert!(more <= 6, "{more} of 200");
+}
+
 #[test]
 fn a_lookup_takes_one_request_or_none() {
     let server = Server::of(table_of(100_000));
-    let table = open(&server);
+    let table = preload(&server);
     assert_eq!(
         server.run(table.get(key(77_777))).unwrap(),
         Some(entry(77_777).1.into())
@@ -459,7 +489,7 @@ fn a_lookup_takes_one_request_or_none() {
 #[test]
 fn batches_merge_what_lies_near() {
     let server = Server::of(table_of(250_000));
-    let table = open(&server);
+    let table = preload(&server);
     let mut random = Random(1);
     let keys: Vec<Vec<u8>> = (0..256).map(|_| key(random.next() % 250_000)).collect();
     let values = server.run(table.get_many(&keys)).unwrap();
@@ -476,8 +506,17 @@ fn batches_merge_what_lies_near() {
     assert_eq!(time, LATENCY * requests.len().div_ceil(32) as u64);
     assert_eq!(server.most_flying.load(Relaxed), 32);
 
-    let neighbours: Vec<Vec<u8>> = (1000..1256).map(key).collect();
+    // Where pieces of filter and index must come first, these take three round trips at most.
     let table = open(&server);
+    assert_eq!(server.run(table.get_many(&keys)).unwrap(), values);
+    let (_, unloaded_time) = server.taken();
+    assert!(
+        unloaded_time <= time + 3 * LATENCY,
+        "{unloaded_time} {time}"
+    );
+
+    let neighbours: Vec<Vec<u8>> = (1000..1256).map(key).collect();
+    let table = preload(&server);
     server.run(table.get_many(&neighbours)).unwrap();
     assert_eq!(server.count(), 1);
     // All of them again: from the cache.
@@ -493,6 +532,23 @@ fn tasks_that_want_one_block_share_its_request() {
         OpenOptions::new().no_cache(),
         OpenOptions::new().cache(BlockCache::new(1 << 20)),
     ] {
+        // Without pieces, they share the requests for these, too.
+        let table = server.run(options.open_async(Arc::clone(&server), None));
+        server.taken();
+        let table = table.unwrap();
+        let lookups = (0..100).map(|_| table.get(key(123)));
+        assert!(
+            server
+                .run(join_all(lookups))
+                .into_iter()
+                .all(|value| value.unwrap().is_some())
+        );
+        let (requests, time) = server.taken();
+        let distinct: BTreeSet<_> = requests.iter().collect();
+        assert_eq!(distinct.len(), requests.len(), "{requests:?}");
+        assert!(time <= 3 * LATENCY, "{time}");
+
+        let options = options.preload(true);
         let table = server
             .run(options.open_async(Arc::clone(&server), None))
             .unwrap();
@@ -519,7 +575,15 @@ fn a_walk_reads_ahead_and_no_further_than_its_end() {
     let count = 250_000;
     let file = table_of(count);
     let server = Server::of(file.clone());
+    // The index takes a request more, and a round trip.
     let table = open(&server);
+    let (entries, error) = server.run(collect(table.range(..)));
+    assert_eq!((entries.len() as u64, error), (count, None));
+    let (requests, time) = server.taken();
+    assert!(requests.len() <= 11, "{requests:?}");
+    assert!(time <= 5 * LATENCY, "{time} ms");
+
+    let table = preload(&server);
     let (entries, error) = server.run(collect(table.range(..)));
     assert_eq!((entries.len() as u64, error), (count, None));
     let (requests, time) = server.taken();
@@ -529,7 +593,7 @@ fn a_walk_reads_ahead_and_no_further_than_its_end() {
     assert!(time <= 4 * LATENCY, "{time} ms");
     assert!(server.most_flying.load(Relaxed) <= 6);
 
-    let table = open(&server);
+    let table = preload(&server);
     let (entries, error) = server.run(collect(table.range(..).expect_all()));
     assert_eq!((entries.len() as u64, error), (count, None));
     let (requests, time) = server.taken();
@@ -537,7 +601,7 @@ fn a_walk_reads_ahead_and_no_further_than_its_end() {
     assert!(requests.len() <= 4 && bytes <= file.len(), "{requests:?}");
     assert_eq!(time, LATENCY);
 
-    let table = open(&server);
+    let table = preload(&server);
     let (mut reversed, error) = server.run(collect(table.range(..).reverse()));
     reversed.reverse();
     assert_eq!((reversed, error), (entries, None));
@@ -546,7 +610,7 @@ fn a_walk_reads_ahead_and_no_further_than_its_end() {
     assert!(requests.len() <= 10 && bytes <= file.len(), "{requests:?}");
     assert!(time <= 4 * LATENCY, "{time} ms");
 
-    let table = open(&server);
+    let table = preload(&server);
     let (entries, _) = server.run(collect(table.range(key(5_000)..key(5_020))));
     assert_eq!(entries.len(), 20);
     let (requests, _) = server.taken();
@@ -578,7 +642,7 @@ fn a_walk_reads_ahead_and_no_further_than_its_end() {
 #[test]
 fn a_slow_reader_does_not_stop_the_read_ahead() {
     let server = Server::of(table_of(500_000));
-    let table = open(&server);
+    let table = preload(&server);
     let mut all = table.range(..).expect_all();
     let (mut entries, mut waits) = (0, 0);
     loop {

@@ -423,21 +423,32 @@ fn parts_ask_for_their_own_blocks_only() {
 /// A request for the properties that fails is no damage that a caller without filters could do without.
 #[test]
 fn a_failed_request_for_the_properties_is_an_error_without_filters_too() {
-    struct Fails(Bytes, AtomicUsize);
+    /// The file, and where its properties lie.
+    struct Fails(Bytes, std::ops::Range<u64>);
     impl AsyncReadAt for Fails {
         fn read_tail(&self, len: u64) -> BoxFuture<'_, io::Result<Tail>> {
             AsyncReadAt::read_tail(&self.0, len)
         }
         fn read_at(&self, offset: u64, len: usize) -> BoxFuture<'_, io::Result<Bytes>> {
-            // The first brings metaindex and index, the second the properties.
-            if self.1.fetch_add(1, SeqCst) == 1 {
+            let is_asked = (offset..offset + len as u64).contains(&self.1.start);
+            if is_asked && offset + len as u64 <= self.1.end {
                 return Box::pin(async { Err(io::ErrorKind::StaleNetworkFileHandle.into()) });
             }
             AsyncReadAt::read_at(&self.0, offset, len)
         }
     }
+    let options = WriteOptions::new().compression(Compression::None);
+    let mut builder = options.build(Vec::new());
+    for i in 0..20_000 {
+        builder.add(key(i), b"value").unwrap();
+    }
+    // Too long to come with the metaindex.
+    builder.property("long", vec![b'p'; 300_000]).unwrap();
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let properties = common::Layout::of(&file).properties.unwrap();
+    let properties = properties.start as u64..properties.end as u64;
     let options = OpenOptions::new().no_filter();
-    let source = Fails(table_of(20_000), AtomicUsize::new(0));
+    let source = Fails(file.into(), properties);
     let opened = now(options.open_async(source, Some(48)));
     assert!(
         opened.is_err(),

@@ -263,7 +263,8 @@ pub(crate) fn not_internal(stored: &[u8]) -> Defect {
         Some([value_type, ..]) => format!("{} with type {value_type}", show_key(stored)),
         None => format!("{} of {} bytes", show_key(stored), stored.len()),
     };
-    let expected = "internal keys of at least 8 bytes and of type 0 or 1";
+    let expected = "internal keys of at least 8 bytes and of type 0 or 1 \
+                    (if this is not a database's table, open it with Table)";
     Defect::new(expected, found)
 }
 

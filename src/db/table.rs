@@ -139,8 +139,7 @@ impl OpenOptions {
             })?;
         let index = table.index();
         if let Some(key) = index.tops().find(|key| !may_be_internal(key)) {
-            let error = (table.file()).locate(not_internal(key), Section::Index, index.offset());
-            return Err(as_plain(error));
+            return Err((table.file()).locate(not_internal(key), Section::Index, index.offset()));
         }
         Ok(DbTable { table, order })
     }

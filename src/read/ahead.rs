@@ -147,6 +147,9 @@ impl ReadAhead {
     fn read(&mut self, inner: &Inner, found: BlockRef) -> Result<()> {
         self.forget();
         let mut run = self.next_blocks(inner, found);
+        if self.bring_pieces_after(inner, &run) {
+            run = self.next_blocks(inner, found);
+        }
         let mut stretch = read_run(inner, &run);
         if stretch.is_err() && run.blocks.len() > 1 {
             // If the blocks ahead cannot be read, that is for those who come to them.
@@ -157,6 +160,24 @@ impl ReadAhead {
         self.run = run;
         self.grow(inner);
         Ok(())
+    }
+
+    /// Reads the pieces of the index that a walk comes to after `run`, so that no read ends where a piece does. Returns whether it
+    /// did: a piece that cannot be read is an error of the walk when it comes to that.
+    fn bring_pieces_after(&self, inner: &Inner, run: &Run) -> bool {
+        let next = match self.direction {
+            None => None,
+            Some(Direction::Forward) => Some(run.blocks.end),
+            Some(Direction::Backward) => run.blocks.start.checked_sub(1),
+        };
+        let is_missing = |&next: &usize| {
+            let is_due = self.limits.contains(&next) && next < inner.index.len();
+            is_due && inner.index.block(next).is_err()
+        };
+        next.filter(is_missing).is_some_and(|next| {
+            let pieces = inner.pieces_of_walk(next, &self.limits, self.direction, INDEX_LEN);
+            inner.bring(pieces).is_ok()
+        })
     }
 
     /// Has the system read what comes next on a walk through a mapped file that has come to a data block.

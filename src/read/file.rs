@@ -90,6 +90,9 @@ impl Fetch for FromSource {
                 stretches.push(Stretch { offset, bytes });
             }
         };
+        for &(offset, len) in parts {
+            file.announce(offset, len as u64);
+        }
         match parts {
             &[(offset, len)] => hold(0, file.read(offset, len)),
             _ => file.read_many(parts, &mut hold),

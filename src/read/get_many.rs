@@ -41,6 +41,9 @@ impl Table {
     ///
     /// As [`get`](Table::get), for a block that cannot be read; no value is returned then.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
+        if !self.inner.file.is_memory() {
+            self.bring_for_all(keys)?;
+        }
         let mut wanted = Vec::with_capacity(keys.len());
         for (at, key) in keys.iter().enumerate() {
             let key = key.as_ref();
@@ -54,6 +57,25 @@ impl Table {
             self.search_file(wanted, &mut values)?;
         }
         Ok(values)
+    }
+
+    /// Reads what the lookups need of index and filters, in at most three waves: what tells of keys in the filter's first layer,
+    /// which most are in; the next layer of those that are not; and all layers of the few that are left.
+    fn bring_for_all<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
+        let (inner, order) = (&*self.inner, self.order()?);
+        let mut keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        for layers in [1, 2, usize::MAX] {
+            let mut parts = Vec::new();
+            keys.retain(|key| {
+                let missing = inner.missing_for(key, order, layers);
+                parts.extend_from_slice(&missing);
+                !missing.is_empty()
+            });
+            parts.sort_unstable();
+            parts.dedup();
+            inner.bring(parts)?;
+        }
+        Ok(())
     }
 
     /// Looks for the keys in blocks of a file in memory.

@@ -115,7 +115,8 @@ impl Index {
         }
         let (mut tops, mut firsts, mut first) = (Vec::new(), vec![0], 0);
         while first < count {
-            let end = last_within(&block, first, block.restart(first) + PIECE_LEN);
+            let most = block.restart(first).saturating_add(PIECE_LEN);
+            let end = last_within(&block, first, most);
             let Some((top, _)) = block.restart_entry(end - 1) else {
                 let expected = format!("the entry of data block {} where a restart says", end - 1);
                 return Err(Defect::new(expected, "none"));
@@ -478,10 +479,12 @@ impl Index {
         order: Option<&Order>,
     ) -> Result<Decoded, Defect> {
         let blocks = self.blocks_of(p);
-        let start = block.restart(blocks.start);
+        // A restart of another writer's index may say anything.
+        let len = block.entries().len();
+        let start = block.restart(blocks.start).min(len);
         let end = match blocks.end {
-            end if end == self.len() => block.entries().len(),
-            end => block.restart(end),
+            end if end == self.len() => len,
+            end => block.restart(end).min(len),
         };
         let before = p.checked_sub(1);
         let data =
