@@ -10,7 +10,8 @@
 //!   scan.rs         in a part that no handle leads to
 //!   checksums.rs    the same after damage, where no block is known to begin
 //!   found.rs        one frame, and what is in it
-//! kinds.rs        data, metadata and index, and where the listed blocks lie
+//! kinds.rs        data, metadata and index
+//!   index.rs        the blocks that an index lists, each where it lies
 //! plan.rs         which blocks are copied, in which order, and what is lost
 //! target.rs       whether the builder is one for such a table
 //! copy.rs         entries into the builder
@@ -19,6 +20,7 @@
 mod checksums;
 mod copy;
 mod found;
+mod index;
 mod kinds;
 mod plan;
 mod scan;
@@ -46,7 +48,7 @@ use crate::write::new_file::Destination;
 
 use copy::Copier;
 use kinds::Kinds;
-use plan::{Piece, Plan};
+use plan::Plan;
 use scan::SECTOR;
 pub(crate) use scan::{Patience, Scanner};
 use survey::Survey;
@@ -477,11 +479,9 @@ pub(crate) fn recoverable(
         return recoverable(file, &internal_order(Order::Bytewise), progress);
     }
     let mut recoverable = Recoverable::default();
-    for piece in Plan::of(&survey, &kinds, false, false).pieces {
-        if let Piece::Copy(block) = piece {
-            recoverable.entries += block.entries;
-            recoverable.blocks += 1;
-        }
+    for block in Plan::of(&survey, &kinds, false, false).blocks() {
+        recoverable.entries += block.digest.entries;
+        recoverable.blocks += 1;
     }
     recoverable
 }

@@ -70,7 +70,10 @@ impl<'a> Scanner<'a> {
             order,
             patience,
             page: (0, Bytes::new()),
-            walk_budget: file.size.saturating_mul(4).saturating_add(1 << 20),
+            walk_budget: match patience {
+                Patience::Endless => file.size.saturating_mul(4).saturating_add(1 << 20),
+                Patience::Limited => 0,
+            },
             room: key_room(file.size),
             work: KeyWork::of_file(),
         }
