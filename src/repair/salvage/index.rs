@@ -41,7 +41,7 @@ impl Index {
         let is_usable = match moved_by {
             // Nothing else can be the index of an empty table.
             Some(_) => {
-                index.handles.len() > 0
+                !index.handles.is_empty()
                     || !survey
                         .frames
                         .values()

@@ -41,7 +41,8 @@ impl Kinds {
         };
         let named = kinds.follow_footers(survey);
         kinds.set_aside_metadata(survey, &named);
-        let (mut listed, mut has_data_after) = (HashSet::new(), false);
+        let runs = survey.runs();
+        let (mut listed, mut has_data_after, mut inside) = (HashSet::new(), false, None);
         for found in survey.before(survey.file.size) {
             let start = found.range.start;
             let moved_by = named.get(&start).copied();
@@ -52,9 +53,12 @@ impl Kinds {
             {
                 kinds.metadata.insert(start, Section::Index);
                 listed.extend(index.places.iter().flatten());
-                if kinds.index.is_none() {
-                    kinds.properties = kinds.properties_beside(survey, &index, &listed);
-                    kinds.index = Some(index);
+                let is_inside = kinds.is_inside_a_value(survey, &index, &runs);
+                match &kinds.index {
+                    // One that seemed to be inside a value cannot be: this index comes before it.
+                    None if !is_inside => kinds.index = inside.take().or(Some(index)),
+                    None if inside.is_none() => inside = Some(index),
+                    _ => {}
                 }
             }
             has_data_after |= kinds.data(found).is_some();
@@ -63,7 +67,9 @@ impl Kinds {
         for start in named.keys() {
             kinds.metadata.entry(*start).or_insert(Section::Index);
         }
-        if kinds.index.is_none() {
+        if let Some(index) = &kinds.index {
+            kinds.properties = kinds.properties_beside(survey, index, &listed);
+        } else {
             // Those of the file, if they are the only ones.
             let frames = survey.frames.values();
             let mut all = frames.filter_map(|found| kinds.properties_in(survey, found));
@@ -76,6 +82,25 @@ impl Kinds {
     pub(super) fn data<'a>(&self, found: &'a Found) -> Option<&'a Digest> {
         let is_metadata = self.metadata.contains_key(&found.range.start);
         found.data().filter(|_| !is_metadata)
+    }
+
+    /// Whether the table of `index` seems to be stored in a value of a damaged block: it is whole, begins a stretch of frames
+    /// with bytes before and after it that belong to none, and data comes after these.
+    fn is_inside_a_value(&self, survey: &Survey<'_>, index: &Index, runs: &[Range<u64>]) -> bool {
+        let run = runs.iter().find(|run| run.contains(&index.range.start));
+        let first = index.places.iter().flatten().min();
+        let is_whole = index.places.iter().all(Option::is_some);
+        let is_data = |found: &Found| self.data(found).is_some();
+        is_whole
+            && run.is_some_and(|run| {
+                let mut in_run = survey
+                    .from(index.range.end)
+                    .take_while(|found| found.range.start < run.end);
+                run.start > 0
+                    && first == Some(&run.start)
+                    && !in_run.any(is_data)
+                    && survey.from(run.end).any(is_data)
+            })
     }
 
     /// Whether the frame is one of the last of a table.
