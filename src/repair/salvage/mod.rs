@@ -357,12 +357,11 @@ impl fmt::Display for LostRange {
 ///
 /// # Cost
 ///
-/// Two reads of each data block that the index leads to, three of a block that is found after another. After damage, blocks
-/// are searched for by their checksums, in windows that begin at 256 KiB and grow to 4 MiB; likewise in a file without an
-/// index whose blocks are compressed with anything but Snappy. Blocks
-/// larger than 2 MiB are found by the index, and raw and Snappy ones also after other blocks and at the front of the
-/// file, but not right after damage. Memory: the largest block; the first and last key and some 250 bytes for each block;
-/// up to 120 MB while windows of 4 MiB are searched.
+/// Two reads of each data block that the index leads to, three of a block that is found after another, whatever its size and
+/// codec. After damage, blocks are searched for by their checksums, in windows of 4 MiB: one larger than 2 MiB is found by
+/// the index, after another block and at the front of the file, but not right after damage. The end of a damaged block is
+/// looked for up to the end of the file, in all over four times the file, and then over 64 KiB each. Memory: the largest
+/// block; the first and last key and some 250 bytes for each block; up to 120 MB while windows are searched.
 ///
 /// # Errors
 ///
