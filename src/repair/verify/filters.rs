@@ -169,9 +169,7 @@ impl Verifier<'_, '_> {
             for tally in [ascent.misordered, ascent.repeated] {
                 self.report.find_tally(Severity::Damage, place, tally);
             }
-            if metaindex.well_formed {
-                self.counted.filters = Some(named);
-            }
+            self.counted.filters = metaindex.well_formed.then_some(named);
         }
         filters
     }

@@ -50,6 +50,38 @@ impl Counted {
     }
 }
 
+/// A property that is a number: its name, what was counted and what is stated.
+type Number = (&'static str, fn(&Summary) -> u64, fn(&Properties) -> u64);
+
+const NUMBERS: [Number; 6] = [
+    ("entries", |data| data.entries, |stated| stated.entries),
+    (
+        "key.bytes",
+        |data| data.key_bytes,
+        |stated| stated.key_bytes,
+    ),
+    (
+        "value.bytes",
+        |data| data.value_bytes,
+        |stated| stated.value_bytes,
+    ),
+    (
+        "data.blocks",
+        |data| data.data_blocks,
+        |stated| stated.data_blocks,
+    ),
+    (
+        "data.bytes",
+        |data| data.data_bytes,
+        |stated| stated.data_bytes,
+    ),
+    (
+        "deletions",
+        |data| data.deletions,
+        |stated| stated.deletions,
+    ),
+];
+
 impl Verifier<'_, '_> {
     /// Reads the properties block at `handle`.
     pub(super) fn read_properties(
@@ -83,49 +115,21 @@ impl Verifier<'_, '_> {
         let number = |number: u64| Some(number.to_string());
         let mut rows = Vec::new();
         if is_complete {
-            // A longer key is left out.
-            let short = |key: &&Vec<u8>| key.len() <= MAX_KEY_LEN;
-            let key = |key: &Option<Vec<u8>>| key.as_ref().filter(short).map(|key| show_all(key));
+            for (name, counted, stated) in NUMBERS {
+                rows.push((name, number(counted(&data)), number(stated(&properties))));
+            }
             let ends = |sequences: &Option<RangeInclusive<u64>>| {
                 let ends = sequences.as_ref().map(|range| (range.start(), range.end()));
                 ends.map(|(min, max)| format!("{min} to {max}"))
             };
-            let stated = &properties;
-            rows.extend([
-                ("entries", number(data.entries), number(stated.entries)),
-                (
-                    "key.bytes",
-                    number(data.key_bytes),
-                    number(stated.key_bytes),
-                ),
-                (
-                    "value.bytes",
-                    number(data.value_bytes),
-                    number(stated.value_bytes),
-                ),
-                (
-                    "data.blocks",
-                    number(data.data_blocks),
-                    number(stated.data_blocks),
-                ),
-                (
-                    "data.bytes",
-                    number(data.data_bytes),
-                    number(stated.data_bytes),
-                ),
-                (
-                    "deletions",
-                    number(data.deletions),
-                    number(stated.deletions),
-                ),
-                (
-                    "sequence.min and .max",
-                    ends(&data.sequences),
-                    ends(&stated.sequences),
-                ),
-                ("key.first", key(&data.first_key), key(&stated.first_key)),
-                ("key.last", key(&data.last_key), key(&stated.last_key)),
-            ]);
+            let (counted, stated) = (ends(&data.sequences), ends(&properties.sequences));
+            rows.push(("sequence.min and .max", counted, stated));
+            // A longer one is left out.
+            let short = |key: &Vec<u8>| key.len() <= MAX_KEY_LEN;
+            let show = |key: Option<Vec<u8>>| key.map(|key| show_all(&key));
+            let counted = (data.first_key.filter(short), data.last_key.filter(short));
+            rows.push(("key.first", show(counted.0), show(properties.first_key)));
+            rows.push(("key.last", show(counted.1), show(properties.last_key)));
         }
         if let Some(filters) = filters {
             let stated = properties.filter_policy.map(String::into_bytes);
