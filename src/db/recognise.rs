@@ -30,9 +30,8 @@ pub use crate::format::properties::KeyKind;
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     counts: Counts,
-    /// The key before, if there was one in the same block.
-    previous: Vec<u8>,
-    has_previous: bool,
+    /// The key before in the same block.
+    previous: Option<Vec<u8>>,
 }
 
 /// [`Evidence`] as numbers: what a block adds to it.
@@ -91,17 +90,17 @@ impl Evidence {
         counts.keys += 1;
         counts.foreign += u64::from(!may_be_internal(key));
         counts.ordinary += u64::from(is_ordinary(key));
-        if self.has_previous {
-            counts.add_neighbours(&self.previous, key);
+        if let Some(previous) = &self.previous {
+            counts.add_neighbours(previous, key);
         }
-        self.has_previous = true;
-        self.previous.clear();
-        self.previous.extend_from_slice(key);
+        let previous = self.previous.get_or_insert_default();
+        previous.clear();
+        previous.extend_from_slice(key);
     }
 
     /// Ends a block: the next key is not compared with the one before.
     pub(crate) fn end_block(&mut self) {
-        self.has_previous = false;
+        self.previous = None;
     }
 
     /// Adds the index key of a block whose last key is `last`.

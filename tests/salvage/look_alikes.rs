@@ -127,6 +127,29 @@ fn tables_inside_of_values_are_not_opened() {
     }
 }
 
+/// The last whole index in the file is that of a table in a damaged value. Data comes after it: it is not that of the file.
+#[test]
+fn the_index_of_a_table_in_a_damaged_value_is_not_the_files() {
+    let inner = build(&options(Compression::None), &entries(30));
+    let value = [&[0xee; 9], &inner[..], &[0xee; 9]].concat();
+    let blocks: Vec<Vec<Entry>> = ["a", "m", "z"]
+        .iter()
+        .map(|key| vec![entry(key, &value), entry(&format!("{key}2"), b"x")])
+        .collect();
+    let mut file = build_blocks(&options(Compression::Snappy), &blocks[..1]);
+    file.truncate(Layout::of(&file).data[0].end);
+    let rest = build_blocks(&options(Compression::None), &blocks[1..]);
+    let layout = Layout::of(&rest);
+    let at = file.len();
+    file.extend(&rest[..layout.data[1].end]);
+    file[at + layout.data[0].start + 1] ^= 0xff;
+    let (report, rescued) = rescue(file);
+    for entry in blocks[0].iter().chain(&blocks[2]) {
+        assert!(rescued.contains(entry), "{report}");
+    }
+    assert!(!report.uncertain.is_empty() && !report.is_complete());
+}
+
 /// Where the index is damaged only in part, the rest of its handles still leads to blocks that no search
 /// finds.
 #[test]

@@ -8,6 +8,23 @@ use crate::format::checksum;
 /// The types of blocks that are searched for: none, Snappy, Zstandard or zlib, deflate.
 const CODECS: [u8; 4] = [0, 1, 2, 4];
 
+/// The end of the first frame with a valid checksum that begins where `register` was all ones. `bytes` go on from there;
+/// `register` is that of all but the last four of them afterwards, if there is none.
+pub(super) fn frame_end(register: &mut u32, bytes: &[u8]) -> Option<usize> {
+    for (at, window) in bytes.windows(5).enumerate() {
+        let &[byte, ..] = window else { break };
+        *register = times_x8(*register ^ u32::from(byte));
+        if CODECS.contains(&byte)
+            && let Some(stored) = fixed32_at(window, 1)
+            && stored != 0
+            && checksum::unmask(stored) == !*register
+        {
+            return Some(at + 5);
+        }
+    }
+    None
+}
+
 /// All pairs of a beginning and an end in `bytes`, which are up to 4 GiB, with a frame between them that has a valid
 /// checksum: for each beginning the nearest end, the first beginning last.
 ///
@@ -148,6 +165,10 @@ mod tests {
                         frames += 1;
                     }
                 }
+            }
+            for (start, end) in by_trying(bytes.as_slice()) {
+                let after = frame_end(&mut u32::MAX.clone(), &bytes.as_slice()[start as usize..]);
+                prop_assert_eq!(after, Some((end - start) as usize));
             }
             let found = frames_by_checksum(bytes.as_slice());
             prop_assert_eq!(&found, &by_trying(bytes.as_slice()));

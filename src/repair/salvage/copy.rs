@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::found::handle_of;
-use super::plan::{self, Lost, Piece};
+use super::plan::{Copy, Piece};
 use super::scan::PAGE;
 use super::{LostRange, SalvageReport};
 use crate::error::{Error, ErrorKind, Result, Section};
@@ -27,8 +27,7 @@ pub(super) struct Copier<'a, D: Destination> {
     file: &'a TableFile,
     builder: &'a mut TableBuilder<D>,
     report: SalvageReport,
-    last_key: Vec<u8>,
-    has_last_key: bool,
+    last_key: Option<Vec<u8>>,
     /// From here on, lost ranges in the report have no key after them yet.
     open: usize,
     /// Bytes that the keys in the new table's index may still take.
@@ -46,8 +45,7 @@ impl<'a, D: Destination> Copier<'a, D> {
             file,
             builder,
             report,
-            last_key: Vec::new(),
-            has_last_key: false,
+            last_key: None,
             open: 0,
             room: index_room(file.size),
         }
@@ -56,27 +54,24 @@ impl<'a, D: Destination> Copier<'a, D> {
     /// Copies `pieces`, unless the callback of `progress` ends the run early.
     pub(super) fn run(
         mut self,
-        pieces: Vec<Piece>,
+        pieces: Vec<Piece<'_>>,
         progress: &mut Reporter<'_>,
     ) -> Result<SalvageReport> {
         // The survey went over the file once.
         let mut done = self.file.size;
         for piece in pieces {
-            match piece {
+            let range = match piece {
                 Piece::Copy(block) => {
-                    done = done.saturating_add(block.range.end - block.range.start);
                     self.copy(block)?;
+                    block.found.range.clone()
                 }
-                Piece::Lost(lost) => {
-                    done = done.saturating_add(lost.range.end - lost.range.start);
-                    let reason = lost.reason.clone();
-                    let reason = reason.unwrap_or_else(|| self.why_nothing(&lost.range));
-                    self.lose(Lost {
-                        reason: Some(reason),
-                        ..lost
-                    });
+                Piece::Lost(lost, has_place) => {
+                    let range = lost.range.clone();
+                    self.lose(lost, has_place);
+                    range
                 }
-            }
+            };
+            done = done.saturating_add(range.end - range.start);
             if progress.reach(done).is_break() {
                 self.report.cancelled = true;
                 return Ok(self.report);
@@ -86,57 +81,39 @@ impl<'a, D: Destination> Copier<'a, D> {
         Ok(self.report)
     }
 
-    fn lose(&mut self, lost: Lost) {
-        let after =
-            (self.has_last_key && lost.has_place).then(|| Bytes::copy_from_slice(&self.last_key));
-        self.report.lost.push(LostRange {
-            range: lost.range,
-            reason: lost.reason.unwrap_or_default(),
-            entries: lost.entries,
-            after,
-            before: None,
-        });
-    }
-
-    /// Why no block was found in `range`.
-    fn why_nothing(&self, range: &Range<u64>) -> String {
-        let mut parts = range.clone().step_by(PAGE);
-        let error = parts.find_map(|at| {
-            let len = (range.end - at).min(PAGE as u64) as usize;
-            self.file.read(at, len).err()
-        });
-        match error {
-            Some(error) => format!("not all of it can be read: {error}"),
-            None => "no sound block begins here: lost data, or a part that holds none (filter, metaindex, index, \
-                     footer)"
-                .into(),
+    fn lose(&mut self, mut lost: LostRange, has_place: bool) {
+        if lost.reason.is_empty() {
+            lost.reason = why_nothing(self.file, &lost.range);
         }
+        let after = self.last_key.as_ref().filter(|_| has_place);
+        let after = after.map(|key| Bytes::copy_from_slice(key));
+        self.report.lost.push(LostRange { after, ..lost });
     }
 
-    fn copy(&mut self, piece: plan::Copy) -> Result<()> {
-        let range = piece.range;
-        let block = self.file.read_frame(handle_of(&range)).and_then(|frame| {
-            frame::verify(&frame)
-                .and_then(|()| frame::open(&frame))
-                .and_then(Block::parse)
-                .map_err(|defect| defect.locate(Section::Data, range.start))
-        });
-        let lost = |reason, entries| Lost {
+    fn copy(&mut self, piece: Copy<'_>) -> Result<()> {
+        let range = &piece.found.range;
+        let lost = |reason, entries| LostRange {
             range: range.clone(),
-            reason: Some(reason),
+            reason,
             entries,
-            has_place: true,
+            ..LostRange::default()
         };
-        let block = match block {
-            Ok(block) => block,
+        let frame = self.file.read_frame(handle_of(range));
+        let block = frame.and_then(|frame| {
+            let block = frame::verify(&frame)
+                .and_then(|()| frame::open(&frame))
+                .and_then(Block::parse);
+            block.map_err(|defect| defect.locate(Section::Data, range.start))
+        });
+        let mut cursor = match block {
+            Ok(block) => BlockCursor::new(block),
             Err(error) => {
                 // It was sound a moment ago: the medium is failing, or somebody writes to the file.
-                self.lose(lost(error.to_string(), None));
+                self.lose(lost(error.to_string(), None), true);
                 return Ok(());
             }
         };
         let (mut copied, mut refused) = (0, 0);
-        let mut cursor = BlockCursor::new(block);
         while let Ok(true) = cursor.next() {
             let before = self.builder.file_bytes();
             match self.builder.add(cursor.key(), cursor.value()) {
@@ -158,10 +135,10 @@ impl<'a, D: Destination> Copier<'a, D> {
                 self.open = self.report.lost.len();
             }
             copied += 1;
-            self.last_key.clear();
-            self.last_key.extend_from_slice(cursor.key());
+            let last_key = self.last_key.get_or_insert_default();
+            last_key.clear();
+            last_key.extend_from_slice(cursor.key());
         }
-        self.has_last_key |= copied > 0;
         self.report.entries += copied;
         self.report.entries_by_index += if piece.by_index { copied } else { 0 };
         self.report.entries_out_of_order += refused;
@@ -173,10 +150,8 @@ impl<'a, D: Destination> Copier<'a, D> {
             }
         }
         if refused > 0 {
-            self.lose(lost(
-                format!("{refused} of its entries are out of order"),
-                Some(refused),
-            ));
+            let why = format!("{refused} of its entries are out of order");
+            self.lose(lost(why, Some(refused)), true);
         }
         Ok(())
     }
@@ -197,5 +172,19 @@ impl<'a, D: Destination> Copier<'a, D> {
         };
         self.room = room;
         Ok(())
+    }
+}
+
+/// Why no block was found in `range`.
+fn why_nothing(file: &TableFile, range: &Range<u64>) -> String {
+    let mut parts = range.clone().step_by(PAGE);
+    let error = parts.find_map(|at| {
+        let len = (range.end - at).min(PAGE as u64) as usize;
+        file.read(at, len).err()
+    });
+    match error {
+        Some(error) => format!("not all of it can be read: {error}"),
+        None => "no sound block begins here: lost data, or a part that holds none (filter, metaindex, index, footer)"
+            .into(),
     }
 }

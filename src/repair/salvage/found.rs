@@ -55,6 +55,16 @@ pub(super) struct Digest {
     pub(super) evidence: Counts,
 }
 
+/// Checksum, length, number of entries, first and last key: what tells copies of a block, but for one in 2^32.
+pub(super) type Identity<'a> = (u32, u64, u64, &'a [u8], &'a [u8]);
+
+impl Digest {
+    pub(super) fn identity(&self, found: &Found) -> Identity<'_> {
+        let (checksum, entries) = (self.checksum, self.entries);
+        (checksum, found.len(), entries, &self.first, &self.last)
+    }
+}
+
 impl Found {
     /// Number of entries; 0 for anything but a block of data.
     pub(crate) fn entries(&self) -> u64 {

@@ -10,7 +10,8 @@
 //!   scan.rs         in a part that no handle leads to
 //!   checksums.rs    the same after damage, where no block is known to begin
 //!   found.rs        one frame, and what is in it
-//! kinds.rs        data, metadata and index, and where the listed blocks lie
+//! kinds.rs        data, metadata and index
+//!   index.rs        the blocks that an index lists, each where it lies
 //! plan.rs         which blocks are copied, in which order, and what is lost
 //! target.rs       whether the builder is one for such a table
 //! copy.rs         entries into the builder
@@ -19,6 +20,7 @@
 mod checksums;
 mod copy;
 mod found;
+mod index;
 mod kinds;
 mod plan;
 mod scan;
@@ -46,7 +48,7 @@ use crate::write::new_file::Destination;
 
 use copy::Copier;
 use kinds::Kinds;
-use plan::{Piece, Plan};
+use plan::Plan;
 use scan::SECTOR;
 pub(crate) use scan::{Patience, Scanner};
 use survey::Survey;
@@ -355,12 +357,11 @@ impl fmt::Display for LostRange {
 ///
 /// # Cost
 ///
-/// Two reads of each data block that the index leads to, three of a block that is found after another. After damage, blocks
-/// are searched for by their checksums, in windows that begin at 256 KiB and grow to 4 MiB; likewise in a file without an
-/// index whose blocks are compressed with anything but Snappy. Blocks
-/// larger than 2 MiB are found by the index, and raw and Snappy ones also after other blocks and at the front of the
-/// file, but not right after damage. Memory: the largest block; the first and last key and some 250 bytes for each block;
-/// up to 120 MB while windows of 4 MiB are searched.
+/// Two reads of each data block that the index leads to, three of a block that is found after another, whatever its size and
+/// codec. After damage, blocks are searched for by their checksums, in windows of 4 MiB: one larger than 2 MiB is found by
+/// the index, after another block and at the front of the file, but not right after damage. The end of a damaged block is
+/// looked for up to the end of the file, in all over four times the file, and then over 64 KiB each. Memory: the largest
+/// block; the first and last key and some 250 bytes for each block; up to 120 MB while windows are searched.
 ///
 /// # Errors
 ///
@@ -477,11 +478,9 @@ pub(crate) fn recoverable(
         return recoverable(file, &internal_order(Order::Bytewise), progress);
     }
     let mut recoverable = Recoverable::default();
-    for piece in Plan::of(&survey, &kinds, false, false).pieces {
-        if let Piece::Copy(block) = piece {
-            recoverable.entries += block.entries;
-            recoverable.blocks += 1;
-        }
+    for block in Plan::of(&survey, &kinds, false, false).blocks() {
+        recoverable.entries += block.digest.entries;
+        recoverable.blocks += 1;
     }
     recoverable
 }

@@ -1,20 +1,18 @@
-//! Finds blocks in a file without an index.
+//! Finds frames by their checksums, in a part of a file that no index leads through.
 //!
 //! Nothing in the file marks where a block begins or how long it is. But blocks follow each other without gaps, or after
-//! the padding of an aligned table, so the next block begins where one ends, and a block's end can be found from its
-//! beginning: a raw block is walked entry by entry to its restarts, a Snappy block element by element to the length that
-//! it declares, and the checksum confirms the end. That costs a read of the file.
+//! the padding of an aligned table. So the next block begins where one ends, and ends where the checksum of what comes after
+//! is right: that is one pass over its bytes, whatever its codec and content.
 //!
 //! After damage, neither the beginning nor the end is known. [`frames_by_checksum`] then finds all frames in a window of
-//! the file at once, whatever their codec and content, by a property of CRCs, at a fixed cost for each byte.
+//! the file at once, by a property of CRCs, at a fixed cost for each byte.
 
 use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
-use super::checksums::frames_by_checksum;
+use super::checksums::{frame_end, frames_by_checksum};
 use super::found::{Content, Found, inspect, key_room};
-use crate::coding::{fixed32_at, get_varint32};
 use crate::comparator::Order;
 use crate::format::block_check::KeyWork;
 use crate::format::footer::{FOOTER_LEN, Footer};
@@ -22,9 +20,8 @@ use crate::format::frame::TRAILER_LEN;
 use crate::format::page;
 use crate::read::file::TableFile;
 
-/// Sizes of the windows in which frames are searched by their checksums: the first, and the largest.
-const SMALLEST_WINDOW: u64 = 256 << 10;
-const LARGEST_WINDOW: u64 = 4 << 20;
+/// Bytes that are searched at once where no frame is known to begin.
+const WINDOW: u64 = 4 << 20;
 
 /// Bytes read at once where few of them are needed.
 pub(super) const PAGE: usize = 64 << 10;
@@ -37,18 +34,19 @@ pub(super) const SECTOR: u64 = 4 << 10;
 pub(crate) enum Patience {
     /// To the end of the file.
     Endless,
-    /// For one window of the largest size: a file that is no table takes no longer than that.
+    /// For one window: a file that is no table takes no longer than that.
     Limited,
 }
 
-/// Finds frames with valid checksums and sensible content, wherever they are.
+/// Finds frames with valid checksums, wherever they are.
 pub(crate) struct Scanner<'a> {
     file: &'a TableFile,
     order: &'a Order,
     patience: Patience,
-    page: Page<'a>,
-    /// Steps that walks may still take: more than any honest file needs. When they run out, each walk ends after a page.
-    steps: u64,
+    /// Where the page begins that was read last, and its bytes.
+    page: (u64, Bytes),
+    /// Bytes that may still be gone through in vain where a frame could begin. Then each such walk ends after a page.
+    walk_budget: u64,
     /// Bytes of keys that may still be held.
     room: u64,
     work: KeyWork,
@@ -57,12 +55,10 @@ pub(crate) struct Scanner<'a> {
 /// The search by checksums, which goes from window to window.
 #[derive(Debug, Default)]
 struct Search {
-    from: u64,
-    size: u64,
-    /// The window.
+    window: Range<u64>,
     bytes: Bytes,
     /// Frames of this window that were not examined yet, the first of them last.
-    pending: Vec<Range<u64>>,
+    pending: Vec<(u32, u32)>,
     /// Bytes that may still be examined in this window: a hostile one could hold frames within frames.
     budget: u64,
 }
@@ -73,12 +69,11 @@ impl<'a> Scanner<'a> {
             file,
             order,
             patience,
-            page: Page {
-                file,
-                start: 0,
-                bytes: Bytes::new(),
+            page: (0, Bytes::new()),
+            walk_budget: match patience {
+                Patience::Endless => file.size.saturating_mul(4).saturating_add(1 << 20),
+                Patience::Limited => 0,
             },
-            steps: file.size.saturating_mul(4).saturating_add(1 << 20),
             room: key_room(file.size),
             work: KeyWork::of_file(),
         }
@@ -97,7 +92,6 @@ impl<'a> Scanner<'a> {
         while let Some(found) = self
             .footer(at, range.end)
             .or_else(|| self.walk(at, range.end))
-            .or_else(|| self.walk_after_padding(at, range.end))
             .or_else(|| self.search(&mut search, at, range.end, &mut reached))
         {
             at = found.range.end;
@@ -109,158 +103,58 @@ impl<'a> Scanner<'a> {
         frames
     }
 
-    /// The frame at `range`, if its checksum is right and its content makes sense.
+    /// The footer that begins at `at`: it comes right after a frame.
+    fn footer(&mut self, at: u64, end: u64) -> Option<Found> {
+        let range = at..at.saturating_add(FOOTER_LEN as u64);
+        let footer = Footer::decode(self.page_from(at).get(..FOOTER_LEN)?).ok()?;
+        let content = Content::Footer(footer);
+        (range.end <= end).then_some(Found { range, content })
+    }
+
+    /// The frame that begins at `at`, or after the padding there, and ends at or before `end`.
+    fn walk(&mut self, at: u64, end: u64) -> Option<Found> {
+        let len = page::to_boundary(at);
+        let page = self.page_from(at);
+        let padding = page.get(..len as usize).unwrap_or_default();
+        let is_padded = len > 0 && page::is_padding(at, padding);
+        let padded = is_padded.then(|| self.walk_from(at + len, end));
+        padded.flatten().or_else(|| self.walk_from(at, end))
+    }
+
+    fn walk_from(&mut self, start: u64, end: u64) -> Option<Found> {
+        let end = match self.walk_budget {
+            0 => end.min(start.saturating_add(PAGE as u64)),
+            _ => end,
+        };
+        let (mut register, mut at) = (u32::MAX, start);
+        while at + (TRAILER_LEN as u64) <= end {
+            let mut bytes = self.page_from(at);
+            bytes.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
+            if let Some(len) = frame_end(&mut register, &bytes) {
+                return self.check(start..at + len as u64);
+            }
+            at += bytes.len().saturating_sub(TRAILER_LEN - 1).max(1) as u64;
+        }
+        self.walk_budget = self.walk_budget.saturating_sub(at - start);
+        None
+    }
+
+    /// The frame at `range`, if its checksum is right.
     fn check(&mut self, range: Range<u64>) -> Option<Found> {
         let len = usize::try_from(range.end - range.start).ok()?;
         let frame = self.file.read(range.start, len).ok()?;
-        self.check_frame(range, &frame)
+        self.inspect(range, &frame)
     }
 
-    /// The same of a frame that was read.
-    fn check_frame(&mut self, range: Range<u64>, frame: &Bytes) -> Option<Found> {
-        self.steps = self.steps.saturating_sub(frame.len() as u64 / 8);
+    fn inspect(&mut self, range: Range<u64>, frame: &Bytes) -> Option<Found> {
         let content = inspect(range.start, frame, self.order, &mut self.work).ok()?;
         Some(Found { range, content })
     }
 
-    // -- From a known beginning.
-
-    /// The footer that begins at `at`: it comes right after a frame.
-    fn footer(&mut self, at: u64, end: u64) -> Option<Found> {
-        let footer = Footer::decode(self.page.at(at, FOOTER_LEN)).ok()?;
-        let range = at..at + FOOTER_LEN as u64;
-        (range.end <= end).then_some(Found {
-            range,
-            content: Content::Footer(footer),
-        })
-    }
-
-    /// The frame that begins at `at` and ends at or before `end`, found by walking it.
-    fn walk(&mut self, at: u64, end: u64) -> Option<Found> {
-        let end = if self.steps == 0 {
-            end.min(at + PAGE as u64)
-        } else {
-            end
-        };
-        if let Some(payload_end) = self.end_of_snappy(at, end)
-            && let Some(found) = self.check(at..payload_end + TRAILER_LEN as u64)
-        {
-            return Some(found);
-        }
-        self.walk_raw(at, end)
-    }
-
-    /// The same, if padding comes first, as in an aligned table.
-    fn walk_after_padding(&mut self, at: u64, end: u64) -> Option<Found> {
-        let len = page::to_boundary(at);
-        let padding = self.page.at(at, len as usize);
-        let is_padding = len > 0 && page::is_padding(at, padding);
-        is_padding.then(|| self.walk(at + len, end))?
-    }
-
-    fn step(&mut self) {
-        self.steps = self.steps.saturating_sub(1);
-    }
-
-    /// The end of the Snappy data at `at`: where its elements add up to the length that it declares.
-    fn end_of_snappy(&mut self, at: u64, end: u64) -> Option<u64> {
-        let (declared, header_len) = get_varint32(self.page.at(at, 5))?;
-        let declared = u64::from(declared);
-        let (mut p, mut made) = (at + header_len as u64, 0);
-        if declared < 4 {
-            return None; // no block is that short
-        }
-        while made < declared {
-            self.step();
-            let element = self.page.at(p, 5);
-            let &tag = element.first()?;
-            let number = |bytes: u64| {
-                let word = u32::from_le_bytes(*element.get(1..)?.first_chunk()?);
-                Some(u64::from(word) & ((1 << (8 * bytes)) - 1))
-            };
-            let upper = u64::from(tag >> 2);
-            let (len, element_len, copy_from) = match (tag & 3, upper) {
-                (0, 60..) => {
-                    let len_bytes = upper - 59;
-                    let len = number(len_bytes)? + 1;
-                    (len, 1 + len_bytes + len, None)
-                }
-                (0, _) => (upper + 1, upper + 2, None),
-                (1, _) => (4 + (upper & 7), 2, Some((upper >> 3 << 8) | number(1)?)),
-                (2, _) => (upper + 1, 3, Some(number(2)?)),
-                _ => (upper + 1, 5, Some(number(4)?)),
-            };
-            if copy_from.is_some_and(|back| back == 0 || back > made) {
-                return None;
-            }
-            made += len;
-            p += element_len;
-            if p + TRAILER_LEN as u64 > end {
-                return None;
-            }
-        }
-        (made == declared).then_some(p)
-    }
-
-    /// The raw frame at `at`: entry by entry, until what follows reads like their restarts.
-    fn walk_raw(&mut self, at: u64, end: u64) -> Option<Found> {
-        /// Most places where the restarts may seem to begin.
-        const MOST_TRIES: u32 = 8;
-        let (mut p, mut key_len, mut tries) = (at, 0, 0);
-        while p + (4 + TRAILER_LEN) as u64 <= end && tries < MOST_TRIES {
-            self.step();
-            if fixed32_at(self.page.at(p, 4), 0) == Some(0) {
-                tries += 1;
-                if let Some(payload_end) = self.end_of_restarts(p, p - at, end)
-                    && payload_end + TRAILER_LEN as u64 <= end
-                    && let Some(found) = self.check(at..payload_end + TRAILER_LEN as u64)
-                {
-                    return Some(found);
-                }
-            }
-            let header = self.page.at(p, 15);
-            let (shared, a) = get_varint32(header)?;
-            let (unshared, b) = get_varint32(header.get(a..)?)?;
-            let (value_len, c) = get_varint32(header.get(a + b..)?)?;
-            if u64::from(shared) > key_len {
-                return None;
-            }
-            key_len = u64::from(shared) + u64::from(unshared);
-            p += (a + b + c) as u64 + u64::from(unshared) + u64::from(value_len);
-        }
-        None
-    }
-
-    /// The end of the block whose restarts begin at `p`, after `entries_len` bytes of entries.
-    fn end_of_restarts(&mut self, p: u64, entries_len: u64, end: u64) -> Option<u64> {
-        let (mut at, mut count, mut before) = (p, 0, None);
-        while at + 4 <= end {
-            self.step();
-            let number = fixed32_at(self.page.at(at, 4), 0)?;
-            at += 4;
-            // An entry takes at least 3 bytes, so that only the first restart can be as small as its number.
-            if number == count && count > 0 {
-                return Some(at);
-            }
-            let in_order = match before {
-                None => number == 0,
-                Some(before) => number > before && u64::from(number) < entries_len,
-            };
-            if !in_order {
-                return None;
-            }
-            before = Some(number);
-            count += 1;
-        }
-        None
-    }
-
-    // -- From anywhere.
-
     /// The first frame at or after `at` that ends at or before `end`. Also `None` if `reached` ends the search, or if
     /// patience does.
     ///
-    /// A frame of up to half the largest window is found wherever it begins.
+    /// A frame of up to half a window is found wherever it begins.
     fn search(
         &mut self,
         search: &mut Search,
@@ -269,84 +163,56 @@ impl<'a> Scanner<'a> {
         reached: &mut impl FnMut(u64) -> ControlFlow<()>,
     ) -> Option<Found> {
         loop {
-            while let Some(range) = search.pending.pop() {
-                if range.start < at {
+            while let Some((from, to)) = search.pending.pop() {
+                let start = search.window.start + u64::from(from);
+                let len = u64::from(to - from);
+                if start < at {
                     continue;
                 }
-                let len = range.end - range.start;
                 let Some(budget) = search.budget.checked_sub(len) else {
                     search.pending.clear();
                     break;
                 };
                 search.budget = budget;
-                let in_window = |at: u64| (at - search.from) as usize;
-                let frame = search
-                    .bytes
-                    .slice(in_window(range.start)..in_window(range.end));
-                if let Some(found) = self.check_frame(range, &frame) {
-                    // If the content cannot be read, only the checksum speaks for the frame, and that is right by
-                    // chance now and then: its place must be likely, too.
-                    if found.range.start == at || !matches!(found.content, Content::Unreadable(_)) {
-                        return Some(found);
-                    }
+                let frame = search.bytes.slice(from as usize..to as usize);
+                // If the content cannot be read, only the checksum speaks for the frame, and that is right by chance now
+                // and then: its place must be likely, too.
+                let is_likely =
+                    |found: &Found| start == at || !matches!(found.content, Content::Unreadable(_));
+                let found = self.inspect(start..start + len, &frame);
+                if let Some(found) = found.filter(is_likely) {
+                    return Some(found);
                 }
             }
-            if search.size == 0 || at > search.from {
-                search.from = at;
-                search.size = SMALLEST_WINDOW;
-            } else if search.from + search.size >= end {
-                return None;
-            } else if search.size < LARGEST_WINDOW {
-                search.size *= 4;
-            } else if self.patience == Patience::Limited {
-                return None;
-            } else {
-                search.from += search.size / 2;
-            }
-            if reached(search.from).is_break() {
+            let is_first = search.bytes.is_empty();
+            if !is_first && (search.window.end >= end || self.patience == Patience::Limited) {
                 return None;
             }
-            let window = search.from..end.min(search.from + search.size);
-            if window.is_empty() {
+            let start = at.max(search.window.start + if is_first { 0 } else { WINDOW / 2 });
+            if start >= end || reached(start).is_break() {
                 return None;
             }
-            search.bytes = read_what_can_be(self.file, window.clone());
-            let frames = frames_by_checksum(&search.bytes);
-            search
-                .pending
-                .extend(frames.into_iter().map(|(start, end)| {
-                    window.start + u64::from(start)..window.start + u64::from(end)
-                }));
-            search.budget = 16 * LARGEST_WINDOW;
+            search.window = start..end.min(start + WINDOW);
+            search.bytes = read_what_can_be(self.file, search.window.clone());
+            search.pending = frames_by_checksum(&search.bytes);
+            search.budget = 16 * WINDOW;
         }
     }
-}
 
-/// A part of the file in memory, for reading a few bytes here and there.
-struct Page<'a> {
-    file: &'a TableFile,
-    start: u64,
-    bytes: Bytes,
-}
-
-impl Page<'_> {
-    /// The `len` bytes at `offset`; fewer at the end of the file.
-    fn at(&mut self, offset: u64, len: usize) -> &[u8] {
-        let end = self.file.size.min(offset.saturating_add(len as u64));
-        if offset >= end {
-            return &[];
+    /// The bytes from `at` on: those of a footer and more, or all up to the end of the file.
+    fn page_from(&mut self, at: u64) -> Bytes {
+        let in_page = |(start, bytes): &(u64, Bytes)| {
+            let from = usize::try_from(at.checked_sub(*start)?).ok()?;
+            let is_enough =
+                from + FOOTER_LEN <= bytes.len() || start + bytes.len() as u64 == self.file.size;
+            (is_enough && from <= bytes.len()).then(|| bytes.slice(from..))
+        };
+        if let Some(bytes) = in_page(&self.page) {
+            return bytes;
         }
-        if offset < self.start || end > self.start + self.bytes.len() as u64 {
-            let page_end = self.file.size.min(offset + PAGE as u64);
-            self.bytes = read_what_can_be(self.file, offset..page_end);
-            self.start = offset;
-        }
-        let (from, to) = ((offset - self.start) as usize, (end - self.start) as usize);
-        #[expect(
-            clippy::indexing_slicing,
-            reason = "the page holds these bytes: it was read again if it did not"
-        )]
-        &self.bytes[from..to]
+        let end = self.file.size.min(at.saturating_add(PAGE as u64));
+        self.page = (at, read_what_can_be(self.file, at.min(end)..end));
+        self.page.1.clone()
     }
 }
 

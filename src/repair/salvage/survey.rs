@@ -7,8 +7,8 @@ use std::ops::{ControlFlow, Range};
 use bytes::Bytes;
 
 use super::found::{Content, Found, inspect, key_room};
+use super::index::Placement;
 use super::kinds::{Kinds, MOST_PARTS};
-use super::plan::Placement;
 use super::scan::{Patience, Scanner};
 use crate::comparator::Order;
 use crate::format::block::Block;
@@ -90,13 +90,11 @@ impl<'a> Survey<'a> {
         }
         self.place(footer.index);
         self.place(footer.metaindex);
-        for handle in self
-            .handles_in(footer.metaindex)
+        let parts = self.handles_in(footer.metaindex);
+        parts
             .into_iter()
             .take(MOST_PARTS)
-        {
-            self.place(handle);
-        }
+            .for_each(|part| self.place(part));
         ControlFlow::Continue(())
     }
 

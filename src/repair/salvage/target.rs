@@ -38,7 +38,7 @@ impl Target {
     }
 
     /// Plans the copy. An error if the builder is for the other kind of table, or cannot say that the order is another.
-    pub(super) fn plan(&self, survey: &Survey<'_>, kinds: &Kinds) -> Result<Plan> {
+    pub(super) fn plan<'s>(&self, survey: &'s Survey<'_>, kinds: &Kinds) -> Result<Plan<'s>> {
         self.check_kind(survey, kinds)?;
         let named = kinds.properties.as_ref();
         let named = named.map(|properties| &*properties.comparator);
@@ -111,7 +111,7 @@ fn evidence(survey: &Survey<'_>, kinds: &Kinds) -> Evidence {
     };
     for (key, place) in index.keys.iter().zip(&index.places) {
         evidence.add_index_key(key);
-        let listed = place.and_then(|place| survey.frames.get(&place.start));
+        let listed = place.and_then(|place| survey.frames.get(&place));
         if let Some(digest) = listed.and_then(Found::digest) {
             evidence.add(&digest.evidence);
             if digest.ascends {

@@ -120,6 +120,21 @@ impl Verifier<'_, '_> {
         }
     }
 
+    /// The same of a block that the metaindex names, which may be damaged: then the handle may be rubbish, unless it leads to
+    /// a sound block.
+    pub(super) fn load_named(
+        &mut self,
+        handle: BlockHandle,
+        section: Section,
+        named_by: (Section, u64),
+        named_surely: bool,
+    ) -> Option<Loaded> {
+        if !named_surely {
+            self.try_frame(handle)?;
+        }
+        self.load(handle, section, named_by)
+    }
+
     /// Checks the structure of a block. Returns the block if its entries can be walked, even if not to the end.
     pub(super) fn parse(
         &mut self,

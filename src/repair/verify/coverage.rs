@@ -1,6 +1,7 @@
 //! Checks whether the parts of a table cover its file, and what is in the rest.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::Verifier;
 use super::blocks::Extent;
@@ -55,12 +56,21 @@ impl Verifier<'_, '_> {
                 Ordering::Greater if self.is_padding(&before, &extent) => {
                     self.report.checked_bytes += extent.offset - before.end;
                 }
-                Ordering::Greater if is_complete => {
-                    self.search_gap(before.end, extent, &mut scanner);
-                }
                 Ordering::Greater => {
-                    let place = (Section::Data, before.end);
-                    self.report_gap(Severity::Unchecked, place, extent, "");
+                    let gap = before.end..extent.offset;
+                    let (severity, what) = if is_complete {
+                        self.search_gap(gap.clone(), &mut scanner)
+                    } else {
+                        (Severity::Unchecked, String::new())
+                    };
+                    let (len, section) = (gap.end - gap.start, extent.section);
+                    let place = if is_complete { section } else { Section::Data };
+                    self.report.find(
+                        severity,
+                        (place, gap.start),
+                        "each block right after the one before",
+                        format!("{len} bytes before the {section} that no handle leads to{what}"),
+                    );
                 }
             }
             if extent.end > before.end {
@@ -80,36 +90,16 @@ impl Verifier<'_, '_> {
                 .is_ok_and(|bytes| page::is_padding(before.end, &bytes))
     }
 
-    /// Searches the bytes from `start` up to `next`, to which no handle leads, for entries.
-    fn search_gap(&mut self, start: u64, next: Extent, scanner: &mut Scanner<'_>) {
-        let blocks = scanner.scan(start..next.offset, |at| self.progress.reach(at));
-        let entries: u64 = blocks.iter().map(|block| block.entries()).sum();
-        let place = (next.section, start);
-        if entries > 0 {
-            let what = format!(", with {entries} entries in sound blocks");
-            self.report_gap(Severity::Damage, place, next, &what);
-        } else {
-            self.report_gap(Severity::Warning, place, next, "");
-        }
-    }
-
-    fn report_gap(
-        &mut self,
-        severity: Severity,
-        (section, start): (Section, u64),
-        next: Extent,
-        what: &str,
-    ) {
-        let len = next.offset - start;
-        self.report.find(
-            severity,
-            (section, start),
-            "each block right after the one before",
-            format!(
-                "{len} bytes before the {} that no handle leads to{what}",
-                next.section
+    /// Searches bytes to which no handle leads for entries. Returns how bad they are, and what is there.
+    fn search_gap(&mut self, gap: Range<u64>, scanner: &mut Scanner<'_>) -> (Severity, String) {
+        let blocks = scanner.scan(gap, |at| self.progress.reach(at));
+        match blocks.iter().map(|block| block.entries()).sum::<u64>() {
+            0 => (Severity::Warning, String::new()),
+            n => (
+                Severity::Damage,
+                format!(", with {n} entries in sound blocks"),
             ),
-        );
+        }
     }
 
     /// Reports how much of the data is sound, if no sound index says what there is.

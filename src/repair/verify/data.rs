@@ -8,7 +8,7 @@ use super::Verifier;
 use super::blocks::{Loaded, Parsed};
 use super::filters::Filter;
 use super::properties::Stated;
-use super::report::{Severity, Tally, not_ascending};
+use super::report::{Ascent, Severity, Tally};
 use crate::comparator::Order;
 use crate::db::key::{InternalKey, internal_order};
 use crate::db::recognise::{Evidence, KeyKind};
@@ -82,8 +82,7 @@ impl Verifier<'_, '_> {
         filters: &mut [Filter],
     ) -> ControlFlow<()> {
         let place = (Section::Index, index_offset);
-        let (mut order, mut repeated) = (Tally::default(), Tally::default());
-        let mut trailing = Tally::default();
+        let (mut ascent, mut trailing) = (Ascent::default(), Tally::default());
         let mut separator: Option<Vec<u8>> = None;
         let mut last_key: Option<Vec<u8>> = None;
         let mut cursor = BlockCursor::new(index.block.clone());
@@ -92,17 +91,7 @@ impl Verifier<'_, '_> {
         while let Ok(true) = cursor.next() {
             let (i, key, value) = (blocks, cursor.key(), cursor.value());
             blocks += 1;
-            if let Some(before) = &separator
-                && self.order.compare(before, key) != Ordering::Less
-            {
-                // In no order does a key come before itself.
-                let tally = if before == key {
-                    &mut repeated
-                } else {
-                    &mut order
-                };
-                tally.note(|| not_ascending(before, key));
-            }
+            ascent.add(key, |a, b| self.order.compare(a, b));
             let decoded = BlockHandle::decode(value);
             if let Some((_, len)) = decoded
                 && len < value.len()
@@ -145,8 +134,7 @@ impl Verifier<'_, '_> {
             index.trusted && index.well_formed && self.counted.data.data_blocks == blocks;
         self.counted.data.last_key = last_key;
         if index.trusted {
-            self.misordered.find_tally(place, order);
-            self.report.find_tally(Severity::Damage, place, repeated);
+            self.report_ascent(place, ascent);
             self.report.find_tally(Severity::Warning, place, trailing);
         }
         ControlFlow::Continue(())
@@ -181,6 +169,7 @@ impl Verifier<'_, '_> {
         let place = (Section::Data, offset);
         if self.order.compare(&ends.last, separator) == Ordering::Greater {
             self.misordered.find(
+                Severity::Damage,
                 place,
                 format!(
                     "the last key of data block {i} at or before its index key {}",
@@ -197,6 +186,7 @@ impl Verifier<'_, '_> {
                 && self.order.compare(before, &ends.first) != Ordering::Less
             {
                 self.misordered.find(
+                    Severity::Damage,
                     place,
                     format!(
                         "the first key of data block {i} after {what}, {}",
@@ -220,9 +210,8 @@ impl Verifier<'_, '_> {
         filters
             .iter_mut()
             .for_each(|filter| filter.note_uncovered(offset));
-        let (mut order, mut repeated) = (Tally::default(), Tally::default());
-        let mut form = Tally::default();
-        let mut ends: Option<Ends> = None;
+        let (mut ascent, mut form) = (Ascent::default(), Tally::default());
+        let mut first: Option<Vec<u8>> = None;
         let states_versions = self.stated.as_ref().map(Stated::key_kind) == Some(KeyKind::Database);
         let mut cursor = BlockCursor::new(block);
         while let Ok(true) = cursor.next() {
@@ -243,26 +232,8 @@ impl Verifier<'_, '_> {
                 self.report.filter_checks += 1;
                 filter.note_rejected(offset, key, self.order.filter_key(key));
             }
-            match &mut ends {
-                None => {
-                    ends = Some(Ends {
-                        first: key.to_vec(),
-                        last: key.to_vec(),
-                    });
-                }
-                Some(Ends { last, .. }) => {
-                    if self.order.compare(last, key) != Ordering::Less {
-                        let tally = if *last == key {
-                            &mut repeated
-                        } else {
-                            &mut order
-                        };
-                        tally.note(|| not_ascending(last, key));
-                    }
-                    last.clear();
-                    last.extend_from_slice(key);
-                }
-            }
+            first.get_or_insert_with(|| key.to_vec());
+            ascent.add(key, |a, b| self.order.compare(a, b));
         }
         self.evidence.end_block();
         self.report.data_blocks += 1;
@@ -270,9 +241,21 @@ impl Verifier<'_, '_> {
             return None;
         }
         self.counted.data.data_blocks += 1;
-        self.misordered.find_tally(place, order);
-        self.report.find_tally(Severity::Damage, place, repeated);
         self.report.find_tally(Severity::Damage, place, form);
-        ends
+        let last = self.report_ascent(place, ascent);
+        first.zip(last).map(|(first, last)| Ends { first, last })
+    }
+
+    /// Reports keys that do not ascend. Returns the last one.
+    fn report_ascent(&mut self, place: (Section, u64), ascent: Ascent) -> Option<Vec<u8>> {
+        let Ascent {
+            previous,
+            misordered,
+            repeated,
+        } = ascent;
+        self.misordered
+            .find_tally(Severity::Damage, place, misordered);
+        self.report.find_tally(Severity::Damage, place, repeated);
+        previous
     }
 }

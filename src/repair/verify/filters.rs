@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::Verifier;
 use super::blocks::{Loaded, Parsed};
-use super::report::{Severity, Tally, not_ascending};
+use super::report::{Ascent, Severity, Tally};
 use crate::error::{Section, show_key};
 use crate::filter::{FilterPolicy, PrefixExtractor, prefix_of};
 use crate::format::Defect;
@@ -111,15 +111,11 @@ impl Verifier<'_, '_> {
         let mut filters: Vec<Filter> = Vec::new();
         let mut named = Vec::new();
         let mut budget_of_others = self.file.size;
-        let mut order = Tally::default();
-        let mut previous: Option<Vec<u8>> = None;
+        let mut ascent = Ascent::default();
         let mut cursor = BlockCursor::new(metaindex.block.clone());
         while let Ok(true) = cursor.next() {
             let name = cursor.key();
-            if let Some(previous) = previous.filter(|previous| name <= &previous[..]) {
-                order.note(|| not_ascending(&previous, name));
-            }
-            previous = Some(name.to_vec());
+            ascent.add(name, <[u8]>::cmp);
             let handle = BlockHandle::decode(cursor.value()).map(|(handle, _)| handle);
             let is_properties = name == PROPERTIES_NAME;
             let is_pieces = name == PIECES_NAME;
@@ -155,16 +151,24 @@ impl Verifier<'_, '_> {
                         let mut others = filters.iter().filter(|filter| filter.is_of_keys());
                         others.all(|other| other.name() != known.name())
                     });
-                    let filter = self.load_filter(handle, known, place, metaindex.trusted);
-                    filters.extend(filter);
+                    let decode = |payload| {
+                        let policy = Arc::clone(known?);
+                        let reader = FilterBlockReader::new(payload);
+                        let reader = reader.and_then(|r| r.check_offsets().map(|()| r));
+                        Some(reader.map(|reader| FilterBlock::Keys { policy, reader }))
+                    };
+                    filters.extend(self.load_filter(handle, place, metaindex.trusted, decode));
                 }
                 (None, Some(handle)) if prefixes.is_some() => {
                     self.divided.filters.push(handle);
                     let known = prefixes.and_then(|name| self.options.known_extractor(name));
                     // Readers use the first.
                     let known = known.filter(|_| filters.iter().all(Filter::is_of_keys));
-                    let filter = self.load_prefixes(handle, known, place, metaindex.trusted);
-                    filters.extend(filter);
+                    let decode = |payload| {
+                        let (extractor, reader) = (known?, PrefixBlockReader::new(payload));
+                        Some(reader.map(|reader| FilterBlock::Prefixes { extractor, reader }))
+                    };
+                    filters.extend(self.load_filter(handle, place, metaindex.trusted, decode));
                 }
                 // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
                 (None, Some(handle)) => self.account_if_sound(handle, &mut budget_of_others),
@@ -172,56 +176,24 @@ impl Verifier<'_, '_> {
             }
         }
         if metaindex.trusted {
-            self.report.find_tally(Severity::Damage, place, order);
-            if metaindex.well_formed {
-                self.counted.filters = Some(named);
+            for tally in [ascent.misordered, ascent.repeated] {
+                self.report.find_tally(Severity::Damage, place, tally);
             }
+            self.counted.filters = metaindex.well_formed.then_some(named);
         }
         filters
     }
 
+    /// Reads the filter block at `handle` and has it decoded, which returns `None` if the filter is not known.
     fn load_filter(
-        &mut self,
-        handle: BlockHandle,
-        policy: Option<&Arc<dyn FilterPolicy>>,
-        named_by: (Section, u64),
-        named_surely: bool,
-    ) -> Option<Filter> {
-        self.load_filter_block(handle, named_by, named_surely, |payload| {
-            let policy = policy?.clone();
-            let reader = FilterBlockReader::new(payload)
-                .and_then(|reader| reader.check_offsets().map(|()| reader));
-            Some(reader.map(|reader| FilterBlock::Keys { policy, reader }))
-        })
-    }
-
-    fn load_prefixes(
-        &mut self,
-        handle: BlockHandle,
-        extractor: Option<Arc<dyn PrefixExtractor>>,
-        named_by: (Section, u64),
-        named_surely: bool,
-    ) -> Option<Filter> {
-        self.load_filter_block(handle, named_by, named_surely, |payload| {
-            let extractor = extractor?;
-            let reader = PrefixBlockReader::new(payload);
-            Some(reader.map(|reader| FilterBlock::Prefixes { extractor, reader }))
-        })
-    }
-
-    /// Reads a filter block and has it decoded, which returns `None` if it is not known.
-    fn load_filter_block(
         &mut self,
         handle: BlockHandle,
         named_by: (Section, u64),
         named_surely: bool,
         decode: impl FnOnce(Bytes) -> Option<Result<FilterBlock, Defect>>,
     ) -> Option<Filter> {
-        if !named_surely {
-            // The handle may be rubbish, unless it leads to a sound block.
-            self.try_frame(handle)?;
-        }
-        let Loaded { payload, trusted } = self.load(handle, Section::Filter, named_by)?;
+        let loaded = self.load_named(handle, Section::Filter, named_by, named_surely);
+        let Loaded { payload, trusted } = loaded?;
         let place = (Section::Filter, handle.offset);
         let block = decode(payload)?.map_err(|defect| {
             if trusted {

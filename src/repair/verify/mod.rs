@@ -41,7 +41,6 @@ use blocks::Extent;
 use filters::Filter;
 use pieces::Divided;
 use properties::{Counted, Stated};
-use report::Misordered;
 pub use report::{Finding, Severity, VerifyReport};
 
 /// How [`verify`] checks a table.
@@ -209,7 +208,8 @@ struct Verifier<'a, 'p> {
     counted: Counted,
     /// What the keys say about their kind and order.
     evidence: Evidence,
-    misordered: Misordered,
+    /// Keys out of order, as damage: until it is known whether the order that they were checked in is the table's.
+    misordered: VerifyReport,
     /// Where all blocks lie that handles lead to.
     extents: Vec<Extent>,
     /// Bytes that handles may still ask for. A hostile file could name a large block again and again.
@@ -248,7 +248,7 @@ impl<'a, 'p> Verifier<'a, 'p> {
             divided: Divided::default(),
             counted: Counted::default(),
             evidence: Evidence::default(),
-            misordered: Misordered::default(),
+            misordered: VerifyReport::default(),
             extents: Vec::new(),
             budget: file.size.saturating_mul(2),
             work: KeyWork::of_file(),
@@ -341,9 +341,18 @@ impl<'a, 'p> Verifier<'a, 'p> {
             };
         let misordered = std::mem::take(&mut self.misordered);
         if is_known {
-            misordered.report_damage(&mut self.report);
+            self.report.add_damage(misordered);
         } else if !self.options.stored_order {
-            self.report.order_clue = misordered.clue(stated);
+            // What shows that the order is another one.
+            let what = "keys ascend neither bytewise nor as a database's";
+            self.report.order_clue = match (stated, misordered.findings.first()) {
+                (Some(name), _) => Some(format!("the table names the comparator {name:?}")),
+                (None, Some(first)) => {
+                    let (section, offset) = (first.section(), first.offset());
+                    Some(format!("{what}, first in the {section} at offset {offset}"))
+                }
+                (None, None) => None,
+            };
             self.report.unknown_order = self.report.order_clue.is_some();
         }
     }

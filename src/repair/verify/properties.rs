@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use super::Verifier;
 use super::report::Severity;
 use crate::db::recognise::KeyKind;
-use crate::error::{Section, show_key};
+use crate::error::Section;
 use crate::format::footer::BlockHandle;
 use crate::format::properties::{MAX_KEY_LEN, Properties};
 use crate::write::summary::Summary;
@@ -50,6 +50,38 @@ impl Counted {
     }
 }
 
+/// A property that is a number: its name, what was counted and what is stated.
+type Number = (&'static str, fn(&Summary) -> u64, fn(&Properties) -> u64);
+
+const NUMBERS: [Number; 6] = [
+    ("entries", |data| data.entries, |stated| stated.entries),
+    (
+        "key.bytes",
+        |data| data.key_bytes,
+        |stated| stated.key_bytes,
+    ),
+    (
+        "value.bytes",
+        |data| data.value_bytes,
+        |stated| stated.value_bytes,
+    ),
+    (
+        "data.blocks",
+        |data| data.data_blocks,
+        |stated| stated.data_blocks,
+    ),
+    (
+        "data.bytes",
+        |data| data.data_bytes,
+        |stated| stated.data_bytes,
+    ),
+    (
+        "deletions",
+        |data| data.deletions,
+        |stated| stated.deletions,
+    ),
+];
+
 impl Verifier<'_, '_> {
     /// Reads the properties block at `handle`.
     pub(super) fn read_properties(
@@ -58,11 +90,8 @@ impl Verifier<'_, '_> {
         named_by: (Section, u64),
         named_surely: bool,
     ) {
-        // Otherwise the handle may be rubbish, unless it leads to a sound block.
-        if (named_surely || self.try_frame(handle).is_some())
-            && let Some(loaded) = self.load(handle, Section::Properties, named_by)
-            && loaded.trusted
-        {
+        let loaded = self.load_named(handle, Section::Properties, named_by, named_surely);
+        if let Some(loaded) = loaded.filter(|loaded| loaded.trusted) {
             let offset = handle.offset;
             match Properties::decode(&loaded.payload) {
                 Ok(properties) => self.stated = Some(Stated { properties, offset }),
@@ -83,83 +112,53 @@ impl Verifier<'_, '_> {
             is_complete,
             filters,
         } = std::mem::take(&mut self.counted);
-        let mut disagreements = Vec::new();
+        let number = |number: u64| Some(number.to_string());
+        let mut rows = Vec::new();
         if is_complete {
-            let (min, max) = ends(data.sequences);
-            let (stated_min, stated_max) = ends(properties.sequences);
-            let number = |name, counted, stated| differ(name, counted, stated, u64::to_string);
+            for (name, counted, stated) in NUMBERS {
+                rows.push((name, number(counted(&data)), number(stated(&properties))));
+            }
+            let ends = |sequences: &Option<RangeInclusive<u64>>| {
+                let ends = sequences.as_ref().map(|range| (range.start(), range.end()));
+                ends.map(|(min, max)| format!("{min} to {max}"))
+            };
+            let (counted, stated) = (ends(&data.sequences), ends(&properties.sequences));
+            rows.push(("sequence.min and .max", counted, stated));
             // A longer one is left out.
-            let short = |key: Option<Vec<u8>>| key.filter(|key| key.len() <= MAX_KEY_LEN);
-            let key =
-                |name, counted, stated| differ(name, short(counted), stated, |key| show_key(key));
-            let found = [
-                number("entries", Some(data.entries), Some(properties.entries)),
-                number(
-                    "key.bytes",
-                    Some(data.key_bytes),
-                    Some(properties.key_bytes),
-                ),
-                number(
-                    "value.bytes",
-                    Some(data.value_bytes),
-                    Some(properties.value_bytes),
-                ),
-                number(
-                    "data.blocks",
-                    Some(data.data_blocks),
-                    Some(properties.data_blocks),
-                ),
-                number(
-                    "data.bytes",
-                    Some(data.data_bytes),
-                    Some(properties.data_bytes),
-                ),
-                number(
-                    "deletions",
-                    Some(data.deletions),
-                    Some(properties.deletions),
-                ),
-                number("sequence.min", min, stated_min),
-                number("sequence.max", max, stated_max),
-                key("key.first", data.first_key, properties.first_key),
-                key("key.last", data.last_key, properties.last_key),
-            ];
-            disagreements.extend(found.into_iter().flatten());
+            let short = |key: &Vec<u8>| key.len() <= MAX_KEY_LEN;
+            let show = |key: Option<Vec<u8>>| key.map(|key| show_all(&key));
+            let counted = (data.first_key.filter(short), data.last_key.filter(short));
+            rows.push(("key.first", show(counted.0), show(properties.first_key)));
+            rows.push(("key.last", show(counted.1), show(properties.last_key)));
         }
         if let Some(filters) = filters {
             let stated = properties.filter_policy.map(String::into_bytes);
             // Of several filters, the properties name one.
-            let named = filters
-                .iter()
-                .find(|(policy, _)| Some(policy) == stated.as_ref());
+            let mut named = filters.iter();
+            let named = named.find(|(policy, _)| Some(policy) == stated.as_ref());
             let (policy, bytes) = named.or(filters.first()).cloned().unzip();
-            let policies = differ("filter.policy", policy, stated, |name| show_key(name));
             // The size of another filter says nothing.
-            let stated = properties.filter_bytes;
-            let sizes = || differ("filter.bytes", bytes, stated, u64::to_string);
-            disagreements.extend(policies.or_else(sizes));
+            if policy == stated {
+                let stated = properties.filter_bytes.and_then(number);
+                rows.push(("filter.bytes", bytes.and_then(number), stated));
+            }
+            let show = |name: Option<Vec<u8>>| name.map(|name| show_all(&name));
+            rows.push(("filter.policy", show(policy), show(stated)));
         }
-        for (counted, stated) in disagreements {
-            let place = (Section::Properties, offset);
-            self.report.find(Severity::Damage, place, counted, stated);
+        let none = || "none".to_owned();
+        for (name, counted, stated) in rows {
+            if counted != stated {
+                let counted = counted.unwrap_or_else(none);
+                let expected = format!("the property {name} {counted}, as the table has");
+                let place = (Section::Properties, offset);
+                let found = stated.unwrap_or_else(none);
+                self.report.find(Severity::Damage, place, expected, found);
+            }
         }
     }
 }
 
-fn ends(range: Option<RangeInclusive<u64>>) -> (Option<u64>, Option<u64>) {
-    range.map(RangeInclusive::into_inner).unzip()
-}
-
-/// What was expected and what was found if the property `name` is not what was counted.
-fn differ<T: PartialEq>(
-    name: &str,
-    counted: Option<T>,
-    stated: Option<T>,
-    show: impl Fn(&T) -> String,
-) -> Option<(String, String)> {
-    let show = |value: &Option<T>| value.as_ref().map_or_else(|| "none".into(), &show);
-    (counted != stated).then(|| {
-        let expected = format!("the property {name} {}, as the table has", show(&counted));
-        (expected, show(&stated))
-    })
+/// A key or a name in full, in the form of [`show_key`](crate::error::show_key).
+fn show_all(key: &[u8]) -> String {
+    format!("\"{}\"", key.escape_ascii())
 }

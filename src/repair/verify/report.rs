@@ -1,5 +1,6 @@
 //! The report of a verification: findings and figures.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use crate::db::recognise::KeyKind;
@@ -225,9 +226,19 @@ impl VerifyReport {
     }
 
     pub(super) fn find_tally(&mut self, severity: Severity, place: (Section, u64), tally: Tally) {
-        if let Some((expected, found)) = tally.into_words() {
+        if let Some((expected, mut found)) = tally.first {
+            if tally.count > 1 {
+                found.push_str(&format!(" (and {} more such)", tally.count - 1));
+            }
             self.find(severity, place, expected, found);
         }
+    }
+
+    /// Takes over the findings of damage in `other`.
+    pub(super) fn add_damage(&mut self, other: VerifyReport) {
+        self.damage += other.damage;
+        let room = MOST_FINDINGS - self.findings.len();
+        self.findings.extend(other.findings.into_iter().take(room));
     }
 }
 
@@ -248,66 +259,34 @@ impl Tally {
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
-
-    /// What was expected and what was found, if anything was.
-    fn into_words(self) -> Option<(String, String)> {
-        let (expected, mut found) = self.first?;
-        if self.count > 1 {
-            found.push_str(&format!(" (and {} more such)", self.count - 1));
-        }
-        Some((expected, found))
-    }
 }
 
-/// Keys out of order, and where, until it is known whether the order that they were checked in is the table's.
+/// Checks that keys ascend.
 #[derive(Default)]
-pub(super) struct Misordered {
-    found: Vec<((Section, u64), String, String)>,
-    count: u64,
+pub(super) struct Ascent {
+    pub(super) previous: Option<Vec<u8>>,
+    /// Keys out of order, and keys that come twice: in no order does a key come before itself.
+    pub(super) misordered: Tally,
+    pub(super) repeated: Tally,
 }
 
-impl Misordered {
-    pub(super) fn find(
-        &mut self,
-        place: (Section, u64),
-        expected: impl Into<String>,
-        found: impl Into<String>,
-    ) {
-        self.count += 1;
-        if self.found.len() < MOST_FINDINGS {
-            self.found.push((place, expected.into(), found.into()));
+impl Ascent {
+    /// Checks that `key` comes after those before it.
+    pub(super) fn add(&mut self, key: &[u8], compare: impl FnOnce(&[u8], &[u8]) -> Ordering) {
+        let Some(previous) = &mut self.previous else {
+            self.previous = Some(key.to_vec());
+            return;
+        };
+        if compare(previous, key) != Ordering::Less {
+            let tally = if *previous == key {
+                &mut self.repeated
+            } else {
+                &mut self.misordered
+            };
+            let expected = || format!("keys that ascend, one after {}", show_key(previous));
+            tally.note(|| (expected(), show_key(key)));
         }
+        previous.clear();
+        previous.extend_from_slice(key);
     }
-
-    pub(super) fn find_tally(&mut self, place: (Section, u64), tally: Tally) {
-        if let Some((expected, found)) = tally.into_words() {
-            self.find(place, expected, found);
-        }
-    }
-
-    /// Reports each as damage: the order is known.
-    pub(super) fn report_damage(self, report: &mut VerifyReport) {
-        report.damage += self.count - self.found.len() as u64;
-        for (place, expected, found) in self.found {
-            report.find(Severity::Damage, place, expected, found);
-        }
-    }
-
-    /// What shows that the order is another one: the comparator that the table names, or else the first of these.
-    pub(super) fn clue(&self, comparator: Option<&str>) -> Option<String> {
-        if let Some(name) = comparator {
-            return Some(format!("the table names the comparator {name:?}"));
-        }
-        let ((section, offset), ..) = self.found.first()?;
-        let what = "keys ascend neither bytewise nor as a database's";
-        Some(format!("{what}, first in the {section} at offset {offset}"))
-    }
-}
-
-/// What was expected and what was found where `key` does not come after `before`.
-pub(super) fn not_ascending(before: &[u8], key: &[u8]) -> (String, String) {
-    (
-        format!("keys that ascend, one after {}", show_key(before)),
-        show_key(key),
-    )
 }
