@@ -13,7 +13,7 @@ use leveltable::{
 };
 use leveltable_database::Database;
 
-use crate::database::{self, Beside};
+use crate::database::{self, order_beside};
 use crate::failure::{Failure, is_not_found};
 use crate::files::tables_in;
 use crate::notation::{Notation, as_json, write_json_field};
@@ -129,6 +129,8 @@ pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 pub(crate) struct AnyTable {
     pub(crate) keys: TypedTable,
     pub(crate) order: Order,
+    /// Whether the order is byte order, of user keys in a table of a database.
+    pub(crate) is_bytewise: bool,
 }
 
 /// What is known of the order of a table's keys.
@@ -242,8 +244,7 @@ pub(crate) fn open_with(
     // A cache is useless, because each block is read once.
     let options = options.no_cache().check_order(check_order);
     if keys == Keys::Auto
-        && let Some(beside) = Beside::of(path)
-        && let Some(order) = KeyOrder::of_database(&beside.comparator)
+        && let Some(order) = order_beside(path)
     {
         // The MANIFEST names the order for nothing.
         let options = options.clone().comparator(order.of_user_keys());
@@ -252,6 +253,7 @@ pub(crate) fn open_with(
             return Ok(AnyTable {
                 keys: TypedTable::Database(table),
                 order: Order::Certain,
+                is_bytewise: order == KeyOrder::Internal,
             });
         }
     }
@@ -260,6 +262,7 @@ pub(crate) fn open_with(
             let mut table = AnyTable {
                 keys: typed,
                 order: Order::Certain,
+                is_bytewise: keys != Keys::Stored,
             };
             let plain = table.table();
             let is_small = plain.file_bytes() <= CHECKED_WHEN_OPENED;
@@ -298,6 +301,7 @@ pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<Any
     Ok(AnyTable {
         keys,
         order: Order::Unknown,
+        is_bytewise: false,
     })
 }
 

@@ -11,7 +11,7 @@ use leveltable::{ErrorKind, OpenOptions, Section, Source};
 use serde_json::{Value, json};
 
 use crate::Answer;
-use crate::database::{self, Beside, is_database};
+use crate::database::{self, is_database, order_beside};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::open::{Keys, KeysArg, check_is_file};
@@ -19,7 +19,6 @@ use crate::output::{Rows, count, entries, file_record};
 use crate::place::{copy_if_remote, source};
 use crate::progress::Progress;
 use crate::remote::Set;
-use crate::sort::KeyOrder;
 
 /// Check whether tables are sound.
 ///
@@ -165,8 +164,7 @@ impl Args {
         if self.stored_order {
             return (self.keys.keys.named(), options.stored_order());
         }
-        let beside = Beside::of(path).filter(|_| self.keys.keys == Keys::Auto);
-        match beside.and_then(|beside| KeyOrder::of_database(&beside.comparator)) {
+        match order_beside(path).filter(|_| self.keys.keys == Keys::Auto) {
             Some(order) => (
                 Some(KeyKind::Database),
                 options.comparator(order.of_user_keys()),

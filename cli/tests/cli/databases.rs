@@ -418,6 +418,30 @@ fn the_manifest_names_the_order_of_a_table() {
             assert_eq!(output.stdout, b"76616c7565\n", "{output:?}");
         }
     }
+    // In byte order, "aaa" comes after "bb", and there would be nothing in between.
+    let hex = |key: &str| key.bytes().map(|b| format!("{b:02x}")).collect::<String>();
+    let (from, to) = (hex(&keys[1]), hex(&keys[3]));
+    assert!(from > to);
+    for path in [db, &path] {
+        let rows = on(
+            path,
+            "scan",
+            &["--hex", "--keys-only", "--from", &from, "--to", &to],
+        );
+        let rows = String::from_utf8(rows.stdout).unwrap();
+        let found: Vec<&str> = rows
+            .lines()
+            .map(|row| row.split('\t').next().unwrap())
+            .collect();
+        assert_eq!(found, [hex(&keys[1]), hex(&keys[2])]);
+        // "a" and "aaa" have other numbers of characters.
+        let rows = on(
+            path,
+            "scan",
+            &["--hex", "--keys-only", "--prefix", "0001010101"],
+        );
+        assert_eq!(String::from_utf8(rows.stdout).unwrap().lines().count(), 5);
+    }
     let out = db.join("out.sst");
     let salvaged = shown(on(db, "salvage", &[out.to_str().unwrap()]));
     assert!(
