@@ -19,7 +19,7 @@ use crate::error::show_key;
 /// lookup returns `None`. Keys in an order that is nearly bytewise are the likely case.
 /// [`OpenOptions::check_order`](crate::OpenOptions::check_order) rules that out by reading the whole file once.
 ///
-/// `examples/indexeddb.rs` has one for the databases that Chrome and Electron keep.
+/// The crate `leveltable-database` has one for the IndexedDB databases of Chrome and Electron.
 ///
 /// # Comparators and filters
 ///

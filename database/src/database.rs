@@ -10,7 +10,7 @@ use leveltable::{ErrorKind, KeyRange, Result};
 
 use crate::manifest::TableFile;
 use crate::options::DatabaseOptions;
-use crate::range::DatabaseRange;
+use crate::range::{DatabaseRange, Wanted};
 use crate::recovery::Recovery;
 use crate::state::{MOST_ATTEMPTS, State};
 
@@ -182,7 +182,7 @@ impl Database {
 
     /// The entries whose keys are within `bounds`, from either end. Tables are opened when the range gets to them.
     pub fn range(&self, bounds: impl KeyRange) -> DatabaseRange {
-        DatabaseRange::new(self.shared.clone(), bounds.key_bounds())
+        DatabaseRange::new(self.shared.clone(), Wanted::Range(bounds.key_bounds()))
     }
 
     /// The entries whose keys begin with `prefix`, from either end.
@@ -190,7 +190,8 @@ impl Database {
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a range there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DatabaseRange {
-        DatabaseRange::of_prefix(self.shared.clone(), prefix.as_ref())
+        let wanted = Wanted::Prefix(prefix.as_ref().to_vec());
+        DatabaseRange::new(self.shared.clone(), wanted)
     }
 
     /// The name of the comparator, such as `leveldb.BytewiseComparator`.

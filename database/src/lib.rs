@@ -61,3 +61,8 @@ pub use manifest::{Edit, TableFile};
 pub use options::DatabaseOptions;
 pub use range::DatabaseRange;
 pub use recovery::{FileGap, ReadLog, Recovery};
+
+/// The README's code is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

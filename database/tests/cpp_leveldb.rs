@@ -11,7 +11,7 @@ use std::path::Path;
 use leveltable::{Comparator, ErrorKind};
 use leveltable_database::{Database, DatabaseOptions, FileKind, FileState, VersionState};
 
-use common::{Change, Settings, Writer, copy_dir};
+use common::{Change, Settings, Writer, copy_dir, scratch};
 
 mod common;
 
@@ -234,12 +234,9 @@ fn write_and_read(scratch: &Path, number: u64) {
     let db = options(&settings).open_read_only(&dir).unwrap();
     assert_same(&db, &model, &settings, &mut random);
     assert!(db.recovery().gaps.is_empty(), "{:?}", db.recovery());
-    // LevelDB keeps nothing that does not count.
     for file in db.files().unwrap() {
-        assert!(
-            matches!(file.state, FileState::Live | FileState::Aside),
-            "{file:?}"
-        );
+        // A compaction that closing interrupts leaves a part of a table, an orphan.
+        assert_ne!(file.state, FileState::Missing, "{file:?}");
     }
     std::fs::remove_dir_all(&dir).unwrap();
 }
@@ -247,7 +244,7 @@ fn write_and_read(scratch: &Path, number: u64) {
 #[test]
 #[ignore = "needs C++ LevelDB"]
 fn databases_of_cpp_leveldb_hold_what_was_written() {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = scratch();
     std::thread::scope(|scope| {
         for half in 0..2 {
             let scratch = scratch.path();
@@ -260,7 +257,7 @@ fn databases_of_cpp_leveldb_hold_what_was_written() {
 #[ignore = "needs C++ LevelDB"]
 fn a_repaired_database_holds_the_newest_versions() {
     for number in 0..10 {
-        let scratch = tempfile::tempdir().unwrap();
+        let scratch = scratch();
         let dir = scratch.path().join("db");
         let mut random = fastrand::Rng::with_seed(seed() * 1000 + number);
         let settings = Settings {
@@ -281,7 +278,14 @@ fn a_repaired_database_holds_the_newest_versions() {
         let error = Database::open_read_only(&dir).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotADatabase);
         assert!(error.to_string().contains("lost CURRENT"), "{error}");
-        let db = Database::open_without_manifest(&dir).unwrap();
+        // A compaction that closing interrupts leaves a part of a table, which nothing lists.
+        let lenient = DatabaseOptions::new().skip_damaged(true);
+        let db = lenient.open_without_manifest(&dir).unwrap();
+        assert!(
+            db.recovery().unreadable_tables.len() <= 1,
+            "{:?}",
+            db.recovery()
+        );
         assert!(db.recovery().without_manifest);
         assert_same(&db, &model, &settings, &mut random);
         writer.run(&format!("repair {}", dir.display()));
@@ -294,7 +298,7 @@ fn a_repaired_database_holds_the_newest_versions() {
 #[test]
 #[ignore = "needs C++ LevelDB"]
 fn a_log_that_is_cut_holds_what_leveldb_finds() {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = scratch();
     let mut writer = Writer::start();
     for number in 0..3 {
         let dir = scratch.path().join("db");
@@ -339,7 +343,7 @@ fn a_log_that_is_cut_holds_what_leveldb_finds() {
 #[test]
 #[ignore = "needs C++ LevelDB"]
 fn history_and_files_say_where_versions_are() {
-    let scratch = tempfile::tempdir().unwrap();
+    let scratch = scratch();
     let dir = scratch.path().join("db");
     let mut writer = Writer::start();
     let settings = Settings::default();

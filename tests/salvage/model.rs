@@ -14,11 +14,11 @@ use leveltable::{BytewiseComparator, Comparator, Compression, OpenOptions, Write
 use super::common::{Entry, Random, Reverse};
 use super::content;
 
-#[path = "../../examples/indexeddb.rs"]
-#[allow(dead_code)]
+#[path = "../../database/src/indexeddb.rs"]
+#[allow(dead_code, unreachable_pub)]
 mod indexeddb;
 
-pub(super) use indexeddb::IndexedDb;
+pub(super) use indexeddb::IndexedDbComparator as IndexedDb;
 
 /// In which order a table is, as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,15 @@
 //! A writer in another process: C++ LevelDB.
-#![allow(dead_code)] // each test uses its part
+#![allow(dead_code, unused_imports)] // each test uses its part
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
+
+pub(crate) use encode::*;
+
+mod encode;
 
 /// A key, and its new value or none.
 pub(crate) type Change = (Vec<u8>, Option<Vec<u8>>);
@@ -169,5 +173,15 @@ pub(crate) fn copy_dir(from: &Path, to: &Path) {
     for file in std::fs::read_dir(from).unwrap() {
         let file = file.unwrap();
         std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
+/// A directory that needs no disk, where there is one: LevelDB syncs files whenever it opens a database.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        tempfile::tempdir_in(memory).unwrap()
+    } else {
+        tempfile::tempdir().unwrap()
     }
 }

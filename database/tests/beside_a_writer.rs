@@ -1,0 +1,219 @@
+//! Reads beside C++ LevelDB, which writes in another process.
+//!
+//! `cargo test -p leveltable-database --test beside_a_writer -- --ignored`
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use leveltable::ErrorKind;
+use leveltable_database::Database;
+
+use common::{Change, Settings, Writer, scratch};
+
+mod common;
+
+const KEYS: usize = 2000;
+/// Set by every batch to its number.
+const COUNTER: &[u8] = b"counter";
+
+/// Oldest first: the number of a batch, and what it set or deleted.
+type Versions = Vec<(usize, Option<Vec<u8>>)>;
+
+/// The batches so far, and for each key the batches that changed it, with its values.
+#[derive(Default)]
+struct Written {
+    versions: HashMap<Vec<u8>, Versions>,
+}
+
+impl Written {
+    fn add(&mut self, number: usize, changes: &[Change]) {
+        for (key, value) in changes {
+            let versions = self.versions.entry(key.clone()).or_default();
+            versions.push((number, value.clone()));
+        }
+    }
+
+    /// The contents after a batch.
+    fn after(&self, batch: usize) -> BTreeMap<&[u8], &[u8]> {
+        let mut contents = BTreeMap::new();
+        for (key, versions) in &self.versions {
+            let seen = versions.iter().rev().find(|(number, _)| *number <= batch);
+            if let Some((_, Some(value))) = seen {
+                contents.insert(&key[..], &value[..]);
+            }
+        }
+        contents
+    }
+}
+
+struct Shared {
+    written: Mutex<Written>,
+    begun: AtomicUsize,
+    acknowledged: AtomicUsize,
+    done: AtomicBool,
+}
+
+fn write(shared: &Shared, dir: &Path, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let settings = Settings {
+        write_buffer: 64 << 10,
+        ..Settings::default()
+    };
+    let mut writer = Writer::start();
+    writer.open(dir, &settings);
+    let mut number = 0;
+    while !shared.done.load(Ordering::SeqCst) {
+        number += 1;
+        let mut changes: Vec<Change> = (0..random.usize(1..40))
+            .map(|_| {
+                let key = format!("key{:05}", random.usize(..KEYS)).into_bytes();
+                let value = vec![random.u8(..); random.usize(..200)];
+                (key, (random.u8(..5) > 0).then_some(value))
+            })
+            .collect();
+        changes.push((COUNTER.to_vec(), Some(number.to_string().into_bytes())));
+        shared.written.lock().unwrap().add(number, &changes);
+        shared.begun.store(number, Ordering::SeqCst);
+        writer.batch(&changes);
+        shared.acknowledged.store(number, Ordering::SeqCst);
+        if random.usize(..2000) == 0 {
+            // Logs become tables, and a new MANIFEST is written.
+            writer.open(dir, &settings);
+        }
+        if random.usize(..2000) == 0 {
+            writer.run("compact");
+        }
+    }
+}
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Walks over a pinned database, or looks up all keys at once.
+fn read(db: &Database, is_walk: bool) -> leveltable::Result<Entries> {
+    if is_walk {
+        db.pin()?;
+        return db
+            .iter()
+            .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
+            .collect();
+    }
+    let mut keys: Vec<Vec<u8>> = (0..KEYS)
+        .map(|i| format!("key{i:05}").into_bytes())
+        .collect();
+    keys.insert(0, COUNTER.to_vec());
+    let values = db.get_many(&keys)?;
+    let found = keys.into_iter().zip(values);
+    Ok(found
+        .filter_map(|(key, value)| Some((key, value?.to_vec())))
+        .collect())
+}
+
+#[test]
+#[ignore = "needs C++ LevelDB"]
+fn each_read_shows_the_contents_after_one_batch() {
+    let scratch = scratch();
+    let dir = scratch.path().join("db");
+    let shared = Shared {
+        written: Mutex::default(),
+        begun: AtomicUsize::new(0),
+        acknowledged: AtomicUsize::new(0),
+        done: AtomicBool::new(false),
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| write(&shared, &dir, 7));
+        while shared.acknowledged.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            compare(&shared, &dir);
+        }));
+        shared.done.store(true, Ordering::SeqCst);
+        if let Err(panic) = failed {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+fn compare(shared: &Shared, dir: &Path) {
+    let db = Database::open_read_only(dir).unwrap();
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut removed = 0;
+    for round in 0..1000 {
+        let acknowledged = shared.acknowledged.load(Ordering::SeqCst);
+        // One object all the time, and new ones.
+        let db = if random.bool() {
+            db.refresh().unwrap();
+            db.clone()
+        } else {
+            Database::open_read_only(dir).unwrap()
+        };
+        let is_walk = round % 2 == 0;
+        let entries = match read(&db, is_walk) {
+            Ok(entries) => entries,
+            Err(error) => panic!("{round}: {error}"),
+        };
+        let begun = shared.begun.load(Ordering::SeqCst);
+        let counter = entries.iter().find(|(key, _)| key == COUNTER).unwrap();
+        let batch: usize = str::from_utf8(&counter.1).unwrap().parse().unwrap();
+        assert!(
+            (acknowledged..=begun).contains(&batch),
+            "{acknowledged} {batch} {begun}"
+        );
+        let written = shared.written.lock().unwrap();
+        let expected = written.after(batch);
+        let found = entries.iter().map(|(key, value)| (&key[..], &value[..]));
+        assert!(found.eq(expected), "{round}: batch {batch}, {is_walk}");
+        drop(written);
+        // Without pinning, a walk ends well or says why.
+        for entry in db.iter() {
+            if let Err(error) = entry {
+                assert_eq!(error.kind(), ErrorKind::Replaced, "{error}");
+                assert!(error.to_string().contains("pin"), "{error}");
+                removed += 1;
+            }
+        }
+    }
+    println!(
+        "{} batches, {removed} walks met a removed table",
+        shared.begun.load(Ordering::SeqCst)
+    );
+}
+
+/// A database that was deleted and made anew uses numbers again.
+#[test]
+#[ignore = "needs C++ LevelDB"]
+fn a_recreated_database_is_not_mixed_with_the_old_one() {
+    let scratch = scratch();
+    let dir = scratch.path().join("db");
+    let mut writer = Writer::start();
+    let settings = Settings {
+        bloom_bits: 0,
+        ..Settings::default()
+    };
+    let mut reader: Option<Database> = None;
+    for round in 0..50 {
+        writer.run("close");
+        let _ = std::fs::remove_dir_all(&dir);
+        writer.open(&dir, &settings);
+        let value = format!("{round:04}").into_bytes();
+        for key in ["a", "b", "c"] {
+            writer.batch(&[(key.into(), Some(value.clone()))]);
+        }
+        writer.run("compact");
+        let db = reader.get_or_insert_with(|| Database::open_read_only(&dir).unwrap());
+        if round % 2 == 0 {
+            db.refresh().unwrap();
+        }
+        let a = db.get("a").unwrap().unwrap();
+        let old = format!("{:04}", round - round % 2).into_bytes();
+        assert!(a == value || a == old, "{round}: {a:?}");
+        // Whichever it is, all are of the same.
+        let all = db.get_many(&["a", "b", "c"]).unwrap();
+        assert!(all.iter().all(|value| value == &all[0]), "{round}: {all:?}");
+        db.refresh().unwrap();
+        let walked: Vec<_> = db.iter().map(|entry| entry.unwrap().1).collect();
+        assert_eq!(walked, [&value[..]; 3]);
+    }
+}
