@@ -18,34 +18,7 @@ use crate::write::{Add, TableOptions, check_out, not_written, parse_size, write_
 /// Without --format, a line is `key<TAB>value`, with escapes, whatever it looks like. OUT appears only when the table
 /// is complete and on disk.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  printf 'apple\\tred\\nbanana\\tyellow\\n' | leveltable build fruit.ldb
-  leveltable build words.ldb words.tsv --sort
-  leveltable scan old.ldb --json | leveltable build new.ldb --format jsonl --codec zstd
-  leveltable build users.ldb users.csv --format csv --key-field id --value-field name --sort
-  leveltable build users.ldb users.jsonl --format jsonl --key-field id --value-field profile --sort
-  leveltable build logs.ldb logs.jsonl --format jsonl --key-field user,id --pad 12 --whole-record --sort
-  leveltable scan db/000005.ldb | leveltable build --database new.ldb
-  leveltable build - < sorted.tsv > table.ldb
-
-Keys must ascend in byte order, which is that of `LC_ALL=C sort`; --sort sorts them first, in \
-temporary files if they do not fit in memory. Empty lines are skipped. A carriage return before the newline is \
-part of the line end: write \\r to end a value with one. With --raw it is part of the value.
-
-In CSV, a field named rather than numbered makes the first record a header; --header says that there is one. In JSON \
-lines, a value that is not a string is stored as it is written: 7, [1,2], {\"a\":null}; a key may be a number. If the \
-fields are not named, a line has key or key_hex, and value or value_hex. --whole-record stores the line, and of CSV an object, or \
-an array without a header. `--format json` means jsonl, and tab means text. The format is never guessed.
-
-A byte order mark at the start of the input is not part of the first key, except with --raw.
-
-If the command before a pipe fails, the table is built from the lines that arrived, and only `set -o pipefail` \
-reports the failure. To copy a damaged table, use `leveltable salvage`.
-
-An interrupted build leaves OUT unchanged. A killed one may also leave a file .leveltable-*.tmp beside it, \
-which can be deleted. Of an upload, interrupting it twice ends it without waiting for the store: parts of it may remain, and if \
-it was being completed, OUT may be there.")]
+#[command(after_help = include_str!("help/build.txt").trim_end())]
 pub(crate) struct Args {
     /// The table's file or URL; - for standard output
     out: PathBuf,

@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use leveltable::ErrorKind;
 use leveltable::db::{MAX_SEQUENCE, ValueType};
+use leveltable_database::{Database, HistoryEntry, VersionState};
 use serde_json::json;
 
 use crate::Answer;
+use crate::database;
 use crate::failure::Failure;
 use crate::input::BYTE_ORDER_MARK;
 use crate::notation::{Notation, NotationArgs, quoted, write_json_field};
@@ -21,7 +23,6 @@ use crate::open::{
 };
 use crate::output::{Rows, complain};
 use crate::place::{check_order_of_arguments, is_url};
-use crate::remote::Set;
 
 /// Show the values of keys.
 ///
@@ -33,18 +34,9 @@ use crate::remote::Set;
 /// to be in byte order; standard error says so if a key is absent, and --check-order makes certain. If the keys are neither in byte
 /// order nor in that of a database, searches by reading the whole table.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable get 000005.ldb user:17
-  leveltable get 000005.ldb 'b\\x00\\x00\\x01'       a key of arbitrary bytes
-  leveltable get 000005.ldb --hex 62000001        the same, in hexadecimal
-  leveltable get 000005.ldb thumbnail --raw > thumbnail.png
-  leveltable get 000005.ldb - < keys.txt          a key on each line
-
-With --json, every key has a line. The value of an absent one is null, and so is that of one that damage hides, whose \
-line also has the field error.")]
+#[command(after_help = include_str!("help/get.txt").trim_end())]
 pub(crate) struct Args {
-    /// The table's file or URL, or the manifest of a set
+    /// The table's file or URL, the directory of a database, or the manifest of a set
     file: PathBuf,
     #[command(flatten)]
     lookup: LookupArgs,
@@ -54,6 +46,9 @@ pub(crate) struct Args {
     /// The value as of this sequence number, in a table of a database
     #[arg(long, value_name = "SEQUENCE")]
     at: Option<u64>,
+    /// Show all versions that the files of a database still hold, and where: file, offset, state, key, sequence, type, value
+    #[arg(long, conflicts_with = "at")]
+    history: bool,
     #[command(flatten)]
     notation: NotationArgs,
     /// Show each entry as a JSON object
@@ -80,19 +75,34 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     for key in &args.key {
         check_order_of_arguments(Path::new(key), &args.file)?;
     }
-    let table = match args.lookup.open(&args.file)? {
-        Opened::Set(set) => return get_from_set(&set, args, keys),
-        Opened::Table(table) => table,
-    };
-    if args.at.is_some() && !table.is_database() {
+    let mut answers = Answers::new(args, &keys);
+    let opened = args.lookup.open(&args.file, false)?;
+    let is_table = matches!(&opened, Opened::Table(table) if table.is_database());
+    if args.at.is_some() && !is_table {
         return Err(Failure::new(NEEDS_DATABASE));
     }
-    let mut answers = Answers::new(args, &keys);
+    if args.history && !matches!(opened, Opened::Database(_)) {
+        return Err(Failure::new(
+            "--history needs a database: name its directory",
+        ));
+    }
     let keys = all_keys(keys, args.notation);
-    if table.order == Order::Unknown {
-        search(&table, args, keys, &mut answers)?;
-    } else {
-        look_up(&table, args, keys, &mut answers)?;
+    match opened {
+        Opened::Set(set) => look_up_many(|keys| set.get_many(keys), keys, &mut answers)?,
+        Opened::Database(db) if args.history => show_history(&db, keys, &mut answers)?,
+        Opened::Database(db) if !db.has_known_order() => walk_database(&db, keys, &mut answers)?,
+        Opened::Database(db) => look_up_many(|keys| db.get_many(keys), keys, &mut answers)?,
+        Opened::Table(table) if table.order == Order::Unknown => {
+            search(&table, args, keys, &mut answers)?;
+        }
+        // Requests of a batch are on their way at the same time.
+        Opened::Table(table) if is_url(&args.file) && !table.is_database() => {
+            look_up_many(|keys| table.table().get_many(keys), keys, &mut answers)?;
+            if table.order == Order::Assumed && answers.worst == Answer::No {
+                note_assumed_order(&args.file);
+            }
+        }
+        Opened::Table(table) => look_up(&table, args, keys, &mut answers)?,
     }
     answers.out.finish()?;
     Ok(answers.worst)
@@ -106,37 +116,14 @@ fn look_up(
     answers: &mut Answers<'_>,
 ) -> Result<(), Failure> {
     let mut is_noted = table.order == Order::Certain;
-    // Requests of a batch are on their way at the same time.
-    let most = if is_url(&args.file) { BATCH } else { 1 };
-    let mut keys = keys.peekable();
-    let found = std::iter::from_fn(|| {
-        keys.peek()?;
-        let batch: Result<Vec<Vec<u8>>, Failure> = keys.by_ref().take(most).collect();
-        Some(batch.map(|batch| {
-            let found = find_batch(table, &batch, args.at);
-            batch.into_iter().zip(found).collect::<Vec<_>>()
-        }))
-    });
-    for batch in found {
-        look_at(batch?, args, &mut is_noted, answers)?;
-    }
-    Ok(())
-}
-
-/// Shows what was found of each key.
-fn look_at(
-    found: Vec<(Vec<u8>, leveltable::Result<Option<Row>>)>,
-    args: &Args,
-    is_noted: &mut bool,
-    answers: &mut Answers<'_>,
-) -> Result<(), Failure> {
-    for (key, found) in found {
-        match found {
+    for key in keys {
+        let key = key?;
+        match find(table, &key, args.at) {
             Ok(row) => {
                 // In another order, the table may hold the key elsewhere.
-                if row.is_none() && !*is_noted {
+                if row.is_none() && !is_noted {
                     note_assumed_order(&args.file);
-                    *is_noted = true;
+                    is_noted = true;
                 }
                 answers.show(&key, row.as_ref())?;
             }
@@ -169,26 +156,85 @@ fn search(
     Ok(())
 }
 
-/// Number of keys that are looked up in a set at once.
+/// Number of keys that are looked up in a set or a database at once.
 const BATCH: usize = 1024;
 
-fn get_from_set(set: &Set, args: &Args, keys: Vec<Option<Vec<u8>>>) -> Result<Answer, Failure> {
-    if args.at.is_some() {
-        return Err(Failure::new(NEEDS_DATABASE));
-    }
-    let mut answers = Answers::new(args, &keys);
-    let mut keys = all_keys(keys, args.notation);
+/// Looks up many keys at a time in a set, a database or a table at a URL.
+fn look_up_many(
+    get_many: impl Fn(&[Vec<u8>]) -> leveltable::Result<Vec<Option<Bytes>>>,
+    mut keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
+    answers: &mut Answers<'_>,
+) -> Result<(), Failure> {
     loop {
         let batch: Vec<Vec<u8>> = keys.by_ref().take(BATCH).collect::<Result<_, _>>()?;
         if batch.is_empty() {
-            break;
+            return Ok(());
         }
-        let found = each_of(&batch, &|keys| set.get_many(keys));
-        let found = batch.into_iter().zip(found).collect();
-        look_at(found, args, &mut true, &mut answers)?;
+        let values = get_many(&batch);
+        for (i, key) in batch.into_iter().enumerate() {
+            let value = match &values {
+                Ok(values) => Ok(values.get(i).cloned().flatten()),
+                // A request that failed is not made again for each key.
+                Err(e) if e.kind() == ErrorKind::Io => Err(e.clone()),
+                // Find out which.
+                Err(_) => get_many(std::slice::from_ref(&key)).map(|mut v| v.pop().flatten()),
+            };
+            match value {
+                Ok(value) => {
+                    let row = value.map(|value| Row::plain(key.clone().into(), value));
+                    answers.show(&key, row.as_ref())?;
+                }
+                // Nothing that was not found is certain.
+                Err(e) if e.kind() == ErrorKind::Comparator => {
+                    answers.out.flush()?;
+                    return Err(another_order(e));
+                }
+                Err(e) if answers.is_single && !answers.args.json => {
+                    return Err(database::failed(&e));
+                }
+                Err(e) => answers.fail(&key, &database::failed(&e))?,
+            }
+        }
     }
-    answers.out.finish()?;
-    Ok(answers.worst)
+}
+
+/// Looks for all keys in one walk over a database whose order is not known.
+fn walk_database(
+    db: &Database,
+    keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
+    answers: &mut Answers<'_>,
+) -> Result<(), Failure> {
+    let keys: Vec<Vec<u8>> = keys.collect::<Result<_, _>>()?;
+    let mut found: HashMap<&[u8], Row> = HashMap::new();
+    for entry in db.iter() {
+        let (key, value) = entry.map_err(|e| database::failed(&e))?;
+        if let Some(wanted) = keys.iter().find(|wanted| **wanted == key) {
+            found.insert(wanted, Row::plain(key, value));
+        }
+    }
+    for key in &keys {
+        answers.show(key, found.get(&key[..]))?;
+    }
+    Ok(())
+}
+
+/// Prints all versions of each key that the files of a database still hold.
+fn show_history(
+    db: &Database,
+    keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
+    answers: &mut Answers<'_>,
+) -> Result<(), Failure> {
+    for key in keys {
+        let key = key?;
+        let versions = db.history(&key).map_err(|e| database::failed(&e))?;
+        if versions.is_empty() {
+            answers.no("not found", &key)?;
+        }
+        for version in versions {
+            answers.show_version(&key, version)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the keys of the command line, with those of standard input in place of each `-`.
@@ -239,52 +285,13 @@ fn keys_of_stdin(notation: NotationArgs) -> impl Iterator<Item = Result<Vec<u8>,
     })
 }
 
-/// Returns what [`find`] returns of each key.
-fn find_batch(
-    table: &AnyTable,
-    keys: &[Vec<u8>],
-    at: Option<u64>,
-) -> Vec<leveltable::Result<Option<Row>>> {
-    match &table.keys {
-        TypedTable::Plain(table) => each_of(keys, &|keys| table.get_many(keys)),
-        TypedTable::Database(_) => keys.iter().map(|key| find(table, key, at)).collect(),
-    }
-}
-
-/// Returns the entry of each key by `get_many`. If damage fails that, it finds out of which; a request that failed is not made again
-/// for each key.
-fn each_of(
-    keys: &[Vec<u8>],
-    get_many: &dyn Fn(&[Vec<u8>]) -> leveltable::Result<Vec<Option<Bytes>>>,
-) -> Vec<leveltable::Result<Option<Row>>> {
-    let row = |(key, value): (&Vec<u8>, Option<Bytes>)| {
-        let key = key.clone().into();
-        Ok(value.map(|value| Row {
-            key,
-            tag: None,
-            value,
-        }))
-    };
-    match get_many(keys) {
-        Ok(values) => keys.iter().zip(values).map(row).collect(),
-        Err(e) if keys.len() == 1 || e.kind() == ErrorKind::Io => {
-            keys.iter().map(|_| Err(e.clone())).collect()
-        }
-        Err(_) => {
-            let keys = keys.iter().map(std::slice::from_ref);
-            keys.flat_map(|key| each_of(key, get_many)).collect()
-        }
-    }
-}
-
 /// Returns the entry of `key`. In a table of a database that is its newest entry not newer than `at`.
 fn find(table: &AnyTable, key: &[u8], at: Option<u64>) -> leveltable::Result<Option<Row>> {
     match &table.keys {
-        TypedTable::Plain(table) => Ok(table.get(key)?.map(|value| Row {
-            key: key.to_vec().into(),
-            tag: None,
-            value,
-        })),
+        TypedTable::Plain(table) => {
+            let value = table.get(key)?;
+            Ok(value.map(|value| Row::plain(key.to_vec().into(), value)))
+        }
         TypedTable::Database(table) => {
             let snapshot = table.at(at.unwrap_or(MAX_SEQUENCE));
             Ok(snapshot.get_entry(key)?.map(Row::from))
@@ -338,11 +345,7 @@ impl Answers<'_> {
     fn show(&mut self, key: &[u8], row: Option<&Row>) -> Result<(), Failure> {
         let notation = self.args.notation.shown();
         let is_json = self.args.json;
-        let style = JsonStyle {
-            hex: notation == Notation::Hex,
-            keys_only: false,
-            json_values: self.args.json_values,
-        };
+        let style = self.style();
         let Some(row) = row else {
             if is_json {
                 self.write_no_value(key, None)?;
@@ -350,7 +353,7 @@ impl Answers<'_> {
             return self.no("not found", key);
         };
         match row.tag {
-            _ if is_json => self.out.write(|out| row.write_json(style, None, out))?,
+            _ if is_json => self.out.write(|out| row.write_json(style, "", out))?,
             Some((_, ValueType::Deletion)) => {}
             _ if self.is_single => self.out.write(|out| {
                 notation.write(&row.value, out)?;
@@ -369,6 +372,37 @@ impl Answers<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    fn style(&self) -> JsonStyle {
+        JsonStyle {
+            hex: self.args.notation.shown() == Notation::Hex,
+            keys_only: false,
+            json_values: self.args.json_values,
+        }
+    }
+
+    /// Prints a version of `key`, the file that holds it, and what became of it.
+    fn show_version(&mut self, key: &[u8], version: HistoryEntry) -> Result<(), Failure> {
+        let HistoryEntry { file, offset, .. } = &version;
+        let (state, by) = match version.state {
+            VersionState::Live => ("live", None),
+            VersionState::Overwritten(by) => ("overwritten", Some(by)),
+            VersionState::Deleted(by) => ("deleted", Some(by)),
+            VersionState::FileNotListed => ("file not listed", None),
+        };
+        let (style, notation) = (self.style(), self.args.notation.shown());
+        let lead = json!({"file": file, "offset": offset, "state": state, "by": by}).to_string();
+        let lead = lead.replace(['{', '}'], "") + ",";
+        let text = format!("{file}\t{offset}\t{state}\t");
+        let row = Row::of_version(key.to_vec().into(), version.sequence, version.version);
+        self.out.write(|out| {
+            if self.args.json {
+                return row.write_json(style, &lead, out);
+            }
+            out.write_all(text.as_bytes())?;
+            row.write_line(notation, false, None, out)
+        })
     }
 
     /// Prints to standard error that `key` has no value.

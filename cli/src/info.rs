@@ -17,10 +17,11 @@ use leveltable::{
 use serde_json::json;
 
 use crate::Answer;
+use crate::database::info::DatabaseInfo;
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::open::{
-    AnyTable, Keys, KeysArg, Opened, Order, SHOWN_AS_STORED, note_unknown_order, open_either,
+    AnyTable, Keys, KeysArg, Opened, Order, SHOWN_AS_STORED, note_unknown_order, open_any,
     open_in_stored_order, open_with,
 };
 use crate::output::{BOLD, complain, file_record};
@@ -28,7 +29,7 @@ use crate::place::{copy_if_remote, is_url};
 use crate::progress::Progress;
 use crate::set_info::SetInfo;
 pub(crate) use json::key_json;
-pub(crate) use text::size;
+pub(crate) use text::{shown, size};
 
 /// Show the sections, keys and filter of tables.
 ///
@@ -38,22 +39,14 @@ pub(crate) use text::size;
 ///
 /// If the keys are neither in byte order nor in that of a database, shows everything but the filter.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable info 000005.ldb
-  leveltable info 000005.ldb --full
-  leveltable info 000005.ldb --blocks | less
-  leveltable info db                              all tables of a database
-  leveltable info 000005.ldb --json | jq .filter.policy
-
-With --json, every file has a line with the same fields. Those that were not measured are null, and so is order_known if byte \
-order was assumed. If a file could not be read, they are all null and `error` says why.
-
-The bytes of a block include its trailer of five: one byte for the codec, four for the checksum.")]
+#[command(after_help = include_str!("help/info.txt").trim_end())]
 pub(crate) struct Args {
-    /// The tables' files or URLs, manifests of sets, or directories of tables
+    /// Tables' files or URLs, databases, manifests of sets, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Of a database, describe the tables one by one
+    #[arg(long = "files")]
+    apart: bool,
     #[command(flatten)]
     keys: KeysArg,
     /// Read all data blocks, to measure entries, codecs and filter
@@ -69,7 +62,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let mut is_first = true;
-    each_file(&expand(&args.files)?, |path| {
+    each_file(&expand(&args.files, args.apart)?, |path| {
         let described = describe(path, args, is_first);
         is_first = false;
         if let (true, Err(failure @ Failure::Message(_))) = (args.json, &described) {
@@ -86,9 +79,20 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
         writeln!(out, "{gap}{BOLD}{}{BOLD:#}", path.display())
     };
     let (mut fault, keys) = (None, args.keys.keys);
-    let opened = open_either(path, || open_with_filter(path, keys, &mut fault))?;
+    let opened = open_any(path, false, || open_with_filter(path, keys, &mut fault))?;
     let mut table = match opened {
         Opened::Table(table) => table,
+        Opened::Database(db) => {
+            let db = DatabaseInfo::of(&db)?;
+            print(|mut out| {
+                if args.json {
+                    return writeln!(out, "{}", db.to_json(args.fields()));
+                }
+                title(&mut out)?;
+                db.draw(&mut out)
+            })?;
+            return Ok(Answer::Yes);
+        }
         Opened::Set(set) => {
             let set = SetInfo::of(path, &set, args.blocks);
             print(|mut out| {
@@ -175,7 +179,7 @@ fn shows_another_order(table: &Table, all: bool) -> bool {
 }
 
 /// The fields of the record of a file. All are there in each record.
-const FIELDS: [&str; 21] = [
+const FIELDS: [&str; 26] = [
     "file_bytes",
     "keys",
     "order_known",
@@ -195,6 +199,11 @@ const FIELDS: [&str; 21] = [
     "unused_filters",
     "unreadable",
     "shards",
+    "last_sequence",
+    "tables",
+    "files",
+    "logs",
+    "left_out",
     "error",
     "blocks",
 ];
@@ -285,7 +294,8 @@ impl Anatomy<'_> {
             order: opened.order,
             layout,
             filter: table.filter(),
-            entries: stated.map(|stated| stated.entries),
+            entries: { stated.map(|stated| stated.entries) }
+                .or((table.data_blocks() == 0).then_some(0)),
             key_bytes: stated.map(|stated| stated.key_bytes),
             value_bytes: stated.map(|stated| stated.value_bytes),
             data_stored_bytes: stated.map(|stated| stated.data_bytes),

@@ -150,7 +150,7 @@ impl Entries {
     /// Opens the file at `path`, or standard input for `-`.
     pub(crate) fn open(path: &Path, options: InputOptions) -> Result<Entries, Failure> {
         options.check()?;
-        let (mut reader, name, size): (Box<dyn BufRead>, _, _) = if path.as_os_str() == "-" {
+        let (reader, name, size): (Box<dyn BufRead>, _, _) = if path.as_os_str() == "-" {
             let name = "standard input".to_owned();
             (Box::new(io::stdin().lock()), name, None)
         } else {
@@ -168,11 +168,6 @@ impl Entries {
             let reader = BufReader::with_capacity(64 << 10, file);
             (Box::new(reader), name, size)
         };
-        let head = reader.fill_buf().map_err(|e| reading(&name, &e))?;
-        if head.starts_with(GZIP_MAGIC) && options.notation != Notation::Raw {
-            let what = "compressed by gzip: decompress it first, as in `gzip -dc IN | leveltable build OUT`";
-            return Err(Failure::new(what).at(&name));
-        }
         let source = match options.format {
             Format::Csv => Source::Csv(CsvRecords::open(reader, &options).map_err(|e| {
                 let failure = Failure::new(e.what);
@@ -200,7 +195,9 @@ impl Entries {
     /// Reads the next entry into `key`, as the table stores it, and `value`. Returns `false` at the end.
     pub(crate) fn next(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool, Failure> {
         let read = match &mut self.source {
-            Source::Lines(lines) => lines.next().map_err(|e| reading(&self.name, &e))?,
+            Source::Lines(lines) => lines
+                .next()
+                .map_err(|e| Failure::new(format!("reading {}: {e}", self.name)))?,
             Source::Csv(records) => match records.next() {
                 Ok(read) => read,
                 Err(what) => return Err(Failure::new(what).at(self.place())),
@@ -267,12 +264,16 @@ impl Entries {
     }
 }
 
-fn reading(name: &str, error: &io::Error) -> Failure {
-    Failure::new(format!("reading {name}: {error}"))
+/// Fails if `head`, with which the input begins, is that of a file that `gzip` wrote. Text does not begin so: the second byte
+/// begins no character.
+fn check_no_gzip(head: &[u8]) -> io::Result<()> {
+    let what =
+        "compressed by gzip: decompress it first, as in `gzip -dc IN | leveltable build OUT`";
+    if head.starts_with(b"\x1f\x8b") {
+        return Err(io::Error::other(what));
+    }
+    Ok(())
 }
-
-/// What a file that `gzip` wrote begins with. Text does not: the second byte begins no character.
-const GZIP_MAGIC: &[u8] = b"\x1f\x8b";
 
 /// Editors on Windows begin a file with it.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -301,6 +302,9 @@ impl Lines {
             self.number += 1;
             self.line.pop_if(|last| *last == b'\n');
             if !self.is_raw {
+                if self.number == 1 {
+                    check_no_gzip(&self.line)?;
+                }
                 self.line.pop_if(|last| *last == b'\r');
                 if self.number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
                     self.line.drain(..BYTE_ORDER_MARK.len());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use leveltable::{OpenOptions, Range};
 
 use crate::Answer;
+use crate::database::Beside;
 use crate::failure::Failure;
 use crate::files::expand;
 use crate::open::{Keys, KeysArg, Order, open_table};
@@ -20,11 +21,7 @@ use crate::write::{TableOptions, check_out, not_written, write_table};
 /// Fails if two tables have the same key, of a database the same version, unless --keep-last says that the table named last
 /// counts.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable merge all.ldb monday.ldb tuesday.ldb
-  leveltable merge new.ldb old.ldb changes.ldb --keep-last
-  leveltable merge versions.ldb db                all tables of a database")]
+#[command(after_help = include_str!("help/merge.txt").trim_end())]
 pub(crate) struct Args {
     /// The new table's file or URL; - for standard output
     out: PathBuf,
@@ -50,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     check_out(&args.out, args.force)?;
     let mut order = None;
     let mut inputs = Vec::new();
-    for path in expand(&args.inputs)? {
+    for path in expand(&args.inputs, true)? {
         let (range, own) = open(&path, args.keys.keys)?;
         if *order.get_or_insert(own) != own {
             let what =
@@ -76,10 +73,10 @@ fn open(path: &Path, keys: Keys) -> Result<(Range, KeyOrder), Failure> {
         let what = "the keys are in an order of their own, in which tables cannot be merged";
         return Err(Failure::new(what).at(path.display()));
     }
-    let order = if table.is_database() {
-        KeyOrder::Internal
-    } else {
-        KeyOrder::Bytewise
+    let order = Beside::of(path).and_then(|beside| KeyOrder::of_database(&beside.comparator));
+    let order = match order {
+        _ if !table.is_database() => KeyOrder::Bytewise,
+        order => order.unwrap_or(KeyOrder::Internal),
     };
     let options = order.read(OpenOptions::new().no_cache().no_filter());
     copy_if_remote(path)?;

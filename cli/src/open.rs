@@ -11,13 +11,16 @@ use leveltable::{
     BytewiseComparator, DbTable, Error, ErrorKind, OpenOptions, Result, Table,
     db::{DbEntry, InternalKeyComparator, KeyKind, ValueType, Version},
 };
+use leveltable_database::Database;
 
+use crate::database::{self, Beside};
 use crate::failure::{Failure, is_not_found};
 use crate::files::tables_in;
 use crate::notation::{Notation, as_json, write_json_field};
 use crate::output::complain;
 use crate::place::{check_url, copy_if_remote, is_url, source};
 use crate::remote::Set;
+use crate::sort::KeyOrder;
 
 /// The option that overrules what a table's keys are taken for.
 #[derive(Args, Clone, Copy)]
@@ -43,34 +46,50 @@ pub(crate) struct LookupArgs {
 /// What a path names.
 pub(crate) enum Opened {
     Set(Set),
+    Database(Database),
     Table(AnyTable),
 }
 
 impl LookupArgs {
-    /// Opens the set or the table at `path`, the table without its filter: reading it costs more than it saves a scan or a
-    /// single lookup.
-    pub(crate) fn open(&self, path: &Path) -> std::result::Result<Opened, Failure> {
-        let options = OpenOptions::new().no_filter();
-        let open = || open_with(path, self.keys.keys, options, self.check_order);
-        let opened = open_either(path, open)?;
+    /// Opens what `path` names, a table without its filter: reading it costs more than it saves a scan or a single lookup. Damaged
+    /// records of a database's logs are an error unless `skip_damaged` leaves them out.
+    pub(crate) fn open(
+        &self,
+        path: &Path,
+        skip_damaged: bool,
+    ) -> std::result::Result<Opened, Failure> {
+        let open_table = || {
+            let options = OpenOptions::new().no_filter();
+            if let (Keys::Auto, Some(beside)) = (self.keys.keys, Beside::of(path)) {
+                beside.note(path);
+            }
+            open_with(path, self.keys.keys, options, self.check_order)
+        };
+        let opened = open_any(path, skip_damaged, open_table)?;
         let failed = |what: &str| Err(Failure::new(what).at(path.display()));
         match (&self.set, &opened) {
-            (Some(_), Opened::Table(_)) => failed("not a set, which --set asks for"),
             (Some(id), Opened::Set(set)) if *id != set.id() => {
                 failed("another set is published here than --set asks for: run `splits` again")
+            }
+            (Some(_), Opened::Table(_) | Opened::Database(_)) => {
+                failed("not a set, which --set asks for")
             }
             _ => Ok(opened),
         }
     }
 }
 
-/// Opens the set at `path`, or by `open` the table. Only one that is not there, or that says that it is a manifest, is opened as a
-/// set, so that metadata are read once.
-pub(crate) fn open_either(
+/// Opens the set or the database at `path`, or by `open` the table. Only what is no file, or says that it is a manifest, is opened
+/// as a set, so that metadata are read once.
+pub(crate) fn open_any(
     path: &Path,
+    skip_damaged: bool,
     open: impl FnOnce() -> Result<AnyTable>,
 ) -> std::result::Result<Opened, Failure> {
     check_url(path)?;
+    if database::is_database(path) {
+        return Ok(Opened::Database(database::open(path, skip_damaged)?));
+    }
     let is_file = is_url(path) || fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     let opened = is_file.then(open);
     let may_be_set = match &opened {
@@ -198,12 +217,11 @@ impl Keys {
 
 /// Opens the table at `path` without its filter. A set is an error.
 pub(crate) fn open_table(path: &Path, keys: Keys) -> Result<AnyTable, Failure> {
-    match open_either(path, || {
-        open_with(path, keys, OpenOptions::new().no_filter(), false)
-    })? {
+    let open = || open_with(path, keys, OpenOptions::new().no_filter(), false);
+    match open_any(path, false, open)? {
         Opened::Table(table) => Ok(table),
-        Opened::Set(_) => {
-            Err(Failure::new("is a set, and no table: name its tables").at(path.display()))
+        Opened::Set(_) | Opened::Database(_) => {
+            Err(Failure::new("not a single table: name its tables").at(path.display()))
         }
     }
 }
@@ -224,6 +242,20 @@ pub(crate) fn open_with(
     }
     // A cache is useless, because each block is read once.
     let options = options.no_cache().check_order(check_order);
+    if keys == Keys::Auto
+        && let Some(beside) = Beside::of(path)
+        && let Some(order) = KeyOrder::of_database(&beside.comparator)
+    {
+        // The MANIFEST names the order for nothing.
+        let options = options.clone().comparator(order.of_user_keys());
+        let opened = options.open_db_source(source(path)?);
+        if let Ok(table) = opened {
+            return Ok(AnyTable {
+                keys: TypedTable::Database(table),
+                order: Order::Certain,
+            });
+        }
+    }
     match keys.open(path, &options) {
         Ok(typed) => {
             let mut table = AnyTable {
@@ -331,10 +363,11 @@ pub(crate) fn check_is_file(path: &Path) -> Result<(), Failure> {
         Err(e) => fail(&e.to_string()),
         Ok(metadata) if metadata.is_dir() => match tables_in(path).as_deref() {
             Some([table, ..]) => fail(&format!(
-                "is a directory: name one of its tables, such as {}",
+                "is a directory of tables: name one, such as {}",
                 table.display()
             )),
-            _ => fail("is a directory without tables (.ldb, .sst)"),
+            // Says what it is instead.
+            _ => database::open(path, false).map(drop),
         },
         Ok(metadata) if metadata.is_file() => Ok(()),
         Ok(_) => fail(
@@ -362,13 +395,7 @@ impl AnyTable {
         match &self.keys {
             TypedTable::Plain(table) => {
                 let range = table.range(bounds);
-                Box::new(range.map(|entry| {
-                    entry.map(|(key, value)| Row {
-                        key,
-                        tag: None,
-                        value,
-                    })
-                }))
+                Box::new(range.map(|entry| entry.map(|(key, value)| Row::plain(key, value))))
             }
             TypedTable::Database(table) => {
                 let range = table.range(bounds);
@@ -380,15 +407,7 @@ impl AnyTable {
 
 impl From<DbEntry> for Row {
     fn from(entry: DbEntry) -> Row {
-        let (value_type, value) = match entry.version {
-            Version::Value(value) => (ValueType::Value, value),
-            Version::Deleted => (ValueType::Deletion, Bytes::new()),
-        };
-        Row {
-            key: entry.user_key,
-            tag: Some((entry.sequence, value_type)),
-            value,
-        }
+        Row::of_version(entry.user_key, entry.sequence, entry.version)
     }
 }
 
@@ -401,6 +420,26 @@ pub(crate) fn type_name(value_type: ValueType) -> &'static str {
 }
 
 impl Row {
+    pub(crate) fn plain(key: Bytes, value: Bytes) -> Row {
+        Row {
+            key,
+            tag: None,
+            value,
+        }
+    }
+
+    pub(crate) fn of_version(key: Bytes, sequence: u64, version: Version) -> Row {
+        let (value_type, value) = match version {
+            Version::Value(value) => (ValueType::Value, value),
+            Version::Deleted => (ValueType::Deletion, Bytes::new()),
+        };
+        Row {
+            key,
+            tag: Some((sequence, value_type)),
+            value,
+        }
+    }
+
     /// Writes the line `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value`. Cuts the value to `width` characters.
     pub(crate) fn write_line(
         &self,
@@ -423,19 +462,14 @@ impl Row {
         out.write_all(b"\n")
     }
 
-    /// Writes the entry as a line with a JSON object, which begins with the name of its file if one is given.
+    /// Writes the entry as a line with a JSON object, which begins with the fields of `lead`.
     pub(crate) fn write_json(
         &self,
         style: JsonStyle,
-        file: Option<&Path>,
+        lead: &str,
         out: &mut impl Write,
     ) -> io::Result<()> {
-        out.write_all(b"{")?;
-        if let Some(file) = file {
-            out.write_all(b"\"file\":")?;
-            serde_json::to_writer(&mut *out, &file.to_string_lossy())?;
-            out.write_all(b",")?;
-        }
+        write!(out, "{{{lead}")?;
         write_json_field("key", &self.key, style.hex, out)?;
         if let Some((sequence, value_type)) = self.tag {
             let name = type_name(value_type);

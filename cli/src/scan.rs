@@ -2,13 +2,16 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 
-use leveltable::{Error, ErrorKind};
-use serde_json::json;
+use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind};
+use leveltable_database::{Database, FileKind};
+use serde_json::{Value, json};
 
 use crate::Answer;
+use crate::database::records::{self, Record};
+use crate::database::{self, complain_of_damage, kind_of};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::notation::{Notation, NotationArgs, quoted};
@@ -19,7 +22,7 @@ use crate::open::{
 use crate::output::{Rows, complain};
 use crate::place::{copy_if_remote, is_url};
 use crate::remote::{self, Direction};
-use crate::salvage::rescue;
+use crate::salvage::{Rescued, rescue};
 
 /// Show entries in order, one a line.
 ///
@@ -30,26 +33,14 @@ use crate::salvage::rescue;
 /// stored. To show a part, reads the index and the blocks of that part. A table that does not name its order, as those of LevelDB,
 /// is then assumed to be in byte order; standard error says so, and --check-order makes certain.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable scan 000005.ldb | head               the first entries
-  leveltable scan 000005.ldb --reverse --limit 1  the last entry
-  leveltable scan 000005.ldb --prefix user: --keys-only
-  leveltable scan 000005.ldb --from b --to d      keys that begin with b or c
-  leveltable scan 000005.ldb --json | jq -r .key
-  leveltable scan db --width 40                   all tables of a database, values cut
-
-If a block is damaged, scan prints the entries before it and exits with status 2. With --skip-damaged it copies the \
-readable part of the file to a temporary file, goes on with that, lists on standard error what is left out, and exits \
-with status 1.
-
-In JSON, a key or value that is not UTF-8 appears as key_hex or value_hex; with --hex, all of them do. Each entry has the \
-field file, and a file that cannot be read to its end has a line with the fields file and error. On a terminal, the entries of \
-several files have headings.")]
+#[command(after_help = include_str!("help/scan.txt").trim_end())]
 pub(crate) struct Args {
-    /// The tables' files or URLs, manifests of sets, or directories of tables
+    /// Tables' files or URLs, databases, their logs and MANIFESTs, manifests of sets, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Of a database, show all entries of its tables, one table after the other
+    #[arg(long = "files")]
+    apart: bool,
     #[command(flatten)]
     lookup: LookupArgs,
     /// Start at this key, or at the first key after it
@@ -88,7 +79,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let wanted = Wanted::new(args)?;
-    let files = expand(&args.files)?;
+    let files = expand(&args.files, args.apart)?;
     let mut out = Rows::new();
     let mut is_first = true;
     let answer = each_file(&files, |path| {
@@ -108,197 +99,220 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-/// Prints the entries of one table or set.
+/// Prints the entries of a table, a database or a set, or the records of a log or a MANIFEST.
 fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Result<Answer, Failure> {
-    let notation = args.notation.shown();
-    let style = JsonStyle {
-        hex: notation == Notation::Hex,
-        keys_only: args.keys_only,
-        json_values: args.json_values,
-    };
-    let show = |row: &Row, out: &mut Rows| {
-        out.write(|out| {
-            if args.json {
-                row.write_json(style, Some(path), out)
-            } else {
-                row.write_line(notation, args.keys_only, args.width, out)
-            }
-        })
-    };
-    let opened = args.lookup.open(path);
-    if let Ok(Opened::Set(set)) = &opened {
-        if args.skip_damaged {
+    let mut printer = Printer::new(path, args, wanted, out);
+    if matches!(kind_of(path).0, FileKind::Log | FileKind::Manifest) && path.is_file() {
+        return printer.show_records();
+    }
+    match args.lookup.open(path, args.skip_damaged) {
+        Ok(Opened::Set(_)) if args.skip_damaged => {
             let what = "--skip-damaged needs a single table: scan those of the set";
-            return Err(Failure::new(what).at(path.display()));
+            Err(Failure::new(what).at(path.display()))
         }
-        let rows = set.rows(wanted.bounds.clone(), wanted.direction);
-        for row in rows.take(most(args)) {
-            match row {
-                Ok(row) => show(&row, out)?,
-                Err(e) => {
-                    out.flush()?;
-                    return Err(e.into());
-                }
+        Ok(Opened::Set(set)) => {
+            let rows = set.rows(wanted.bounds.clone(), args.direction());
+            match printer.show_rows(rows)? {
+                Some(e) => Err(e.into()),
+                None => Ok(Answer::Yes),
             }
         }
-        return Ok(Answer::Yes);
-    }
-    let opened = match opened {
-        // A walk over an object's blocks makes a request for each.
-        Ok(Opened::Table(table)) if is_url(path) && table.is_database() && args.limit.is_none() => {
-            copy_if_remote(path)?;
-            args.lookup.open(path)
-        }
-        opened => opened,
-    };
-    let mut walk = Walk::open(path, args, wanted, opened)?;
-    for _ in 0..most(args) {
-        let row = match walk.next() {
-            Ok(Some(row)) => row,
-            Ok(None) => break,
-            Err(e) => {
-                out.flush()?;
-                walk.go_on_after(e)?;
-                match walk.next()? {
-                    Some(row) => row,
-                    None => break,
-                }
+        Ok(Opened::Database(db)) => {
+            let is_damaged = complain_of_damage(&db);
+            // An entry is in no file that a user knows.
+            printer.lead.clear();
+            match printer.show_rows(wanted.rows_of_database(&db))? {
+                Some(e) => Err(database::failed(&e)),
+                None if is_damaged => Ok(Answer::No),
+                None => Ok(Answer::Yes),
             }
-        };
-        show(&row, out)?;
-        walk.shown += 1;
-        walk.last = Some(row);
+        }
+        Ok(Opened::Table(table)) => printer.show_table(table),
+        // The index is damaged, or the end of the file is missing.
+        Err(failure) if args.skip_damaged && path.is_file() => {
+            match rescue(path, args.keys(), None) {
+                Ok(rescued) => {
+                    complain("damaged", &failure.to_string());
+                    printer.show_rescued(rescued)
+                }
+                Err(_) => Err(failure),
+            }
+        }
+        Err(failure) => Err(failure),
     }
-    out.flush()?;
-    Ok(walk.answer)
 }
 
-/// Returns the number of entries to show of each file.
-fn most(args: &Args) -> usize {
-    args.limit.unwrap_or(usize::MAX)
+impl Args {
+    fn keys(&self) -> Keys {
+        self.lookup.keys.keys
+    }
+
+    fn direction(&self) -> Direction {
+        Direction {
+            reverse: self.reverse,
+            is_whole: self.limit.is_none(),
+        }
+    }
 }
 
-/// A walk through a table that can change to another view of it: to its stored order, if the keys turn out not to be in
-/// the order that was assumed, and to its readable part.
-struct Walk<'a> {
+type RowSource = Box<dyn Iterator<Item = leveltable::Result<Row>>>;
+
+/// Prints the entries of one file.
+struct Printer<'a> {
     path: &'a Path,
     args: &'a Args,
     wanted: &'a Wanted,
-    rows: RowSource,
-    /// `None` before a table is open.
-    is_database: Option<bool>,
-    order_is_known: bool,
-    is_rescued: bool,
+    out: &'a mut Rows,
+    /// The fields with which JSON objects begin.
+    lead: String,
     /// The number of rows printed, and the last of them.
     shown: usize,
     last: Option<Row>,
-    answer: Answer,
 }
 
-type RowSource = Box<dyn Iterator<Item = Result<Row, Error>>>;
-
-impl Walk<'_> {
-    /// Starts a walk through the table that was `opened` at `path`, if it could be.
-    fn open<'a>(
+impl Printer<'_> {
+    fn new<'a>(
         path: &'a Path,
         args: &'a Args,
         wanted: &'a Wanted,
-        opened: Result<Opened, Failure>,
-    ) -> Result<Walk<'a>, Failure> {
-        let mut walk = Walk {
+        out: &'a mut Rows,
+    ) -> Printer<'a> {
+        Printer {
             path,
             args,
             wanted,
-            rows: Box::new(std::iter::empty()),
-            is_database: None,
-            order_is_known: true,
-            is_rescued: false,
+            out,
+            lead: format!("\"file\":{},", json!(path.to_string_lossy())),
             shown: 0,
             last: None,
-            answer: Answer::Yes,
+        }
+    }
+
+    fn has_all(&self) -> bool {
+        self.args.limit.is_some_and(|limit| self.shown >= limit)
+    }
+
+    /// Prints one row; before a line of text, `before`.
+    fn show(&mut self, row: Row, before: &str) -> Result<(), Failure> {
+        let (args, notation) = (self.args, self.args.notation.shown());
+        let style = JsonStyle {
+            hex: notation == Notation::Hex,
+            keys_only: args.keys_only,
+            json_values: args.json_values,
         };
-        match opened {
-            Ok(Opened::Table(table)) => {
-                // In another order, keys within the bounds may lie anywhere.
-                if wanted.is_bounded() && table.order == Order::Assumed {
-                    note_assumed_order(path);
-                }
-                walk.turn_to(&table)?;
+        self.out.write(|out| {
+            if args.json {
+                return row.write_json(style, &self.lead, out);
             }
-            Ok(Opened::Set(_)) => {}
-            // The index is damaged, or the end of the file is missing.
-            Err(failure) if args.skip_damaged => match walk.rescue() {
-                Ok(()) => complain("damaged", &failure.to_string()),
-                Err(_) => return Err(failure),
-            },
-            Err(failure) => return Err(failure),
-        }
-        Ok(walk)
-    }
-
-    fn next(&mut self) -> Result<Option<Row>, Error> {
-        self.rows.next().transpose()
-    }
-
-    fn turn_to(&mut self, table: &AnyTable) -> Result<(), Failure> {
-        let order_is_known = table.order != Order::Unknown;
-        if !order_is_known && self.order_is_known {
-            note_unknown_order(self.path, self.args.lookup.keys.keys, SHOWN_AS_STORED);
-        }
-        self.is_database = Some(table.is_database());
-        self.order_is_known = order_is_known;
-        let is_plain = !table.is_database() && self.args.lookup.keys.keys != Keys::Stored;
-        self.rows = if is_url(self.path) && is_plain && order_is_known && !self.is_rescued {
-            let bounds = self.wanted.bounds.clone();
-            Box::new(remote::rows(self.path, bounds, self.wanted.direction)?)
-        } else {
-            self.wanted.rows(table, self.path)?
-        };
+            out.write_all(before.as_bytes())?;
+            row.write_line(notation, args.keys_only, args.width, out)
+        })?;
+        self.shown += 1;
+        self.last = Some(row);
         Ok(())
     }
 
-    /// Finds a view of the table in which the walk can go on where it ended with `error`.
-    fn go_on_after(&mut self, error: Error) -> Result<(), Failure> {
-        let is_comparator = error.kind() == ErrorKind::Comparator;
-        // Within bounds, other rows than in the stored order may have been shown or passed over.
-        if is_comparator && self.order_is_known && self.wanted.is_bounded() {
-            return Err(another_order(error));
-        } else if is_comparator && self.order_is_known {
-            let table = open_in_stored_order(self.path, self.is_database == Some(true))?;
-            self.turn_to(&table)?;
-        } else if self.args.skip_damaged && !self.is_rescued && !is_comparator {
-            self.rescue()?;
-        } else {
-            return Err(error.into());
+    /// Prints rows up to the limit. Returns the error at which they end.
+    fn show_rows(
+        &mut self,
+        rows: impl Iterator<Item = leveltable::Result<Row>>,
+    ) -> Result<Option<Error>, Failure> {
+        for row in rows {
+            if self.has_all() {
+                break;
+            }
+            match row {
+                Ok(row) => self.show(row, "")?,
+                Err(e) => {
+                    self.out.flush()?;
+                    return Ok(Some(e));
+                }
+            }
         }
-        self.pass_shown_rows()
+        self.out.flush()?;
+        Ok(None)
     }
 
-    /// Turns to what can be read of the table, and says what is left out.
-    fn rescue(&mut self) -> Result<(), Failure> {
-        // What the keys were taken for so far, they are still.
-        let keys = match (self.args.lookup.keys.keys, self.is_database) {
-            (Keys::Auto, Some(true)) => Keys::Database,
-            (Keys::Auto, Some(false)) => Keys::Plain,
-            (named, _) => named,
-        };
-        let rescued = rescue(self.path, keys)?;
+    /// Prints a table; in the order in which it is stored, if the keys turn out not to be in the order that was assumed. After
+    /// damage, prints what can be read if that is asked for.
+    fn show_table(&mut self, mut table: AnyTable) -> Result<Answer, Failure> {
+        let is_bounded = self.wanted.is_bounded();
+        if is_bounded && table.order == Order::Assumed {
+            // In another order, keys within the bounds may lie anywhere.
+            note_assumed_order(self.path);
+        }
+        loop {
+            if table.order == Order::Unknown {
+                note_unknown_order(self.path, self.args.keys(), SHOWN_AS_STORED);
+            }
+            let mut rows = self.rows(&table)?;
+            self.pass_shown_rows(&mut rows)?;
+            let Some(error) = self.show_rows(rows)? else {
+                return Ok(Answer::Yes);
+            };
+            if error.kind() == ErrorKind::Comparator && table.order != Order::Unknown {
+                // Within bounds, other rows than in the stored order may have been shown or passed over.
+                if is_bounded {
+                    return Err(another_order(error));
+                }
+                table = open_in_stored_order(self.path, table.is_database())?;
+            } else if self.args.skip_damaged && error.kind() != ErrorKind::Comparator {
+                // What the keys were taken for so far, they are still.
+                let keys = match (self.args.keys(), table.is_database()) {
+                    (Keys::Auto, true) => Keys::Database,
+                    (Keys::Auto, false) => Keys::Plain,
+                    (named, _) => named,
+                };
+                return self.show_rescued(rescue(self.path, keys, None)?);
+            } else {
+                return Err(error.into());
+            }
+        }
+    }
+
+    /// Returns the rows of the table at the path. A walk over the blocks of an object, as over those of a file, would make a request
+    /// for each.
+    fn rows(&self, table: &AnyTable) -> Result<RowSource, Failure> {
+        let (direction, bounds) = (self.args.direction(), self.wanted.bounds.clone());
+        let is_plain = !table.is_database() && self.args.keys() != Keys::Stored;
+        if !is_url(self.path) || table.order == Order::Unknown {
+            return self.wanted.rows(table, self.path);
+        }
+        if is_plain {
+            return Ok(Box::new(remote::rows(self.path, bounds, direction)?));
+        }
+        if direction.is_whole {
+            copy_if_remote(self.path)?;
+            if let Opened::Table(copy) = self.args.lookup.open(self.path, false)? {
+                return self.wanted.rows(&copy, self.path);
+            }
+        }
+        self.wanted.rows(table, self.path)
+    }
+
+    /// Prints what can be read of a table, and says what is left out.
+    fn show_rescued(&mut self, rescued: Rescued) -> Result<Answer, Failure> {
         for part in &rescued.left_out {
             complain("left out", &format!("{}: {part}", self.path.display()));
         }
-        if !rescued.left_out.is_empty() {
-            self.answer = Answer::No;
+        if rescued.table.order == Order::Unknown {
+            note_unknown_order(self.path, self.args.keys(), SHOWN_AS_STORED);
         }
-        self.is_rescued = true;
-        self.turn_to(&rescued.table)
+        let mut rows = self.wanted.rows(&rescued.table, self.path)?;
+        self.pass_shown_rows(&mut rows)?;
+        match self.show_rows(rows)? {
+            Some(e) => Err(e.into()),
+            None if rescued.left_out.is_empty() => Ok(Answer::Yes),
+            None => Ok(Answer::No),
+        }
     }
 
-    /// Passes over the rows that were printed before the walk changed to another view.
-    fn pass_shown_rows(&mut self) -> Result<(), Failure> {
+    /// Passes over the rows that were printed before, from another view of the table.
+    fn pass_shown_rows(&mut self, rows: &mut RowSource) -> Result<(), Failure> {
         let Some(last) = &self.last else {
             return Ok(());
         };
-        let again = self.rows.nth(self.shown.saturating_sub(1)).transpose()?;
+        let again = rows.nth(self.shown.saturating_sub(1)).transpose()?;
         match again {
             Some(row) if row.key == last.key && row.tag == last.tag => Ok(()),
             _ => {
@@ -306,6 +320,31 @@ impl Walk<'_> {
                 Err(Failure::new(what).at(self.path.display()))
             }
         }
+    }
+
+    /// Prints the changes in a log, or the edits in a MANIFEST.
+    fn show_records(&mut self) -> Result<Answer, Failure> {
+        let lead = self.lead.clone();
+        records::scan(self.path, self.args.skip_damaged, |offset, record| {
+            self.lead = format!("{lead}\"offset\":{offset},");
+            match record {
+                Record::Change(row) if !self.wanted.includes(&row.key) => {}
+                Record::Change(row) => self.show(row, &format!("{offset}\t"))?,
+                Record::Edit(fields) => {
+                    let fields = Value::from(fields).to_string();
+                    let begin = if self.args.json {
+                        format!("{{{}", self.lead)
+                    } else {
+                        format!("{offset}\t{{")
+                    };
+                    let rest = fields.strip_prefix('{').unwrap_or(&fields);
+                    self.out.write(|out| writeln!(out, "{begin}{rest}"))?;
+                    self.shown += 1;
+                }
+            }
+            self.out.flush()?;
+            Ok(!self.has_all())
+        })
     }
 }
 
@@ -315,7 +354,7 @@ struct Wanted {
     prefix: Option<Vec<u8>>,
     /// Whether there is --from or --to.
     has_ends: bool,
-    direction: Direction,
+    reverse: bool,
 }
 
 impl Wanted {
@@ -328,14 +367,14 @@ impl Wanted {
         };
         let (from, to) = (key("--from", &args.from)?, key("--to", &args.to)?);
         let prefix = key("--prefix", &args.prefix)?;
-        if prefix.is_some() && args.lookup.keys.keys == Keys::Stored {
+        if prefix.is_some() && args.keys() == Keys::Stored {
             return Err(Failure::new(
                 "--prefix cannot be used with --keys stored: keys with the same prefix may be apart in that order",
             ));
         }
         if let (Some(from), Some(to)) = (&from, &to)
             && from > to
-            && args.lookup.keys.keys != Keys::Stored
+            && args.keys() != Keys::Stored
         {
             let (from, to) = (quoted(from, 100), quoted(to, 100));
             let what = format!("--from {from} comes after --to {to}: no key lies between them");
@@ -356,11 +395,38 @@ impl Wanted {
             ),
             prefix,
             has_ends,
-            direction: Direction {
-                reverse: args.reverse,
-                is_whole: args.limit.is_none(),
-            },
+            reverse: args.reverse,
         })
+    }
+
+    /// Returns whether a key is wanted, in byte order.
+    fn includes(&self, key: &[u8]) -> bool {
+        let (lower, upper) = &self.bounds;
+        let bounds = (
+            lower.as_ref().map(Vec::as_slice),
+            upper.as_ref().map(Vec::as_slice),
+        );
+        RangeBounds::<[u8]>::contains(&bounds, key)
+    }
+
+    fn rows_of_database(&self, db: &Database) -> RowSource {
+        let is_bytewise = db.comparator() == BytewiseComparator.name();
+        // In another order, keys with the same prefix may be apart.
+        let bounds = match &self.prefix {
+            Some(_) if !is_bytewise => (Bound::Unbounded, Bound::Unbounded),
+            _ => self.bounds.clone(),
+        };
+        let prefix = self.prefix.clone().unwrap_or_default();
+        let rows = db.range(bounds).filter(move |entry| match entry {
+            Ok((key, _)) => key.starts_with(&prefix),
+            Err(_) => true,
+        });
+        let rows = rows.map(|entry| entry.map(|(key, value)| Row::plain(key, value)));
+        if self.reverse {
+            Box::new(rows.rev())
+        } else {
+            Box::new(rows)
+        }
     }
 
     fn is_bounded(&self) -> bool {
@@ -369,7 +435,7 @@ impl Wanted {
 
     fn rows(&self, table: &AnyTable, path: &Path) -> Result<RowSource, Failure> {
         let directed = |rows: RowIter| -> RowSource {
-            if self.direction.reverse {
+            if self.reverse {
                 Box::new(rows.rev())
             } else {
                 rows

@@ -1,13 +1,14 @@
 //! Sorts entries that may not fit in memory: writes sorted runs to temporary tables and merges them.
 
-use std::cmp::Ordering;
 use std::fmt::Display;
 use std::fs::File;
+use std::sync::Arc;
 
 use leveltable::{
     BytewiseComparator, Comparator, OpenOptions, Range, Table, WriteOptions,
     db::{InternalKey, InternalKeyComparator},
 };
+use leveltable_database::IndexedDbComparator;
 
 use crate::failure::Failure;
 use crate::notation::quoted;
@@ -16,21 +17,43 @@ use crate::notation::quoted;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyOrder {
     Bytewise,
-    /// Ascending by user key, then descending by sequence number.
+    /// That of a database: ascending by user key, then descending by sequence number.
     Internal,
+    /// That of a database whose user keys are Chrome's IndexedDB's.
+    IndexedDb,
 }
 
 impl KeyOrder {
-    fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
+    /// Returns the order of the tables of a database whose MANIFEST names this comparator, if it is known.
+    pub(crate) fn of_database(comparator: &str) -> Option<KeyOrder> {
+        let orders = [KeyOrder::Internal, KeyOrder::IndexedDb].into_iter();
+        { orders }.find(|order| order.of_user_keys().name() == comparator)
+    }
+
+    pub(crate) fn is_database(self) -> bool {
+        self != KeyOrder::Bytewise
+    }
+
+    /// Returns the order of the user keys of a database, or of all keys of another table.
+    pub(crate) fn of_user_keys(self) -> Arc<dyn Comparator> {
         match self {
-            KeyOrder::Bytewise => a.cmp(b),
-            KeyOrder::Internal => InternalKeyComparator::new(BytewiseComparator).compare(a, b),
+            KeyOrder::Bytewise | KeyOrder::Internal => Arc::new(BytewiseComparator),
+            KeyOrder::IndexedDb => Arc::new(IndexedDbComparator),
+        }
+    }
+
+    /// Returns the order of the keys as they are stored.
+    fn comparator(self) -> Arc<dyn Comparator> {
+        if self.is_database() {
+            Arc::new(InternalKeyComparator::new(self.of_user_keys()))
+        } else {
+            self.of_user_keys()
         }
     }
 
     /// Returns a stored key as text, for messages.
     pub(crate) fn show(self, key: &[u8]) -> String {
-        match InternalKey::parse(key).filter(|_| self == KeyOrder::Internal) {
+        match InternalKey::parse(key).filter(|_| self.is_database()) {
             Some(key) => {
                 let user_key = quoted(key.user_key, 100);
                 format!("{user_key} at sequence {}", key.sequence)
@@ -41,22 +64,12 @@ impl KeyOrder {
 
     /// Sets `options` to write a table in this order.
     pub(crate) fn write(self, options: WriteOptions) -> WriteOptions {
-        match self {
-            KeyOrder::Bytewise => options,
-            KeyOrder::Internal => {
-                options.comparator(InternalKeyComparator::new(BytewiseComparator))
-            }
-        }
+        options.comparator(self.comparator())
     }
 
     /// Sets `options` to read a table in this order, with its keys as they are stored.
     pub(crate) fn read(self, options: OpenOptions) -> OpenOptions {
-        match self {
-            KeyOrder::Bytewise => options.comparator(BytewiseComparator),
-            KeyOrder::Internal => {
-                options.comparator(InternalKeyComparator::new(BytewiseComparator))
-            }
-        }
+        options.comparator(self.comparator())
     }
 }
 
@@ -161,8 +174,9 @@ impl Sorter {
     ) -> Result<(), Failure> {
         let mut run = std::mem::take(&mut self.run);
         let mut entries = std::mem::take(&mut run.entries);
+        let order = self.order.comparator();
         // The sort is stable, so of equal keys the last one added stays last.
-        entries.sort_by(|a, b| self.order.compare(run.key(a), run.key(b)));
+        entries.sort_by(|a, b| order.compare(run.key(a), run.key(b)));
         let mut entries = entries.iter().peekable();
         while let Some(entry) = entries.next() {
             let key = run.key(entry);

@@ -11,7 +11,7 @@ use leveltable::OpenOptions;
 use crate::Answer;
 use crate::failure::Failure;
 use crate::notation::{Notation, write_json_field};
-use crate::open::{Keys, Opened, Order, open_either, open_with};
+use crate::open::{Keys, Opened, Order, open_any, open_with};
 use crate::output::Rows;
 
 /// Divide a table or a set into parts of about the same size.
@@ -22,17 +22,7 @@ use crate::output::Rows;
 ///
 /// Of a set, a line also has `--set ID`, with which `scan` fails if another set has been published there since.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable splits words.ldb 8
-  leveltable splits words.ldb 8 --hex | xargs -L 1 leveltable scan words.ldb --hex
-  leveltable splits words.ldb 8 | nl | xargs -L 1 -P 2 sh -c 'leveltable scan words.ldb \"$@\" > part-$0'
-
-The last one reads two parts at a time, each into a file of its own, part-1 to part-8: lines of processes that write to \
-one pipe would mix.
-
-With --json, a line is an object with the fields from and to, or from_hex and to_hex; null where there is no bound. Of a \
-set, it also has the field set.")]
+#[command(after_help = include_str!("help/splits.txt").trim_end())]
 pub(crate) struct Args {
     /// The table's file or URL, or the manifest of a set
     file: PathBuf,
@@ -58,8 +48,12 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             false,
         )
     };
-    let (set, parts) = match open_either(&args.file, open)? {
+    let (set, parts) = match open_any(&args.file, false, open)? {
         Opened::Set(set) => (Some(set.id()), set.splits(args.n.get())?),
+        Opened::Database(_) => {
+            let what = "a database: only a table or a set can be divided";
+            return Err(Failure::new(what).at(args.file.display()));
+        }
         Opened::Table(table) => {
             if table.is_database() || table.order == Order::Unknown {
                 let what = "only a table of plain keys in byte order can be divided";

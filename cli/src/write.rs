@@ -103,7 +103,7 @@ impl TableOptions {
             _ if is_other && self.bits_per_key.is_none() => Filter::None,
             KeyOrder::Bytewise => Filter::Ribbon,
             // The policy that LevelDB's databases use.
-            KeyOrder::Internal => Filter::Bloom,
+            KeyOrder::Internal | KeyOrder::IndexedDb => Filter::Bloom,
         };
         let bits_per_key = self.bits_per_key.unwrap_or(10);
         Ok(match self.filter.unwrap_or(default) {

@@ -298,7 +298,7 @@ fn named_part(block: &NamedBlock) -> Part {
 
 /// Returns a name that the file holds: as it is if it is graphic ASCII, else quoted and escaped, since it goes to a
 /// terminal.
-fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
     if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
         name.to_owned()

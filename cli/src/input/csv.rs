@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read};
 
 use csv::ByteRecord;
 
-use super::{BYTE_ORDER_MARK, InputOptions, Tag, parse_sequence, parse_type};
+use super::{BYTE_ORDER_MARK, InputOptions, Tag, check_no_gzip, parse_sequence, parse_type};
 use crate::notation::Notation;
 
 /// An error in CSV, and the line on which it is, if it is in a line.
@@ -87,6 +87,9 @@ impl QuoteChecker {
 impl Read for QuoteChecker {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.reader.read(buffer)?;
+        if self.bytes == 0 {
+            check_no_gzip(buffer)?;
+        }
         if read == 0 && !buffer.is_empty() && self.state == QuoteState::Quoted {
             return Err(io::Error::other(OpenQuote { line: self.opened }));
         }

@@ -7,7 +7,11 @@
 mod bad_input;
 mod damage;
 mod golden;
+mod merging;
 mod orders;
+mod other_programs;
+#[cfg(target_os = "linux")]
+mod reads;
 mod round_trips;
 #[cfg(unix)]
 #[path = "../common/sessions.rs"]
@@ -237,6 +241,7 @@ fn completions_and_manual_pages_know_every_command() {
         "verify",
         "salvage",
         "build",
+        "merge",
         "publish",
         "completions",
         "man",

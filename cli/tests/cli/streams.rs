@@ -73,7 +73,8 @@ fn rows_before_damage_are_printed_and_the_damage_reported() {
         "{complaint}"
     );
 
-    let output = tool().arg("info").arg(&path).output().unwrap();
+    let mut info = tool();
+    let output = info.args(["info", "--full"]).arg(&path).output().unwrap();
     let picture = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(picture.contains("section"));
     assert!(self::complaint(output, 1).starts_with("unreadable: "));

@@ -1,0 +1,173 @@
+//! A writer in another process: C++ LevelDB.
+#![allow(dead_code)] // each test uses its part
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
+
+/// A key, and its new value or none.
+pub(crate) type Change = (Vec<u8>, Option<Vec<u8>>);
+
+/// How LevelDB opens a database.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) write_buffer: usize,
+    pub(crate) max_file: usize,
+    pub(crate) block_size: usize,
+    pub(crate) snappy: bool,
+    pub(crate) bloom_bits: usize,
+    pub(crate) reuse_logs: bool,
+    pub(crate) reverse: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            write_buffer: 4 << 20,
+            max_file: 2 << 20,
+            block_size: 4096,
+            snappy: true,
+            bloom_bits: 10,
+            reuse_logs: false,
+            reverse: false,
+        }
+    }
+}
+
+/// A process in which C++ LevelDB runs. It ends when this is dropped.
+pub(crate) struct Writer {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Writer {
+    pub(crate) fn start() -> Writer {
+        let mut command = Command::new(program());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        Writer {
+            input: child.stdin.take().unwrap(),
+            output: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        }
+    }
+
+    /// Runs a command and returns its answer.
+    pub(crate) fn ask(&mut self, command: &str) -> String {
+        writeln!(self.input, "{command}").unwrap();
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).unwrap();
+        answer.trim_end().to_owned()
+    }
+
+    pub(crate) fn run(&mut self, command: &str) {
+        let answer = self.ask(command);
+        assert_eq!(answer, "ok", "{command}");
+    }
+
+    pub(crate) fn open(&mut self, dir: &Path, settings: &Settings) {
+        let answer = self.try_open(dir, settings);
+        assert_eq!(answer, "ok", "{dir:?}");
+    }
+
+    pub(crate) fn try_open(&mut self, dir: &Path, settings: &Settings) -> String {
+        let Settings {
+            write_buffer,
+            max_file,
+            block_size,
+            bloom_bits,
+            ..
+        } = settings;
+        let [snappy, reuse, reverse] =
+            [settings.snappy, settings.reuse_logs, settings.reverse].map(u8::from);
+        let dir = dir.display();
+        self.ask(&format!(
+            "open {dir} {write_buffer} {max_file} {block_size} {snappy} {bloom_bits} {reuse} {reverse}"
+        ))
+    }
+
+    pub(crate) fn batch(&mut self, changes: &[Change]) {
+        let mut command = "batch 0".to_owned();
+        for (key, value) in changes {
+            match value {
+                Some(value) => write!(command, " put {} {}", hex(key), hex(value)).unwrap(),
+                None => write!(command, " delete {}", hex(key)).unwrap(),
+            }
+        }
+        self.run(&command);
+    }
+
+    /// Every entry, by LevelDB's iterator.
+    pub(crate) fn dump(&mut self, scratch: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let path = scratch.join("dump");
+        self.run(&format!("dump {}", path.display()));
+        let bytes = std::fs::read(path).unwrap();
+        let mut rest = &bytes[..];
+        let mut string = || {
+            let (len, after) = rest.split_first_chunk::<4>()?;
+            let (string, after) = after.split_at(u32::from_le_bytes(*len) as usize);
+            rest = after;
+            Some(string.to_vec())
+        };
+        std::iter::from_fn(|| Some((string()?, string()?))).collect()
+    }
+
+    /// As a machine that loses power does, except that the system keeps what was written.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "-".to_owned();
+    }
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+/// Compiles the writer on first use.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cpp/writer.cc");
+        let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let (built, program) = (
+            scratch.path().join("writer"),
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join("database_writer"),
+        );
+        let mut compiler = Command::new("c++");
+        compiler.args(["-O1", "-std=c++17"]).arg(source);
+        compiler.arg("-lleveldb").arg("-o").arg(&built);
+        let status = compiler.status().expect("a C++ compiler named c++");
+        assert!(
+            status.success(),
+            "writer.cc does not compile: is libleveldb-dev installed?"
+        );
+        // Several tests may do this at a time.
+        std::fs::rename(built, &program).unwrap();
+        program
+    })
+}
+
+/// Copies the files of a directory.
+pub(crate) fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}

@@ -1,0 +1,143 @@
+// The writer of databases for the tests of leveltable-database: C++ LevelDB, told what to do by lines on standard input.
+// Each command is answered by a line, "ok" or an error, when it is done. Keys and values are in hexadecimal, "-" if empty.
+//
+//   open DIR BUFFER FILE BLOCK SNAPPY BLOOM REUSE REVERSE   sizes in bytes, bits per key, the others 0 or 1
+//   batch SYNC  put KEY VALUE | delete KEY ..               words on the same line
+//   snapshot | release                                      hold one, or let the oldest go
+//   compact                                                 all keys
+//   dump FILE                                               every entry: u32 LE length of key, key, u32 LE length of value, value
+//   repair DIR
+//   close
+
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "leveldb/comparator.h"
+#include "leveldb/db.h"
+#include "leveldb/filter_policy.h"
+#include "leveldb/write_batch.h"
+
+namespace {
+
+class Reverse : public leveldb::Comparator {
+ public:
+  int Compare(const leveldb::Slice& a, const leveldb::Slice& b) const override { return b.compare(a); }
+  const char* Name() const override { return "test.Reverse"; }
+  void FindShortestSeparator(std::string*, const leveldb::Slice&) const override {}
+  void FindShortSuccessor(std::string*) const override {}
+};
+
+std::string Unhex(const std::string& text) {
+  std::string bytes;
+  if (text == "-") return bytes;
+  for (size_t i = 0; i + 1 < text.size(); i += 2) bytes.push_back(static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  return bytes;
+}
+
+void PutString(std::ofstream& out, const leveldb::Slice& bytes) {
+  for (int i = 0; i < 4; i++) out.put(static_cast<char>(bytes.size() >> (8 * i)));
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+struct Writer {
+  Reverse reverse;
+  std::unique_ptr<const leveldb::FilterPolicy> policy;
+  std::unique_ptr<leveldb::DB> db;
+  std::deque<const leveldb::Snapshot*> snapshots;
+
+  leveldb::Options OptionsFrom(std::istringstream& line) {
+    leveldb::Options options;
+    int snappy = 0, bloom = 0, reuse = 0, reversed = 0;
+    line >> options.write_buffer_size >> options.max_file_size >> options.block_size >> snappy >> bloom >> reuse >> reversed;
+    options.create_if_missing = true;
+    options.paranoid_checks = false;
+    options.compression = snappy ? leveldb::kSnappyCompression : leveldb::kNoCompression;
+    options.reuse_logs = reuse != 0;
+    if (reversed) options.comparator = &reverse;
+    policy.reset(bloom ? leveldb::NewBloomFilterPolicy(bloom) : nullptr);
+    options.filter_policy = policy.get();
+    return options;
+  }
+
+  void Close() {
+    for (const auto* snapshot : snapshots) db->ReleaseSnapshot(snapshot);
+    snapshots.clear();
+    db.reset();
+  }
+
+  leveldb::Status Run(std::istringstream& line) {
+    std::string command;
+    line >> command;
+    if (command == "open") {
+      std::string dir;
+      line >> dir;
+      Close();
+      leveldb::DB* opened = nullptr;
+      leveldb::Status status = leveldb::DB::Open(OptionsFrom(line), dir, &opened);
+      db.reset(opened);
+      return status;
+    }
+    if (command == "batch") {
+      leveldb::WriteOptions options;
+      leveldb::WriteBatch batch;
+      int sync = 0;
+      std::string what, key, value;
+      line >> sync;
+      options.sync = sync != 0;
+      while (line >> what >> key) {
+        if (what == "put") {
+          line >> value;
+          batch.Put(Unhex(key), Unhex(value));
+        } else {
+          batch.Delete(Unhex(key));
+        }
+      }
+      return db->Write(options, &batch);
+    }
+    if (command == "snapshot") {
+      snapshots.push_back(db->GetSnapshot());
+    } else if (command == "release" && !snapshots.empty()) {
+      db->ReleaseSnapshot(snapshots.front());
+      snapshots.pop_front();
+    } else if (command == "compact") {
+      db->CompactRange(nullptr, nullptr);
+    } else if (command == "dump") {
+      std::string path;
+      line >> path;
+      std::ofstream out(path, std::ios::binary);
+      std::unique_ptr<leveldb::Iterator> it(db->NewIterator(leveldb::ReadOptions()));
+      for (it->SeekToFirst(); it->Valid(); it->Next()) {
+        PutString(out, it->key());
+        PutString(out, it->value());
+      }
+      return it->status();
+    } else if (command == "repair") {
+      std::string dir;
+      line >> dir;
+      Close();
+      return leveldb::RepairDB(dir, leveldb::Options());
+    } else if (command == "close") {
+      Close();
+    }
+    return leveldb::Status::OK();
+  }
+};
+
+}  // namespace
+
+int main() {
+  Writer writer;
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    std::istringstream words(line);
+    leveldb::Status status = writer.Run(words);
+    std::cout << (status.ok() ? "ok" : status.ToString()) << std::endl;
+  }
+  writer.Close();
+}
