@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use leveltable::{ErrorKind, OpenOptions};
+use leveltable::OpenOptions;
 use leveltable_database::{
     Database, DatabaseOptions, Edit, FileKind, FileState, GapKind, LogItem, LogReader,
 };
@@ -25,8 +25,7 @@ pub(crate) fn is_database(path: &Path) -> bool {
 
 /// Opens the database in the directory `path`.
 pub(crate) fn open(path: &Path, skip_damaged: bool) -> Result<Database, Failure> {
-    let opened = options(skip_damaged).open_read_only(path);
-    opened.map_err(|error| failed(&error))
+    Ok(options(skip_damaged).open_read_only(path)?)
 }
 
 /// Every block is read once, and some systems allow few open files.
@@ -37,17 +36,15 @@ fn options(skip_damaged: bool) -> DatabaseOptions {
         .skip_damaged(skip_damaged)
 }
 
-/// Returns the failure for an error of a database, which names the remedy as the tool offers it.
-pub(crate) fn failed(error: &leveltable::Error) -> Failure {
-    let text = error.to_string();
-    let text = text.replace("open_without_manifest reads", "`leveltable salvage` copies");
-    let skipping = "`scan --skip-damaged` reads the database";
-    let text = text.replace("skip_damaged reads the database", skipping);
-    Failure::new(if error.kind() == ErrorKind::Comparator {
-        text.replace("need DatabaseOptions::comparator", "need one that is known")
-    } else {
-        text
-    })
+/// Returns the message of an error, in which the options of the library are those of the tool.
+pub(crate) fn with_remedies(message: &str) -> String {
+    message
+        .replace("open_without_manifest reads", "`leveltable salvage` copies")
+        .replace(
+            "skip_damaged reads the database",
+            "`scan --skip-damaged` reads the database",
+        )
+        .replace("need DatabaseOptions::comparator", "need one that is known")
 }
 
 /// Says on standard error which records of logs were left out of `db` because they are damaged. Returns whether there are any.
@@ -115,18 +112,21 @@ impl Beside {
             is_listed: listed.contains(&number?),
         })
     }
+}
 
-    /// Says on standard error that the table at `path` is a part.
-    pub(crate) fn note(&self, path: &Path) {
-        let (path, directory) = (path.display(), self.directory.display());
-        let what = if self.is_listed {
-            "a table of the database in"
-        } else {
-            "a table that is not listed, or no longer, by the database in"
-        };
-        let hint = "newer versions may lie elsewhere: name the directory to read the database";
-        complain("note", &format!("{path}: {what} {directory}: {hint}"));
-    }
+/// Says on standard error, if the table at `path` is a part of a database, that it is no more.
+pub(crate) fn note_part(path: &Path) {
+    let Some(beside) = Beside::of(path) else {
+        return;
+    };
+    let (path, directory) = (path.display(), beside.directory.display());
+    let what = if beside.is_listed {
+        "a table of the database in"
+    } else {
+        "a table that is not listed, or no longer, by the database in"
+    };
+    let hint = "newer versions may lie elsewhere: name the directory to read the database";
+    complain("note", &format!("{path}: {what} {directory}: {hint}"));
 }
 
 /// Returns what a file of a database is by its name, and its number.

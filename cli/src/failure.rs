@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::fmt::{self, Display};
 use std::io;
 
+use crate::database::with_remedies;
 use crate::place::is_url;
 use crate::remote::explain;
 
@@ -52,7 +53,7 @@ impl From<leveltable::Error> for Failure {
         match error.path().filter(|path| is_url(path)) {
             // A store says so at length.
             Some(path) if is_not_found(&error) => Failure::new("no such object").at(path.display()),
-            _ => Failure::Message(error.to_string()),
+            _ => Failure::Message(with_remedies(&error.to_string())),
         }
     }
 }

@@ -13,7 +13,7 @@ use leveltable_database::{Database, HistoryEntry, VersionState};
 use serde_json::json;
 
 use crate::Answer;
-use crate::database;
+use crate::database::note_part;
 use crate::failure::Failure;
 use crate::input::BYTE_ORDER_MARK;
 use crate::notation::{Notation, NotationArgs, quoted, write_json_field};
@@ -75,6 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     for key in &args.key {
         check_order_of_arguments(Path::new(key), &args.file)?;
     }
+    note_part(&args.file);
     let mut answers = Answers::new(args, &keys);
     let opened = args.lookup.open(&args.file, false)?;
     let is_table = matches!(&opened, Opened::Table(table) if table.is_database());
@@ -87,133 +88,116 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         ));
     }
     let keys = all_keys(keys, args.notation);
-    match opened {
-        Opened::Set(set) => look_up_many(|keys| set.get_many(keys), keys, &mut answers)?,
-        Opened::Database(db) if args.history => show_history(&db, keys, &mut answers)?,
-        Opened::Database(db) if !db.has_known_order() => walk_database(&db, keys, &mut answers)?,
-        Opened::Database(db) => look_up_many(|keys| db.get_many(keys), keys, &mut answers)?,
+    match &opened {
+        Opened::Set(set) => look_up(
+            &|keys| each_of(keys, &|keys| set.get_many(keys)),
+            BATCH,
+            keys,
+            &mut answers,
+        )?,
+        Opened::Database(db) if args.history => show_history(db, keys, &mut answers)?,
+        Opened::Database(db) if db.has_known_order() => {
+            look_up(
+                &|keys| each_of(keys, &|keys| db.get_many(keys)),
+                BATCH,
+                keys,
+                &mut answers,
+            )?;
+        }
+        Opened::Database(db) => {
+            let rows = db
+                .iter()
+                .map(|entry| entry.map(|(key, value)| Row::plain(key, value)));
+            search(rows, keys, &mut answers)?;
+        }
         Opened::Table(table) if table.order == Order::Unknown => {
-            search(&table, args, keys, &mut answers)?;
+            let remedy = "searched by reading the whole table";
+            note_unknown_order(&args.file, args.lookup.keys.keys, remedy);
+            let rows = table.rows((Bound::Unbounded, Bound::Unbounded));
+            search(rows, keys, &mut answers)?;
         }
-        // Requests of a batch are on their way at the same time.
-        Opened::Table(table) if is_url(&args.file) && !table.is_database() => {
-            look_up_many(|keys| table.table().get_many(keys), keys, &mut answers)?;
-            if table.order == Order::Assumed && answers.worst == Answer::No {
-                note_assumed_order(&args.file);
-            }
+        Opened::Table(table) => {
+            answers.order = table.order;
+            // Requests of a batch are on their way at the same time.
+            let most = if is_url(&args.file) { BATCH } else { 1 };
+            look_up(
+                &|keys| find_batch(table, keys, args.at),
+                most,
+                keys,
+                &mut answers,
+            )?;
         }
-        Opened::Table(table) => look_up(&table, args, keys, &mut answers)?,
     }
     answers.out.finish()?;
     Ok(answers.worst)
 }
 
-/// Looks up each key by itself.
-fn look_up(
-    table: &AnyTable,
-    args: &Args,
-    keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
-    answers: &mut Answers<'_>,
-) -> Result<(), Failure> {
-    let mut is_noted = table.order == Order::Certain;
-    for key in keys {
-        let key = key?;
-        match find(table, &key, args.at) {
-            Ok(row) => {
-                // In another order, the table may hold the key elsewhere.
-                if row.is_none() && !is_noted {
-                    note_assumed_order(&args.file);
-                    is_noted = true;
-                }
-                answers.show(&key, row.as_ref())?;
-            }
-            // Nothing that was not found is certain.
-            Err(e) if e.kind() == ErrorKind::Comparator => {
-                answers.out.flush()?;
-                return Err(another_order(e));
-            }
-            Err(e) if answers.is_single && !args.json => return Err(e.into()),
-            Err(e) => answers.fail(&key, &e.into())?,
-        }
-    }
-    Ok(())
-}
-
-/// Looks for all keys in one walk over a table whose order is not known.
-fn search(
-    table: &AnyTable,
-    args: &Args,
-    keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
-    answers: &mut Answers<'_>,
-) -> Result<(), Failure> {
-    let remedy = "searched by reading the whole table";
-    note_unknown_order(&args.file, args.lookup.keys.keys, remedy);
-    let keys: Vec<Vec<u8>> = keys.collect::<Result<_, _>>()?;
-    let found = find_all(table, &keys, args.at)?;
-    for key in &keys {
-        answers.show(key, found.get(&key[..]).and_then(Option::as_ref))?;
-    }
-    Ok(())
-}
-
-/// Number of keys that are looked up in a set or a database at once.
+/// Number of keys that are looked up at once.
 const BATCH: usize = 1024;
 
-/// Looks up many keys at a time in a set, a database or a table at a URL.
-fn look_up_many(
-    get_many: impl Fn(&[Vec<u8>]) -> leveltable::Result<Vec<Option<Bytes>>>,
+/// What was found of a key.
+type Found = leveltable::Result<Option<Row>>;
+
+/// What looks up many keys at once.
+type GetMany<'a> = &'a dyn Fn(&[Vec<u8>]) -> leveltable::Result<Vec<Option<Bytes>>>;
+
+/// Looks up keys with `find`, up to `most` at a time.
+fn look_up(
+    find: &dyn Fn(&[Vec<u8>]) -> Vec<Found>,
+    most: usize,
     mut keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
     answers: &mut Answers<'_>,
 ) -> Result<(), Failure> {
     loop {
-        let batch: Vec<Vec<u8>> = keys.by_ref().take(BATCH).collect::<Result<_, _>>()?;
+        let batch: Vec<Vec<u8>> = keys.by_ref().take(most).collect::<Result<_, _>>()?;
         if batch.is_empty() {
             return Ok(());
         }
-        let values = get_many(&batch);
-        for (i, key) in batch.into_iter().enumerate() {
-            let value = match &values {
-                Ok(values) => Ok(values.get(i).cloned().flatten()),
-                // A request that failed is not made again for each key.
-                Err(e) if e.kind() == ErrorKind::Io => Err(e.clone()),
-                // Find out which.
-                Err(_) => get_many(std::slice::from_ref(&key)).map(|mut v| v.pop().flatten()),
-            };
-            match value {
-                Ok(value) => {
-                    let row = value.map(|value| Row::plain(key.clone().into(), value));
-                    answers.show(&key, row.as_ref())?;
+        for (key, found) in batch.iter().zip(find(&batch)) {
+            match found {
+                Ok(row) => {
+                    // In another order, the table may hold the key elsewhere.
+                    if row.is_none() && answers.order == Order::Assumed {
+                        note_assumed_order(&answers.args.file);
+                        answers.order = Order::Certain;
+                    }
+                    answers.show(key, row.as_ref())?;
                 }
                 // Nothing that was not found is certain.
                 Err(e) if e.kind() == ErrorKind::Comparator => {
                     answers.out.flush()?;
                     return Err(another_order(e));
                 }
-                Err(e) if answers.is_single && !answers.args.json => {
-                    return Err(database::failed(&e));
-                }
-                Err(e) => answers.fail(&key, &database::failed(&e))?,
+                Err(e) if answers.is_single && !answers.args.json => return Err(e.into()),
+                Err(e) => answers.fail(key, &e.into())?,
             }
         }
     }
 }
 
-/// Looks for all keys in one walk over a database whose order is not known.
-fn walk_database(
-    db: &Database,
+/// Looks for all keys in one walk over `rows`, whose order is not known. The newest version of a key not newer than --at counts.
+fn search(
+    rows: impl Iterator<Item = leveltable::Result<Row>>,
     keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
     answers: &mut Answers<'_>,
 ) -> Result<(), Failure> {
+    let at = answers.args.at.unwrap_or(MAX_SEQUENCE);
     let keys: Vec<Vec<u8>> = keys.collect::<Result<_, _>>()?;
-    let mut found: HashMap<&[u8], Row> = HashMap::new();
-    for entry in db.iter() {
-        let (key, value) = entry.map_err(|e| database::failed(&e))?;
-        if let Some(wanted) = keys.iter().find(|wanted| **wanted == key) {
-            found.insert(wanted, Row::plain(key, value));
+    let mut found: HashMap<&[u8], Option<Row>> = keys.iter().map(|key| (&key[..], None)).collect();
+    for row in rows {
+        let row = row?;
+        let sequence = row.tag.map(|(sequence, _)| sequence);
+        if let Some(best) = found.get_mut(&row.key[..])
+            && sequence.is_none_or(|sequence| sequence <= at)
+        {
+            let so_far = best.as_ref().and_then(|best| best.tag);
+            if best.is_none() || so_far.map(|(so_far, _)| so_far) < sequence {
+                *best = Some(row);
+            }
         }
     }
     for key in &keys {
-        answers.show(key, found.get(&key[..]))?;
+        answers.show(key, found.get(&key[..]).and_then(Option::as_ref))?;
     }
     Ok(())
 }
@@ -226,7 +210,7 @@ fn show_history(
 ) -> Result<(), Failure> {
     for key in keys {
         let key = key?;
-        let versions = db.history(&key).map_err(|e| database::failed(&e))?;
+        let versions = db.history(&key)?;
         if versions.is_empty() {
             answers.no("not found", &key)?;
         }
@@ -285,42 +269,34 @@ fn keys_of_stdin(notation: NotationArgs) -> impl Iterator<Item = Result<Vec<u8>,
     })
 }
 
-/// Returns the entry of `key`. In a table of a database that is its newest entry not newer than `at`.
-fn find(table: &AnyTable, key: &[u8], at: Option<u64>) -> leveltable::Result<Option<Row>> {
+/// Returns the entry of each key. In a table of a database that is its newest entry not newer than `at`.
+fn find_batch(table: &AnyTable, keys: &[Vec<u8>], at: Option<u64>) -> Vec<Found> {
     match &table.keys {
-        TypedTable::Plain(table) => {
-            let value = table.get(key)?;
-            Ok(value.map(|value| Row::plain(key.to_vec().into(), value)))
-        }
+        TypedTable::Plain(table) => each_of(keys, &|keys| table.get_many(keys)),
         TypedTable::Database(table) => {
             let snapshot = table.at(at.unwrap_or(MAX_SEQUENCE));
-            Ok(snapshot.get_entry(key)?.map(Row::from))
+            let find = |key| Ok(snapshot.get_entry(key)?.map(Row::from));
+            keys.iter().map(find).collect()
         }
     }
 }
 
-/// Looks for all of `keys` in one walk over the table. In a table of a database, the newest entry not newer than `at`
-/// counts.
-fn find_all<'k>(
-    table: &AnyTable,
-    keys: &'k [Vec<u8>],
-    at: Option<u64>,
-) -> Result<HashMap<&'k [u8], Option<Row>>, Failure> {
-    let at = at.unwrap_or(MAX_SEQUENCE);
-    let mut found: HashMap<&[u8], Option<Row>> = keys.iter().map(|key| (&key[..], None)).collect();
-    for row in table.rows((Bound::Unbounded, Bound::Unbounded)) {
-        let row = row?;
-        let sequence = row.tag.map(|(sequence, _)| sequence);
-        if let Some(best) = found.get_mut(&row.key[..])
-            && sequence.is_none_or(|sequence| sequence <= at)
-        {
-            let so_far = best.as_ref().and_then(|best| best.tag);
-            if best.is_none() || so_far.map(|(so_far, _)| so_far) < sequence {
-                *best = Some(row);
-            }
+/// Returns the entry of each key by `get_many`. If damage fails that, it finds out of which; a request that failed is not made again
+/// for each key.
+fn each_of(keys: &[Vec<u8>], get_many: GetMany<'_>) -> Vec<Found> {
+    let row = |(key, value): (&Vec<u8>, Option<Bytes>)| {
+        Ok(value.map(|value| Row::plain(key.clone().into(), value)))
+    };
+    match get_many(keys) {
+        Ok(values) => keys.iter().zip(values).map(row).collect(),
+        Err(e) if keys.len() == 1 || e.kind() == ErrorKind::Io => {
+            keys.iter().map(|_| Err(e.clone())).collect()
+        }
+        Err(_) => {
+            let keys = keys.iter().map(std::slice::from_ref);
+            keys.flat_map(|key| each_of(key, get_many)).collect()
         }
     }
-    Ok(found)
 }
 
 /// Prints the answers, and remembers the worst.
@@ -328,6 +304,8 @@ struct Answers<'a> {
     args: &'a Args,
     /// Whether there is one key on the command line, whose value is printed alone.
     is_single: bool,
+    /// What is known of the order in which keys are looked up.
+    order: Order,
     out: Rows,
     worst: Answer,
 }
@@ -337,6 +315,7 @@ impl Answers<'_> {
         Answers {
             args,
             is_single: matches!(keys, [Some(_)]),
+            order: Order::Certain,
             out: Rows::new(),
             worst: Answer::Yes,
         }

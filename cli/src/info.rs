@@ -17,7 +17,7 @@ use leveltable::{
 use serde_json::json;
 
 use crate::Answer;
-use crate::database::info::DatabaseInfo;
+use crate::database::{info::DatabaseInfo, note_part};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::open::{
@@ -79,6 +79,9 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
         writeln!(out, "{gap}{BOLD}{}{BOLD:#}", path.display())
     };
     let (mut fault, keys) = (None, args.keys.keys);
+    if !args.apart {
+        note_part(path);
+    }
     let opened = open_any(path, false, || open_with_filter(path, keys, &mut fault))?;
     let mut table = match opened {
         Opened::Table(table) => table,

@@ -61,6 +61,7 @@ pub(crate) fn explain(_: &Error) -> Option<String> {
 #[derive(Clone, Copy)]
 pub(crate) struct Direction {
     pub(crate) reverse: bool,
+    #[expect(dead_code, reason = "stores read ahead by it")]
     pub(crate) is_whole: bool,
 }
 

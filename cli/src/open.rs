@@ -58,14 +58,7 @@ impl LookupArgs {
         path: &Path,
         skip_damaged: bool,
     ) -> std::result::Result<Opened, Failure> {
-        let open_table = || {
-            let options = OpenOptions::new().no_filter();
-            if let (Keys::Auto, Some(beside)) = (self.keys.keys, Beside::of(path)) {
-                beside.note(path);
-            }
-            open_with(path, self.keys.keys, options, self.check_order)
-        };
-        let opened = open_any(path, skip_damaged, open_table)?;
+        let opened = open_any(path, skip_damaged, || self.open_table(path))?;
         let failed = |what: &str| Err(Failure::new(what).at(path.display()));
         match (&self.set, &opened) {
             (Some(id), Opened::Set(set)) if *id != set.id() => {
@@ -76,6 +69,12 @@ impl LookupArgs {
             }
             _ => Ok(opened),
         }
+    }
+
+    /// Opens the table at `path`, without its filter.
+    pub(crate) fn open_table(&self, path: &Path) -> Result<AnyTable> {
+        let options = OpenOptions::new().no_filter();
+        open_with(path, self.keys.keys, options, self.check_order)
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::database::records::{self, Record};
-use crate::database::{self, complain_of_damage, kind_of};
+use crate::database::{complain_of_damage, kind_of, note_part};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::notation::{Notation, NotationArgs, quoted};
@@ -105,14 +105,16 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
     if matches!(kind_of(path).0, FileKind::Log | FileKind::Manifest) && path.is_file() {
         return printer.show_records();
     }
+    if !args.apart {
+        note_part(path);
+    }
     match args.lookup.open(path, args.skip_damaged) {
         Ok(Opened::Set(_)) if args.skip_damaged => {
             let what = "--skip-damaged needs a single table: scan those of the set";
             Err(Failure::new(what).at(path.display()))
         }
         Ok(Opened::Set(set)) => {
-            let rows = set.rows(wanted.bounds.clone(), args.direction());
-            match printer.show_rows(rows)? {
+            match printer.show_rows(set.rows(wanted.bounds.clone(), wanted.direction))? {
                 Some(e) => Err(e.into()),
                 None => Ok(Answer::Yes),
             }
@@ -122,10 +124,15 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
             // An entry is in no file that a user knows.
             printer.lead.clear();
             match printer.show_rows(wanted.rows_of_database(&db))? {
-                Some(e) => Err(database::failed(&e)),
+                Some(e) => Err(e.into()),
                 None if is_damaged => Ok(Answer::No),
                 None => Ok(Answer::Yes),
             }
+        }
+        // A walk over an object's blocks makes a request for each.
+        Ok(Opened::Table(table)) if is_url(path) && table.is_database() && args.limit.is_none() => {
+            copy_if_remote(path)?;
+            printer.show_table(args.lookup.open_table(path)?)
         }
         Ok(Opened::Table(table)) => printer.show_table(table),
         // The index is damaged, or the end of the file is missing.
@@ -145,13 +152,6 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
 impl Args {
     fn keys(&self) -> Keys {
         self.lookup.keys.keys
-    }
-
-    fn direction(&self) -> Direction {
-        Direction {
-            reverse: self.reverse,
-            is_whole: self.limit.is_none(),
-        }
     }
 }
 
@@ -270,22 +270,16 @@ impl Printer<'_> {
         }
     }
 
-    /// Returns the rows of the table at the path. A walk over the blocks of an object, as over those of a file, would make a request
-    /// for each.
+    /// Returns the wanted entries of a table. Those of an object are requested ahead.
     fn rows(&self, table: &AnyTable) -> Result<RowSource, Failure> {
-        let (direction, bounds) = (self.args.direction(), self.wanted.bounds.clone());
         let is_plain = !table.is_database() && self.args.keys() != Keys::Stored;
-        if !is_url(self.path) || table.order == Order::Unknown {
-            return self.wanted.rows(table, self.path);
-        }
-        if is_plain {
-            return Ok(Box::new(remote::rows(self.path, bounds, direction)?));
-        }
-        if direction.is_whole {
-            copy_if_remote(self.path)?;
-            if let Opened::Table(copy) = self.args.lookup.open(self.path, false)? {
-                return self.wanted.rows(&copy, self.path);
-            }
+        if is_url(self.path) && is_plain && table.order != Order::Unknown {
+            let bounds = self.wanted.bounds.clone();
+            return Ok(Box::new(remote::rows(
+                self.path,
+                bounds,
+                self.wanted.direction,
+            )?));
         }
         self.wanted.rows(table, self.path)
     }
@@ -354,7 +348,7 @@ struct Wanted {
     prefix: Option<Vec<u8>>,
     /// Whether there is --from or --to.
     has_ends: bool,
-    reverse: bool,
+    direction: Direction,
 }
 
 impl Wanted {
@@ -395,7 +389,10 @@ impl Wanted {
             ),
             prefix,
             has_ends,
-            reverse: args.reverse,
+            direction: Direction {
+                reverse: args.reverse,
+                is_whole: args.limit.is_none(),
+            },
         })
     }
 
@@ -422,7 +419,7 @@ impl Wanted {
             Err(_) => true,
         });
         let rows = rows.map(|entry| entry.map(|(key, value)| Row::plain(key, value)));
-        if self.reverse {
+        if self.direction.reverse {
             Box::new(rows.rev())
         } else {
             Box::new(rows)
@@ -435,7 +432,7 @@ impl Wanted {
 
     fn rows(&self, table: &AnyTable, path: &Path) -> Result<RowSource, Failure> {
         let directed = |rows: RowIter| -> RowSource {
-            if self.reverse {
+            if self.direction.reverse {
                 Box::new(rows.rev())
             } else {
                 rows

@@ -85,7 +85,7 @@ pub(crate) struct Verified {
 }
 
 impl Verified {
-    fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         self.answer() == Answer::Yes
     }
 

@@ -9,7 +9,7 @@ use leveltable_database::{
     Batch, Database, DatabaseFile, FileKind, FileState, GapKind, LogItem, LogReader,
 };
 
-use super::{failed, info::gap_name, options};
+use super::{info::gap_name, options};
 use crate::Answer;
 use crate::failure::Failure;
 use crate::open::{Keys, Order, TypedTable};
@@ -24,6 +24,8 @@ struct Found {
     tables: Vec<DbRange>,
     logged: Memtable,
     logs: u64,
+    /// Number of tables that were sorted in memory, to the logs' entries.
+    sorted: u64,
     /// A line for each part that is left out, and may hold entries.
     left_out: Vec<String>,
 }
@@ -35,17 +37,17 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let db = options(true).open_read_only(input).or_else(|e| {
         complain(
             "note",
-            &format!("{}: taking all tables and logs", failed(&e)),
+            &format!("{}: taking all tables and logs", Failure::from(e)),
         );
         options(true).open_without_manifest(input)
     });
-    let db = db.map_err(|e| failed(&e))?;
+    let db = db?;
     let order = KeyOrder::of_database(&db.comparator()).ok_or_else(|| {
         let what = "is in an order that is not known: salvage its tables one by one";
         Failure::new(what).at(input.display())
     })?;
     let found = Found::of(&db, order, args.unlisted)?;
-    let (tables, logs) = (found.tables.len() as u64, found.logs);
+    let (tables, logs) = (found.tables.len() as u64 + found.sorted, found.logs);
     let inputs = found.tables.into_iter().chain([found.logged.iter()]);
     let mut merged = DbTable::merge(inputs)?;
     let mut n = 0;
@@ -98,6 +100,7 @@ impl Found {
             tables: Vec::new(),
             logged: Memtable::with_comparator(order.of_user_keys()),
             logs: 0,
+            sorted: 0,
             left_out: Vec::new(),
         };
         let all = unlisted || db.recovery().without_manifest;
@@ -108,7 +111,7 @@ impl Found {
                 (_, FileState::Missing) => found
                     .left_out
                     .push(format!("{}, which is missing", file.name)),
-                (FileKind::Table, _) if is_taken => found.add_table(&path, &file),
+                (FileKind::Table, _) if is_taken => found.add_table(&path, &file)?,
                 (FileKind::Log, _) if is_taken => found.add_log(&path, &file)?,
                 (FileKind::Table, FileState::Orphan) => {
                     let what = "is not listed, and was not copied: --unlisted copies it";
@@ -120,10 +123,13 @@ impl Found {
         Ok(found)
     }
 
-    fn add_table(&mut self, path: &Path, file: &DatabaseFile) {
+    fn add_table(&mut self, path: &Path, file: &DatabaseFile) -> Result<(), Failure> {
         let rescued = match rescue(path, Keys::Database, Some(self.order)) {
             Ok(rescued) => rescued,
-            Err(failure) => return self.left_out.push(format!("{}: {failure}", file.name)),
+            Err(failure) => {
+                self.left_out.push(format!("{}: {failure}", file.name));
+                return Ok(());
+            }
         };
         match rescued.table.keys {
             TypedTable::Database(table) if rescued.table.order == Order::Certain => {
@@ -136,6 +142,7 @@ impl Found {
         let parts = rescued.left_out.iter();
         self.left_out
             .extend(parts.map(|part| format!("{}, {part}", file.name)));
+        Ok(())
     }
 
     fn add_log(&mut self, path: &Path, file: &DatabaseFile) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use leveltable_database::{Database, DatabaseFile, FileState, TableFile};
 use serde_json::json;
 
 use super::info::gap_name;
-use super::{failed, options, state_name};
+use super::{options, state_name};
 use crate::Answer;
 use crate::failure::Failure;
 use crate::files::each_file;
@@ -24,22 +24,23 @@ pub(crate) fn check(path: &Path, args: &Args, rows: &mut Rows) -> Result<Answer,
     let db = match options(false).open_read_only(path) {
         Ok(db) => db,
         Err(e) if matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotADatabase) => {
-            let what = failed(&e).to_string();
+            let what = Failure::from(e).to_string();
             return conclude(path, Answer::No, &what, args, rows);
         }
-        Err(e) => return Err(failed(&e)),
+        Err(e) => return Err(e.into()),
     };
     let (mut tables, mut notes) = (0, Vec::new());
     let worst = each_file(db.files()?, |file| match (file.state, &file.listed) {
         (FileState::Live, Some((_, listed))) => {
             tables += 1;
-            check_listed(&db, &file, listed, args, rows)
+            check_listed(&db, &file, listed, args, rows, &mut notes)
         }
-        (FileState::Missing, _) => {
+        (FileState::Missing, Some(_)) => {
             let what = "missing: the MANIFEST lists it";
             conclude(&path.join(&file.name), Answer::No, what, args, rows)
         }
-        (FileState::Orphan, _) => {
+        // LevelDB opens a database without its newest log.
+        (FileState::Missing | FileState::Orphan, _) => {
             notes.push(format!("{} is {}", file.name, state_name(file.state)));
             Ok(Answer::Yes)
         }
@@ -85,23 +86,35 @@ fn check_listed(
     listed: &TableFile,
     args: &Args,
     rows: &mut Rows,
+    notes: &mut Vec<String>,
 ) -> Result<Answer, Failure> {
     let path = db.path().join(&file.name);
-    let order = KeyOrder::of_database(&db.comparator());
-    let verify = || {
-        let source = || source(&path);
+    let verify_in = |order: Option<KeyOrder>| {
         let options = OpenOptions::new();
         let options = match order {
             Some(order) => options.comparator(order.of_user_keys()),
             // The MANIFEST says that it is another one.
             None => options.stored_order(),
         };
-        let size = Some(listed.size);
-        let mut verified = verify_source(source, size, (Some(KeyKind::Database), options.clone()))?;
+        let known = (Some(KeyKind::Database), options.clone());
+        let mut verified = verify_source(|| source(&path), Some(listed.size), known)?;
         if verified.report.is_sound() {
             verified.difference = difference(&path, listed, options)?;
         }
         Ok::<Verified, Failure>(verified)
+    };
+    let order = KeyOrder::of_database(&db.comparator());
+    let verify = || {
+        let verified = verify_in(order)?;
+        // Programs that do not know Chrome's order have opened its databases, and written tables in byte order.
+        if order == Some(KeyOrder::IndexedDb) && !verified.is_sound() {
+            let bytewise = verify_in(Some(KeyOrder::Internal))?;
+            if bytewise.report.is_sound() {
+                notes.push(format!("{} is in byte order", file.name));
+                return Ok(bytewise);
+            }
+        }
+        Ok(verified)
     };
     check_table(&path, verify, args, rows)
 }

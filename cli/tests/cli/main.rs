@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod damage;
+mod databases;
 mod golden;
 mod merging;
 mod orders;
