@@ -273,7 +273,7 @@ fn completions_and_manual_pages_know_every_command() {
 
 // ---- Sessions -------------------------------------------------------------------------------
 
-/// Runs the `console` blocks of `tests/sessions/tool/*.md` and of the README: see [`sessions::replay`].
+/// Runs the `console` blocks of `tests/sessions/tool/*.md` and of the READMEs: see [`sessions::replay`].
 #[test]
 #[cfg(unix)]
 fn sessions_run_as_they_are_written_down() {
@@ -283,6 +283,7 @@ fn sessions_run_as_they_are_written_down() {
         .map(|name| directory.join(name))
         .collect();
     files.push(Path::new(ENGINE).join("README.md"));
+    files.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"));
     let commands = sessions::replay(&files, &testdata(""));
     assert!(commands > 30, "{commands}");
 }
