@@ -243,19 +243,9 @@ pub(crate) fn open_with(
     }
     // A cache is useless, because each block is read once.
     let options = options.no_cache().check_order(check_order);
-    if keys == Keys::Auto
-        && let Some(order) = order_beside(path)
-    {
-        // The MANIFEST names the order for nothing.
-        let options = options.clone().comparator(order.of_user_keys());
-        let opened = options.open_db_source(source(path)?);
-        if let Ok(table) = opened {
-            return Ok(AnyTable {
-                keys: TypedTable::Database(table),
-                order: Order::Certain,
-                is_bytewise: order == KeyOrder::Internal,
-            });
-        }
+    let beside = (keys == Keys::Auto).then(|| order_beside(path)).flatten();
+    if let Some(Ok(table)) = beside.map(|order| open_in(order, path, &options)) {
+        return Ok(table);
     }
     match keys.open(path, &options) {
         Ok(typed) => {
@@ -273,6 +263,10 @@ pub(crate) fn open_with(
         }
         Err(e) if e.kind() == ErrorKind::Comparator => match keys {
             Keys::Auto => {
+                let stated = order_stated(path);
+                if let Some(Ok(table)) = stated.map(|order| open_in(order, path, &options)) {
+                    return Ok(table);
+                }
                 let plain = options.open_source(source(path)?).map_err(|e| e.kind());
                 let is_database = matches!(plain, Err(ErrorKind::DatabaseTable));
                 let stored = is_database.then(|| open_in_stored_order(path, true));
@@ -287,6 +281,30 @@ pub(crate) fn open_with(
         },
         Err(e) => Err(e),
     }
+}
+
+/// Opens a table of a database in this order, which its MANIFEST or the table itself names for nothing. Programs that do not know
+/// another order than byte order have opened such databases and written tables in byte order, so that order is checked.
+fn open_in(order: KeyOrder, path: &Path, options: &OpenOptions) -> Result<AnyTable> {
+    let is_bytewise = order == KeyOrder::Internal;
+    let mut options = options.clone().comparator(order.of_user_keys());
+    if !is_bytewise {
+        options = options.check_order(true);
+    }
+    Ok(AnyTable {
+        keys: TypedTable::Database(options.open_db_source(source(path)?)?),
+        order: Order::Certain,
+        is_bytewise,
+    })
+}
+
+/// Returns the order that the table at `path` names, if it is one of a database that is known.
+pub(crate) fn order_stated(path: &Path) -> Option<KeyOrder> {
+    let options = OpenOptions::new().no_cache().stored_order();
+    let table = options.open_source(source(path).ok()?).ok()?;
+    let properties = table.properties()?;
+    let is_database = properties.key_kind == KeyKind::Database;
+    KeyOrder::of_database(&properties.comparator).filter(|_| is_database)
 }
 
 /// Opens a table for walking, in the order in which it is stored.

@@ -14,7 +14,7 @@ use crate::Answer;
 use crate::database::{self, is_database, order_beside};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
-use crate::open::{Keys, KeysArg, check_is_file};
+use crate::open::{Keys, KeysArg, check_is_file, order_stated};
 use crate::output::{Rows, count, entries, file_record};
 use crate::place::{copy_if_remote, source};
 use crate::progress::Progress;
@@ -164,7 +164,8 @@ impl Args {
         if self.stored_order {
             return (self.keys.keys.named(), options.stored_order());
         }
-        match order_beside(path).filter(|_| self.keys.keys == Keys::Auto) {
+        let known = order_beside(path).or_else(|| order_stated(path));
+        match known.filter(|_| self.keys.keys == Keys::Auto) {
             Some(order) => (
                 Some(KeyKind::Database),
                 options.comparator(order.of_user_keys()),
