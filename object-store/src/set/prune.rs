@@ -167,11 +167,9 @@ impl SetOptions {
                 // A manifest whose end is damaged is one that nobody can read.
                 ErrorKind::NotATable => {
                     let end = source().read_tail(MAGIC.len() as u64).await;
-                    let has_footer = end.is_ok_and(|end| *end.bytes == MAGIC);
-                    return if has_footer || path != location {
-                        Err(error)
-                    } else {
-                        Ok(Kind::Other)
+                    return match end {
+                        Ok(end) if *end.bytes != MAGIC && path == location => Ok(Kind::Other),
+                        _ => Err(error),
                     };
                 }
                 ErrorKind::DatabaseTable | ErrorKind::Comparator => return Ok(Kind::Other),
