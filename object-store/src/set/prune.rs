@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use leveltable::remote::AsyncReadAt;
 use leveltable::{Error, ErrorKind, OpenOptions, Result};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
@@ -20,6 +21,9 @@ use crate::attempts::Failure;
 
 /// Most objects that are looked at at a time.
 const MOST_AT_A_TIME: usize = 32;
+
+/// What tables end with.
+const MAGIC: [u8; 8] = 0xdb47_7524_8b80_fb57_u64.to_le_bytes();
 
 /// What an object is.
 enum Kind {
@@ -144,12 +148,12 @@ impl SetOptions {
         path: &Path,
         location: &Path,
     ) -> Result<Kind> {
-        let open = async |options: OpenOptions| {
-            let source = ObjectSource::new(Arc::clone(store), location.clone())
+        let source = || {
+            ObjectSource::new(Arc::clone(store), location.clone())
                 .timeouts(self.timeouts.clone())
-                .retries(self.retries.clone());
-            options.no_cache().open_async(source, None).await
+                .retries(self.retries.clone())
         };
+        let open = |options: OpenOptions| options.no_cache().open_async(source(), None);
         let opened = match open(OpenOptions::new().no_filter()).await {
             // Without filters, damaged properties are none, and with them an error.
             Ok(table) if table.properties().is_none() => open(OpenOptions::new()).await,
@@ -160,11 +164,15 @@ impl SetOptions {
             Err(error) => match error.kind() {
                 // Replaced while it was opened, as manifests are.
                 ErrorKind::Replaced => true,
-                // A manifest whose end is lost is one that nobody can read.
-                ErrorKind::NotATable if path != location => return Err(error),
-                ErrorKind::NotATable | ErrorKind::DatabaseTable | ErrorKind::Comparator => {
-                    return Ok(Kind::Other);
+                // A manifest whose end is damaged is one that nobody can read.
+                ErrorKind::NotATable => {
+                    let end = source().read_tail(MAGIC.len() as u64).await;
+                    return match end {
+                        Ok(end) if *end.bytes != MAGIC && path == location => Ok(Kind::Other),
+                        _ => Err(error),
+                    };
                 }
+                ErrorKind::DatabaseTable | ErrorKind::Comparator => return Ok(Kind::Other),
                 _ if error.source().is_some_and(is_not_found) => return Ok(Kind::Other),
                 _ => return Err(error),
             },

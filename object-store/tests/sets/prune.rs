@@ -141,7 +141,10 @@ fn what_cannot_be_read_or_lies_elsewhere_stops_it() {
                     Err(error) => assert!(
                         matches!(
                             error.kind(),
-                            ErrorKind::Corruption | ErrorKind::Unsupported | ErrorKind::Io
+                            ErrorKind::Corruption
+                                | ErrorKind::Unsupported
+                                | ErrorKind::Io
+                                | ErrorKind::NotATable
                         ),
                         "{error}"
                     ),

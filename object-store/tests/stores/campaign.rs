@@ -55,9 +55,9 @@ async fn put_version(store: &Arc<dyn ObjectStore>, version: &str) -> Vec<Path> {
     paths
 }
 
-/// One request in ten fails, in one of twelve ways.
+/// One request in twenty fails, in one of twelve ways.
 fn fault(numbers: &mut Numbers) -> Fault {
-    if numbers.next(10) > 0 {
+    if numbers.next(20) > 0 {
         return Fault::None;
     }
     let at = numbers.next(3000) as usize;
@@ -90,7 +90,7 @@ async fn no_answer_is_wrong_and_none_hangs() {
     let options = SetOptions::new()
         .tables(OpenOptions::new().cache(BlockCache::new(1 << 20)))
         .most_open(6)
-        .timeouts(Timeouts::new(Duration::from_secs(4), 1 << 20))
+        .timeouts(Timeouts::new(Duration::from_secs(2), 1 << 20))
         .retries(Retries::new(3, Duration::from_millis(20)));
     let set = options
         .open(seaweed().store_by(proxy.address), &manifest)
