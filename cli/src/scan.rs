@@ -27,7 +27,9 @@ use crate::sort::KeyOrder;
 
 /// Show entries in order, one a line.
 ///
-/// A line is `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value` in a table of a database. Stops reading
+/// A line is `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value` in a table of a database. Of a directory with CURRENT, which is
+/// a database, shows the live contents, without its lock; of a log, `offset<TAB>` and the line of each change, with --from, --to and
+/// --prefix in byte order; of a MANIFEST, the fields of each edit. Stops reading
 /// when its output is closed.
 ///
 /// If the keys are neither in byte order nor in that of a database, shows the entries in the order in which they are

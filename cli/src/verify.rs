@@ -22,7 +22,8 @@ use crate::remote::Set;
 
 /// Check whether tables are sound.
 ///
-/// Reads the whole of each file; of a directory, that of each table in it; of a set, that of each table that it lists.
+/// Reads the whole of each file; of a directory, that of each table in it; of a set, that of each table that it lists; of a directory
+/// with CURRENT, which is a database, that of the MANIFEST, of the logs and of each listed table, which must be as listed.
 /// Checks checksums, structure, the order of the keys, the index, and each key against the filter, and lists everything
 /// that is wrong. Exits with status 1 if a file is damaged, is not a table or could not be checked completely, with status 2
 /// if a file is unreadable, and with status 3 if nothing is wrong, but the order of the keys is not known.
