@@ -7,7 +7,7 @@ pub(crate) mod verify;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use leveltable::OpenOptions;
 use leveltable_database::{
@@ -17,6 +17,7 @@ use leveltable_database::{
 use crate::failure::Failure;
 use crate::output::complain;
 use crate::place::is_url;
+use crate::sort::KeyOrder;
 
 /// Returns whether `path` is a directory that says that it is a database.
 pub(crate) fn is_database(path: &Path) -> bool {
@@ -74,57 +75,68 @@ pub(crate) fn state_name(state: FileState) -> &'static str {
     }
 }
 
-/// What the MANIFEST of a database says of a table that is named by itself.
-pub(crate) struct Beside {
-    directory: PathBuf,
-    pub(crate) comparator: String,
-    is_listed: bool,
+/// What a MANIFEST says: the comparator's name, and the numbers of the tables.
+struct Manifest {
+    comparator: String,
+    tables: BTreeSet<u64>,
 }
 
-impl Beside {
-    /// Reads the MANIFEST in the directory of the table at `path`. `None` if there is none that can be read.
-    pub(crate) fn of(path: &Path) -> Option<Beside> {
-        let (kind, number) = kind_of(path);
-        let directory = path.parent()?;
-        if kind != FileKind::Table || !is_database(directory) {
-            return None;
-        }
+impl Manifest {
+    /// Reads the MANIFEST of the database in `directory`. `None` if there is none that can be read.
+    fn read(directory: &Path) -> Option<Manifest> {
         let current = fs::read_to_string(directory.join("CURRENT")).ok()?;
-        let manifest = directory.join(current.trim_end());
-        if kind_of(&manifest).0 != FileKind::Manifest {
+        let path = directory.join(current.trim_end());
+        if kind_of(&path).0 != FileKind::Manifest {
             return None;
         }
-        let (mut comparator, mut listed) = (None, BTreeSet::new());
-        for item in LogReader::open(manifest).ok()? {
+        let (mut comparator, mut tables) = (None, BTreeSet::new());
+        for item in LogReader::open(path).ok()? {
             let LogItem::Record(record) = item.ok()? else {
                 continue;
             };
             let edit = Edit::parse(&record.payload).ok()?;
             comparator = edit.comparator.or(comparator);
             for (_, number) in &edit.deleted {
-                listed.remove(number);
+                tables.remove(number);
             }
-            listed.extend(edit.added.iter().map(|(_, file)| file.number));
+            tables.extend(edit.added.iter().map(|(_, file)| file.number));
         }
-        Some(Beside {
-            directory: directory.to_owned(),
-            comparator: String::from_utf8(comparator?).ok()?,
-            is_listed: listed.contains(&number?),
-        })
+        let comparator = String::from_utf8(comparator?).ok()?;
+        Some(Manifest { comparator, tables })
     }
+}
+
+/// Returns the directory of the database that `path` is, or that a file at `path` lies in.
+fn directory_of(path: &Path) -> Option<&Path> {
+    if is_database(path) {
+        return Some(path);
+    }
+    let directory = path
+        .parent()
+        .filter(|_| kind_of(path).0 != FileKind::Other)?;
+    is_database(directory).then_some(directory)
+}
+
+/// Returns the order of the database that `path` is, or that a table or a log at `path` lies in, if its MANIFEST names one that is
+/// known.
+pub(crate) fn order_beside(path: &Path) -> Option<KeyOrder> {
+    KeyOrder::of_database(&Manifest::read(directory_of(path)?)?.comparator)
 }
 
 /// Says on standard error, if the table at `path` is a part of a database, that it is no more.
 pub(crate) fn note_part(path: &Path) {
-    let Some(beside) = Beside::of(path) else {
+    let (FileKind::Table, Some(number)) = kind_of(path) else {
         return;
     };
-    let (path, directory) = (path.display(), beside.directory.display());
-    let what = if beside.is_listed {
-        "a table of the database in"
-    } else {
-        "a table that is not listed, or no longer, by the database in"
+    let Some(directory) = directory_of(path) else {
+        return;
     };
+    let what = match Manifest::read(directory) {
+        Some(manifest) if manifest.tables.contains(&number) => "a table of the database in",
+        Some(_) => "a table that is not listed, or no longer, by the database in",
+        None => return,
+    };
+    let (path, directory) = (path.display(), directory.display());
     let hint = "newer versions may lie elsewhere: name the directory to read the database";
     complain("note", &format!("{path}: {what} {directory}: {hint}"));
 }

@@ -33,7 +33,9 @@ pub(crate) use text::{shown, size};
 
 /// Show the sections, keys and filter of tables.
 ///
-/// Reads the metadata and the first and the last block. With --full, reads the whole file twice, the first time to check the order
+/// Of a directory with CURRENT, which is a database, shows the order, the logs and the files: live, missing, obsolete, or not listed.
+///
+/// Reads the metadata and the first and the last block of a table. With --full, reads the whole file twice, the first time to check the order
 /// of the keys: counts entries, measures codecs and how many absent keys the filter lets pass, and lists blocks that cannot be
 /// read. Exits with status 1 if something that was read is damaged.
 ///

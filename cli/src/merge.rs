@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use leveltable::{OpenOptions, Range};
 
 use crate::Answer;
-use crate::database::Beside;
+use crate::database::order_beside;
 use crate::failure::Failure;
 use crate::files::expand;
 use crate::open::{Keys, KeysArg, Order, open_table};
@@ -73,7 +73,7 @@ fn open(path: &Path, keys: Keys) -> Result<(Range, KeyOrder), Failure> {
         let what = "the keys are in an order of their own, in which tables cannot be merged";
         return Err(Failure::new(what).at(path.display()));
     }
-    let order = Beside::of(path).and_then(|beside| KeyOrder::of_database(&beside.comparator));
+    let order = order_beside(path);
     let order = match order {
         _ if !table.is_database() => KeyOrder::Bytewise,
         order => order.unwrap_or(KeyOrder::Internal),

@@ -13,7 +13,7 @@ use leveltable::{
 };
 use leveltable_database::Database;
 
-use crate::database::{self, Beside};
+use crate::database::{self, order_beside};
 use crate::failure::{Failure, is_not_found};
 use crate::files::tables_in;
 use crate::notation::{Notation, as_json, write_json_field};
@@ -129,6 +129,8 @@ pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 pub(crate) struct AnyTable {
     pub(crate) keys: TypedTable,
     pub(crate) order: Order,
+    /// Whether the order is byte order, of user keys in a table of a database.
+    pub(crate) is_bytewise: bool,
 }
 
 /// What is known of the order of a table's keys.
@@ -241,25 +243,16 @@ pub(crate) fn open_with(
     }
     // A cache is useless, because each block is read once.
     let options = options.no_cache().check_order(check_order);
-    if keys == Keys::Auto
-        && let Some(beside) = Beside::of(path)
-        && let Some(order) = KeyOrder::of_database(&beside.comparator)
-    {
-        // The MANIFEST names the order for nothing.
-        let options = options.clone().comparator(order.of_user_keys());
-        let opened = options.open_db_source(source(path)?);
-        if let Ok(table) = opened {
-            return Ok(AnyTable {
-                keys: TypedTable::Database(table),
-                order: Order::Certain,
-            });
-        }
+    let beside = (keys == Keys::Auto).then(|| order_beside(path)).flatten();
+    if let Some(Ok(table)) = beside.map(|order| open_in(order, path, &options)) {
+        return Ok(table);
     }
     match keys.open(path, &options) {
         Ok(typed) => {
             let mut table = AnyTable {
                 keys: typed,
                 order: Order::Certain,
+                is_bytewise: keys != Keys::Stored,
             };
             let plain = table.table();
             let is_small = plain.file_bytes() <= CHECKED_WHEN_OPENED;
@@ -270,6 +263,10 @@ pub(crate) fn open_with(
         }
         Err(e) if e.kind() == ErrorKind::Comparator => match keys {
             Keys::Auto => {
+                let stated = order_stated(path);
+                if let Some(Ok(table)) = stated.map(|order| open_in(order, path, &options)) {
+                    return Ok(table);
+                }
                 let plain = options.open_source(source(path)?).map_err(|e| e.kind());
                 let is_database = matches!(plain, Err(ErrorKind::DatabaseTable));
                 let stored = is_database.then(|| open_in_stored_order(path, true));
@@ -286,6 +283,30 @@ pub(crate) fn open_with(
     }
 }
 
+/// Opens a table of a database in this order, which its MANIFEST or the table itself names for nothing. Programs that do not know
+/// another order than byte order have opened such databases and written tables in byte order, so that order is checked.
+fn open_in(order: KeyOrder, path: &Path, options: &OpenOptions) -> Result<AnyTable> {
+    let is_bytewise = order == KeyOrder::Internal;
+    let mut options = options.clone().comparator(order.of_user_keys());
+    if !is_bytewise {
+        options = options.check_order(true);
+    }
+    Ok(AnyTable {
+        keys: TypedTable::Database(options.open_db_source(source(path)?)?),
+        order: Order::Certain,
+        is_bytewise,
+    })
+}
+
+/// Returns the order that the table at `path` names, if it is one of a database that is known.
+pub(crate) fn order_stated(path: &Path) -> Option<KeyOrder> {
+    let options = OpenOptions::new().no_cache().stored_order();
+    let table = options.open_source(source(path).ok()?).ok()?;
+    let properties = table.properties()?;
+    let is_database = properties.key_kind == KeyKind::Database;
+    KeyOrder::of_database(&properties.comparator).filter(|_| is_database)
+}
+
 /// Opens a table for walking, in the order in which it is stored.
 pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<AnyTable> {
     copy_if_remote(path)?;
@@ -298,6 +319,7 @@ pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<Any
     Ok(AnyTable {
         keys,
         order: Order::Unknown,
+        is_bytewise: false,
     })
 }
 

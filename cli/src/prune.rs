@@ -16,14 +16,7 @@ use crate::remote;
 /// for what publishers leave that were killed. Reads every manifest there, and stops if one cannot be read, or lists a table
 /// elsewhere. Removes nothing without --delete.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable prune s3://bucket/words
-  leveltable prune s3://bucket/words --older-than 3d --delete
-
-A table that is being built, or was not published yet, is not listed either: --older-than must be longer than that ever takes. \
-Readers of a set that was replaced need its tables, too. Manifests above DIRECTORY are not seen: name the directory of them \
-all.")]
+#[command(after_help = include_str!("help/prune.txt").trim_end())]
 pub(crate) struct Args {
     /// The directory or its URL
     directory: PathBuf,

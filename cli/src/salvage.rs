@@ -13,7 +13,7 @@ use leveltable::repair::{
 use leveltable::{ErrorKind, OpenOptions, WriteOptions};
 
 use crate::Answer;
-use crate::database::{self, Beside};
+use crate::database::{self, order_beside};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::open::{
@@ -189,8 +189,7 @@ struct Attempt {
 impl Attempt {
     /// Returns the first one for the table at `path`, in the order that its database names, or that `keys` imply.
     fn first(path: &Path, keys: Keys, stored: bool) -> Attempt {
-        let beside = Beside::of(path).filter(|_| keys == Keys::Auto);
-        let named = beside.and_then(|beside| KeyOrder::of_database(&beside.comparator));
+        let named = order_beside(path).filter(|_| keys == Keys::Auto);
         let order = match keys.named() {
             Some(KeyKind::Database) => KeyOrder::Internal,
             _ => named.unwrap_or(KeyOrder::Bytewise),
@@ -303,6 +302,7 @@ pub(crate) fn rescue(path: &Path, keys: Keys, order: Option<KeyOrder>) -> Result
     let write = |attempt: Attempt| Ok(attempt.order.write(WriteOptions::new().no_filter()));
     let (attempt, report, file) = salvage_to_temporary(path, keys, first, write)?;
     let is_database = attempt.order.is_database() && keys != Keys::Stored;
+    let is_bytewise = attempt.order != KeyOrder::IndexedDb && keys != Keys::Stored;
     let options = OpenOptions::new().no_cache().no_filter();
     let options = match (attempt.stored, is_database) {
         (true, _) => options.stored_order(),
@@ -337,6 +337,7 @@ pub(crate) fn rescue(path: &Path, keys: Keys, order: Option<KeyOrder>) -> Result
             } else {
                 Order::Certain
             },
+            is_bytewise: is_bytewise && !attempt.stored,
         },
         left_out,
     })

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::database::records::{self, Record};
-use crate::database::{complain_of_damage, kind_of, note_part};
+use crate::database::{complain_of_damage, kind_of, note_part, order_beside};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::notation::{Notation, NotationArgs, quoted};
@@ -23,10 +23,13 @@ use crate::output::{Rows, complain};
 use crate::place::{copy_if_remote, is_url};
 use crate::remote::{self, Direction};
 use crate::salvage::{Rescued, rescue};
+use crate::sort::KeyOrder;
 
 /// Show entries in order, one a line.
 ///
-/// A line is `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value` in a table of a database. Stops reading
+/// A line is `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value` in a table of a database. Of a directory with CURRENT, which is
+/// a database, shows the live contents, without its lock; of a log, `offset<TAB>` and the line of each change, with --from, --to and
+/// --prefix in byte order; of a MANIFEST, the fields of each edit. Stops reading
 /// when its output is closed.
 ///
 /// If the keys are neither in byte order nor in that of a database, shows the entries in the order in which they are
@@ -102,6 +105,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 /// Prints the entries of a table, a database or a set, or the records of a log or a MANIFEST.
 fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Result<Answer, Failure> {
     let mut printer = Printer::new(path, args, wanted, out);
+    let is_bytewise = order_beside(path).is_none_or(|order| order == KeyOrder::Internal);
+    if is_bytewise && args.keys() != Keys::Stored {
+        wanted.check_ends()?;
+    }
     if matches!(kind_of(path).0, FileKind::Log | FileKind::Manifest) && path.is_file() {
         return printer.show_records();
     }
@@ -136,7 +143,7 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
         }
         Ok(Opened::Table(table)) => printer.show_table(table),
         // The index is damaged, or the end of the file is missing.
-        Err(failure) if args.skip_damaged && path.is_file() => {
+        Err(failure) if args.skip_damaged && !path.is_dir() => {
             match rescue(path, args.keys(), None) {
                 Ok(rescued) => {
                     complain("damaged", &failure.to_string());
@@ -215,12 +222,12 @@ impl Printer<'_> {
     /// Prints rows up to the limit. Returns the error at which they end.
     fn show_rows(
         &mut self,
-        rows: impl Iterator<Item = leveltable::Result<Row>>,
+        mut rows: impl Iterator<Item = leveltable::Result<Row>>,
     ) -> Result<Option<Error>, Failure> {
-        for row in rows {
-            if self.has_all() {
-                break;
-            }
+        // Not one more than are shown: it may be in another block.
+        while !self.has_all()
+            && let Some(row) = rows.next()
+        {
             match row {
                 Ok(row) => self.show(row, "")?,
                 Err(e) => {
@@ -258,12 +265,12 @@ impl Printer<'_> {
                 table = open_in_stored_order(self.path, table.is_database())?;
             } else if self.args.skip_damaged && error.kind() != ErrorKind::Comparator {
                 // What the keys were taken for so far, they are still.
-                let keys = match (self.args.keys(), table.is_database()) {
-                    (Keys::Auto, true) => Keys::Database,
-                    (Keys::Auto, false) => Keys::Plain,
-                    (named, _) => named,
+                let (keys, order) = match (self.args.keys(), table.is_database()) {
+                    (Keys::Auto, true) => (Keys::Database, order_beside(self.path)),
+                    (Keys::Auto, false) => (Keys::Plain, None),
+                    (named, _) => (named, None),
                 };
-                return self.show_rescued(rescue(self.path, keys, None)?);
+                return self.show_rescued(rescue(self.path, keys, order)?);
             } else {
                 return Err(error.into());
             }
@@ -344,15 +351,15 @@ impl Printer<'_> {
 
 /// Which entries to show, and in which direction.
 struct Wanted {
-    bounds: Bounds,
+    from: Option<Vec<u8>>,
+    to: Option<Vec<u8>>,
     prefix: Option<Vec<u8>>,
-    /// Whether there is --from or --to.
-    has_ends: bool,
+    /// All three as bounds, in byte order.
+    bounds: Bounds,
     direction: Direction,
 }
 
 impl Wanted {
-    /// Takes the intersection of `--from`, `--to` and `--prefix`.
     fn new(args: &Args) -> Result<Wanted, Failure> {
         let key = |option: &str, written: &Option<OsString>| {
             let written = written.as_ref();
@@ -366,34 +373,35 @@ impl Wanted {
                 "--prefix cannot be used with --keys stored: keys with the same prefix may be apart in that order",
             ));
         }
-        if let (Some(from), Some(to)) = (&from, &to)
-            && from > to
-            && args.keys() != Keys::Stored
-        {
-            let (from, to) = (quoted(from, 100), quoted(to, 100));
-            let what = format!("--from {from} comes after --to {to}: no key lies between them");
-            return Err(Failure::new(what));
-        }
-        let has_ends = from.is_some() || to.is_some();
         let after_prefix = prefix.as_deref().and_then(after);
         // `None` sorts before all keys, which is right for `max` here, but not for `min` below.
-        let lower = from.max(prefix.clone());
-        let upper = match (to, after_prefix) {
+        let lower = from.clone().max(prefix.clone());
+        let upper = match (to.clone(), after_prefix) {
             (Some(to), Some(after)) => Some(to.min(after)),
             (to, after) => to.or(after),
         };
         Ok(Wanted {
-            bounds: (
-                lower.map_or(Bound::Unbounded, Bound::Included),
-                upper.map_or(Bound::Unbounded, Bound::Excluded),
-            ),
+            from,
+            to,
             prefix,
-            has_ends,
+            bounds: bounds(lower, upper),
             direction: Direction {
                 reverse: args.reverse,
                 is_whole: args.limit.is_none(),
             },
         })
+    }
+
+    /// Fails if --from comes after --to in byte order.
+    fn check_ends(&self) -> Result<(), Failure> {
+        match (&self.from, &self.to) {
+            (Some(from), Some(to)) if from > to => {
+                let (from, to) = (quoted(from, 100), quoted(to, 100));
+                let what = format!("--from {from} comes after --to {to}: no key lies between them");
+                Err(Failure::new(what))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns whether a key is wanted, in byte order.
@@ -406,55 +414,58 @@ impl Wanted {
         RangeBounds::<[u8]>::contains(&bounds, key)
     }
 
-    fn rows_of_database(&self, db: &Database) -> RowSource {
-        let is_bytewise = db.comparator() == BytewiseComparator.name();
-        // In another order, keys with the same prefix may be apart.
-        let bounds = match &self.prefix {
-            Some(_) if !is_bytewise => (Bound::Unbounded, Bound::Unbounded),
-            _ => self.bounds.clone(),
-        };
-        let prefix = self.prefix.clone().unwrap_or_default();
-        let rows = db.range(bounds).filter(move |entry| match entry {
-            Ok((key, _)) => key.starts_with(&prefix),
-            Err(_) => true,
-        });
-        let rows = rows.map(|entry| entry.map(|(key, value)| Row::plain(key, value)));
-        if self.direction.reverse {
-            Box::new(rows.rev())
-        } else {
-            Box::new(rows)
-        }
+    fn has_ends(&self) -> bool {
+        self.from.is_some() || self.to.is_some()
     }
 
     fn is_bounded(&self) -> bool {
-        self.has_ends || self.prefix.is_some()
+        self.has_ends() || self.prefix.is_some()
     }
 
     fn rows(&self, table: &AnyTable, path: &Path) -> Result<RowSource, Failure> {
-        let directed = |rows: RowIter| -> RowSource {
-            if self.direction.reverse {
-                Box::new(rows.rev())
-            } else {
-                rows
-            }
-        };
-        if table.order != Order::Unknown {
-            return Ok(directed(table.rows(self.bounds.clone())));
-        }
-        if self.has_ends {
+        if self.has_ends() && table.order == Order::Unknown {
             let what = "--from and --to need an order that is known: use --prefix, or scan the whole table";
             return Err(Failure::new(what).at(path.display()));
         }
-        // Keys with the same prefix may be apart.
-        let rows = directed(table.rows((Bound::Unbounded, Bound::Unbounded)));
-        Ok(match self.prefix.clone() {
-            Some(prefix) => Box::new(rows.filter(move |row| match row {
+        Ok(self.select(table.is_bytewise, |bounds| table.rows(bounds)))
+    }
+
+    fn rows_of_database(&self, db: &Database) -> RowSource {
+        let is_bytewise = db.comparator() == BytewiseComparator.name();
+        self.select(is_bytewise, |bounds| {
+            let rows = db.range(bounds);
+            Box::new(rows.map(|entry| entry.map(|(key, value)| Row::plain(key, value))))
+        })
+    }
+
+    /// Returns the wanted of the rows within bounds that `rows` returns, whose keys are in byte order or in another one.
+    fn select(&self, is_bytewise: bool, rows: impl FnOnce(Bounds) -> RowIter) -> RowSource {
+        let rows = rows(if is_bytewise {
+            self.bounds.clone()
+        } else {
+            bounds(self.from.clone(), self.to.clone())
+        });
+        let rows: RowSource = if self.direction.reverse {
+            Box::new(rows.rev())
+        } else {
+            rows
+        };
+        match self.prefix.clone() {
+            // Keys with the same prefix may be apart.
+            Some(prefix) if !is_bytewise => Box::new(rows.filter(move |row| match row {
                 Ok(row) => row.key.starts_with(&prefix),
                 Err(_) => true,
             })),
-            None => rows,
-        })
+            _ => rows,
+        }
     }
+}
+
+fn bounds(from: Option<Vec<u8>>, to: Option<Vec<u8>>) -> Bounds {
+    (
+        from.map_or(Bound::Unbounded, Bound::Included),
+        to.map_or(Bound::Unbounded, Bound::Excluded),
+    )
 }
 
 /// Returns the first key after all keys that begin with `prefix`, if there is one.

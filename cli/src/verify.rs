@@ -11,19 +11,19 @@ use leveltable::{ErrorKind, OpenOptions, Section, Source};
 use serde_json::{Value, json};
 
 use crate::Answer;
-use crate::database::{self, Beside, is_database};
+use crate::database::{self, is_database, order_beside};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
-use crate::open::{Keys, KeysArg, check_is_file};
+use crate::open::{Keys, KeysArg, check_is_file, order_stated};
 use crate::output::{Rows, count, entries, file_record};
 use crate::place::{copy_if_remote, source};
 use crate::progress::Progress;
 use crate::remote::Set;
-use crate::sort::KeyOrder;
 
 /// Check whether tables are sound.
 ///
-/// Reads the whole of each file; of a directory, that of each table in it; of a set, that of each table that it lists.
+/// Reads the whole of each file; of a directory, that of each table in it; of a set, that of each table that it lists; of a directory
+/// with CURRENT, which is a database, that of the MANIFEST, of the logs and of each listed table, which must be as listed.
 /// Checks checksums, structure, the order of the keys, the index, and each key against the filter, and lists everything
 /// that is wrong. Exits with status 1 if a file is damaged, is not a table or could not be checked completely, with status 2
 /// if a file is unreadable, and with status 3 if nothing is wrong, but the order of the keys is not known.
@@ -165,8 +165,8 @@ impl Args {
         if self.stored_order {
             return (self.keys.keys.named(), options.stored_order());
         }
-        let beside = Beside::of(path).filter(|_| self.keys.keys == Keys::Auto);
-        match beside.and_then(|beside| KeyOrder::of_database(&beside.comparator)) {
+        let known = order_beside(path).or_else(|| order_stated(path));
+        match known.filter(|_| self.keys.keys == Keys::Auto) {
             Some(order) => (
                 Some(KeyKind::Database),
                 options.comparator(order.of_user_keys()),

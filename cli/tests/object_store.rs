@@ -248,7 +248,7 @@ fn a_table_that_differs_from_what_its_set_lists_is_reported() {
         let is_as_listed = expected.is_empty();
         assert_eq!(verified.status.code(), Some(i32::from(!is_as_listed)));
         assert!(report.contains(expected), "{report}");
-        let differs = report.contains("2.ldb: not as the set lists it: 2 entries in 1 block");
+        let differs = report.contains("2.ldb: not as listed: 2 entries in 1 block");
         assert_eq!(differs, !is_as_listed, "{report}");
         assert_eq!(report.contains("set: not sound"), !is_as_listed, "{report}");
         let verified = tool().arg("verify").arg(&set).arg("--json").output();

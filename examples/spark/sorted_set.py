@@ -25,18 +25,17 @@ def sorted_entries(entries: DataFrame, shards: int) -> DataFrame:
     return ranges.selectExpr("hex(key) AS key", "hex(value) AS value")
 
 
-def lines_of(batch: pyarrow.RecordBatch) -> bytes:
-    """Returns what the tool reads. NULL is an error: a table has no such key or value."""
-    for row in batch.filter(pyarrow.compute.is_null(batch["key"])).to_pylist()[:1]:
-        raise ValueError(f"a row has the key NULL: its value is X'{row['value']}'")
-    for row in batch.filter(pyarrow.compute.is_null(batch["value"])).to_pylist()[:1]:
-        raise ValueError(f"the row with the key X'{row['key']}' has the value NULL")
-    lines = pyarrow.compute.binary_join_element_wise(batch["key"], batch["value"], "\t")
-    return "".join(f"{line}\n" for line in lines.to_pylist()).encode()
-
-
 def build(entries: DataFrame, directory: str) -> DataFrame:
     """Builds a table of each partition, and returns the names in the column shard."""
+
+    def lines_of(batch: pyarrow.RecordBatch) -> bytes:
+        """Returns what the tool reads. NULL is an error: a table has no such key or value."""
+        for row in batch.filter(pyarrow.compute.is_null(batch["key"])).to_pylist()[:1]:
+            raise ValueError(f"a row has the key NULL: its value is X'{row['value']}'")
+        for row in batch.filter(pyarrow.compute.is_null(batch["value"])).to_pylist()[:1]:
+            raise ValueError(f"the row with the key X'{row['key']}' has the value NULL")
+        lines = pyarrow.compute.binary_join_element_wise(batch["key"], batch["value"], "\t")
+        return "".join(f"{line}\n" for line in lines.to_pylist()).encode()
 
     def build_shard(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         # Each attempt of a task writes to a name of its own, so that attempts that fail, or run twice, cannot harm each other.

@@ -25,7 +25,7 @@ use crate::attempts::{Failure, Retries, Timeouts, attempts};
 /// Opening asks for the end of the object by one request. A store that has no such requests, as Azure, or fails at it, is asked
 /// for the size first.
 ///
-/// Reads of more than 64 KiB go on in a task of their own while the caller is busy, and end when their future is dropped.
+/// Each read goes on in a task of its own while the caller is busy, and ends when its future is dropped.
 pub struct ObjectSource(Arc<Object>);
 
 /// The object, shared with the tasks that read it.
@@ -48,9 +48,6 @@ struct Object {
 
 /// Most requests of an object or a set on their way at once, unless the caller says otherwise.
 pub(crate) const MOST_REQUESTS: usize = 64;
-
-/// Longer reads are made in tasks of their own.
-const MOST_IN_PLACE: usize = 64 << 10;
 
 /// What is known of the object.
 #[derive(Debug, Clone, Default)]
@@ -393,8 +390,8 @@ impl Object {
     }
 }
 
-/// Runs `work` in a task of its own, so that bytes are collected and deadlines kept while the caller is busy. The task ends when the
-/// future is dropped.
+/// Runs `work` in a task of its own, so that bytes are collected, deadlines kept, and turns given to other requests while the caller is
+/// busy or waits for something else. The task ends when the future is dropped.
 async fn apart<T: Send + 'static>(
     work: impl Future<Output = io::Result<T>> + Send + 'static,
 ) -> io::Result<T> {
@@ -420,13 +417,11 @@ impl AsyncReadAt for ObjectSource {
     }
 
     fn read_tail(&self, len: u64) -> BoxFuture<'_, io::Result<Tail>> {
-        Box::pin(self.0.read_tail(len))
+        let object = Arc::clone(&self.0);
+        Box::pin(apart(async move { object.read_tail(len).await }))
     }
 
     fn read_at(&self, offset: u64, len: usize) -> BoxFuture<'_, io::Result<Bytes>> {
-        if len <= MOST_IN_PLACE {
-            return Box::pin(self.0.read_at(offset, len));
-        }
         let object = Arc::clone(&self.0);
         Box::pin(apart(async move { object.read_at(offset, len).await }))
     }

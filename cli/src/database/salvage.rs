@@ -72,7 +72,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             std::mem::swap(&mut key, &mut last);
         }
         if n == 0 {
-            return Err(Failure::new("nothing to salvage").at(input.display()));
+            let why = found.left_out.first().map_or("no entries", String::as_str);
+            return Err(Failure::new(format!("nothing to salvage: {why}")).at(input.display()));
         }
         Ok(())
     })?;
@@ -135,9 +136,19 @@ impl Found {
             TypedTable::Database(table) if rescued.table.order == Order::Certain => {
                 self.tables.push(table.into());
             }
-            _ => self
-                .left_out
-                .push(format!("{}, which is in another order", file.name)),
+            // Sorts a table that is in another order than the database.
+            TypedTable::Database(table) => {
+                for entry in table.iter() {
+                    let entry = entry?;
+                    let (sequence, version) = (entry.sequence, entry.version);
+                    self.logged.add(entry.user_key, sequence, version);
+                }
+                self.sorted += 1;
+            }
+            TypedTable::Plain(_) => {
+                let what = format!("{}, which is no table of a database", file.name);
+                self.left_out.push(what);
+            }
         }
         let parts = rescued.left_out.iter();
         self.left_out

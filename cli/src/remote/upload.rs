@@ -8,8 +8,10 @@ use std::{io, mem, thread};
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
-use leveltable::{ReadAt, Summary, WriteOptions};
+use leveltable::{Error, ReadAt, Summary, WriteOptions};
 use leveltable_object_store::{ObjectTableBuilder, UploadOptions};
+use object_store::path::Path as ObjectPath;
+use object_store::{ObjectStore, ObjectStoreExt as _};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
@@ -74,6 +76,9 @@ impl Upload {
     ) -> leveltable::Result<Upload> {
         let runtime = runtime()?;
         let (store, object) = locate_for_upload(path)?;
+        if !force {
+            check_free(runtime, &*store, &object, path)?;
+        }
         let builder = upload_options(path, force).create(store, object, options)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State::Building(Box::new(builder))),
@@ -138,6 +143,9 @@ impl Drop for Upload {
 pub(crate) fn upload(file: &File, path: &Path, force: bool) -> leveltable::Result<()> {
     let runtime = runtime()?;
     let (store, object) = locate_for_upload(path)?;
+    if !force {
+        check_free(runtime, &*store, &object, path)?;
+    }
     let (end, ended) = mpsc::channel();
     // A signal ends the program when the parts are removed, or not at all if the table is there.
     interrupt::before_end(move || ended.recv() != Ok(true));
@@ -158,6 +166,23 @@ pub(crate) fn upload(file: &File, path: &Path, force: bool) -> leveltable::Resul
         await_end()
     }
     uploaded.map(drop)
+}
+
+/// Fails if there is an object at `path`, before anything is sent. Whether it may be replaced is decided when it is written.
+fn check_free(
+    runtime: &Runtime,
+    store: &dyn ObjectStore,
+    object: &ObjectPath,
+    path: &Path,
+) -> leveltable::Result<()> {
+    match wait(runtime, store.head(object)) {
+        Ok(_) => {
+            let error = io::Error::new(io::ErrorKind::AlreadyExists, "there is an object already");
+            Err(Error::io("looking for an object that is there", error).at_path(path))
+        }
+        // Whether it can be written is seen then.
+        Err(_) => Ok(()),
+    }
 }
 
 fn upload_options(path: &Path, force: bool) -> UploadOptions {

@@ -418,12 +418,83 @@ fn the_manifest_names_the_order_of_a_table() {
             assert_eq!(output.stdout, b"76616c7565\n", "{output:?}");
         }
     }
+    // In byte order, "aaa" comes after "bb", and there would be nothing in between.
+    let hex = |key: &str| key.bytes().map(|b| format!("{b:02x}")).collect::<String>();
+    let (from, to) = (hex(&keys[1]), hex(&keys[3]));
+    assert!(from > to);
+    for path in [db, &path] {
+        let rows = on(
+            path,
+            "scan",
+            &["--hex", "--keys-only", "--from", &from, "--to", &to],
+        );
+        let rows = String::from_utf8(rows.stdout).unwrap();
+        let found: Vec<&str> = rows
+            .lines()
+            .map(|row| row.split('\t').next().unwrap())
+            .collect();
+        assert_eq!(found, [hex(&keys[1]), hex(&keys[2])]);
+        // "a" and "aaa" have other numbers of characters.
+        let rows = on(
+            path,
+            "scan",
+            &["--hex", "--keys-only", "--prefix", "0001010101"],
+        );
+        assert_eq!(String::from_utf8(rows.stdout).unwrap().lines().count(), 5);
+    }
     let out = db.join("out.sst");
     let salvaged = shown(on(db, "salvage", &[out.to_str().unwrap()]));
     assert!(
         salvaged.contains("5 entries of 1 table and 1 log copied"),
         "{salvaged}"
     );
+    // The copy names its order.
+    let out = db.join("out.sst");
+    let copy = directory.path().join("copy");
+    fs::rename(out, &copy).unwrap();
+    stdout(on(&copy, "verify", &[]));
+    assert_eq!(
+        on(&copy, "get", &["--hex", &hex(&keys[1])]).stdout,
+        b"76616c7565\n"
+    );
+}
+
+/// A program that does not know IndexedDB's order has written a table of its database.
+#[test]
+fn a_table_in_byte_order_is_part_of_its_database_all_the_same() {
+    let directory = TempDir::new().unwrap();
+    let db = directory.path().join("db");
+    fs::create_dir(&db).unwrap();
+    let path = db.join("000005.ldb");
+    let (first, last) = ("\0\x01\x01\x01\x01\x01\0b", "\0\x01\x01\x01\x01\x02\0a\0a");
+    assert!(
+        IndexedDbComparator
+            .compare(first.as_bytes(), last.as_bytes())
+            .is_gt()
+    );
+    let entries = [(first, 1, Some("1")), (last, 2, Some("2"))];
+    table(&path, leveltable::BytewiseComparator, &entries);
+    let size = fs::metadata(&path).unwrap().len();
+    let mut edit = edit("idb_cmp1", size, &stored(first, 1), &stored(last, 2));
+    // In level 0, as a program flushes tables.
+    let at = edit
+        .windows(3)
+        .position(|bytes| bytes == [7, 1, 5])
+        .unwrap();
+    edit[at + 1] = 0;
+    fs::write(db.join("MANIFEST-000002"), record(&edit)).unwrap();
+    fs::write(db.join("CURRENT"), "MANIFEST-000002\n").unwrap();
+    let verified = shown(on(&db, "verify", &[]));
+    assert!(
+        verified.contains("note: 000005.ldb is in byte order"),
+        "{verified}"
+    );
+    let out = directory.path().join("out.ldb");
+    let salvaged = on(&db, "salvage", &[out.to_str().unwrap()]);
+    let text = String::from_utf8(salvaged.stdout).unwrap();
+    assert!(text.contains("2 entries of 1 table"), "{text}");
+    assert_eq!(shown(on(&out, "scan", &["--keys-only"])).lines().count(), 2);
+    assert_eq!(shown(on(&db, "scan", &["--keys-only"])).lines().count(), 2);
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn each_file_has_a_record_whatever_became_of_it() {
                 assert_eq!(record["error"].is_null(), !record["file_bytes"].is_null());
                 // One file has the same record as one of several.
                 let alone = tool().arg(command).args(more).arg(file).output().unwrap();
-                assert_eq!(json_lines(&alone.stdout), [record.clone()]);
+                assert_eq!(json_lines(&alone.stdout), std::slice::from_ref(record));
             }
             let failed = records.iter().filter(|record| !record["error"].is_null());
             assert_eq!(failed.count(), failures, "{command}");

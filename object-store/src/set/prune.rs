@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use leveltable::remote::AsyncReadAt;
 use leveltable::{Error, ErrorKind, OpenOptions, Result};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
@@ -20,6 +21,9 @@ use crate::attempts::Failure;
 
 /// Most objects that are looked at at a time.
 const MOST_AT_A_TIME: usize = 32;
+
+/// What tables end with.
+const MAGIC: [u8; 8] = 0xdb47_7524_8b80_fb57_u64.to_le_bytes();
 
 /// What an object is.
 enum Kind {
@@ -53,45 +57,21 @@ impl SetOptions {
         let failed = |doing: &str, error: io::Error| {
             Error::io(doing, error).at_path(directory.as_ref().as_ref())
         };
-        let oldest = SystemTime::now().checked_sub(age);
-        let objects: Vec<ObjectMeta> = store
-            .list(Some(directory))
-            .try_collect()
-            .await
-            .map_err(|error| failed("listing a directory", Failure::from(error).error))?;
-        let is_old = |object: &ObjectMeta| {
-            let changed = SystemTime::from(object.last_modified);
-            oldest.is_some_and(|oldest| changed <= oldest)
-        };
-        let (mut pending, mut unlisted) = (Vec::new(), Vec::new());
-        // Numbered manifests, by where they lie.
-        let mut numbered: HashMap<Path, BTreeMap<u64, ObjectMeta>> = HashMap::new();
-        for object in objects {
-            let path = object.location.as_ref();
-            if object.size == 0 && path.ends_with(".probe") {
-                unlisted.extend(Some(object).filter(is_old));
-            } else if let Some((parent, number)) = number_of(&object.location) {
-                numbered.entry(parent).or_default().insert(number, object);
-            } else {
-                // Manifests seldom have a table's name, and the first of them spares reading the tables.
-                let is_named_so = path.ends_with(".ldb") || path.ends_with(".sst");
-                pending.push((is_named_so, object.location.clone(), object));
-            }
-        }
-        for (path, mut manifests) in numbered {
-            pending.extend(manifests.pop_last().map(|(_, last)| (false, path, last)));
-        }
-        pending.sort_by(|a, b| (a.0, a.2.size).cmp(&(b.0, b.2.size)));
+        let objects = store.list(Some(directory)).try_collect().await;
+        let objects =
+            objects.map_err(|error| failed("listing a directory", Failure::from(error).error))?;
+        let (pending, mut unlisted) = sort(objects);
         let (mut listed, mut has_manifest) = (HashSet::new(), false);
         for some in pending.chunks(MOST_AT_A_TIME) {
             let some = some
                 .iter()
-                .filter(|some| !listed.contains(&some.2.location));
-            let kinds: Vec<(Kind, &ObjectMeta)> = stream::iter(some.collect::<Vec<_>>())
-                .map(|(_, path, object)| async move {
-                    let kind = self.kind(store, path, object).await;
-                    Ok::<_, Error>((kind?, object))
-                })
+                .filter(|(_, object)| !listed.contains(&object.location));
+            let look = |(path, object): (Path, ObjectMeta)| async move {
+                let kind = self.kind(store, &path, &object.location).await?;
+                Ok::<_, Error>((kind, object))
+            };
+            let kinds: Vec<(Kind, ObjectMeta)> = stream::iter(some.cloned().collect::<Vec<_>>())
+                .map(look)
                 .buffer_unordered(MOST_AT_A_TIME)
                 .try_collect()
                 .await?;
@@ -101,7 +81,7 @@ impl SetOptions {
                         has_manifest = true;
                         listed.extend(manifest.shards.into_iter().map(|shard| shard.path));
                     }
-                    Kind::Table => unlisted.extend(Some(object.clone()).filter(is_old)),
+                    Kind::Table => unlisted.push(object),
                     Kind::Other => {}
                 }
             }
@@ -119,7 +99,12 @@ impl SetOptions {
             );
             return Err(failed("pruning", io::Error::other(why)));
         }
-        unlisted.retain(|object| !listed.contains(&object.location));
+        let oldest = SystemTime::now().checked_sub(age);
+        unlisted.retain(|object| {
+            let is_old =
+                oldest.is_some_and(|oldest| SystemTime::from(object.last_modified) <= oldest);
+            is_old && !listed.contains(&object.location)
+        });
         Ok(unlisted)
     }
 
@@ -156,27 +141,38 @@ impl SetOptions {
         Ok(unlisted)
     }
 
-    /// What `object` is, which would be the manifest of the set at `path`.
+    /// What the object at `location` is, which would be the manifest of the set at `path`.
     async fn kind(
         &self,
         store: &Arc<dyn ObjectStore>,
         path: &Path,
-        object: &ObjectMeta,
+        location: &Path,
     ) -> Result<Kind> {
-        let source = ObjectSource::new(Arc::clone(store), object.location.clone())
-            .timeouts(self.timeouts.clone())
-            .retries(self.retries.clone());
-        let options = OpenOptions::new().no_filter().no_cache();
-        let is_manifest = match options.open_async(source, None).await {
+        let source = || {
+            ObjectSource::new(Arc::clone(store), location.clone())
+                .timeouts(self.timeouts.clone())
+                .retries(self.retries.clone())
+        };
+        let open = |options: OpenOptions| options.no_cache().open_async(source(), None);
+        let opened = match open(OpenOptions::new().no_filter()).await {
+            // Without filters, damaged properties are none, and with them an error.
+            Ok(table) if table.properties().is_none() => open(OpenOptions::new()).await,
+            opened => opened,
+        };
+        let is_manifest = match opened {
             Ok(table) => table.properties().is_some_and(|p| p.user(FORMAT).is_some()),
             Err(error) => match error.kind() {
                 // Replaced while it was opened, as manifests are.
                 ErrorKind::Replaced => true,
-                // A manifest whose end is lost is one that nobody can read.
-                ErrorKind::NotATable if *path != object.location => return Err(error),
-                ErrorKind::NotATable | ErrorKind::DatabaseTable | ErrorKind::Comparator => {
-                    return Ok(Kind::Other);
+                // A manifest whose end is damaged is one that nobody can read.
+                ErrorKind::NotATable => {
+                    let end = source().read_tail(MAGIC.len() as u64).await;
+                    return match end {
+                        Ok(end) if *end.bytes != MAGIC && path == location => Ok(Kind::Other),
+                        _ => Err(error),
+                    };
                 }
+                ErrorKind::DatabaseTable | ErrorKind::Comparator => return Ok(Kind::Other),
                 _ if error.source().is_some_and(is_not_found) => return Ok(Kind::Other),
                 _ => return Err(error),
             },
@@ -185,8 +181,8 @@ impl SetOptions {
             return Ok(Kind::Table);
         }
         let client = self.client(Arc::clone(store));
-        let read = client.read(&object.location, None);
-        let name = object.location.as_ref().as_ref();
+        let read = client.read(location, None);
+        let name = location.as_ref().as_ref();
         match read
             .await
             .map_err(|error| Error::io("reading a manifest", error).at_path(name))?
@@ -195,4 +191,29 @@ impl SetOptions {
             Found::Nothing | Found::Same => Ok(Kind::Other),
         }
     }
+}
+
+/// What must be looked at, each with the path of the manifest that it would be, and the probes.
+fn sort(objects: Vec<ObjectMeta>) -> (Vec<(Path, ObjectMeta)>, Vec<ObjectMeta>) {
+    let (mut pending, mut probes) = (Vec::new(), Vec::new());
+    // Numbered manifests, by where they lie.
+    let mut numbered: HashMap<Path, BTreeMap<u64, ObjectMeta>> = HashMap::new();
+    for object in objects {
+        if object.size == 0 && object.location.as_ref().ends_with(".probe") {
+            probes.push(object);
+        } else if let Some((parent, number)) = number_of(&object.location) {
+            numbered.entry(parent).or_default().insert(number, object);
+        } else {
+            pending.push((object.location.clone(), object));
+        }
+    }
+    for (path, mut manifests) in numbered {
+        pending.extend(manifests.pop_last().map(|(_, last)| (path, last)));
+    }
+    // Manifests seldom have a table's name, and the first of them spares reading the tables.
+    pending.sort_by_key(|(_, object)| {
+        let extension = object.location.extension();
+        (matches!(extension, Some("ldb" | "sst")), object.size)
+    });
+    (pending, probes)
 }

@@ -256,40 +256,52 @@ fn bad_shard(path: &Path) -> PublishError {
 
 /// What came of a request that was to publish, as the current manifest tells.
 enum Outcome {
-    Published,
-    /// And others have replaced it since.
-    PublishedAndReplaced,
-    /// The earlier manifest is still there.
-    NotYet,
-    Lost,
-    /// Someone has removed the manifest: the earlier one, or this one.
-    Gone,
-    /// Too many publications have followed for the history to tell.
-    Forgotten,
+    /// The manifest is there, or others have replaced it since.
+    Published(Place),
+    /// The earlier manifest is still there, if there was one.
+    NotYet(Option<Place>),
 }
 
-impl Outcome {
-    fn of(current: Option<&Lineage>, own: &Lineage, previous: Option<&Lineage>) -> Outcome {
-        let Some(current) = current else {
-            return if previous.is_none() {
-                Outcome::NotYet
-            } else {
-                Outcome::Gone
-            };
-        };
-        if current.id == own.id {
-            Outcome::Published
-        } else if current.follows(&own.id) {
-            Outcome::PublishedAndReplaced
-        } else if previous.is_some_and(|previous| previous.id == current.id) {
-            Outcome::NotYet
-        } else if current.is_complete()
-            || previous.is_some_and(|previous| current.follows(&previous.id))
-        {
-            Outcome::Lost
-        } else {
-            Outcome::Forgotten
-        }
+/// What came of the request for `own` that ended with `failure`, if the manifest is now what was `found`.
+fn outcome(
+    path: &Path,
+    found: Found,
+    own: &Lineage,
+    previous: Option<&Lineage>,
+    failure: &mut PutFailure,
+) -> Result<Outcome, PublishError> {
+    let is_refused = failure.answer == Answer::Refused;
+    let mut unclear = |why| {
+        let error = std::mem::replace(&mut failure.error, io::ErrorKind::Other.into());
+        Err(unconfirmed(path, why).caused_by(error))
+    };
+    let (current, place) = match found {
+        Found::Manifest(bytes, place) => match Manifest::decode(bytes, path) {
+            Ok(manifest) => (manifest.lineage, place),
+            // Others have put it there, perhaps after this publication.
+            Err(error) if is_refused => return Err(conflict(path).caused_by(error)),
+            Err(error) => {
+                let why = "and what can be read back is no manifest";
+                return Err(unconfirmed(path, why).caused_by(error));
+            }
+        },
+        Found::Nothing | Found::Same if previous.is_none() => return Ok(Outcome::NotYet(None)),
+        // Someone has removed the earlier one, or this one.
+        Found::Nothing | Found::Same => return unclear("and there is no manifest any more"),
+    };
+    if current.id == own.id {
+        Ok(Outcome::Published(place))
+    } else if current.follows(&own.id) {
+        Ok(Outcome::Published(Place::Unknown))
+    } else if previous.is_some_and(|previous| previous.id == current.id) {
+        Ok(Outcome::NotYet(Some(place)))
+    } else if is_refused
+        || current.is_complete()
+        || previous.is_some_and(|previous| current.follows(&previous.id))
+    {
+        Err(conflict(path))
+    } else {
+        unclear("and too many others have published since")
     }
 }
 
@@ -317,7 +329,7 @@ impl Client {
         let mut condition = self.first_attempt(path, own, previous).await?;
         let mut attempt = 1;
         loop {
-            let failure = match self.put(path, bytes, &condition).await {
+            let mut failure = match self.put(path, bytes, &condition).await {
                 Ok(place) => return Ok(place),
                 Err(failure) if failure.answer == Answer::Unsupported && attempt == 1 => {
                     return Err(unsupported(path, failure));
@@ -326,52 +338,21 @@ impl Client {
             };
             // Whatever the answer, the manifest may be there: the reply to a request may be lost, and clients repeat it by
             // themselves. What is there now tells.
-            let current = self.read(path, None).await.map_err(|error| {
+            let found = self.read(path, None).await.map_err(|error| {
                 unconfirmed(path, "and the manifest cannot be read back").caused_by(error)
             })?;
-            let (found, place) = match current {
-                Found::Manifest(bytes, place) => match Manifest::decode(bytes, path) {
-                    Ok(manifest) => (Some(manifest.lineage), Some(place)),
-                    // Others have put it there, perhaps after this publication.
-                    Err(error) if failure.answer == Answer::Refused => {
-                        return Err(conflict(path).caused_by(error));
-                    }
-                    Err(error) => {
-                        let why = "and what can be read back is no manifest";
-                        return Err(unconfirmed(path, why).caused_by(error));
-                    }
-                },
-                Found::Nothing | Found::Same => (None, None),
+            let place = match outcome(path, found, own, previous_lineage, &mut failure)? {
+                Outcome::Published(place) => return Ok(place),
+                Outcome::NotYet(place) => place,
             };
-            match Outcome::of(found.as_ref(), own, previous_lineage) {
-                Outcome::Published => return Ok(place.unwrap_or(Place::Unknown)),
-                Outcome::PublishedAndReplaced => return Ok(Place::Unknown),
-                Outcome::Lost => return Err(conflict(path)),
-                Outcome::Forgotten if failure.answer == Answer::Refused => {
-                    return Err(conflict(path));
-                }
-                Outcome::Forgotten => {
-                    let why = "and too many others have published since";
-                    return Err(unconfirmed(path, why).caused_by(failure.error));
-                }
-                Outcome::Gone => {
-                    let why = "and there is no manifest any more";
-                    return Err(unconfirmed(path, why).caused_by(failure.error));
-                }
-                // It was not carried out, and will not be, unless an earlier attempt is still on its way.
-                Outcome::NotYet if failure.error.kind() == io::ErrorKind::PermissionDenied => {
-                    if attempt == 1 {
-                        return Err(failed(path, failure.error));
-                    }
-                    let why =
-                        "the earlier manifest is still there, and another attempt is not permitted";
-                    return Err(unconfirmed(path, why).caused_by(failure.error));
-                }
-                Outcome::NotYet if attempt > self.retries.most => {
-                    let why = "the earlier manifest is still there";
-                    return Err(unconfirmed(path, why).caused_by(failure.error));
-                }
-                Outcome::NotYet => {}
+            // It was not carried out, and will not be, unless an earlier attempt is still on its way.
+            let is_denied = failure.error.kind() == io::ErrorKind::PermissionDenied;
+            if is_denied && attempt == 1 {
+                return Err(failed(path, failure.error));
+            }
+            if is_denied || attempt > self.retries.most {
+                let why = "the earlier manifest is still there";
+                return Err(unconfirmed(path, why).caused_by(failure.error));
             }
             sleep(self.retries.pause(attempt)).await;
             attempt += 1;

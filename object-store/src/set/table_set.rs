@@ -444,16 +444,20 @@ impl TableSet {
             return Err(Error::new(ErrorKind::InvalidState, "no such shard"));
         };
         let options = &self.0.options;
-        let source = ObjectSource::new(Arc::clone(&self.0.store), shard.path.clone())
-            .pinned_to(shard.version.clone())
-            .sized(shard.size)
-            .timeouts(options.timeouts.clone())
-            .retries(options.retries.clone())
-            .limited(Arc::clone(&self.0.limit));
-        let opened = options
-            .tables
-            .open_async(source, Some(shard.tail_len))
-            .await;
+        let open = || {
+            let source = ObjectSource::new(Arc::clone(&self.0.store), shard.path.clone())
+                .pinned_to(shard.version.clone())
+                .sized(shard.size)
+                .timeouts(options.timeouts.clone())
+                .retries(options.retries.clone())
+                .limited(Arc::clone(&self.0.limit));
+            options.tables.open_async(source, Some(shard.tail_len))
+        };
+        let opened = match open().await {
+            // It may have been damaged on its way.
+            Err(error) if error.kind() == ErrorKind::Corruption => open().await,
+            opened => opened,
+        };
         let name = std::path::Path::new(shard.path.as_ref());
         let table = opened.map_err(|error| match error.source() {
             Some(source) if is_not_found(source) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leveltable::{BlockCache, ErrorKind, OpenOptions};
-use leveltable_object_store::set::SetOptions;
+use leveltable_object_store::set::{SetOptions, SetRange};
 use leveltable_object_store::{Retries, Shard, TableSet, publish};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
@@ -387,6 +387,37 @@ fn a_refresh_reads_what_has_changed() {
             assert_eq!(old.get(&keys[63]).await.unwrap().unwrap(), "a 189007");
         });
     }
+}
+
+/// Walks that pause keep no other request from its turn, though each has asked for what comes next.
+#[test]
+fn walks_that_pause_do_not_use_up_the_requests() {
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        put_set(&store, 4).await;
+        let slow = Watched::with(store, |_, _| {
+            Fate::After(Box::pin(tokio::time::sleep(Duration::from_millis(5))))
+        });
+        let set = open_at(&slow, options().most_requests(2)).await;
+        let mut walks = Vec::new();
+        for _ in 0..4 {
+            let mut walk = set.range(..);
+            for _ in 0..1200 {
+                walk.next().await.unwrap().unwrap();
+            }
+            // Asks for the next block, and is not polled again.
+            let mut lookup = Box::pin(walk_on(set.range("00000500"..)));
+            assert!(futures_util::poll!(&mut lookup).is_pending());
+            walks.push((walk, lookup));
+        }
+        let get = timeout(Duration::from_secs(10), set.get("00009007"));
+        assert_eq!(get.await.unwrap().unwrap().unwrap(), "a 9007");
+        drop(walks);
+    });
+}
+
+async fn walk_on(mut range: SetRange) -> bool {
+    range.advance().await.unwrap()
 }
 
 /// A thousand tasks send no more requests at once than the set allows.

@@ -83,7 +83,8 @@ impl Scene {
             if *is_swapped.get_or_insert(found_value != value[..]) {
                 value.reverse();
             }
-            assert_eq!((&found[..], &found_value[..]), (key.as_bytes(), &value[..]));
+            let expected = (key.as_bytes(), &value[..]);
+            assert_eq!((&found[..], &found_value[..]), expected, "{}", self.path);
         }
         assert_eq!(range.next().await?, None);
         Ok(is_swapped.unwrap())

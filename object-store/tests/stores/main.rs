@@ -3,6 +3,7 @@
 //! The tests that need servers are ignored unless asked for: install them with `object-store/tests/servers/install`, then
 //! `cargo test -p leveltable-object-store -- --ignored`.
 
+mod campaign;
 mod faults;
 mod figures;
 mod proxy;

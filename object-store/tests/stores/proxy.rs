@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     StallAfter(usize),
     /// So many bytes of the response's body come, then the connection ends.
     CutAfter(usize),
+    /// This byte of the response's body is changed, if there are as many.
+    FlipAt(usize),
     /// The response is this status, and the server is not asked.
     Status(u16),
     /// The server does what was asked for, and the connection ends without a response.
@@ -137,7 +139,7 @@ impl Shared {
             *count += 1;
             rule(&request, *count - 1)
         };
-        let mut most = usize::MAX;
+        let (mut most, mut flip_at) = (usize::MAX, usize::MAX);
         match fault {
             Fault::None => {}
             Fault::Stall => std::future::pending().await,
@@ -148,6 +150,7 @@ impl Shared {
                 return client.write_all(response.as_bytes()).await;
             }
             Fault::StallAfter(bytes) | Fault::CutAfter(bytes) => most = bytes,
+            Fault::FlipAt(at) => flip_at = at,
             Fault::LoseReply => {}
             Fault::After(ref mut work) => work.await,
         }
@@ -168,6 +171,9 @@ impl Shared {
         let mut passed = 0;
         loop {
             let len = chunk.len().min(most - passed);
+            if let Some(byte) = flip_at.checked_sub(passed).and_then(|at| chunk.get_mut(at)) {
+                *byte ^= 1;
+            }
             passed += len;
             received.fetch_add(len as u64, Ordering::Relaxed);
             client.write_all(&chunk[..len]).await?;

@@ -149,6 +149,11 @@ impl Server {
         String::from_utf8_lossy(&response).into_owned()
     }
 
+    /// Whether it answers requests for the end of an object.
+    pub(crate) fn has_suffixes(&self) -> bool {
+        self.kind == Kind::S3
+    }
+
     /// A client of this server, which makes no retries.
     pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {
         self.store_by(self.address)

@@ -174,8 +174,11 @@ async fn figures(server: &Server) {
     publish(Arc::clone(&store), &manifest, &paths, None)
         .await
         .unwrap();
+    // Azure has no requests for the end of an object, and is asked for its size first.
+    let reads = if server.has_suffixes() { 1 } else { 2 };
+    // The store is asked what it can do by three writes, which a deletion follows.
+    assert_eq!(proxy.take().len(), reads * paths.len() + 4 + 1);
     proxy.delay(Duration::from_millis(30));
-    proxy.take();
     let begun = Instant::now();
     let set = TableSet::open(store, &manifest).await.unwrap();
     let opened = begun.elapsed();
