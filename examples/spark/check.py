@@ -87,7 +87,7 @@ def check_odd_frames(spark: SparkSession, directory: str) -> None:
     try:
         build(sorted_entries(spark.createDataFrame([(b"a", b"b")], columns), 1), f"{directory}/not/there").collect()
     except Exception as error:
-        assert "://" in directory or "No such file or directory" in str(error), error
+        assert "://" in directory or "its directory does not exist" in str(error), error
     else:
         assert "://" in directory, "built where no directory is"
 
@@ -140,8 +140,10 @@ def main(directory: str, entries: int = 5_000_000) -> None:
     say("read back: every key once, and every value right")
 
     pruned = subprocess.run(["leveltable", "prune", directory, "--older-than", "0s", "--delete"], stdout=subprocess.PIPE, check=True)
-    assert set(map(os.path.basename, pruned.stdout.decode().split())) == orphans
-    assert names_in(directory) == set(published) | {"manifest"}
+    # A tool that was killed leaves the beginning of a table, in a file that no table's name has.
+    unfinished = {name for name in orphans if not name.endswith(".ldb")}
+    assert set(map(os.path.basename, pruned.stdout.decode().split())) == orphans - unfinished
+    assert names_in(directory) == set(published) | {"manifest"} | unfinished
     say("pruned: what failed attempts left, and nothing else")
 
     check_odd_frames(spark, directory)

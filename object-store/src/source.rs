@@ -208,7 +208,7 @@ impl Object {
         }
         match &pinned.seen {
             None => {
-                pinned.version = Some(version).filter(|version| !is_unknown(&version));
+                pinned.version = Some(version).filter(|version| !is_unknown(version));
                 pinned.seen = Some(found.clone());
                 Ok(())
             }
