@@ -1,0 +1,247 @@
+//! Entries as Arrow record batches, by the C stream interface: pyarrow, DuckDB, polars and pandas take them without a copy.
+
+use std::sync::Arc;
+
+use arrow_array::builder::LargeBinaryBuilder;
+use arrow_array::cast::AsArray as _;
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_array::{Array, RecordBatch, RecordBatchReader, UInt64Array};
+use arrow_pyarrow::FromPyArrow as _;
+use arrow_schema::ffi::FFI_ArrowSchema;
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+
+use crate::builder::{Builder, Options};
+use crate::errors::{other, raise};
+use crate::keys::Bounds;
+use crate::reader::Reader;
+use crate::report;
+use crate::walk::Walk;
+
+/// Most bytes of a batch, unless one entry alone has more.
+const MOST_BYTES: usize = 64 << 20;
+
+/// The entries of a range, as record batches. Each stream that is asked for walks the range from its start.
+#[pyclass(frozen, module = "leveltable")]
+pub(crate) struct Batches {
+    reader: Reader,
+    bounds: Bounds,
+    rows: usize,
+    schema: SchemaRef,
+}
+
+impl Batches {
+    pub(crate) fn new(reader: Reader, bounds: Bounds, rows: usize) -> PyResult<Batches> {
+        if rows == 0 {
+            return Err(PyValueError::new_err("rows must be at least 1"));
+        }
+        let column = |name| Field::new(name, DataType::LargeBinary, false);
+        let fields = vec![column("key"), column("value")];
+        Ok(Batches {
+            reader,
+            bounds,
+            rows,
+            schema: Arc::new(Schema::new(fields)),
+        })
+    }
+}
+
+#[pymethods]
+impl Batches {
+    /// The stream, in the schema that `__arrow_c_schema__` returns.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        drop(requested_schema); // a wish, which a producer need not fulfil
+        let walk = self
+            .reader
+            .walk(self.bounds.clone(), false)
+            .map_err(raise)?;
+        let stream = Stream {
+            walk: Some(walk),
+            rows: self.rows,
+            schema: self.schema.clone(),
+        };
+        let stream = FFI_ArrowArrayStream::new(Box::new(stream));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = FFI_ArrowSchema::try_from(&*self.schema);
+        let schema = schema.map_err(|error| other(error.to_string()))?;
+        PyCapsule::new_with_value(py, schema, c"arrow_schema")
+    }
+
+    fn __repr__(&self) -> String {
+        let columns = self
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str());
+        let columns = columns.collect::<Vec<_>>().join(", ");
+        format!("<leveltable.Batches of {columns}>")
+    }
+}
+
+/// Record batches of a walk. Runs without the interpreter.
+struct Stream {
+    /// `None` after the end or an error.
+    walk: Option<Box<dyn Walk>>,
+    rows: usize,
+    schema: SchemaRef,
+}
+
+impl Stream {
+    fn read(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+        let Some(walk) = &mut self.walk else {
+            return Ok(None);
+        };
+        let mut keys = LargeBinaryBuilder::with_capacity(self.rows.min(65_536), 1 << 20);
+        let mut values = LargeBinaryBuilder::with_capacity(self.rows.min(65_536), 1 << 20);
+        let mut sequences = Vec::new();
+        let (mut rows, mut bytes) = (0, 0);
+        while rows < self.rows && bytes < MOST_BYTES {
+            let moved = walk.advance();
+            if !moved.map_err(|error| ArrowError::ExternalError(Box::new(error)))? {
+                self.walk = None;
+                break;
+            }
+            keys.append_value(walk.key());
+            values.append_value(walk.value());
+            sequences.extend(walk.sequence());
+            rows += 1;
+            bytes += walk.key().len() + walk.value().len();
+        }
+        if rows == 0 {
+            return Ok(None);
+        }
+        let mut columns: Vec<Arc<dyn Array>> =
+            vec![Arc::new(keys.finish()), Arc::new(values.finish())];
+        if !sequences.is_empty() {
+            columns.push(Arc::new(UInt64Array::from(sequences)));
+        }
+        RecordBatch::try_new(self.schema.clone(), columns).map(Some)
+    }
+}
+
+impl Iterator for Stream {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let read = self.read();
+        if read.is_err() {
+            self.walk = None;
+        }
+        read.transpose()
+    }
+}
+
+impl RecordBatchReader for Stream {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}
+
+/// Writes a table of the rows of whatever has `__arrow_c_stream__`, sorted by `key`.
+#[pyfunction]
+#[pyo3(signature = (path, data, *, key = "key", value = "value", **options))]
+pub(crate) fn write_arrow<'py>(
+    py: Python<'py>,
+    path: std::path::PathBuf,
+    data: &Bound<'py, PyAny>,
+    key: &str,
+    value: &str,
+    options: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let options = Options::of(options)?;
+    let reader = RecordBatchStreamReader::from_pyarrow_bound(data)?;
+    let schema = reader.schema();
+    for name in [key, value] {
+        if schema.index_of(name).is_err() {
+            let names = schema.fields().iter().map(|field| field.name().as_str());
+            let names = names.collect::<Vec<_>>().join(", ");
+            return Err(PyValueError::new_err(format!(
+                "no column {name:?} among {names}: name the columns by key= and value="
+            )));
+        }
+    }
+    let mut builder = Builder::create(&path, &options).map_err(raise)?;
+    for batch in reader {
+        let added = batch
+            .map_err(|error| other(format!("reading a batch: {error}")))
+            .and_then(|batch| py.detach(|| add(&mut builder, &batch, key, value)))
+            .and_then(|()| py.check_signals());
+        if let Err(error) = added {
+            py.detach(|| builder.abort()).map_err(raise)?;
+            return Err(error);
+        }
+    }
+    let summary = py.detach(|| builder.finish()).map_err(raise)?;
+    report::summary(py, &summary)
+}
+
+/// Adds the rows of a batch.
+fn add(builder: &mut Builder, batch: &RecordBatch, key: &str, value: &str) -> PyResult<()> {
+    let (keys, values) = (Column::of(batch, key)?, Column::of(batch, value)?);
+    for row in 0..batch.num_rows() {
+        builder.add(keys.get(row), values.get(row)).map_err(raise)?;
+    }
+    Ok(())
+}
+
+/// A column of bytes or text. A row that does not exist is empty.
+struct Column<'a>(Box<dyn Fn(usize) -> &'a [u8] + 'a>);
+
+impl<'a> Column<'a> {
+    fn of(batch: &'a RecordBatch, name: &str) -> PyResult<Column<'a>> {
+        let Some(column) = batch.column_by_name(name) else {
+            return Err(PyValueError::new_err(format!(
+                "a batch without the column {name:?}"
+            )));
+        };
+        if column.null_count() > 0 {
+            let what =
+                format!("column {name:?} has nulls: a table holds keys and values of bytes only");
+            return Err(PyValueError::new_err(what));
+        }
+        Ok(Column(match column.data_type() {
+            DataType::Binary => {
+                let array = column.as_binary::<i32>();
+                Box::new(|row| array.value(row))
+            }
+            DataType::LargeBinary => {
+                let array = column.as_binary::<i64>();
+                Box::new(|row| array.value(row))
+            }
+            DataType::BinaryView => {
+                let array = column.as_binary_view();
+                Box::new(|row| array.value(row))
+            }
+            DataType::Utf8 => {
+                let array = column.as_string::<i32>();
+                Box::new(|row| array.value(row).as_bytes())
+            }
+            DataType::LargeUtf8 => {
+                let array = column.as_string::<i64>();
+                Box::new(|row| array.value(row).as_bytes())
+            }
+            DataType::Utf8View => {
+                let array = column.as_string_view();
+                Box::new(|row| array.value(row).as_bytes())
+            }
+            other => {
+                let what = format!("column {name:?} is of type {other}: cast it to binary or text");
+                return Err(PyValueError::new_err(what));
+            }
+        }))
+    }
+
+    fn get(&self, row: usize) -> &'a [u8] {
+        (self.0)(row)
+    }
+}

@@ -1,0 +1,303 @@
+//! `TableBuilder`, and the options of whatever writes a table.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use leveltable::filter::{DelimitedPrefix, FixedPrefix};
+use leveltable::{
+    BloomFilterPolicy, Compression, Error, ErrorKind, NewFile, Result, RibbonFilterPolicy, Summary,
+    WriteOptions,
+};
+use leveltable_object_store::{ObjectTableBuilder, UploadOptions};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyMapping};
+
+use crate::errors::raise;
+use crate::keys::bytes_of;
+use crate::report;
+use crate::runtime::{Place, Runtime};
+
+/// Where a table is written.
+pub(crate) enum Builder {
+    File(leveltable::TableBuilder<NewFile>),
+    Object(ObjectTableBuilder, Runtime),
+}
+
+impl Builder {
+    /// Starts a table at `name`. Call it with the interpreter's lock held.
+    pub(crate) fn create(name: &Path, options: &Options) -> Result<Builder> {
+        let place = Place::of(name)?;
+        let write = options.write.clone().replace_existing(options.replace);
+        match &place {
+            Place::File(file) => write.create(file).map(Builder::File),
+            Place::Url(_) => {
+                let runtime = Runtime::get()?;
+                let (store, object) = place.locate()?;
+                let upload = UploadOptions::new()
+                    .replace_existing(options.replace)
+                    .named(name.to_string_lossy());
+                let work = async { upload.create(store, object, &write) };
+                Ok(Builder::Object(runtime.wait(work)?, runtime))
+            }
+        }
+    }
+
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Builder::File(builder) => builder.add(key, value),
+            Builder::Object(builder, runtime) => runtime.wait(builder.add(key, value)),
+        }
+    }
+
+    fn property(&mut self, name: &str, value: &[u8]) -> Result<()> {
+        match self {
+            Builder::File(builder) => builder.property(name, value),
+            Builder::Object(builder, _) => builder.property(name, value),
+        }
+    }
+
+    pub(crate) fn finish(self) -> Result<Summary> {
+        match self {
+            Builder::File(builder) => builder.finish(),
+            Builder::Object(builder, runtime) => Ok(runtime.wait(builder.finish())?.summary),
+        }
+    }
+
+    /// Leaves nothing behind.
+    pub(crate) fn abort(self) -> Result<()> {
+        match self {
+            Builder::File(_) => Ok(()),
+            Builder::Object(builder, runtime) => runtime.wait(builder.abort()),
+        }
+    }
+}
+
+/// Options of whatever writes a table.
+pub(crate) struct Options {
+    pub(crate) write: WriteOptions,
+    pub(crate) replace: bool,
+}
+
+impl Options {
+    /// Options by name, as Python passes them.
+    pub(crate) fn of(given: Option<&Bound<'_, PyDict>>) -> PyResult<Options> {
+        let empty = given.is_none_or(|given| given.is_empty());
+        let mut options = Options {
+            write: WriteOptions::new(),
+            replace: true,
+        };
+        let Some(given) = given.filter(|_| !empty) else {
+            return Ok(options);
+        };
+        let given = given.copy()?;
+        if take::<bool>(&given, "leveldb")?.unwrap_or(false) {
+            options.write = WriteOptions::leveldb();
+        }
+        let write = options.write;
+        let write = compression(&given, write)?;
+        let write = filter(&given, write)?;
+        let write = prefix_filter(&given, write)?;
+        options.write = match take::<usize>(&given, "block_size")? {
+            Some(bytes) => write.block_size(bytes),
+            None => write,
+        };
+        options.replace = take::<bool>(&given, "replace")?.unwrap_or(true);
+        match given.keys().iter().next() {
+            Some(name) => Err(PyTypeError::new_err(format!("unknown option {name}"))),
+            None => Ok(options),
+        }
+    }
+}
+
+/// Removes an option. `None` if it was not given.
+fn take<'py, T>(options: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<T>>
+where
+    T: for<'a> FromPyObject<'a, 'py>,
+    for<'a> PyErr: From<<T as FromPyObject<'a, 'py>>::Error>,
+{
+    let Some(value) = options.get_item(name)? else {
+        return Ok(None);
+    };
+    options.del_item(name)?;
+    let value = value.extract::<T>().map_err(|error| {
+        let error = PyErr::from(error);
+        PyTypeError::new_err(format!("option {name}: {error}"))
+    })?;
+    Ok(Some(value))
+}
+
+fn compression(given: &Bound<'_, PyDict>, write: WriteOptions) -> PyResult<WriteOptions> {
+    let level = take::<i32>(given, "level")?;
+    let codec = match take::<Option<String>>(given, "compression")?.map(Option::unwrap_or_default) {
+        None if level.is_none() => return Ok(write),
+        Some(name) => match (&name[..], level) {
+            ("" | "none", None) => Compression::None,
+            ("snappy", None) => Compression::Snappy,
+            ("zstd", level) => Compression::Zstd(level.unwrap_or(1)),
+            ("zlib", level) => Compression::Zlib(level.unwrap_or(6).unsigned_abs()),
+            ("none" | "" | "snappy", Some(_)) => {
+                return Err(PyValueError::new_err(
+                    "level: only zstd and zlib have levels",
+                ));
+            }
+            _ => {
+                let what = format!("compression: {name:?} is none of none, snappy, zstd, zlib");
+                return Err(PyValueError::new_err(what));
+            }
+        },
+        None => {
+            return Err(PyValueError::new_err(
+                "level: only zstd and zlib have levels",
+            ));
+        }
+    };
+    Ok(write.compression(codec))
+}
+
+fn filter(given: &Bound<'_, PyDict>, write: WriteOptions) -> PyResult<WriteOptions> {
+    let bits = take::<f64>(given, "bits_per_key")?.unwrap_or(10.0);
+    let Some(name) = take::<Option<String>>(given, "filter")? else {
+        return Ok(write);
+    };
+    match name.as_deref() {
+        None | Some("none") => Ok(write.no_filter()),
+        Some("ribbon") => Ok(write.filter_policy(RibbonFilterPolicy::new(bits))),
+        Some("bloom") => Ok(write
+            .filter_policy(BloomFilterPolicy::new(bits as u32))
+            .whole_table_filter(false)),
+        Some(name) => Err(PyValueError::new_err(format!(
+            "filter: {name:?} is none of ribbon, bloom, none"
+        ))),
+    }
+}
+
+fn prefix_filter(given: &Bound<'_, PyDict>, write: WriteOptions) -> PyResult<WriteOptions> {
+    let delimiter = take::<Vec<u8>>(given, "prefix_delimiter")?;
+    let length = take::<usize>(given, "prefix_length")?;
+    match (delimiter.as_deref(), length) {
+        (None, None) => Ok(write),
+        (Some([delimiter]), None) => Ok(write.prefix_filter(DelimitedPrefix::new(*delimiter))),
+        (None, Some(length)) => Ok(write.prefix_filter(FixedPrefix::new(length))),
+        _ => Err(PyValueError::new_err(
+            "give one of prefix_delimiter, which is one byte, and prefix_length",
+        )),
+    }
+}
+
+/// Writes a table, from its first key to its last.
+#[pyclass(module = "leveltable")]
+pub(crate) struct TableBuilder {
+    /// `None` once it is finished or given up. Never waited for: a builder has one user at a time.
+    builder: Mutex<Option<Builder>>,
+    path: PathBuf,
+}
+
+impl TableBuilder {
+    fn builder(&mut self) -> &mut Option<Builder> {
+        self.builder
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&mut self) -> PyResult<Builder> {
+        self.builder().take().ok_or_else(|| raise(finished()))
+    }
+}
+
+fn finished() -> Error {
+    let what = "the table is finished, or was given up";
+    Error::new(ErrorKind::InvalidState, what)
+}
+
+#[pymethods]
+impl TableBuilder {
+    #[new]
+    #[pyo3(signature = (path, *, properties = None, **options))]
+    fn new(
+        path: PathBuf,
+        properties: Option<&Bound<'_, PyDict>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<TableBuilder> {
+        let mut builder = Builder::create(&path, &Options::of(options)?).map_err(raise)?;
+        for (name, value) in properties.into_iter().flatten() {
+            let name: String = name.extract()?;
+            builder.property(&name, &bytes_of(&value)?).map_err(raise)?;
+        }
+        Ok(TableBuilder {
+            builder: Mutex::new(Some(builder)),
+            path,
+        })
+    }
+
+    fn add(&mut self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (key_bytes, value) = (bytes_of(key)?, bytes_of(value)?);
+        let builder = self.builder().as_mut();
+        let builder = builder.ok_or_else(|| raise(finished()))?;
+        // Compressing a block takes some microseconds; an upload may wait for its store.
+        let added = match builder {
+            Builder::File(builder) => builder.add(&key_bytes, &value),
+            Builder::Object(..) => key.py().detach(|| builder.add(&key_bytes, &value)),
+        };
+        added.map_err(raise)
+    }
+
+    fn __setitem__(&mut self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.add(key, value)
+    }
+
+    fn update(&mut self, entries: &Bound<'_, PyAny>) -> PyResult<()> {
+        let entries = match entries.cast::<PyMapping>() {
+            Ok(mapping) => mapping.items()?.into_any(),
+            Err(_) => entries.clone(),
+        };
+        for entry in entries.try_iter()? {
+            let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = entry?.extract()?;
+            self.add(&key, &value)?;
+        }
+        Ok(())
+    }
+
+    fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let builder = self.take()?;
+        let summary = py.detach(|| builder.finish()).map_err(raise)?;
+        report::summary(py, &summary)
+    }
+
+    fn abort(&mut self, py: Python<'_>) -> PyResult<()> {
+        match self.builder().take() {
+            Some(builder) => py.detach(|| builder.abort()).map_err(raise),
+            None => Ok(()),
+        }
+    }
+
+    fn __enter__(this: Py<TableBuilder>) -> Py<TableBuilder> {
+        this
+    }
+
+    fn __exit__(
+        &mut self,
+        class: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = class.py();
+        if !class.is_none() {
+            return self.abort(py);
+        }
+        if self.builder().is_some() {
+            self.finish(py)?;
+        }
+        Ok(())
+    }
+
+    fn __repr__(&mut self) -> String {
+        let path = self.path.display().to_string();
+        let state = match self.builder() {
+            Some(Builder::File(builder)) => format!("{} entries so far", builder.entries()),
+            Some(Builder::Object(builder, _)) => format!("{} entries so far", builder.entries()),
+            None => "finished".to_owned(),
+        };
+        format!("<leveltable.TableBuilder {path:?}: {state}>")
+    }
+}
