@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::LargeBinaryBuilder;
 use arrow_array::cast::AsArray as _;
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
-use arrow_array::{Array, RecordBatch, RecordBatchReader, UInt64Array};
+use arrow_array::{Array, LargeBinaryArray, RecordBatch, RecordBatchReader};
+use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_pyarrow::FromPyArrow as _;
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
@@ -18,7 +18,7 @@ use crate::errors::{other, raise};
 use crate::keys::Bounds;
 use crate::reader::Reader;
 use crate::report;
-use crate::walk::Walk;
+use crate::walk::{Chunk, Walk};
 
 /// Most bytes of a batch, unless one entry alone has more.
 const MOST_BYTES: usize = 64 << 20;
@@ -101,32 +101,26 @@ impl Stream {
         let Some(walk) = &mut self.walk else {
             return Ok(None);
         };
-        let mut keys = LargeBinaryBuilder::with_capacity(self.rows.min(65_536), 1 << 20);
-        let mut values = LargeBinaryBuilder::with_capacity(self.rows.min(65_536), 1 << 20);
-        let mut sequences = Vec::new();
-        let (mut rows, mut bytes) = (0, 0);
-        while rows < self.rows && bytes < MOST_BYTES {
-            let moved = walk.advance();
-            if !moved.map_err(|error| ArrowError::ExternalError(Box::new(error)))? {
-                self.walk = None;
-                break;
-            }
-            keys.append_value(walk.key());
-            values.append_value(walk.value());
-            sequences.extend(walk.sequence());
-            rows += 1;
-            bytes += walk.key().len() + walk.value().len();
+        let mut chunk = Chunk::default();
+        let goes_on = walk.fill(&mut chunk, self.rows, MOST_BYTES);
+        if !goes_on.map_err(|error| ArrowError::ExternalError(Box::new(error)))? {
+            self.walk = None;
         }
-        if rows == 0 {
+        if chunk.len() == 0 {
             return Ok(None);
         }
-        let mut columns: Vec<Arc<dyn Array>> =
-            vec![Arc::new(keys.finish()), Arc::new(values.finish())];
-        if !sequences.is_empty() {
-            columns.push(Arc::new(UInt64Array::from(sequences)));
-        }
+        let columns = vec![
+            column(chunk.key_ends, chunk.keys)?,
+            column(chunk.value_ends, chunk.values)?,
+        ];
         RecordBatch::try_new(self.schema.clone(), columns).map(Some)
     }
+}
+
+fn column(ends: Vec<i64>, bytes: Vec<u8>) -> Result<Arc<dyn Array>, ArrowError> {
+    let ends = OffsetBuffer::new(ends.into());
+    let column = LargeBinaryArray::try_new(ends, Buffer::from_vec(bytes), None)?;
+    Ok(Arc::new(column))
 }
 
 impl Iterator for Stream {

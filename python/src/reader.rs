@@ -36,7 +36,7 @@ impl Reader {
             properties.is_some_and(|properties| properties.user(MANIFEST).is_some())
         };
         let opened = match &place {
-            Place::File(file) if file.is_dir() => return open_directory(file, runtime),
+            Place::File(file) if file.is_dir() => return open_directory(file, options, runtime),
             Place::File(file) => Reader::Local(options.open(file)?),
             Place::Url(_) => {
                 let runtime = runtime()?;
@@ -46,7 +46,7 @@ impl Reader {
                     Ok(table) => Reader::Remote(table, runtime),
                     Err(error) if is_not_found(&error) => {
                         // A store that cannot replace on a condition has a directory of manifests there.
-                        return open_set(&place, runtime).map_err(|other| match other {
+                        return open_set(&place, options, runtime).map_err(|other| match other {
                             other if is_not_found(&other) => error,
                             other => other.at_path(name),
                         });
@@ -57,7 +57,7 @@ impl Reader {
         };
         match opened {
             Reader::Remote(table, runtime) if is_set(table.properties()) => {
-                open_set(&place, runtime).map_err(|error| error.at_path(name))
+                open_set(&place, options, runtime).map_err(|error| error.at_path(name))
             }
             Reader::Local(table) if is_set(table.properties()) => {
                 let what = "the manifest of a set, which lies in a directory of manifests: open that directory";
@@ -181,13 +181,14 @@ impl Reader {
 /// A directory is a set if manifests lie in it.
 fn open_directory(
     directory: &PathBuf,
+    options: &OpenOptions,
     runtime: impl FnOnce() -> Result<Runtime>,
 ) -> Result<Reader> {
     let refused = |what| Err(Error::new(ErrorKind::NotATable, what).at_path(directory));
     if directory.join("CURRENT").exists() {
         return refused("a directory of a database: open it with leveltable.Database");
     }
-    match open_set(&Place::File(directory.clone()), runtime()?) {
+    match open_set(&Place::File(directory.clone()), options, runtime()?) {
         Err(error) if is_not_found(&error) => {
             refused("a directory without the manifest of a set: open a table in it by its name")
         }
@@ -195,9 +196,13 @@ fn open_directory(
     }
 }
 
-fn open_set(place: &Place, runtime: Runtime) -> Result<Reader> {
+fn open_set(place: &Place, options: &OpenOptions, runtime: Runtime) -> Result<Reader> {
     let (store, manifest) = place.locate()?;
-    let set = runtime.wait(SetOptions::new().open(store, &manifest))?;
+    let set = runtime.wait(
+        SetOptions::new()
+            .tables(options.clone())
+            .open(store, &manifest),
+    )?;
     Ok(Reader::Set(set, runtime))
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn merge<'py>(
     for source in sources {
         let reader = match source.cast::<Table>() {
             Ok(table) => table.get().reader()?,
-            Err(_) => table::open(source, false, None)?.reader()?,
+            Err(_) => table::open(source, Some(0), false, None)?.reader()?,
         };
         let Reader::Local(table) = reader else {
             return Err(other("only tables in files and in memory can be merged"));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
 
-use leveltable::{OpenOptions, Source};
+use leveltable::{BlockCache, OpenOptions, Source};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
@@ -23,19 +23,26 @@ pub(crate) struct Table {
     reader: RwLock<Option<Reader>>,
     /// What `open` was called with.
     source: Py<PyAny>,
+    cache: Option<u64>,
     check_order: bool,
 }
 
 /// Opens a table or a set.
 #[pyfunction]
-#[pyo3(signature = (source, *, check_order = false, set_id = None))]
+#[pyo3(signature = (source, *, cache = None, check_order = false, set_id = None))]
 pub(crate) fn open(
     source: Bound<'_, PyAny>,
+    cache: Option<u64>,
     check_order: bool,
     set_id: Option<&str>,
 ) -> PyResult<Table> {
     let py = source.py();
     let options = OpenOptions::new().check_order(check_order);
+    let options = match cache {
+        None => options,
+        Some(0) => options.no_cache(),
+        Some(bytes) => options.cache(BlockCache::new(bytes)),
+    };
     let reader = if let Ok(bytes) = source.cast::<PyBytes>() {
         let file = bytes.as_bytes();
         let file = bytes::Bytes::copy_from_slice(file);
@@ -59,6 +66,7 @@ pub(crate) fn open(
     Ok(Table {
         reader: RwLock::new(Some(reader)),
         source: source.unbind(),
+        cache,
         check_order,
     })
 }
@@ -234,6 +242,7 @@ impl Table {
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         // A set is read by all workers as it was published, or not at all.
         let options = PyDict::new(py);
+        options.set_item("cache", self.cache)?;
         options.set_item("check_order", self.check_order)?;
         options.set_item("set_id", self.reader()?.set_id())?;
         let reopen = py.import("leveltable")?.getattr("_reopen")?;

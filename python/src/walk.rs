@@ -1,6 +1,6 @@
 //! Walks over entries, in chunks: the interpreter's lock is released once for thousands of entries.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use leveltable::Result;
 use leveltable::merge::MergeCursor;
@@ -18,15 +18,69 @@ const FIRST: usize = 16;
 const MOST: usize = 8192;
 const MOST_BYTES: usize = 1 << 20;
 
-/// Entries one after the other. Each is lent until the next move. After an error, a walk is not moved on.
+/// Entries one after the other. Each is lent until the next move. After the end or an error, a walk is not moved on.
 pub(crate) trait Walk: Send {
     /// Moves to the next entry, to the first at the first call. Returns `false` at the end.
     fn advance(&mut self) -> Result<bool>;
     fn key(&self) -> &[u8];
     fn value(&self) -> &[u8];
-    /// The sequence number, in a database.
-    fn sequence(&self) -> Option<u64> {
-        None
+
+    /// Appends entries to `chunk`, until it has `most` or many bytes. Returns whether the walk goes on; what was read before an
+    /// error is kept.
+    fn fill(&mut self, chunk: &mut Chunk, most: usize, most_bytes: usize) -> Result<bool> {
+        while chunk.key_ends.len() <= most && chunk.keys.len() + chunk.values.len() < most_bytes {
+            if !self.advance()? {
+                return Ok(false);
+            }
+            chunk.keys.extend_from_slice(self.key());
+            chunk.key_ends.push(chunk.keys.len() as i64);
+            chunk.values.extend_from_slice(self.value());
+            chunk.value_ends.push(chunk.values.len() as i64);
+        }
+        Ok(true)
+    }
+}
+
+/// Entries, in the columns that Arrow has.
+pub(crate) struct Chunk {
+    pub(crate) keys: Vec<u8>,
+    /// Where each key ends, after a zero.
+    pub(crate) key_ends: Vec<i64>,
+    pub(crate) values: Vec<u8>,
+    pub(crate) value_ends: Vec<i64>,
+}
+
+impl Default for Chunk {
+    fn default() -> Chunk {
+        Chunk {
+            keys: Vec::new(),
+            key_ends: vec![0],
+            values: Vec::new(),
+            value_ends: vec![0],
+        }
+    }
+}
+
+impl Chunk {
+    pub(crate) fn len(&self) -> usize {
+        self.key_ends.len() - 1
+    }
+
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.key_ends.truncate(1);
+        self.values.clear();
+        self.value_ends.truncate(1);
+    }
+
+    fn key(&self, i: usize) -> Option<&[u8]> {
+        let (start, end) = (*self.key_ends.get(i)?, *self.key_ends.get(i + 1)?);
+        self.keys.get(start as usize..end as usize)
+    }
+
+    fn value(&self, i: usize) -> Option<&[u8]> {
+        let (start, end) = (*self.value_ends.get(i)?, *self.value_ends.get(i + 1)?);
+        self.values.get(start as usize..end as usize)
     }
 }
 
@@ -120,20 +174,12 @@ pub(crate) struct Entries {
     walk: Mutex<Option<Box<dyn Walk>>>,
     yields: Yield,
     chunk: Chunk,
+    /// The next entry of the chunk.
+    next: usize,
+    /// What comes after the chunk.
     error: Option<PyErr>,
     /// Entries of the next chunk.
     wanted: usize,
-}
-
-/// Entries that are not taken yet.
-#[derive(Default)]
-struct Chunk {
-    bytes: Vec<u8>,
-    /// Where the key and the value of each entry end.
-    ends: Vec<(usize, usize)>,
-    /// The next entry, and where it starts.
-    next: usize,
-    start: usize,
 }
 
 impl Entries {
@@ -142,6 +188,7 @@ impl Entries {
             walk: Mutex::new(Some(walk)),
             yields,
             chunk: Chunk::default(),
+            next: 0,
             error: None,
             wanted: FIRST,
         }
@@ -149,20 +196,21 @@ impl Entries {
 
     /// Reads the next chunk, which is empty at the end.
     fn refill(&mut self, py: Python<'_>) {
-        let walk = match self.walk.get_mut() {
-            Ok(walk) => walk,
-            Err(poisoned) => poisoned.into_inner(),
-        };
+        let walk = self.walk.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (chunk, wanted) = (&mut self.chunk, self.wanted);
-        let ended = py.detach(|| match walk {
-            Some(walk) => chunk.fill(&mut **walk, wanted),
-            None => Ok(true),
+        let goes_on = py.detach(|| {
+            chunk.clear();
+            match walk {
+                Some(walk) => walk.fill(chunk, wanted, MOST_BYTES),
+                None => Ok(false),
+            }
         });
+        self.next = 0;
         self.wanted = (2 * wanted).min(MOST);
-        if !matches!(ended, Ok(false)) {
+        if !matches!(goes_on, Ok(true)) {
             *walk = None;
         }
-        self.error = ended.err().map(raise);
+        self.error = goes_on.err().map(raise);
     }
 }
 
@@ -173,12 +221,14 @@ impl Entries {
     }
 
     fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        if self.chunk.is_empty() && self.error.is_none() {
+        if self.next == self.chunk.len() && self.error.is_none() {
             self.refill(py);
         }
-        let Some((key, value)) = self.chunk.take() else {
+        let i = self.next;
+        let (Some(key), Some(value)) = (self.chunk.key(i), self.chunk.value(i)) else {
             return self.error.take().map_or(Ok(None), Err);
         };
+        self.next += 1;
         Ok(Some(match self.yields {
             Yield::Keys => PyBytes::new(py, key).into_any(),
             Yield::Values => PyBytes::new(py, value).into_any(),
@@ -186,36 +236,5 @@ impl Entries {
                 .into_pyobject(py)?
                 .into_any(),
         }))
-    }
-}
-
-impl Chunk {
-    fn is_empty(&self) -> bool {
-        self.next == self.ends.len()
-    }
-
-    /// Fills an empty chunk. Returns whether the walk has ended; what was read before an error is kept.
-    fn fill(&mut self, walk: &mut dyn Walk, wanted: usize) -> Result<bool> {
-        self.bytes.clear();
-        self.ends.clear();
-        (self.next, self.start) = (0, 0);
-        while self.ends.len() < wanted && self.bytes.len() < MOST_BYTES {
-            if !walk.advance()? {
-                return Ok(true);
-            }
-            self.bytes.extend_from_slice(walk.key());
-            let key_end = self.bytes.len();
-            self.bytes.extend_from_slice(walk.value());
-            self.ends.push((key_end, self.bytes.len()));
-        }
-        Ok(false)
-    }
-
-    fn take(&mut self) -> Option<(&[u8], &[u8])> {
-        let &(key_end, end) = self.ends.get(self.next)?;
-        let key = self.bytes.get(self.start..key_end)?;
-        let value = self.bytes.get(key_end..end)?;
-        (self.next, self.start) = (self.next + 1, end);
-        Some((key, value))
     }
 }
