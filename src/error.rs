@@ -40,6 +40,8 @@ pub enum ErrorKind {
     Corruption,
     /// The file is not a LevelDB table, or not a complete one; the message says what it looks like.
     NotATable,
+    /// The directory is not a LevelDB database; the message says what it looks like.
+    NotADatabase,
     /// The file is sound but needs something that this build cannot do, such as a codec.
     Unsupported,
     /// The table holds the internal keys of a LevelDB database: open it with
@@ -68,6 +70,21 @@ pub struct Corruption {
 }
 
 impl Corruption {
+    /// Damage in `section` at `offset` of the file.
+    pub fn new(
+        section: Section,
+        offset: u64,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> Corruption {
+        Corruption {
+            section,
+            offset,
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+
     /// The part of the file that is damaged.
     pub fn section(&self) -> Section {
         self.section
@@ -122,6 +139,10 @@ pub enum Section {
     Index,
     /// The last 48 bytes.
     Footer,
+    /// A database's log, outside of any table.
+    Log,
+    /// A database's MANIFEST, outside of any table.
+    Manifest,
 }
 
 impl fmt::Display for Section {
@@ -133,6 +154,8 @@ impl fmt::Display for Section {
             Section::Metaindex => "metaindex block",
             Section::Index => "index block",
             Section::Footer => "footer",
+            Section::Log => "log",
+            Section::Manifest => "MANIFEST",
         })
     }
 }
@@ -180,6 +203,12 @@ impl Error {
             error.0.kind = ErrorKind::Replaced;
         }
         error
+    }
+
+    /// An error of damage in the file at `path`, for crates that read the files around tables. `advice` says what to do.
+    #[cold]
+    pub fn damage(path: &Path, corruption: Corruption, advice: &str) -> Error {
+        Error::corrupt(corruption).with_hint(advice).at_path(path)
     }
 
     #[cold]
@@ -260,9 +289,13 @@ impl From<Error> for io::Error {
         let kind = match (error.kind(), &error.0.source) {
             (_, Some(source)) => source.kind(),
             (ErrorKind::Unsupported, None) => io::ErrorKind::Unsupported,
-            (ErrorKind::Corruption | ErrorKind::NotATable | ErrorKind::DatabaseTable, None) => {
-                io::ErrorKind::InvalidData
-            }
+            (
+                ErrorKind::Corruption
+                | ErrorKind::NotATable
+                | ErrorKind::NotADatabase
+                | ErrorKind::DatabaseTable,
+                None,
+            ) => io::ErrorKind::InvalidData,
             _ => io::ErrorKind::InvalidInput,
         };
         io::Error::new(kind, error)

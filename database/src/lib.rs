@@ -1,0 +1,63 @@
+//! Reads LevelDB databases: directories of `CURRENT`, `MANIFEST-000002`, `000003.log` and `000005.ldb`. Takes no lock and writes
+//! nothing, so a writer may be at work.
+//!
+//! ```no_run
+//! use leveltable_database::Database;
+//!
+//! let db = Database::open_read_only("Local Storage/leveldb")?;
+//! println!("{:?}", db.get("key")?);
+//! for entry in db.range("a".."b") {
+//!     let (key, value) = entry?;
+//!     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
+//! }
+//! # Ok::<(), leveltable::Error>(())
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | live contents | [`Database`]: [`get`](Database::get), [`get_many`](Database::get_many), [`range`](Database::range), [`prefix`](Database::prefix) |
+//! | order, damage, caches | [`DatabaseOptions`] |
+//! | what a writer died with, or is still writing | [`Database::recovery`] |
+//! | beside a writer | [`Database::refresh`], [`Database::pin`] |
+//! | old versions of a key, and where they lie | [`Database::history`] |
+//! | the files, and which of them count | [`Database::files`] |
+//! | records of a single log or MANIFEST | [`LogReader`], [`Batch`], [`Edit`] |
+//! | databases of Chrome and Electron | [`IndexedDbComparator`] |
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic
+    )
+)]
+
+mod batch;
+mod database;
+mod decode;
+mod directory;
+mod files;
+mod history;
+mod indexeddb;
+mod log;
+mod manifest;
+mod options;
+mod range;
+mod recovery;
+mod state;
+mod tables;
+
+pub use batch::{Batch, Change};
+pub use database::Database;
+pub use decode::Defect;
+pub use directory::FileKind;
+pub use files::{DatabaseFile, FileState};
+pub use history::{HistoryEntry, VersionState};
+pub use indexeddb::IndexedDbComparator;
+pub use log::{Gap, GapKind, LogItem, LogReader, LogRecord};
+pub use manifest::{Edit, TableFile};
+pub use options::DatabaseOptions;
+pub use range::DatabaseRange;
+pub use recovery::{FileGap, ReadLog, Recovery};

@@ -1,0 +1,179 @@
+//! The records of a MANIFEST: version edits, and the version that they lead to.
+
+use std::collections::BTreeMap;
+
+use leveltable::db::InternalKey;
+
+use crate::decode::{Decoder, Defect};
+
+/// LevelDB has levels 0 to 6, goleveldb more where they fill up.
+const MAX_LEVEL: u32 = 63;
+
+/// A version edit: what a flush, a compaction or an opening changed.
+///
+/// ```text
+/// 1 comparator's name     2 log number         3 next file number      4 last sequence
+/// 5 level internal key (where the next compaction begins)              6 level number (deleted file)
+/// 7 level number size smallest largest (new file, with internal keys)  9 previous log number
+/// ```
+///
+/// Tags and numbers are varints, names and keys have their length before them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Edit {
+    /// The comparator's name.
+    pub comparator: Option<Vec<u8>>,
+    /// Logs with smaller numbers are in tables.
+    pub log_number: Option<u64>,
+    /// A log that counts in spite of its number. 0 for none.
+    pub prev_log_number: Option<u64>,
+    /// No file has this number or a larger one.
+    pub next_file_number: Option<u64>,
+    /// The largest sequence number in tables.
+    pub last_sequence: Option<u64>,
+    /// Levels and the internal keys at which their next compactions begin.
+    pub compact_pointers: Vec<(u32, Vec<u8>)>,
+    /// Levels and numbers of tables that are no longer part of the database.
+    pub deleted: Vec<(u32, u64)>,
+    /// Levels and tables that are part of the database from now on.
+    pub added: Vec<(u32, TableFile)>,
+}
+
+/// A table as a MANIFEST lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableFile {
+    /// Number of the file, as in `000005.ldb`.
+    pub number: u64,
+    /// Size of the file in bytes.
+    pub size: u64,
+    /// The first key, an internal key: user key, sequence number and type.
+    pub smallest: Vec<u8>,
+    /// The last key, an internal key.
+    pub largest: Vec<u8>,
+}
+
+impl TableFile {
+    /// The first user key.
+    pub fn first_user_key(&self) -> &[u8] {
+        user_key(&self.smallest)
+    }
+
+    /// The last user key.
+    pub fn last_user_key(&self) -> &[u8] {
+        user_key(&self.largest)
+    }
+}
+
+fn user_key(stored: &[u8]) -> &[u8] {
+    let len = stored.len().saturating_sub(8);
+    stored.get(..len).unwrap_or_default()
+}
+
+impl Edit {
+    /// Decodes the payload of a MANIFEST's record.
+    ///
+    /// # Errors
+    ///
+    /// Where it is no version edit of LevelDB's: a tag that LevelDB does not have, or bytes that end too early.
+    pub fn parse(payload: &[u8]) -> Result<Edit, Defect> {
+        let mut rest = Decoder::new(payload);
+        let mut edit = Edit::default();
+        while !rest.is_empty() {
+            let before = rest.clone();
+            match rest.varint32("a tag")? {
+                1 => edit.comparator = Some(rest.string("the comparator's name")?.to_vec()),
+                2 => edit.log_number = Some(rest.varint64("the log number")?),
+                3 => edit.next_file_number = Some(rest.varint64("the next file number")?),
+                4 => edit.last_sequence = Some(rest.varint64("the last sequence number")?),
+                5 => {
+                    let level = level(&mut rest)?;
+                    let key = rest.string("a compaction's key")?.to_vec();
+                    edit.compact_pointers.push((level, key));
+                }
+                6 => {
+                    let level = level(&mut rest)?;
+                    edit.deleted.push((level, rest.varint64("a file number")?));
+                }
+                7 => {
+                    let level = level(&mut rest)?;
+                    edit.added.push((level, table_file(&mut rest)?));
+                }
+                9 => edit.prev_log_number = Some(rest.varint64("the previous log number")?),
+                tag @ 0..100 => {
+                    return Err(before.defect("a tag of LevelDB's", tag.to_string()));
+                }
+                tag => {
+                    let found = format!("{tag}, as in a MANIFEST of RocksDB or Pebble");
+                    return Err(before.defect("a tag of LevelDB's", found));
+                }
+            }
+        }
+        Ok(edit)
+    }
+}
+
+fn level(rest: &mut Decoder<'_>) -> Result<u32, Defect> {
+    let before = rest.clone();
+    let level = rest.varint32("a level")?;
+    if level > MAX_LEVEL {
+        return Err(before.defect(format!("a level up to {MAX_LEVEL}"), level.to_string()));
+    }
+    Ok(level)
+}
+
+fn table_file(rest: &mut Decoder<'_>) -> Result<TableFile, Defect> {
+    let mut file = TableFile {
+        number: rest.varint64("a file number")?,
+        size: rest.varint64("a file size")?,
+        smallest: Vec::new(),
+        largest: Vec::new(),
+    };
+    for key in [&mut file.smallest, &mut file.largest] {
+        let before = rest.clone();
+        let stored = rest.string("an internal key")?;
+        if InternalKey::parse(stored).is_none() {
+            let found = format!("\"{}\"", stored.escape_ascii());
+            return Err(before.defect("an internal key of type 0 or 1", found));
+        }
+        *key = stored.to_vec();
+    }
+    Ok(file)
+}
+
+/// What all edits of a MANIFEST amount to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Version {
+    pub(crate) comparator: Option<Vec<u8>>,
+    pub(crate) log_number: Option<u64>,
+    pub(crate) prev_log_number: u64,
+    pub(crate) next_file_number: Option<u64>,
+    pub(crate) last_sequence: Option<u64>,
+    /// By level and number.
+    pub(crate) tables: BTreeMap<(u32, u64), TableFile>,
+    /// Numbers of tables that were listed once.
+    pub(crate) deleted: std::collections::BTreeSet<u64>,
+}
+
+impl Version {
+    /// Applies an edit: deletions first, as LevelDB does.
+    pub(crate) fn apply(&mut self, edit: Edit) {
+        self.comparator = edit.comparator.or(self.comparator.take());
+        self.log_number = edit.log_number.or(self.log_number);
+        self.prev_log_number = edit.prev_log_number.unwrap_or(self.prev_log_number);
+        self.next_file_number = edit.next_file_number.or(self.next_file_number);
+        self.last_sequence = edit.last_sequence.or(self.last_sequence);
+        for (level, number) in edit.deleted {
+            if self.tables.remove(&(level, number)).is_some() {
+                self.deleted.insert(number);
+            }
+        }
+        for (level, file) in edit.added {
+            self.tables.insert((level, file.number), file);
+        }
+    }
+
+    /// Whether a log's changes are not in tables yet.
+    pub(crate) fn needs_log(&self, number: u64) -> bool {
+        number >= self.log_number.unwrap_or(0) || number == self.prev_log_number
+    }
+}

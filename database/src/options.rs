@@ -1,0 +1,138 @@
+//! How a database is opened.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use leveltable::{
+    BlockCache, BytewiseComparator, Comparator, Error, ErrorKind, OpenOptions, Result,
+};
+
+use crate::database::Database;
+use crate::indexeddb::IndexedDbComparator;
+
+/// How a database is opened.
+///
+/// ```no_run
+/// use leveltable_database::DatabaseOptions;
+///
+/// let db = DatabaseOptions::new().skip_damaged(true).open_read_only("db")?;
+/// for left_out in &db.recovery().gaps {
+///     println!("{}: {} bytes at {}", left_out.file, left_out.gap.bytes, left_out.gap.offset);
+/// }
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct DatabaseOptions {
+    comparator: Option<Arc<dyn Comparator>>,
+    tables: OpenOptions,
+    pub(crate) max_open_tables: usize,
+    pub(crate) skip_damaged: bool,
+}
+
+impl Default for DatabaseOptions {
+    fn default() -> DatabaseOptions {
+        DatabaseOptions::new()
+    }
+}
+
+impl DatabaseOptions {
+    /// The comparator that the MANIFEST names, the shared cache of 32 MiB, up to 500 open tables, damage is an error.
+    pub fn new() -> DatabaseOptions {
+        DatabaseOptions {
+            comparator: None,
+            tables: OpenOptions::new(),
+            max_open_tables: 500,
+            skip_damaged: false,
+        }
+    }
+
+    /// The order of the user keys, where it is not one that this crate knows: [`BytewiseComparator`] and
+    /// [`IndexedDbComparator`] are found by the name in the MANIFEST. Opening a database that names another order fails.
+    pub fn comparator(mut self, comparator: impl Comparator + 'static) -> DatabaseOptions {
+        self.comparator = Some(Arc::new(comparator));
+        self
+    }
+
+    /// Keeps the tables' blocks in `cache` instead of the shared one.
+    pub fn cache(mut self, cache: BlockCache) -> DatabaseOptions {
+        self.tables = self.tables.cache(cache);
+        self
+    }
+
+    /// How tables are opened and read: filter policies, caches, checksums. Its comparator is not used.
+    pub fn tables(mut self, options: OpenOptions) -> DatabaseOptions {
+        self.tables = options;
+        self
+    }
+
+    /// How many tables may be open at a time, each with its index and filter in memory; at least 1. Ranges keep those open that
+    /// they are in.
+    pub fn max_open_tables(mut self, most: usize) -> DatabaseOptions {
+        self.max_open_tables = most.max(1);
+        self
+    }
+
+    /// Leaves out damaged records of logs instead of failing; [`Database::recovery`] then says which. What they set is missing,
+    /// and what they deleted or replaced appears again.
+    pub fn skip_damaged(mut self, yes: bool) -> DatabaseOptions {
+        self.skip_damaged = yes;
+        self
+    }
+
+    /// Opens the database in the directory `dir`; see [`Database::open_read_only`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Database::open_read_only`], and [`ErrorKind::Comparator`] if the MANIFEST names another order than
+    /// [`comparator`](DatabaseOptions::comparator).
+    pub fn open_read_only(&self, dir: impl AsRef<Path>) -> Result<Database> {
+        Database::open(dir.as_ref(), self.clone(), false)
+    }
+
+    /// Reads all tables and logs in `dir` as if a MANIFEST listed them, the tables in level 0: for a directory whose MANIFEST
+    /// is lost or damaged. Opens every table.
+    ///
+    /// The newest version of each key wins, by sequence number. Files that the lost MANIFEST no longer listed count as well, so
+    /// keys may appear that were deleted; [`Recovery::without_manifest`](crate::Recovery::without_manifest) is set. The order is
+    /// bytewise unless [`comparator`](DatabaseOptions::comparator) says otherwise. With
+    /// [`skip_damaged`](DatabaseOptions::skip_damaged), tables that cannot be opened are left out.
+    ///
+    /// # Errors
+    ///
+    /// Those of listing the directory, of reading a log, and of opening a table.
+    pub fn open_without_manifest(&self, dir: impl AsRef<Path>) -> Result<Database> {
+        Database::open(dir.as_ref(), self.clone(), true)
+    }
+
+    /// The order by the name in the MANIFEST; `None` if it is not known.
+    pub(crate) fn order(&self, name: &str) -> Result<Option<Arc<dyn Comparator>>> {
+        if let Some(given) = &self.comparator {
+            if given.name() != name {
+                let message = format!(
+                    "the MANIFEST names the comparator {name:?}, and the options {:?}",
+                    given.name()
+                );
+                return Err(Error::new(ErrorKind::Comparator, message));
+            }
+            return Ok(Some(given.clone()));
+        }
+        let built_in: [Arc<dyn Comparator>; 2] =
+            [Arc::new(BytewiseComparator), Arc::new(IndexedDbComparator)];
+        Ok({ built_in }.into_iter().find(|known| known.name() == name))
+    }
+
+    /// The name of the order where no MANIFEST says.
+    pub(crate) fn given_order_name(&self) -> &str {
+        let given = self.comparator.as_ref();
+        given.map_or(BytewiseComparator.name(), |given| given.name())
+    }
+
+    /// Options for the tables of a database in this order.
+    pub(crate) fn of_tables(&self, order: Option<&Arc<dyn Comparator>>) -> OpenOptions {
+        match order {
+            Some(order) => self.tables.clone().comparator(order.clone()),
+            None => self.tables.clone().stored_order(),
+        }
+    }
+}
