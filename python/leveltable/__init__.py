@@ -14,25 +14,40 @@ Keys and values are ``bytes``. Where they are passed in, ``str`` is taken as UTF
 lock, so threads run side by side.
 """
 
-from ._native import Batches, Table, TableBuilder, merge, open, salvage, verify, write_arrow
+from ._native import (
+    Batches,
+    Database,
+    Reader,
+    Table,
+    TableBuilder,
+    merge,
+    open,
+    publish,
+    salvage,
+    verify,
+    write_arrow,
+)
 from .errors import CorruptionError, Error, NotATableError, OrderError
 
 __all__ = [
     "Batches",
     "CorruptionError",
+    "Database",
     "Error",
     "NotATableError",
     "OrderError",
+    "Reader",
     "Table",
     "TableBuilder",
     "merge",
     "open",
+    "publish",
     "salvage",
     "verify",
     "write_arrow",
 ]
 
 
-def _reopen(source, options):
-    """Unpickles a table."""
-    return open(source, **options)
+def _open(how, source, options):
+    """Opens again what was pickled."""
+    return globals()[how](source, **options)

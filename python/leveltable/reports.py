@@ -91,3 +91,50 @@ class SalvageReport(NamedTuple):
     stated_entries: int | None
     entries_out_of_order: int
     lost: list[LostRange]
+
+
+class Version(NamedTuple):
+    """A version of a key that a file of a database still holds; ``value`` is ``None`` for a deletion.
+
+    ``state`` is live, overwritten, deleted (``by`` a later sequence number), or file not listed. ``offset`` is that of the
+    log's record, or of the table's block.
+    """
+
+    sequence: int
+    value: bytes | None
+    state: str
+    by: int | None
+    file: str
+    offset: int
+
+
+class DatabaseFile(NamedTuple):
+    """A file of a database's directory. ``state`` is live, missing, obsolete, orphan or aside. Levels and keys are those of tables."""
+
+    name: str
+    kind: str
+    bytes: int | None
+    state: str
+    level: int | None
+    first_key: bytes | None
+    last_key: bytes | None
+
+
+class Gap(NamedTuple):
+    """Bytes of a log or a MANIFEST that are no record, such as an end that its writer did not finish."""
+
+    file: str
+    offset: int
+    bytes: int
+    expected: str
+    found: str
+
+
+class Recovery(NamedTuple):
+    """What opening a database read of its logs, and what it passed over. ``unreadable_tables`` are names with the reasons."""
+
+    without_manifest: bool
+    changes: int
+    gaps: list[Gap]
+    missing_log: int | None
+    unreadable_tables: list[tuple[str, str]]

@@ -14,9 +14,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
 use crate::builder::{Builder, Options};
-use crate::errors::{other, raise};
+use crate::errors::{other, raise, wrong_type};
+use crate::handle::Handle;
 use crate::keys::Bounds;
-use crate::reader::Reader;
 use crate::report;
 use crate::walk::{Chunk, Walk};
 
@@ -26,21 +26,21 @@ const MOST_BYTES: usize = 64 << 20;
 /// The entries of a range, as record batches. Each stream that is asked for walks the range from its start.
 #[pyclass(frozen, module = "leveltable")]
 pub(crate) struct Batches {
-    reader: Reader,
+    handle: Handle,
     bounds: Bounds,
     rows: usize,
     schema: SchemaRef,
 }
 
 impl Batches {
-    pub(crate) fn new(reader: Reader, bounds: Bounds, rows: usize) -> PyResult<Batches> {
+    pub(crate) fn new(handle: Handle, bounds: Bounds, rows: usize) -> PyResult<Batches> {
         if rows == 0 {
             return Err(PyValueError::new_err("rows must be at least 1"));
         }
         let column = |name| Field::new(name, DataType::LargeBinary, false);
         let fields = vec![column("key"), column("value")];
         Ok(Batches {
-            reader,
+            handle,
             bounds,
             rows,
             schema: Arc::new(Schema::new(fields)),
@@ -59,12 +59,14 @@ impl Batches {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         drop(requested_schema); // a wish, which a producer need not fulfil
         let walk = self
-            .reader
+            .handle
             .walk(self.bounds.clone(), false)
             .map_err(raise)?;
         let stream = Stream {
             walk: Some(walk),
             rows: self.rows,
+            key_bytes: 0,
+            value_bytes: 0,
             schema: self.schema.clone(),
         };
         let stream = FFI_ArrowArrayStream::new(Box::new(stream));
@@ -93,6 +95,9 @@ struct Stream {
     /// `None` after the end or an error.
     walk: Option<Box<dyn Walk>>,
     rows: usize,
+    /// Those of the last batch.
+    key_bytes: usize,
+    value_bytes: usize,
     schema: SchemaRef,
 }
 
@@ -101,11 +106,17 @@ impl Stream {
         let Some(walk) = &mut self.walk else {
             return Ok(None);
         };
+        // As large as the last one, and somewhat larger.
         let mut chunk = Chunk::default();
+        chunk.keys.reserve(self.key_bytes + self.key_bytes / 8);
+        chunk
+            .values
+            .reserve(self.value_bytes + self.value_bytes / 8);
         let goes_on = walk.fill(&mut chunk, self.rows, MOST_BYTES);
         if !goes_on.map_err(|error| ArrowError::ExternalError(Box::new(error)))? {
             self.walk = None;
         }
+        (self.key_bytes, self.value_bytes) = (chunk.keys.len(), chunk.values.len());
         if chunk.len() == 0 {
             return Ok(None);
         }
@@ -141,7 +152,9 @@ impl RecordBatchReader for Stream {
     }
 }
 
-/// Writes a table of the rows of whatever has `__arrow_c_stream__`, sorted by `key`.
+/// Writes a table of the rows of `data`, which has `__arrow_c_stream__`: a pyarrow or polars table, a reader, ..
+///
+/// The column `key` ascends, and each key is there once. Columns are binary or text. `options` are those of `TableBuilder`.
 #[pyfunction]
 #[pyo3(signature = (path, data, *, key = "key", value = "value", **options))]
 pub(crate) fn write_arrow<'py>(
@@ -153,6 +166,9 @@ pub(crate) fn write_arrow<'py>(
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = Options::of(options)?;
+    if !data.hasattr("__arrow_c_stream__")? {
+        return Err(wrong_type("data", "Arrow, with __arrow_c_stream__", data));
+    }
     let reader = RecordBatchStreamReader::from_pyarrow_bound(data)?;
     let schema = reader.schema();
     for name in [key, value] {

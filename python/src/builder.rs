@@ -185,7 +185,13 @@ fn prefix_filter(given: &Bound<'_, PyDict>, write: WriteOptions) -> PyResult<Wri
     }
 }
 
-/// Writes a table, from its first key to its last.
+/// Writes a table at `path`, a file or a URL, from its first key to its last. It appears when it is finished, as by the end of a
+/// `with` block, and not at all if that ends by an exception.
+///
+/// Options: `compression` (`"snappy"`, `"zstd"`, `"zlib"`, `"none"`), its `level`, `block_size` in bytes (4096), `filter`
+/// (`"ribbon"`, which LevelDB ignores, `"bloom"`, `"none"`), `bits_per_key` (10), a filter of prefixes by `prefix_delimiter` (one
+/// byte) or `prefix_length`, `leveldb=True` for what LevelDB itself would write, `replace=False` to keep a file that is there.
+/// `properties` are stored in the table.
 #[pyclass(module = "leveltable")]
 pub(crate) struct TableBuilder {
     /// `None` once it is finished or given up. Never waited for: a builder has one user at a time.
@@ -230,6 +236,7 @@ impl TableBuilder {
         })
     }
 
+    /// Adds an entry. Its key comes after the one before.
     fn add(&mut self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let (key_bytes, value) = (bytes_of(key)?, bytes_of(value)?);
         let builder = self.builder().as_mut();
@@ -246,6 +253,7 @@ impl TableBuilder {
         self.add(key, value)
     }
 
+    /// Adds the entries of a mapping, or of an iterable of pairs, in ascending order.
     fn update(&mut self, entries: &Bound<'_, PyAny>) -> PyResult<()> {
         let entries = match entries.cast::<PyMapping>() {
             Ok(mapping) => mapping.items()?.into_any(),
@@ -258,12 +266,14 @@ impl TableBuilder {
         Ok(())
     }
 
+    /// Ends the table, which appears now, synced to disk. Returns a summary.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let builder = self.take()?;
         let summary = py.detach(|| builder.finish()).map_err(raise)?;
         report::summary(py, &summary)
     }
 
+    /// Gives up. Leaves nothing behind.
     fn abort(&mut self, py: Python<'_>) -> PyResult<()> {
         match self.builder().take() {
             Some(builder) => py.detach(|| builder.abort()).map_err(raise),

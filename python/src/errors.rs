@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::io;
 
 use leveltable::{Error, ErrorKind};
+use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyOSError, PyTypeError};
 use pyo3::prelude::*;
 
@@ -12,7 +13,9 @@ pub(crate) fn raise(error: Error) -> PyErr {
     let class = match error.kind() {
         ErrorKind::Io | ErrorKind::Replaced => return os_error(&error),
         ErrorKind::Corruption => "CorruptionError",
-        ErrorKind::NotATable | ErrorKind::DatabaseTable => "NotATableError",
+        ErrorKind::NotATable | ErrorKind::NotADatabase | ErrorKind::DatabaseTable => {
+            "NotATableError"
+        }
         ErrorKind::OutOfOrder | ErrorKind::Comparator => "OrderError",
         _ => "Error",
     };
@@ -40,15 +43,7 @@ pub(crate) fn wrong_type(what: &str, expected: &str, found: &Bound<'_, PyAny>) -
     PyTypeError::new_err(format!("{what} must be {expected}, not {found}"))
 }
 
-fn new<'py>(
-    py: Python<'py>,
-    class: &str,
-    args: impl IntoPyObject<
-        'py,
-        Target = pyo3::types::PyTuple,
-        Output = Bound<'py, pyo3::types::PyTuple>,
-    > + pyo3::call::PyCallArgs<'py>,
-) -> PyErr {
+fn new<'py>(py: Python<'py>, class: &str, args: impl PyCallArgs<'py>) -> PyErr {
     let made = py
         .import("leveltable.errors")
         .and_then(|module| module.getattr(class)?.call1(args));

@@ -3,9 +3,11 @@
 
 mod arrow;
 mod builder;
+mod database;
 mod errors;
+mod handle;
 mod keys;
-mod reader;
+mod publish;
 mod repair;
 mod report;
 mod runtime;
@@ -21,7 +23,11 @@ mod _native {
     #[pymodule_export]
     use crate::builder::TableBuilder;
     #[pymodule_export]
+    use crate::database::Database;
+    #[pymodule_export]
+    use crate::publish::publish;
+    #[pymodule_export]
     use crate::repair::{merge, salvage, verify};
     #[pymodule_export]
-    use crate::table::{Table, open};
+    use crate::table::{Reader, Table, open};
 }

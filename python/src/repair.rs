@@ -10,9 +10,9 @@ use pyo3::types::PyDict;
 
 use crate::builder::{Builder, Options};
 use crate::errors::{other, raise};
-use crate::reader::Reader;
+use crate::handle::Handle;
 use crate::report;
-use crate::table::{self, Table};
+use crate::table::{self, Reader};
 
 /// Entries between two looks at signals.
 const PATIENCE: u64 = 1 << 16;
@@ -40,7 +40,7 @@ impl Interrupt {
     }
 }
 
-/// Reads all of a table, and reports what is wrong.
+/// Reads all of a table, checks it, and reports what is wrong.
 #[pyfunction]
 pub(crate) fn verify(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
     let mut interrupt = Interrupt::default();
@@ -51,7 +51,7 @@ pub(crate) fn verify(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>
     report::verified(py, &interrupt.or(report)?)
 }
 
-/// Copies the readable part of a damaged table.
+/// Copies the readable part of a damaged table to a new one, and reports what is lost. `options` are those of `TableBuilder`.
 #[pyfunction]
 #[pyo3(signature = (source, target, **options))]
 pub(crate) fn salvage<'py>(
@@ -97,7 +97,8 @@ fn copy(
     }
 }
 
-/// Writes one table of the entries of several. Of equal keys, the first table's entry is kept.
+/// Writes one table of the entries of several, which are paths or open tables. Of equal keys, the first table's entry is kept:
+/// name the newest first.
 #[pyfunction]
 #[pyo3(signature = (target, sources, **options))]
 pub(crate) fn merge<'py>(
@@ -108,11 +109,14 @@ pub(crate) fn merge<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut tables = Vec::new();
     for source in sources {
-        let reader = match source.cast::<Table>() {
-            Ok(table) => table.get().reader()?,
-            Err(_) => table::open(source, Some(0), false, None)?.reader()?,
+        let handle = match source.cast::<Reader>() {
+            Ok(reader) => reader.get().handle()?,
+            Err(_) => table::open(source, Some(0), false, None)?
+                .as_super()
+                .get()
+                .handle()?,
         };
-        let Reader::Local(table) = reader else {
+        let Handle::Local(table) = handle else {
             return Err(other("only tables in files and in memory can be merged"));
         };
         tables.push(table);

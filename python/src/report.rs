@@ -3,6 +3,9 @@
 use leveltable::inspect::Properties;
 use leveltable::repair::{Finding, LostRange, SalvageReport, Severity, VerifyReport};
 use leveltable::{Stats, Summary};
+use leveltable_database::{
+    DatabaseFile, FileGap, FileKind, FileState, HistoryEntry, Recovery, TableFile, VersionState,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -13,7 +16,9 @@ macro_rules! tuple {
     ($py:expr, $class:literal, { $($field:ident: $value:expr,)+ }) => {{
         let fields = PyDict::new($py);
         $(fields.set_item(stringify!($field), $value)?;)+
-        $py.import("leveltable.reports")?.getattr($class)?.call((), Some(&fields))
+        $py.import("leveltable.reports")?
+            .getattr($class)?
+            .call((), Some(&fields))
     }};
 }
 
@@ -119,5 +124,75 @@ fn lost<'py>(py: Python<'py>, lost: &LostRange) -> Made<'py> {
         entries: lost.entries,
         after: bytes(py, lost.after.as_deref()),
         before: bytes(py, lost.before.as_deref()),
+    })
+}
+
+pub(crate) fn version(py: Python<'_>, version: HistoryEntry) -> Made<'_> {
+    let (state, by) = match version.state {
+        VersionState::Live => ("live", None),
+        VersionState::Overwritten(by) => ("overwritten", Some(by)),
+        VersionState::Deleted(by) => ("deleted", Some(by)),
+        VersionState::FileNotListed => ("file not listed", None),
+    };
+    let value = version.version.into_value();
+    tuple!(py, "Version", {
+        sequence: version.sequence,
+        value: bytes(py, value.as_deref()),
+        state: state,
+        by: by,
+        file: version.file,
+        offset: version.offset,
+    })
+}
+
+pub(crate) fn file<'py>(py: Python<'py>, file: &DatabaseFile) -> Made<'py> {
+    let level = file.listed.as_ref().map(|(level, _)| *level);
+    let table = file.listed.as_ref().map(|(_, table)| table);
+    tuple!(py, "DatabaseFile", {
+        name: &file.name,
+        kind: match file.kind {
+            FileKind::Current => "CURRENT",
+            FileKind::Manifest => "MANIFEST",
+            FileKind::Log => "log",
+            FileKind::Table => "table",
+            FileKind::Lock => "LOCK",
+            FileKind::InfoLog => "LOG",
+            FileKind::Temporary => "temporary",
+            FileKind::Other => "other",
+        },
+        bytes: file.bytes,
+        state: match file.state {
+            FileState::Live => "live",
+            FileState::Missing => "missing",
+            FileState::Obsolete => "obsolete",
+            FileState::Orphan => "orphan",
+            FileState::Aside => "aside",
+        },
+        level: level,
+        first_key: bytes(py, table.map(TableFile::first_user_key)),
+        last_key: bytes(py, table.map(TableFile::last_user_key)),
+    })
+}
+
+pub(crate) fn recovery<'py>(py: Python<'py>, recovery: &Recovery) -> Made<'py> {
+    let gaps = recovery.gaps.iter().map(|found| gap(py, found));
+    let unreadable = recovery.unreadable_tables.iter();
+    let unreadable = unreadable.map(|(name, error)| (name, error.to_string()));
+    tuple!(py, "Recovery", {
+        without_manifest: recovery.without_manifest,
+        changes: recovery.logs.iter().map(|log| log.changes).sum::<u64>(),
+        gaps: gaps.collect::<PyResult<Vec<_>>>()?,
+        missing_log: recovery.missing_log,
+        unreadable_tables: unreadable.collect::<Vec<_>>(),
+    })
+}
+
+fn gap<'py>(py: Python<'py>, gap: &FileGap) -> Made<'py> {
+    tuple!(py, "Gap", {
+        file: &gap.file,
+        offset: gap.gap.offset,
+        bytes: gap.gap.bytes,
+        expected: &gap.gap.expected,
+        found: &gap.gap.found,
     })
 }

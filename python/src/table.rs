@@ -1,119 +1,103 @@
-//! `Table`: an open table or set.
+//! `Reader`, which tables and databases have in common, and `Table`.
 
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
 
-use leveltable::{BlockCache, OpenOptions, Source};
+use leveltable::{BlockCache, BytewiseComparator, Comparator as _, OpenOptions, Source};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::arrow::Batches;
 use crate::errors::{other, raise};
-use crate::keys::{Ends, bounds, bytes_of};
-use crate::reader::Reader;
+use crate::handle::Handle;
+use crate::keys::{Bounds, Ends, bounds, bytes_of};
 use crate::report;
 use crate::runtime::Runtime;
 use crate::walk::{Entries, Yield};
 
-/// An open table, or a set of tables that reads like one. Any number of threads may use it at once.
-#[pyclass(frozen, module = "leveltable")]
-pub(crate) struct Table {
+/// What tables, sets and databases have in common. Any number of threads may use one at once.
+#[pyclass(frozen, subclass, module = "leveltable")]
+pub(crate) struct Reader {
     /// `None` once it is closed. Only locked to copy it.
-    reader: RwLock<Option<Reader>>,
-    /// What `open` was called with.
+    handle: RwLock<Option<Handle>>,
+    /// What was opened.
     source: Py<PyAny>,
-    cache: Option<u64>,
-    check_order: bool,
 }
 
-/// Opens a table or a set.
-#[pyfunction]
-#[pyo3(signature = (source, *, cache = None, check_order = false, set_id = None))]
-pub(crate) fn open(
-    source: Bound<'_, PyAny>,
-    cache: Option<u64>,
-    check_order: bool,
-    set_id: Option<&str>,
-) -> PyResult<Table> {
-    let py = source.py();
-    let options = OpenOptions::new().check_order(check_order);
-    let options = match cache {
-        None => options,
-        Some(0) => options.no_cache(),
-        Some(bytes) => options.cache(BlockCache::new(bytes)),
-    };
-    let reader = if let Ok(bytes) = source.cast::<PyBytes>() {
-        let file = bytes.as_bytes();
-        let file = bytes::Bytes::copy_from_slice(file);
-        py.detach(|| options.open_source(Source::from(file)))
-            .map(Reader::Local)
-    } else {
-        let path: PathBuf = source.extract()?;
-        let runtime = || Python::attach(|_| Runtime::get());
-        py.detach(|| Reader::open(&path, &options, runtime))
-    };
-    let reader = reader.map_err(raise)?;
-    if let Some(expected) = set_id
-        && reader.set_id().as_deref() != Some(expected)
-    {
-        let found = reader.set_id();
-        let found = found.map_or("no set".into(), |id| format!("publication {id}"));
-        return Err(other(format!(
-            "{source}: expected publication {expected}, found {found}: another set was published since; read it from the start"
-        )));
-    }
-    Ok(Table {
-        reader: RwLock::new(Some(reader)),
-        source: source.unbind(),
-        cache,
-        check_order,
-    })
-}
-
-impl Table {
-    pub(crate) fn reader(&self) -> PyResult<Reader> {
-        let reader = self.reader.read().unwrap_or_else(PoisonError::into_inner);
-        let reader = reader.clone();
-        reader.ok_or_else(|| PyValueError::new_err("the table is closed"))
+impl Reader {
+    pub(crate) fn new(handle: Handle, source: Py<PyAny>) -> Reader {
+        Reader {
+            handle: RwLock::new(Some(handle)),
+            source,
+        }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "those of the methods in Python")]
+    pub(crate) fn handle(&self) -> PyResult<Handle> {
+        let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
+        let handle = handle.clone();
+        handle.ok_or_else(|| PyValueError::new_err("it is closed"))
+    }
+
+    pub(crate) fn source(&self) -> &Py<PyAny> {
+        &self.source
+    }
+
     fn entries(
         &self,
         yields: Yield,
+        [start, stop, prefix]: [Option<&Bound<'_, PyAny>>; 3],
+        reverse: bool,
+    ) -> PyResult<Entries> {
+        let walk = self
+            .handle()?
+            .walk(self.bounds(start, stop, prefix)?, reverse);
+        Ok(Entries::new(walk.map_err(raise)?, yields))
+    }
+
+    fn bounds(
+        &self,
         start: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyAny>>,
         prefix: Option<&Bound<'_, PyAny>>,
-        reverse: bool,
-    ) -> PyResult<Entries> {
-        let walk = self.reader()?.walk(bounds(start, stop, prefix)?, reverse);
-        Ok(Entries::new(walk.map_err(raise)?, yields))
+    ) -> PyResult<Bounds> {
+        // Only in bytewise order do the keys of a prefix lie together. A range of them says so otherwise.
+        if let (Handle::Database(database), Some(prefix)) = (self.handle()?, prefix)
+            && database.comparator() != BytewiseComparator.name()
+            && let Some(Err(error)) = database.prefix(bytes_of(prefix)?).next()
+        {
+            return Err(raise(error));
+        }
+        bounds(start, stop, prefix)
     }
 }
 
 #[pymethods]
-impl Table {
+impl Reader {
+    /// Returns the value of `key`, or `default`.
+    ///
+    /// A key that the filter excludes is not read; any other takes one block, from the cache or the file.
     #[pyo3(signature = (key, default = None))]
     fn get<'py>(
         &self,
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, reader) = (key.py(), self.reader()?);
+        let (py, handle) = (key.py(), self.handle()?);
         let key = bytes_of(key)?;
-        let value = py.detach(|| reader.get(&key)).map_err(raise)?;
+        let value = py.detach(|| handle.get(&key)).map_err(raise)?;
         Ok(match value {
             Some(value) => Some(PyBytes::new(py, &value).into_any()),
             None => default,
         })
     }
 
+    /// Returns the values of many keys, in their order; `None` for each that is missing. Blocks are read many at a time.
     fn get_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        let (py, reader) = (keys.py(), self.reader()?);
+        let (py, handle) = (keys.py(), self.handle()?);
         let keys = keys.try_iter()?.collect::<PyResult<Vec<_>>>()?;
         let keys = keys.iter().map(bytes_of).collect::<PyResult<Vec<_>>>()?;
-        let values = py.detach(|| reader.get_many(&keys)).map_err(raise)?;
+        let values = py.detach(|| handle.get_many(&keys)).map_err(raise)?;
         let values = values.iter().map(|value| {
             let value = value.as_ref();
             value.map(|value| PyBytes::new(py, value))
@@ -127,13 +111,13 @@ impl Table {
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let (py, reader) = (key.py(), self.reader()?);
+        let (py, handle) = (key.py(), self.handle()?);
         let key = bytes_of(key)?;
-        py.detach(|| reader.contains(&key)).map_err(raise)
+        py.detach(|| handle.contains(&key)).map_err(raise)
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        let entries = self.reader()?.entries();
+        let entries = self.handle()?.entries();
         let entries = entries.and_then(|entries| usize::try_from(entries).ok());
         entries.ok_or_else(|| {
             PyTypeError::new_err("this table does not say how many entries it has: count them")
@@ -145,9 +129,12 @@ impl Table {
     }
 
     fn __iter__(&self) -> PyResult<Entries> {
-        self.entries(Yield::Keys, None, None, None, false)
+        self.entries(Yield::Keys, [None; 3], false)
     }
 
+    /// Iterates over keys and values from `start` on, before `stop`, and with `prefix`; with `reverse` from the last.
+    ///
+    /// Tables in object storage and sets have no `reverse`.
     #[pyo3(signature = (start = None, stop = None, *, prefix = None, reverse = false))]
     fn items(
         &self,
@@ -156,9 +143,10 @@ impl Table {
         prefix: Option<&Bound<'_, PyAny>>,
         reverse: bool,
     ) -> PyResult<Entries> {
-        self.entries(Yield::Items, start, stop, prefix, reverse)
+        self.entries(Yield::Items, [start, stop, prefix], reverse)
     }
 
+    /// Iterates over the keys, as `items`. Values are read, too.
     #[pyo3(signature = (start = None, stop = None, *, prefix = None, reverse = false))]
     fn keys(
         &self,
@@ -167,9 +155,10 @@ impl Table {
         prefix: Option<&Bound<'_, PyAny>>,
         reverse: bool,
     ) -> PyResult<Entries> {
-        self.entries(Yield::Keys, start, stop, prefix, reverse)
+        self.entries(Yield::Keys, [start, stop, prefix], reverse)
     }
 
+    /// Iterates over the values, as `items`.
     #[pyo3(signature = (start = None, stop = None, *, prefix = None, reverse = false))]
     fn values(
         &self,
@@ -178,14 +167,18 @@ impl Table {
         prefix: Option<&Bound<'_, PyAny>>,
         reverse: bool,
     ) -> PyResult<Entries> {
-        self.entries(Yield::Values, start, stop, prefix, reverse)
+        self.entries(Yield::Values, [start, stop, prefix], reverse)
     }
 
+    /// Iterates over the items whose keys begin with `prefix`.
     #[pyo3(signature = (prefix, *, reverse = false))]
     fn prefix(&self, prefix: &Bound<'_, PyAny>, reverse: bool) -> PyResult<Entries> {
-        self.entries(Yield::Items, None, None, Some(prefix), reverse)
+        self.entries(Yield::Items, [None, None, Some(prefix)], reverse)
     }
 
+    /// Returns the entries that `items` has as Arrow record batches of up to `rows` rows, with the columns `key` and `value`.
+    ///
+    /// Pass the result to pyarrow, DuckDB, polars or pandas: they take it by `__arrow_c_stream__`, as often as they like.
     #[pyo3(signature = (start = None, stop = None, *, prefix = None, rows = 65_536))]
     fn batches(
         &self,
@@ -194,39 +187,16 @@ impl Table {
         prefix: Option<&Bound<'_, PyAny>>,
         rows: usize,
     ) -> PyResult<Batches> {
-        Batches::new(self.reader()?, bounds(start, stop, prefix)?, rows)
+        Batches::new(self.handle()?, self.bounds(start, stop, prefix)?, rows)
     }
 
-    fn splits(&self, py: Python<'_>, parts: usize) -> PyResult<Vec<Ends>> {
-        let reader = self.reader()?;
-        py.detach(|| reader.splits(parts)).map_err(raise)
-    }
-
-    #[getter]
-    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        report::stats(py, self.reader()?.stats())
-    }
-
-    #[getter]
-    fn properties<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let reader = self.reader()?;
-        let properties = reader.properties();
-        properties
-            .map(|found| report::properties(py, found))
-            .transpose()
-    }
-
-    #[getter]
-    fn set_id(&self) -> PyResult<Option<String>> {
-        Ok(self.reader()?.set_id())
-    }
-
+    /// Closes the file once the walks over it have ended.
     fn close(&self) {
-        let mut reader = self.reader.write().unwrap_or_else(PoisonError::into_inner);
-        *reader = None;
+        let mut handle = self.handle.write().unwrap_or_else(PoisonError::into_inner);
+        *handle = None;
     }
 
-    fn __enter__(this: Py<Table>) -> Py<Table> {
+    fn __enter__(this: Py<Reader>) -> Py<Reader> {
         this
     }
 
@@ -239,32 +209,126 @@ impl Table {
         self.close();
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        // A set is read by all workers as it was published, or not at all.
-        let options = PyDict::new(py);
-        options.set_item("cache", self.cache)?;
-        options.set_item("check_order", self.check_order)?;
-        options.set_item("set_id", self.reader()?.set_id())?;
-        let reopen = py.import("leveltable")?.getattr("_reopen")?;
-        PyTuple::new(
-            py,
-            [
-                reopen,
-                (&self.source, options).into_pyobject(py)?.into_any(),
-            ],
-        )
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let source = self.source.bind(py);
+    fn __repr__(this: &Bound<'_, Self>) -> PyResult<String> {
+        let (class, reader) = (this.get_type().name()?, this.get());
+        let source = reader.source.bind(this.py());
         let name = match source.cast::<PyBytes>() {
             Ok(_) => "in memory".to_owned(),
             Err(_) => source.repr()?.to_string(),
         };
-        let state = match self.reader() {
-            Ok(reader) => reader.describe(),
+        let state = match reader.handle() {
+            Ok(handle) => handle.describe(),
             Err(_) => "closed".to_owned(),
         };
-        Ok(format!("<leveltable.Table {name}: {state}>"))
+        Ok(format!("<leveltable.{class} {name}: {state}>"))
     }
 }
+
+/// An open table, or a set of tables that reads like one.
+#[pyclass(frozen, extends = Reader, module = "leveltable")]
+pub(crate) struct Table {
+    cache: Option<u64>,
+    check_order: bool,
+}
+
+/// Options that keep blocks in a cache of `bytes`, or in the one that all share.
+pub(crate) fn cached(bytes: Option<u64>) -> OpenOptions {
+    let options = OpenOptions::new();
+    match bytes {
+        None => options,
+        Some(0) => options.no_cache(),
+        Some(bytes) => options.cache(BlockCache::new(bytes)),
+    }
+}
+
+/// Opens a table or a set: `source` is a path, the bytes of a table, or a URL, such as `s3://bucket/table.ldb`.
+///
+/// `cache` is the size in bytes of a block cache of its own; otherwise all share one of 32 MiB. `check_order` reads the whole
+/// table to see that its keys ascend, which is of use for large tables that other programs wrote. `set_id` is the publication
+/// that a set must be.
+///
+/// Stores are reached as the environment says: `AWS_REGION`, `AWS_ENDPOINT`, `AWS_ACCESS_KEY_ID` and so on, `AZURE_..`, `GOOGLE_..`.
+#[pyfunction]
+#[pyo3(signature = (source, *, cache = None, check_order = false, set_id = None))]
+pub(crate) fn open<'py>(
+    source: Bound<'py, PyAny>,
+    cache: Option<u64>,
+    check_order: bool,
+    set_id: Option<&str>,
+) -> PyResult<Bound<'py, Table>> {
+    let py = source.py();
+    let options = cached(cache).check_order(check_order);
+    let handle = if let Ok(bytes) = source.cast::<PyBytes>() {
+        let file = bytes::Bytes::copy_from_slice(bytes.as_bytes());
+        py.detach(|| options.open_source(Source::from(file)))
+            .map(Handle::Local)
+    } else {
+        let path: PathBuf = source.extract()?;
+        let runtime = || Python::attach(|_| Runtime::get());
+        py.detach(|| Handle::open(&path, &options, runtime))
+    };
+    let handle = handle.map_err(raise)?;
+    if let Some(expected) = set_id
+        && handle.set_id().as_deref() != Some(expected)
+    {
+        let found = handle.set_id();
+        let found = found.map_or("no set".into(), |id| format!("publication {id}"));
+        return Err(other(format!(
+            "{source}: expected publication {expected}, found {found}: another set was published since; read it from the start"
+        )));
+    }
+    let table = Table { cache, check_order };
+    let reader = PyClassInitializer::from(Reader::new(handle, source.unbind()));
+    Bound::new(py, reader.add_subclass(table))
+}
+
+#[pymethods]
+impl Table {
+    /// Returns bounds of up to `parts` parts of about the same size, for workers to read: `table.items(start, stop)` of each.
+    fn splits(this: &Bound<'_, Self>, parts: usize) -> PyResult<Vec<Ends>> {
+        let handle = this.as_super().get().handle()?;
+        this.py().detach(|| handle.splits(parts)).map_err(raise)
+    }
+
+    /// What was read so far, and what filters and the cache have saved.
+    #[getter]
+    fn stats<'py>(this: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let stats = this.as_super().get().handle()?.stats();
+        stats
+            .map(|stats| report::stats(this.py(), stats))
+            .transpose()
+    }
+
+    /// What the table says of itself. `None` for a set, and for a table that LevelDB wrote.
+    #[getter]
+    fn properties<'py>(this: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let handle = this.as_super().get().handle()?;
+        let properties = handle.properties();
+        properties
+            .map(|found| report::properties(this.py(), found))
+            .transpose()
+    }
+
+    /// The publication of a set, which pickling keeps to. `None` for a table.
+    #[getter]
+    fn set_id(this: &Bound<'_, Self>) -> PyResult<Option<String>> {
+        Ok(this.as_super().get().handle()?.set_id())
+    }
+
+    /// A set is read by all workers as it was published, or not at all.
+    fn __reduce__<'py>(this: &Bound<'py, Self>) -> PyResult<Reduced<'py>> {
+        let (py, reader) = (this.py(), this.as_super().get());
+        let options = PyDict::new(py);
+        options.set_item("cache", this.get().cache)?;
+        options.set_item("check_order", this.get().check_order)?;
+        options.set_item("set_id", reader.handle()?.set_id())?;
+        let open = py.import("leveltable")?.getattr("_open")?;
+        Ok((open, ("open", reader.source().bind(py).clone(), options)))
+    }
+}
+
+/// A function, and its arguments: what is opened, and with which options.
+pub(crate) type Reduced<'py> = (
+    Bound<'py, PyAny>,
+    (&'static str, Bound<'py, PyAny>, Bound<'py, PyDict>),
+);
