@@ -111,9 +111,10 @@ class TableReader(DataSourceReader):
 
 def _bounds(filter: Filter) -> tuple[bytes | None, bytes | None] | None:
     """The keys that pass: from the first bound on, before the second. ``None`` if it is no comparison of the key."""
-    if getattr(filter, "attribute", None) != ("key",) or not isinstance(filter.value, bytes | bytearray):
+    value = getattr(filter, "value", None)
+    if getattr(filter, "attribute", None) != ("key",) or not isinstance(value, bytes | bytearray):
         return None
-    key = bytes(filter.value)
+    key = bytes(value)
     match filter:
         case EqualTo():
             return key, key + b"\0"
