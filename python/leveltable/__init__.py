@@ -14,6 +14,8 @@ Keys and values are ``bytes``. Where they are passed in, ``str`` is taken as UTF
 lock, so threads run side by side.
 """
 
+from typing import Any
+
 from ._native import (
     Batches,
     Database,
@@ -48,6 +50,6 @@ __all__ = [
 ]
 
 
-def _open(how, source, options):
+def _open(how: str, source: Any, options: dict[str, Any]) -> Any:
     """Opens again what was pickled."""
     return globals()[how](source, **options)

@@ -18,7 +18,7 @@ class CorruptionError(Error):
         self.offset = offset
 
     def __str__(self) -> str:
-        return self.args[0]
+        return str(self.args[0])
 
 
 class NotATableError(Error):

@@ -109,11 +109,15 @@ class Version(NamedTuple):
 
 
 class DatabaseFile(NamedTuple):
-    """A file of a database's directory. ``state`` is live, missing, obsolete, orphan or aside. Levels and keys are those of tables."""
+    """A file of a database's directory. Levels and keys are those of tables.
+
+    ``kind`` is current, manifest, log, table, lock, infolog, temporary or other; ``state`` is live, missing, obsolete, orphan or
+    aside.
+    """
 
     name: str
     kind: str
-    bytes: int | None
+    file_bytes: int | None
     state: str
     level: int | None
     first_key: bytes | None
@@ -125,7 +129,7 @@ class Gap(NamedTuple):
 
     file: str
     offset: int
-    bytes: int
+    length: int
     expected: str
     found: str
 

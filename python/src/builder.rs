@@ -79,109 +79,101 @@ pub(crate) struct Options {
     pub(crate) replace: bool,
 }
 
+/// Makes `Given`: options as Python passes them, each by its name, which may be absent.
+macro_rules! given {
+    ($($name:ident: $type:ty),*) => {
+        #[derive(Default)]
+        struct Given {
+            $($name: Option<$type>,)*
+        }
+
+        impl Given {
+            fn of(options: &Bound<'_, PyDict>) -> PyResult<Given> {
+                let mut given = Given::default();
+                for (name, value) in options {
+                    match &*name.extract::<String>()? {
+                        $(stringify!($name) => {
+                            let wrong = |error| PyTypeError::new_err(format!("option {name}: {error}"));
+                            given.$name = Some(value.extract::<$type>().map_err(wrong)?);
+                        })*
+                        name => return Err(PyTypeError::new_err(format!("unknown option {name}"))),
+                    }
+                }
+                Ok(given)
+            }
+        }
+    };
+}
+
+given!(
+    compression: String, level: i32, block_size: usize, filter: String, bits_per_key: f64, prefix_delimiter: Vec<u8>,
+    prefix_length: usize, leveldb: bool, replace: bool
+);
+
 impl Options {
-    /// Options by name, as Python passes them.
     pub(crate) fn of(given: Option<&Bound<'_, PyDict>>) -> PyResult<Options> {
-        let empty = given.is_none_or(|given| given.is_empty());
-        let mut options = Options {
-            write: WriteOptions::new(),
-            replace: true,
+        let given = given.map(Given::of).transpose()?.unwrap_or_default();
+        let write = if given.leveldb == Some(true) {
+            WriteOptions::leveldb()
+        } else {
+            WriteOptions::new()
         };
-        let Some(given) = given.filter(|_| !empty) else {
-            return Ok(options);
-        };
-        let given = given.copy()?;
-        if take::<bool>(&given, "leveldb")?.unwrap_or(false) {
-            options.write = WriteOptions::leveldb();
-        }
-        let write = options.write;
-        let write = compression(&given, write)?;
-        let write = filter(&given, write)?;
-        let write = prefix_filter(&given, write)?;
-        options.write = match take::<usize>(&given, "block_size")? {
-            Some(bytes) => write.block_size(bytes),
-            None => write,
-        };
-        options.replace = take::<bool>(&given, "replace")?.unwrap_or(true);
-        match given.keys().iter().next() {
-            Some(name) => Err(PyTypeError::new_err(format!("unknown option {name}"))),
-            None => Ok(options),
-        }
+        let write = given
+            .block_size
+            .into_iter()
+            .fold(write, WriteOptions::block_size);
+        let write = given
+            .compression(write)
+            .and_then(|write| given.filter(write));
+        let write = write.and_then(|write| given.prefix_filter(write));
+        Ok(Options {
+            write: write.map_err(PyValueError::new_err)?,
+            replace: given.replace.unwrap_or(true),
+        })
     }
 }
 
-/// Removes an option. `None` if it was not given.
-fn take<'py, T>(options: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<T>>
-where
-    T: for<'a> FromPyObject<'a, 'py>,
-    for<'a> PyErr: From<<T as FromPyObject<'a, 'py>>::Error>,
-{
-    let Some(value) = options.get_item(name)? else {
-        return Ok(None);
-    };
-    options.del_item(name)?;
-    let value = value.extract::<T>().map_err(|error| {
-        let error = PyErr::from(error);
-        PyTypeError::new_err(format!("option {name}: {error}"))
-    })?;
-    Ok(Some(value))
-}
-
-fn compression(given: &Bound<'_, PyDict>, write: WriteOptions) -> PyResult<WriteOptions> {
-    let level = take::<i32>(given, "level")?;
-    let codec = match take::<Option<String>>(given, "compression")?.map(Option::unwrap_or_default) {
-        None if level.is_none() => return Ok(write),
-        Some(name) => match (&name[..], level) {
-            ("" | "none", None) => Compression::None,
-            ("snappy", None) => Compression::Snappy,
-            ("zstd", level) => Compression::Zstd(level.unwrap_or(1)),
-            ("zlib", level) => Compression::Zlib(level.unwrap_or(6).unsigned_abs()),
-            ("none" | "" | "snappy", Some(_)) => {
-                return Err(PyValueError::new_err(
-                    "level: only zstd and zlib have levels",
+impl Given {
+    fn compression(&self, write: WriteOptions) -> Result<WriteOptions, String> {
+        let codec = match (self.compression.as_deref(), self.level) {
+            (None, None) => return Ok(write),
+            (Some("none"), None) => Compression::None,
+            (Some("snappy"), None) => Compression::Snappy,
+            (Some("zstd"), level) => Compression::Zstd(level.unwrap_or(1)),
+            (Some("zlib"), level) => Compression::Zlib(level.unwrap_or(6).unsigned_abs()),
+            (Some("none" | "snappy") | None, Some(_)) => {
+                return Err("level: only zstd and zlib have levels".into());
+            }
+            (Some(name), _) => {
+                return Err(format!(
+                    "compression: {name:?} is none of none, snappy, zstd, zlib"
                 ));
             }
-            _ => {
-                let what = format!("compression: {name:?} is none of none, snappy, zstd, zlib");
-                return Err(PyValueError::new_err(what));
-            }
-        },
-        None => {
-            return Err(PyValueError::new_err(
-                "level: only zstd and zlib have levels",
-            ));
-        }
-    };
-    Ok(write.compression(codec))
-}
-
-fn filter(given: &Bound<'_, PyDict>, write: WriteOptions) -> PyResult<WriteOptions> {
-    let bits = take::<f64>(given, "bits_per_key")?.unwrap_or(10.0);
-    let Some(name) = take::<Option<String>>(given, "filter")? else {
-        return Ok(write);
-    };
-    match name.as_deref() {
-        None | Some("none") => Ok(write.no_filter()),
-        Some("ribbon") => Ok(write.filter_policy(RibbonFilterPolicy::new(bits))),
-        Some("bloom") => Ok(write
-            .filter_policy(BloomFilterPolicy::new(bits as u32))
-            .whole_table_filter(false)),
-        Some(name) => Err(PyValueError::new_err(format!(
-            "filter: {name:?} is none of ribbon, bloom, none"
-        ))),
+        };
+        Ok(write.compression(codec))
     }
-}
 
-fn prefix_filter(given: &Bound<'_, PyDict>, write: WriteOptions) -> PyResult<WriteOptions> {
-    let delimiter = take::<Vec<u8>>(given, "prefix_delimiter")?;
-    let length = take::<usize>(given, "prefix_length")?;
-    match (delimiter.as_deref(), length) {
-        (None, None) => Ok(write),
-        (Some([delimiter]), None) => Ok(write.prefix_filter(DelimitedPrefix::new(*delimiter))),
-        (None, Some(length)) => Ok(write.prefix_filter(FixedPrefix::new(length))),
-        _ => Err(PyValueError::new_err(
-            "give one of prefix_delimiter, which is one byte, and prefix_length",
-        )),
+    fn filter(&self, write: WriteOptions) -> Result<WriteOptions, String> {
+        let bits = self.bits_per_key.unwrap_or(10.0);
+        match self.filter.as_deref() {
+            None if self.bits_per_key.is_none() => Ok(write),
+            Some("none") => Ok(write.no_filter()),
+            Some("ribbon") => Ok(write.filter_policy(RibbonFilterPolicy::new(bits))),
+            Some("bloom") => Ok(write
+                .filter_policy(BloomFilterPolicy::new(bits as u32))
+                .whole_table_filter(false)),
+            None => Err("bits_per_key: name the filter as well".into()),
+            Some(name) => Err(format!("filter: {name:?} is none of ribbon, bloom, none")),
+        }
+    }
+
+    fn prefix_filter(&self, write: WriteOptions) -> Result<WriteOptions, String> {
+        match (self.prefix_delimiter.as_deref(), self.prefix_length) {
+            (None, None) => Ok(write),
+            (Some([delimiter]), None) => Ok(write.prefix_filter(DelimitedPrefix::new(*delimiter))),
+            (None, Some(length)) => Ok(write.prefix_filter(FixedPrefix::new(length))),
+            _ => Err("give one of prefix_delimiter, which is one byte, and prefix_length".into()),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use leveltable_object_store::{ObjectSource, Shard, TableSet};
 
 use crate::keys::{Bounds, Ends, half_open};
 use crate::runtime::{Place, Runtime};
-use crate::walk::{Backward, Walk};
+use crate::walk::{Local, Walk};
 
 /// The property of a table that is the manifest of a set.
 const MANIFEST: &str = "leveltable.set";
@@ -101,15 +101,17 @@ impl Handle {
         Ok(match self {
             Handle::Local(table) => {
                 let cursor = Table::merge([table.range(bounds)])?;
-                if reverse {
-                    Box::new(Backward::new(cursor))
-                } else {
-                    Box::new(cursor)
-                }
+                Box::new(Local {
+                    cursor,
+                    reverse,
+                    has_begun: false,
+                })
             }
-            Handle::Database(database) => {
-                Box::new(DatabaseWalk::new(database.range(bounds), reverse))
-            }
+            Handle::Database(database) => Box::new(DatabaseWalk {
+                range: database.range(bounds),
+                reverse,
+                entry: Default::default(),
+            }),
             _ if reverse => {
                 let what = "a walk of a remote table or a set goes forward: leave out reverse";
                 return Err(Error::new(ErrorKind::Unsupported, what));
@@ -199,17 +201,6 @@ struct DatabaseWalk {
     range: DatabaseRange,
     reverse: bool,
     entry: (Bytes, Bytes),
-}
-
-impl DatabaseWalk {
-    fn new(range: DatabaseRange, reverse: bool) -> DatabaseWalk {
-        let entry = Default::default();
-        DatabaseWalk {
-            range,
-            reverse,
-            entry,
-        }
-    }
 }
 
 impl Walk for DatabaseWalk {

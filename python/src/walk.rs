@@ -84,37 +84,19 @@ impl Chunk {
     }
 }
 
-impl Walk for MergeCursor {
+/// A walk over a local table, either way.
+pub(crate) struct Local {
+    pub(crate) cursor: MergeCursor,
+    pub(crate) reverse: bool,
+    pub(crate) has_begun: bool,
+}
+
+impl Walk for Local {
+    #[inline]
     fn advance(&mut self) -> Result<bool> {
-        self.next()
-    }
-
-    fn key(&self) -> &[u8] {
-        self.key()
-    }
-
-    fn value(&self) -> &[u8] {
-        self.value()
-    }
-}
-
-/// From the last entry to the first.
-pub(crate) struct Backward {
-    cursor: MergeCursor,
-    has_begun: bool,
-}
-
-impl Backward {
-    pub(crate) fn new(cursor: MergeCursor) -> Backward {
-        Backward {
-            cursor,
-            has_begun: false,
+        if !self.reverse {
+            return self.cursor.next();
         }
-    }
-}
-
-impl Walk for Backward {
-    fn advance(&mut self) -> Result<bool> {
         if self.has_begun {
             return self.cursor.prev();
         }
@@ -122,42 +104,38 @@ impl Walk for Backward {
         self.cursor.seek_to_last()
     }
 
+    #[inline]
     fn key(&self) -> &[u8] {
         self.cursor.key()
     }
 
+    #[inline]
     fn value(&self) -> &[u8] {
         self.cursor.value()
     }
 }
 
-impl Walk for (AsyncRange, Runtime) {
-    fn advance(&mut self) -> Result<bool> {
-        self.1.wait(self.0.advance())
-    }
+/// Walks that wait for requests.
+macro_rules! waiting {
+    ($range:ty) => {
+        impl Walk for ($range, Runtime) {
+            fn advance(&mut self) -> Result<bool> {
+                self.1.wait(self.0.advance())
+            }
 
-    fn key(&self) -> &[u8] {
-        self.0.key()
-    }
+            fn key(&self) -> &[u8] {
+                self.0.key()
+            }
 
-    fn value(&self) -> &[u8] {
-        self.0.value()
-    }
+            fn value(&self) -> &[u8] {
+                self.0.value()
+            }
+        }
+    };
 }
 
-impl Walk for (SetRange, Runtime) {
-    fn advance(&mut self) -> Result<bool> {
-        self.1.wait(self.0.advance())
-    }
-
-    fn key(&self) -> &[u8] {
-        self.0.key()
-    }
-
-    fn value(&self) -> &[u8] {
-        self.0.value()
-    }
-}
+waiting!(AsyncRange);
+waiting!(SetRange);
 
 /// What a walk yields of each entry.
 #[derive(Clone, Copy)]

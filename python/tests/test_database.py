@@ -129,7 +129,7 @@ def test_another_order(tmp_path):
 def test_damage_is_an_error_or_the_right_answer(written):
     path, db, model = written
     db.close()
-    for name in [file.name for file in lt.Database(path).files if file.kind in ("table", "log", "MANIFEST")]:
+    for name in [file.name for file in lt.Database(path).files if file.kind in ("table", "log", "manifest")]:
         copy = path.with_name("copy")
         shutil.copytree(path, copy)
         data = bytearray((copy / name).read_bytes())

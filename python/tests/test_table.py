@@ -94,7 +94,7 @@ def test_a_builder_is_used_once(tmp_path):
         lt.TableBuilder(tmp_path / "t", replace=False)
 
 
-@pytest.mark.parametrize("compression", ["snappy", "none", "zstd", "zlib", None])
+@pytest.mark.parametrize("compression", ["snappy", "none", "zstd", "zlib"])
 @pytest.mark.parametrize("filter", ["ribbon", "bloom", "none"])
 def test_options(tmp_path, model, compression, filter):
     path = tmp_path / "t"
