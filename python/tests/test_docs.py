@@ -1,5 +1,6 @@
 """The code blocks of the documents run, as one program each, beside small databases in place of the reader's."""
 
+import os
 import re
 import subprocess
 import sys
@@ -22,7 +23,13 @@ def blocks(path: Path, spark: bool) -> str:
 def run(code: str, directory: Path) -> str:
     (directory / "code.py").write_text(code)
     done = subprocess.run(
-        [sys.executable, "code.py"], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300
+        [sys.executable, "code.py"],
+        cwd=directory,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
