@@ -181,15 +181,17 @@ pub(crate) fn write_arrow<'py>(
         }
     }
     let mut builder = Builder::create(&path, &options).map_err(raise)?;
-    for batch in reader {
-        let added = batch
-            .map_err(|error| other(format!("reading a batch: {error}")))
-            .and_then(|batch| py.detach(|| add(&mut builder, &batch, key, value)))
-            .and_then(|()| py.check_signals());
-        if let Err(error) = added {
-            py.detach(|| builder.abort()).map_err(raise)?;
-            return Err(error);
+    let written = py.detach(|| -> PyResult<()> {
+        for batch in reader {
+            let batch = batch.map_err(|error| other(format!("reading a batch: {error}")))?;
+            add(&mut builder, &batch, key, value)?;
+            Python::attach(|py| py.check_signals())?;
         }
+        Ok(())
+    });
+    if let Err(error) = written {
+        py.detach(|| builder.abort()).map_err(raise)?;
+        return Err(error);
     }
     let summary = py.detach(|| builder.finish()).map_err(raise)?;
     report::summary(py, &summary)

@@ -1,7 +1,7 @@
 //! Tables of each kind and databases, read in the same way.
 
 use std::ops::Bound as Limit;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::Bytes;
 use leveltable::filter::FilterInfo;
@@ -227,7 +227,7 @@ impl Walk for DatabaseWalk {
 
 /// A directory is a set if manifests lie in it.
 fn open_directory(
-    directory: &PathBuf,
+    directory: &Path,
     options: &OpenOptions,
     runtime: impl FnOnce() -> Result<Runtime>,
 ) -> Result<Handle> {
@@ -235,7 +235,7 @@ fn open_directory(
     if directory.join("CURRENT").exists() {
         return refused("a directory of a database: open it with leveltable.Database");
     }
-    match open_set(&Place::File(directory.clone()), options, runtime()?) {
+    match open_set(&Place::File(directory.to_path_buf()), options, runtime()?) {
         Err(error) if is_not_found(&error) => {
             refused("a directory without the manifest of a set: open a table in it by its name")
         }

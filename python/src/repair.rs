@@ -1,7 +1,7 @@
 //! `verify`, `salvage`, `merge`.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use leveltable::repair::{SalvageOptions, SalvageReport, VerifyOptions};
 use leveltable::{ErrorKind, Result, Source, repair};
@@ -68,8 +68,8 @@ pub(crate) fn salvage<'py>(
 
 /// Copies a plain table or, if it turns out to be one, a table of a database.
 fn copy(
-    source: &PathBuf,
-    target: &PathBuf,
+    source: &Path,
+    target: &Path,
     options: &Options,
     interrupt: &mut Interrupt,
 ) -> Result<SalvageReport> {
