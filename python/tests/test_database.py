@@ -2,6 +2,7 @@
 
 import pickle
 import shutil
+import time
 
 import plyvel
 import pyarrow as pa
@@ -23,6 +24,11 @@ def written(tmp_path):
         for key in list(entries(300, seed + 10)):
             db.delete(key)
             model.pop(key, None)
+    # Compactions go on in the background for a while.
+    ours = lt.Database(tmp_path / "db")
+    time.sleep(0.5)
+    while ours.refresh():
+        time.sleep(0.5)
     yield tmp_path / "db", db, dict(sorted(model.items()))
     db.close()
 
