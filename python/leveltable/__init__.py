@@ -1,0 +1,55 @@
+"""Reads and writes LevelDB's tables (``.ldb``, ``.sst``), and reads its databases: without LevelDB, its lock, or a compiler.
+
+>>> import leveltable as lt
+>>> with lt.TableBuilder("fruit.ldb") as t:  # appears whole when the block ends
+...     t["apple"] = b"red"  # keys in ascending order
+...     t["banana"] = b"yellow"
+>>> table = lt.open("fruit.ldb")
+>>> table["apple"]
+b'red'
+>>> list(table.items("b"))
+[(b'banana', b'yellow')]
+
+Keys and values are ``bytes``. Where they are passed in, ``str`` is taken as UTF-8. Lookups and walks release the interpreter's
+lock, so threads run side by side.
+"""
+
+from typing import Any
+
+from ._native import (
+    Batches,
+    Database,
+    Reader,
+    Table,
+    TableBuilder,
+    merge,
+    open,
+    publish,
+    salvage,
+    verify,
+    write_arrow,
+)
+from .errors import CorruptionError, Error, NotATableError, OrderError
+
+__all__ = [
+    "Batches",
+    "CorruptionError",
+    "Database",
+    "Error",
+    "NotATableError",
+    "OrderError",
+    "Reader",
+    "Table",
+    "TableBuilder",
+    "merge",
+    "open",
+    "publish",
+    "salvage",
+    "verify",
+    "write_arrow",
+]
+
+
+def _open(how: str, source: Any, options: dict[str, Any]) -> Any:
+    """Opens again what was pickled."""
+    return globals()[how](source, **options)

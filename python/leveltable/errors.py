@@ -1,0 +1,29 @@
+"""What goes wrong. Files that cannot be read or written raise ``OSError``, as elsewhere in Python."""
+
+
+class Error(Exception):
+    """Any error of this package that is not an ``OSError``. Its message says what to do."""
+
+
+class CorruptionError(Error):
+    """A table is damaged.
+
+    ``section`` is the part of the file, such as ``"data block"``, and ``offset`` its place in bytes from the start. Both are
+    ``None`` if the damage has no single place.
+    """
+
+    def __init__(self, message: str, section: str | None = None, offset: int | None = None):
+        super().__init__(message, section, offset)
+        self.section = section
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class NotATableError(Error):
+    """The file is not a table, or not a complete one; or it is the table of a database, which ``Database`` reads."""
+
+
+class OrderError(Error):
+    """A key does not come after the one before it, or the keys of a table are in another order than the bytewise one."""

@@ -1,0 +1,152 @@
+//! The tuples of `leveltable.reports`.
+
+use leveltable::inspect::Properties;
+use leveltable::repair::{Finding, LostRange, SalvageReport, Severity, VerifyReport};
+use leveltable::{Stats, Summary};
+use leveltable_database::{DatabaseFile, FileGap, HistoryEntry, Recovery, TableFile, VersionState};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+type Made<'py> = PyResult<Bound<'py, PyAny>>;
+
+/// Makes the tuple `$class` of `leveltable.reports`: of fields that `$from` has under the same names, and of others.
+macro_rules! tuple {
+    ($py:expr, $class:literal, $from:expr, [$($same:ident),*], { $($field:ident: $value:expr),* $(,)? }) => {{
+        let fields = PyDict::new($py);
+        $(fields.set_item(stringify!($same), &$from.$same)?;)*
+        $(fields.set_item(stringify!($field), $value)?;)*
+        let class = $py.import("leveltable.reports")?.getattr($class)?;
+        class.call((), Some(&fields))
+    }};
+}
+
+fn bytes<'py>(py: Python<'py>, key: Option<&[u8]>) -> Option<Bound<'py, PyBytes>> {
+    key.map(|key| PyBytes::new(py, key))
+}
+
+pub(crate) fn stats(py: Python<'_>, stats: Stats) -> Made<'_> {
+    tuple!(
+        py,
+        "Stats",
+        stats,
+        [
+            source_reads,
+            source_bytes,
+            cache_hits,
+            cache_misses,
+            filter_rejected,
+            filter_passed,
+            prefix_rejected,
+            prefix_passed
+        ],
+        {}
+    )
+}
+
+pub(crate) fn properties<'py>(py: Python<'py>, found: &Properties) -> Made<'py> {
+    let user = PyDict::new(py);
+    for (name, value) in found.user_properties() {
+        user.set_item(String::from_utf8_lossy(name), PyBytes::new(py, value))?;
+    }
+    tuple!(py, "Properties", found, [
+        comparator, creator, entries, key_bytes, value_bytes, data_blocks, data_bytes, filter_policy, filter_bytes
+    ], {
+        first_key: bytes(py, found.first_key.as_deref()),
+        last_key: bytes(py, found.last_key.as_deref()),
+        user: user,
+    })
+}
+
+pub(crate) fn summary<'py>(py: Python<'py>, summary: &Summary) -> Made<'py> {
+    tuple!(py, "Summary", summary, [entries, key_bytes, value_bytes, data_blocks, data_bytes, file_bytes], {
+        first_key: bytes(py, summary.first_key.as_deref()),
+        last_key: bytes(py, summary.last_key.as_deref()),
+    })
+}
+
+pub(crate) fn verified<'py>(py: Python<'py>, report: &VerifyReport) -> Made<'py> {
+    let findings = report.findings.iter().map(|found| finding(py, found));
+    tuple!(py, "VerifyReport", report, [
+        file_bytes, checked_bytes, data_blocks, entries, damage, unchecked, warnings
+    ], {
+        is_sound: report.is_sound(),
+        findings: findings.collect::<PyResult<Vec<_>>>()?,
+    })
+}
+
+fn finding<'py>(py: Python<'py>, found: &Finding) -> Made<'py> {
+    tuple!(py, "Finding", found, [], {
+        severity: match found.severity() {
+            Severity::Damage => "damage",
+            Severity::Unchecked => "unchecked",
+            Severity::Warning => "warning",
+            _ => "note",
+        },
+        section: found.section().to_string(),
+        offset: found.offset(),
+        expected: found.expected(),
+        found: found.found(),
+    })
+}
+
+pub(crate) fn salvaged<'py>(py: Python<'py>, report: &SalvageReport) -> Made<'py> {
+    let lost = report.lost.iter().map(|range| lost(py, range));
+    tuple!(py, "SalvageReport", report, [file_bytes, entries, data_blocks, stated_entries, entries_out_of_order], {
+        is_complete: report.is_complete(),
+        lost: lost.collect::<PyResult<Vec<_>>>()?,
+    })
+}
+
+fn lost<'py>(py: Python<'py>, lost: &LostRange) -> Made<'py> {
+    tuple!(py, "LostRange", lost, [reason, entries], {
+        start: lost.range.start,
+        stop: lost.range.end,
+        after: bytes(py, lost.after.as_deref()),
+        before: bytes(py, lost.before.as_deref()),
+    })
+}
+
+pub(crate) fn version(py: Python<'_>, version: HistoryEntry) -> Made<'_> {
+    let (state, by) = match version.state {
+        VersionState::Live => ("live", None),
+        VersionState::Overwritten(by) => ("overwritten", Some(by)),
+        VersionState::Deleted(by) => ("deleted", Some(by)),
+        VersionState::FileNotListed => ("file not listed", None),
+    };
+    let value = version.version.clone().into_value();
+    tuple!(py, "Version", version, [sequence, file, offset], {
+        value: bytes(py, value.as_deref()),
+        state: state,
+        by: by,
+    })
+}
+
+pub(crate) fn file<'py>(py: Python<'py>, file: &DatabaseFile) -> Made<'py> {
+    let table = file.listed.as_ref().map(|(_, table)| table);
+    tuple!(py, "DatabaseFile", file, [name], {
+        kind: format!("{:?}", file.kind).to_lowercase(),
+        file_bytes: file.bytes,
+        state: format!("{:?}", file.state).to_lowercase(),
+        level: file.listed.as_ref().map(|(level, _)| *level),
+        first_key: bytes(py, table.map(TableFile::first_user_key)),
+        last_key: bytes(py, table.map(TableFile::last_user_key)),
+    })
+}
+
+pub(crate) fn recovery<'py>(py: Python<'py>, recovery: &Recovery) -> Made<'py> {
+    let gaps = recovery.gaps.iter().map(|found| gap(py, found));
+    let unreadable = recovery.unreadable_tables.iter();
+    let unreadable = unreadable.map(|(name, error)| (name, error.to_string()));
+    tuple!(py, "Recovery", recovery, [without_manifest, missing_log], {
+        changes: recovery.logs.iter().map(|log| log.changes).sum::<u64>(),
+        gaps: gaps.collect::<PyResult<Vec<_>>>()?,
+        unreadable_tables: unreadable.collect::<Vec<_>>(),
+    })
+}
+
+fn gap<'py>(py: Python<'py>, gap: &FileGap) -> Made<'py> {
+    tuple!(py, "Gap", gap.gap, [offset, expected, found], {
+        file: &gap.file,
+        length: gap.gap.bytes,
+    })
+}
