@@ -834,7 +834,7 @@ fn get_many_returns_values_in_order_and_reads_each_block_once() {
         // All but those past the last key, 003998; a filter of the whole table is asked before the index.
         let left = numbers.iter().filter(|&&n| n <= 3998).count() as u64;
         let all = keys.len() as u64;
-        let expected_to_ask = match in_memory.layout().unwrap().filter {
+        let expected_to_ask = match in_memory.filter_layout().unwrap() {
             Some(filter) if filter.whole_table => all..=all,
             // The last index key may be a successor, past which nothing is asked.
             Some(_) => left..=all,

@@ -349,7 +349,10 @@ proptest! {
             bounds.extend([(lower.clone(), Bound::Unbounded), (Bound::Unbounded, upper.clone()), (lower, upper)]);
         }
         for bounds in bounds {
-            prop_assert_eq!(server.run(collect(remote.range(bounds.clone()))), walk(table.range(bounds)));
+            let (forward, error) = walk(table.range(bounds.clone()));
+            let backward = forward.iter().rev().cloned().collect();
+            prop_assert_eq!(server.run(collect(fresh.range(bounds.clone()).reverse())), (backward, error));
+            prop_assert_eq!(server.run(collect(remote.range(bounds))), (forward, error));
         }
         for n in [0, 1, 2, 7, 100_000] {
             let parts = server.run(remote.splits(n)).unwrap();
@@ -597,6 +600,15 @@ fn a_walk_reads_ahead_and_no_further_than_its_end() {
     let bytes: usize = requests.iter().map(|request| request.1).sum();
     assert!(requests.len() <= 4 && bytes <= file.len(), "{requests:?}");
     assert_eq!(time, LATENCY);
+
+    let table = preload(&server);
+    let (mut reversed, error) = server.run(collect(table.range(..).reverse()));
+    reversed.reverse();
+    assert_eq!((reversed, error), (entries, None));
+    let (requests, time) = server.taken();
+    let bytes: usize = requests.iter().map(|request| request.1).sum();
+    assert!(requests.len() <= 10 && bytes <= file.len(), "{requests:?}");
+    assert!(time <= 4 * LATENCY, "{time} ms");
 
     let table = preload(&server);
     let (entries, _) = server.run(collect(table.range(key(5_000)..key(5_020))));

@@ -14,7 +14,10 @@ use leveltable::db::KeyKind;
 use leveltable::repair::{self, Severity, VerifyOptions, VerifyReport};
 use leveltable::{
     BytewiseComparator, Comparator, Compression, OpenOptions, ReadAt, RibbonFilterPolicy, Section,
-    Source, WriteOptions, db::InternalKeyComparator, filter::FilterPolicy, inspect::CountingReadAt,
+    Source, WriteOptions,
+    db::InternalKeyComparator,
+    filter::{FilterPolicy, FixedPrefix},
+    inspect::CountingReadAt,
 };
 
 fn entries(n: usize) -> Vec<Entry> {
@@ -226,6 +229,43 @@ fn a_filter_of_the_callers_own_is_checked_too() {
 }
 
 // ---- One thing wrong ------------------------------------------------------------------------
+
+/// Every bit of `about.pieces` flipped, and its checksum right: it is found there, and nothing else is. What says the same in other
+/// words is none: pieces of a filter twice as long, where there is only one.
+#[test]
+fn pieces_that_do_not_fit_their_blocks_are_found() {
+    let filter = FixedPrefix::new(2);
+    let options = WriteOptions::new().compression(Compression::None);
+    let file = build(&options.block_size(1).prefix_filter(filter), &entries(30));
+    assert!(verify(&file).findings.is_empty());
+    let pieces = Layout::of(&file).pieces.unwrap();
+    let mut alike = 0;
+    for bit in pieces.start * 8..(pieces.end - 5) * 8 {
+        let mut lying = file.clone();
+        lying[bit / 8] ^= 1 << (bit % 8);
+        seal(&mut lying, &pieces);
+        let report = verify(&lying);
+        let findings = &report.findings;
+        assert!(
+            findings
+                .iter()
+                .all(|finding| finding.section() == Section::Pieces),
+            "bit {bit}: {report}"
+        );
+        if bit / 8 == pieces.start {
+            // Another version.
+            let [note] = &findings[..] else {
+                panic!("bit {bit}: {report}");
+            };
+            assert_eq!(note.severity(), Severity::Note);
+        } else if findings.is_empty() {
+            alike += 1;
+        } else {
+            assert!(report.damage > 0, "bit {bit}: {report}");
+        }
+    }
+    assert!((2..=8).contains(&alike), "{alike}");
+}
 
 /// Every bit of a table flipped: it is found, in the section where it is.
 #[test]

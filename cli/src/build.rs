@@ -1,6 +1,5 @@
 //! `leveltable build`: builds a table from lines of text, CSV or JSON lines.
 
-use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use leveltable::ErrorKind;
@@ -8,45 +7,18 @@ use leveltable::ErrorKind;
 use crate::Answer;
 use crate::failure::Failure;
 use crate::input::{Entries, Format, InputOptions};
-use crate::interrupt;
 use crate::notation::Notation;
-use crate::place::{check_url, is_url, refuse_url};
+use crate::place::{check_order_of_arguments, refuse_url};
 use crate::progress::Progress;
-use crate::remote::Upload;
 use crate::sort::{KeyOrder, Sorter};
-use crate::write::{TableOptions, check_free, not_written, parse_size, report};
+use crate::write::{Add, TableOptions, check_out, not_written, parse_size, write_table};
 
 /// Build a table from lines of text, CSV or JSON lines.
 ///
 /// Without --format, a line is `key<TAB>value`, with escapes, whatever it looks like. OUT appears only when the table
 /// is complete and on disk.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  printf 'apple\\tred\\nbanana\\tyellow\\n' | leveltable build fruit.ldb
-  leveltable build words.ldb words.tsv --sort
-  leveltable scan old.ldb --json | leveltable build new.ldb --format jsonl --codec zstd
-  leveltable build users.ldb users.csv --format csv --key-field id --value-field name --sort
-  leveltable build users.ldb users.jsonl --format jsonl --key-field id --value-field profile --sort
-  leveltable scan db/000005.ldb | leveltable build --database new.ldb
-  leveltable build - < sorted.tsv > table.ldb
-
-Keys must ascend in byte order, which is that of `LC_ALL=C sort`; --sort sorts them first, in \
-temporary files if they do not fit in memory. Empty lines are skipped. A carriage return before the newline is \
-part of the line end: write \\r to end a value with one. With --raw it is part of the value.
-
-In CSV, a field named rather than numbered makes the first record a header; --header says that there is one. In JSON \
-lines, a value that is not a string is stored as it is written: 7, [1,2], {\"a\":null}; a key may be a number. If the \
-fields are not named, a line has key or key_hex, and value or value_hex. `--format json` means jsonl, and tab means text. The format is never guessed.
-
-A byte order mark at the start of the input is not part of the first key, except with --raw.
-
-If the command before a pipe fails, the table is built from the lines that arrived, and only `set -o pipefail` \
-reports the failure. To copy a damaged table, use `leveltable salvage`.
-
-An interrupted build leaves OUT unchanged. A killed one may also leave a file .leveltable-*.tmp beside it, \
-which can be deleted. Of an upload, interrupting it twice ends it without waiting for the store: parts of it may remain, and if \
-it was being completed, OUT may be there.")]
+#[command(after_help = include_str!("help/build.txt").trim_end())]
 pub(crate) struct Args {
     /// The table's file or URL; - for standard output
     out: PathBuf,
@@ -62,12 +34,26 @@ pub(crate) struct Args {
     /// The format of the input
     #[arg(long, value_enum, default_value_t = Format::Text, value_name = "FORMAT", help_heading = "Input")]
     format: Format,
-    /// The field that holds the key: its name, or in CSV its number from 1 [default: key; in CSV: 1]
-    #[arg(long, value_name = "FIELD", help_heading = "Input")]
-    key_field: Option<String>,
+    /// The fields that make up the key: names, or in CSV numbers from 1 [default: key; in CSV: 1]
+    #[arg(
+        long,
+        value_name = "FIELD,..",
+        value_delimiter = ',',
+        help_heading = "Input"
+    )]
+    key_field: Vec<String>,
+    /// What is between the fields of a key
+    #[arg(long, value_name = "TEXT", default_value = ":", help_heading = "Input")]
+    key_separator: String,
+    /// Fill numbers in keys with zeros to N digits: they then sort by size
+    #[arg(long, value_name = "N", conflicts_with = "hex", value_parser = clap::value_parser!(u8).range(1..), help_heading = "Input")]
+    pad: Option<u8>,
     /// The field that holds the value [default: value; in CSV: 2]
     #[arg(long, value_name = "FIELD", help_heading = "Input")]
     value_field: Option<String>,
+    /// The value is the whole record, as JSON
+    #[arg(long, conflicts_with_all = ["value_field", "database"], help_heading = "Input")]
+    whole_record: bool,
     /// The first record of CSV holds the names of the fields
     #[arg(long, help_heading = "Input")]
     header: bool,
@@ -97,21 +83,6 @@ pub(crate) struct Args {
     table: TableOptions,
 }
 
-impl Args {
-    fn is_to_stdout(&self) -> bool {
-        self.out.as_os_str() == "-"
-    }
-
-    /// Returns the failure for an error while writing the table.
-    fn failure(&self, error: leveltable::Error) -> Failure {
-        if self.is_to_stdout() {
-            Failure::from(error).at("standard output")
-        } else {
-            not_written(error, &self.out)
-        }
-    }
-}
-
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let options = args.table.write(order(args), false)?;
     let notation = match (args.hex, args.raw) {
@@ -119,58 +90,34 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         (_, true) => Notation::Raw,
         _ => Notation::Text,
     };
-    let to_stdout = args.is_to_stdout();
-    if to_stdout && io::stdout().is_terminal() {
-        return Err(Failure::new(
-            "standard output is a terminal and a table is binary: redirect it to a file",
-        ));
-    }
     refuse_url(
         &args.input,
         "entries are read from a file or standard input: download them first",
     )?;
-    if is_url(&args.out) {
-        check_url(&args.out)?;
-    }
-    if !to_stdout {
-        check_free(&args.out, args.force)?;
-    }
+    check_order_of_arguments(&args.out, &args.input)?;
+    check_out(&args.out, args.force)?;
     let input = InputOptions {
         format: args.format,
         notation,
         is_database: args.database,
-        key_field: args.key_field.clone(),
+        key_fields: args.key_field.clone(),
         value_field: args.value_field.clone(),
+        key_separator: args.key_separator.clone(),
+        whole_record: args.whole_record,
+        pad: args.pad.map(usize::from),
         has_header: args.header,
         delimiter: args.delimiter,
     };
     let entries = Entries::open(&args.input, input)?;
-    let summary = if to_stdout {
-        let mut builder = options.build(io::stdout().lock());
-        fill(|key, value| builder.add(key, value), entries, args)?;
-        builder.finish()
-    } else if is_url(&args.out) {
-        let mut upload =
-            Upload::create(&options, &args.out, args.force).map_err(|e| args.failure(e))?;
-        fill(|key, value| upload.add(key, value), entries, args)?;
-        upload.finish()
-    } else {
-        let options = options.replace_existing(args.force);
-        let mut builder = interrupt::create(&options, &args.out).map_err(|e| args.failure(e))?;
-        fill(|key, value| builder.add(key, value), entries, args)?;
-        builder.finish()
-    }
-    .map_err(|e| args.failure(e))?;
-    report(&args.out, &summary);
+    write_table(&args.out, args.force, &options, |add| {
+        fill(add, entries, args)
+    })?;
     Ok(Answer::Yes)
 }
 
 /// Passes all entries to `add`, which adds one to the table.
-fn fill(
-    mut add: impl FnMut(&[u8], &[u8]) -> leveltable::Result<()>,
-    mut entries: Entries,
-    args: &Args,
-) -> Result<(), Failure> {
+fn fill(add: &mut Add<'_>, mut entries: Entries, args: &Args) -> Result<(), Failure> {
+    let failed = |e| not_written(e, &args.out);
     let mut progress = Progress::bytes(entries.size);
     let (mut key, mut value, mut previous) = (Vec::new(), Vec::new(), Vec::new());
     let mut sorter =
@@ -185,7 +132,7 @@ fn fill(
                     Failure::new(out_of_order(order(args), &previous, &key)).at(entries.place())
                 }
                 ErrorKind::TooLarge => Failure::from(e).at(entries.place()),
-                _ => args.failure(e),
+                _ => failed(e),
             })?,
         }
         std::mem::swap(&mut key, &mut previous);
@@ -197,7 +144,7 @@ fn fill(
         return Err(Failure::new(what).at(entries.name()));
     }
     match sorter {
-        Some(sorter) => sorter.drain(|key, value| add(key, value).map_err(|e| args.failure(e))),
+        Some(sorter) => sorter.drain(|key, value| add(key, value).map_err(failed)),
         None => Ok(()),
     }
 }

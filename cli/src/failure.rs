@@ -4,7 +4,9 @@ use std::error::Error as _;
 use std::fmt::{self, Display};
 use std::io;
 
+use crate::database::with_remedies;
 use crate::place::is_url;
+use crate::remote::explain;
 
 /// The reason why a command ended early.
 #[derive(Debug)]
@@ -41,10 +43,17 @@ impl Failure {
 
 impl From<leveltable::Error> for Failure {
     fn from(error: leveltable::Error) -> Failure {
+        if let Some(what) = explain(&error) {
+            let failure = Failure::new(what);
+            return match error.path() {
+                Some(path) => failure.at(path.display()),
+                None => failure,
+            };
+        }
         match error.path().filter(|path| is_url(path)) {
             // A store says so at length.
             Some(path) if is_not_found(&error) => Failure::new("no such object").at(path.display()),
-            _ => Failure::Message(error.to_string()),
+            _ => Failure::Message(with_remedies(&error.to_string())),
         }
     }
 }

@@ -4,19 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::Answer;
+use crate::database::is_database;
 use crate::failure::Failure;
 use crate::output::complain;
 use crate::place::check_no_secret;
 use crate::remote::holds_manifests;
 
-/// Returns the files themselves, and for a directory its tables. A directory of manifests is a set, whatever else is in it, and
-/// stays in the list; so does one without tables, so that opening it is the error that it should be. Fails if one of them is a
-/// URL with a secret, which nothing may show.
-pub(crate) fn expand(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+/// Returns the files themselves, and for a directory its tables. A database stays in the list unless `apart` asks for its tables; a
+/// directory of manifests is a set, whatever else is in it, and stays; so does one without tables, so that opening it is the error
+/// that it should be. Fails if one of them is a URL with a secret, which nothing may show.
+pub(crate) fn expand(given: &[PathBuf], apart: bool) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in given {
         check_no_secret(path)?;
-        match tables_in(path) {
+        let is_directory = path.is_dir() && (apart || !is_database(path));
+        match is_directory.then(|| tables_in(path)).flatten() {
             Some(tables) if !tables.is_empty() && !holds_manifests(path) => files.extend(tables),
             _ => files.push(path.clone()),
         }

@@ -4,22 +4,25 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
 use std::ops::Bound;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use leveltable::ErrorKind;
 use leveltable::db::{MAX_SEQUENCE, ValueType};
+use leveltable_database::{Database, HistoryEntry, VersionState};
 use serde_json::json;
 
 use crate::Answer;
+use crate::database::note_part;
 use crate::failure::Failure;
 use crate::input::BYTE_ORDER_MARK;
 use crate::notation::{Notation, NotationArgs, quoted, write_json_field};
 use crate::open::{
-    AnyTable, KeysArg, Row, SetArg, TypedTable, make_certain, note_unknown_order, open,
-    open_in_stored_order,
+    AnyTable, JsonStyle, LookupArgs, Opened, Order, Row, TypedTable, another_order,
+    note_assumed_order, note_unknown_order,
 };
 use crate::output::{Rows, complain};
-use crate::remote::Set;
+use crate::place::{check_order_of_arguments, is_url};
 
 /// Show the values of keys.
 ///
@@ -27,38 +30,33 @@ use crate::remote::Set;
 /// newest version if it is a table of a database. Exits with status 1 if a key is absent or deleted, and with status 2
 /// if damage makes the answer unknown.
 ///
-/// If the keys are neither in byte order nor in that of a database, searches by reading the whole table. Before it says
-/// that a key is absent from a table that does not name its order, as those of LevelDB, it reads all of the table to check
-/// the order, unless --keys names one.
+/// Reads the index and the blocks that may hold the keys. A table that does not name its order, as those of LevelDB, is assumed
+/// to be in byte order; standard error says so if a key is absent, and --check-order makes certain. If the keys are neither in byte
+/// order nor in that of a database, searches by reading the whole table.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable get 000005.ldb user:17
-  leveltable get 000005.ldb 'b\\x00\\x00\\x01'       a key of arbitrary bytes
-  leveltable get 000005.ldb --hex 62000001        the same, in hexadecimal
-  leveltable get 000005.ldb thumbnail --raw > thumbnail.png
-  leveltable get 000005.ldb - < keys.txt          a key on each line
-
-With --json, every key has a line. The value of an absent one is null, and so is that of one that damage hides, whose \
-line also has the field error.")]
+#[command(after_help = include_str!("help/get.txt").trim_end())]
 pub(crate) struct Args {
-    /// The table's file or URL, or the manifest of a set
+    /// The table's file or URL, the directory of a database, or the manifest of a set
     file: PathBuf,
     #[command(flatten)]
-    keys: KeysArg,
-    #[command(flatten)]
-    set: SetArg,
+    lookup: LookupArgs,
     /// The keys, as text with escapes; - for lines of standard input
     #[arg(required = true)]
     key: Vec<OsString>,
     /// The value as of this sequence number, in a table of a database
     #[arg(long, value_name = "SEQUENCE")]
     at: Option<u64>,
+    /// Show all versions that the files of a database still hold, and where: file, offset, state, key, sequence, type, value
+    #[arg(long, conflicts_with = "at")]
+    history: bool,
     #[command(flatten)]
     notation: NotationArgs,
     /// Show each entry as a JSON object
     #[arg(long, conflicts_with = "raw")]
     json: bool,
+    /// Show a value that is a JSON object, array, number, true or false as such, and not as a string
+    #[arg(long, requires = "json", conflicts_with = "hex")]
+    json_values: bool,
 }
 
 const NEEDS_DATABASE: &str =
@@ -74,99 +72,153 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
                 .transpose()?,
         );
     }
-    if let Some(set) = args.set.open(&args.file)? {
-        return get_from_set(&set, args, keys);
+    for key in &args.key {
+        check_order_of_arguments(Path::new(key), &args.file)?;
     }
-    let mut table = open(&args.file, args.keys.keys)?;
-    if args.at.is_some() && !table.is_database() {
+    note_part(&args.file);
+    let mut answers = Answers::new(args, &keys);
+    let opened = args.lookup.open(&args.file, false)?;
+    let is_table = matches!(&opened, Opened::Table(table) if table.is_database());
+    if args.at.is_some() && !is_table {
         return Err(Failure::new(NEEDS_DATABASE));
     }
-    let mut answers = Answers::new(args, &keys);
-    let mut keys = all_keys(keys, args.notation);
-    let mut left = Vec::new();
-    let mut is_certain = false;
-    while table.order_is_known
-        && let Some(key) = keys.next()
-    {
-        let key = key?;
-        match find(&table, &key, args.at) {
-            // Where its order is a guess, the table may hold the key elsewhere.
-            Ok(None) if !is_certain => {
-                table = make_certain(&args.file, args.keys.keys, table)?;
-                is_certain = true;
-                if table.order_is_known {
-                    answers.show(&key, None)?;
-                } else {
-                    left.push(key);
-                }
-            }
-            Ok(row) => answers.show(&key, row.as_ref())?,
-            // In its stored order, the table can only be walked.
-            Err(e) if e.kind() == ErrorKind::Comparator => {
-                table = open_in_stored_order(&args.file, table.is_database())?;
-                left.push(key);
-            }
-            Err(e) if answers.is_single && !args.json => return Err(e.into()),
-            Err(e) => answers.fail(&key, &e.into())?,
-        }
+    if args.history && !matches!(opened, Opened::Database(_)) {
+        return Err(Failure::new(
+            "--history needs a database: name its directory",
+        ));
     }
-    if !table.order_is_known {
-        for key in keys {
-            left.push(key?);
+    let keys = all_keys(keys, args.notation);
+    match &opened {
+        Opened::Set(set) => look_up(
+            &|keys| each_of(keys, &|keys| set.get_many(keys)),
+            BATCH,
+            keys,
+            &mut answers,
+        )?,
+        Opened::Database(db) if args.history => show_history(db, keys, &mut answers)?,
+        Opened::Database(db) if db.has_known_order() => {
+            look_up(
+                &|keys| each_of(keys, &|keys| db.get_many(keys)),
+                BATCH,
+                keys,
+                &mut answers,
+            )?;
         }
-        note_unknown_order(
-            &args.file,
-            args.keys.keys,
-            "searched by reading the whole table",
-        );
-        let found = find_all(&table, &left, args.at)?;
-        for key in &left {
-            answers.show(key, found.get(&key[..]).and_then(Option::as_ref))?;
+        Opened::Database(db) => {
+            let rows = db
+                .iter()
+                .map(|entry| entry.map(|(key, value)| Row::plain(key, value)));
+            search(rows, keys, &mut answers)?;
+        }
+        Opened::Table(table) if table.order == Order::Unknown => {
+            let remedy = "searched by reading the whole table";
+            note_unknown_order(&args.file, args.lookup.keys.keys, remedy);
+            let rows = table.rows((Bound::Unbounded, Bound::Unbounded));
+            search(rows, keys, &mut answers)?;
+        }
+        Opened::Table(table) => {
+            answers.order = table.order;
+            // Requests of a batch are on their way at the same time.
+            let most = if is_url(&args.file) { BATCH } else { 1 };
+            look_up(
+                &|keys| find_batch(table, keys, args.at),
+                most,
+                keys,
+                &mut answers,
+            )?;
         }
     }
     answers.out.finish()?;
     Ok(answers.worst)
 }
 
-/// Number of keys that are looked up in a set at once.
+/// Number of keys that are looked up at once.
 const BATCH: usize = 1024;
 
-fn get_from_set(set: &Set, args: &Args, keys: Vec<Option<Vec<u8>>>) -> Result<Answer, Failure> {
-    if args.at.is_some() {
-        return Err(Failure::new(NEEDS_DATABASE));
-    }
-    let mut answers = Answers::new(args, &keys);
-    let mut keys = all_keys(keys, args.notation);
+/// What was found of a key.
+type Found = leveltable::Result<Option<Row>>;
+
+/// What looks up many keys at once.
+type GetMany<'a> = &'a dyn Fn(&[Vec<u8>]) -> leveltable::Result<Vec<Option<Bytes>>>;
+
+/// Looks up keys with `find`, up to `most` at a time.
+fn look_up(
+    find: &dyn Fn(&[Vec<u8>]) -> Vec<Found>,
+    most: usize,
+    mut keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
+    answers: &mut Answers<'_>,
+) -> Result<(), Failure> {
     loop {
-        let batch: Vec<Vec<u8>> = keys.by_ref().take(BATCH).collect::<Result<_, _>>()?;
+        let batch: Vec<Vec<u8>> = keys.by_ref().take(most).collect::<Result<_, _>>()?;
         if batch.is_empty() {
-            break;
+            return Ok(());
         }
-        // If one fails, find out which.
-        let values = set.get_many(&batch).ok();
-        for (i, key) in batch.into_iter().enumerate() {
-            let value = match &values {
-                Some(values) => Ok(values.get(i).cloned().flatten()),
-                None => set
-                    .get_many(std::slice::from_ref(&key))
-                    .map(|mut values| values.pop().flatten()),
-            };
-            match value {
-                Ok(value) => {
-                    let row = value.map(|value| Row {
-                        key: key.clone().into(),
-                        tag: None,
-                        value,
-                    });
-                    answers.show(&key, row.as_ref())?;
+        for (key, found) in batch.iter().zip(find(&batch)) {
+            match found {
+                Ok(row) => {
+                    // In another order, the table may hold the key elsewhere.
+                    if row.is_none() && answers.order == Order::Assumed {
+                        note_assumed_order(&answers.args.file);
+                        answers.order = Order::Certain;
+                    }
+                    answers.show(key, row.as_ref())?;
                 }
-                Err(e) if answers.is_single && !args.json => return Err(e.into()),
-                Err(e) => answers.fail(&key, &e.into())?,
+                // Nothing that was not found is certain.
+                Err(e) if e.kind() == ErrorKind::Comparator => {
+                    answers.out.flush()?;
+                    return Err(another_order(e));
+                }
+                Err(e) if answers.is_single && !answers.args.json => return Err(e.into()),
+                Err(e) => answers.fail(key, &e.into())?,
             }
         }
     }
-    answers.out.finish()?;
-    Ok(answers.worst)
+}
+
+/// Looks for all keys in one walk over `rows`, whose order is not known. The newest version of a key not newer than --at counts.
+fn search(
+    rows: impl Iterator<Item = leveltable::Result<Row>>,
+    keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
+    answers: &mut Answers<'_>,
+) -> Result<(), Failure> {
+    let at = answers.args.at.unwrap_or(MAX_SEQUENCE);
+    let keys: Vec<Vec<u8>> = keys.collect::<Result<_, _>>()?;
+    let mut found: HashMap<&[u8], Option<Row>> = keys.iter().map(|key| (&key[..], None)).collect();
+    for row in rows {
+        let row = row?;
+        let sequence = row.tag.map(|(sequence, _)| sequence);
+        if let Some(best) = found.get_mut(&row.key[..])
+            && sequence.is_none_or(|sequence| sequence <= at)
+        {
+            let so_far = best.as_ref().and_then(|best| best.tag);
+            if best.is_none() || so_far.map(|(so_far, _)| so_far) < sequence {
+                *best = Some(row);
+            }
+        }
+    }
+    for key in &keys {
+        answers.show(key, found.get(&key[..]).and_then(Option::as_ref))?;
+    }
+    Ok(())
+}
+
+/// Prints all versions of each key that the files of a database still hold.
+fn show_history(
+    db: &Database,
+    keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
+    answers: &mut Answers<'_>,
+) -> Result<(), Failure> {
+    for key in keys {
+        let key = key?;
+        let versions = db.history(&key)?;
+        if versions.is_empty() {
+            answers.no("not found", &key)?;
+        }
+        for version in versions {
+            answers.show_version(&key, version)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the keys of the command line, with those of standard input in place of each `-`.
@@ -217,51 +269,34 @@ fn keys_of_stdin(notation: NotationArgs) -> impl Iterator<Item = Result<Vec<u8>,
     })
 }
 
-/// Returns the entry of `key`. In a table of a database that is its newest entry not newer than `at`.
-fn find(table: &AnyTable, key: &[u8], at: Option<u64>) -> leveltable::Result<Option<Row>> {
+/// Returns the entry of each key. In a table of a database that is its newest entry not newer than `at`.
+fn find_batch(table: &AnyTable, keys: &[Vec<u8>], at: Option<u64>) -> Vec<Found> {
     match &table.keys {
-        TypedTable::Plain(table) => Ok(table.get(key)?.map(|value| Row {
-            key: key.to_vec().into(),
-            tag: None,
-            value,
-        })),
+        TypedTable::Plain(table) => each_of(keys, &|keys| table.get_many(keys)),
         TypedTable::Database(table) => {
-            let at = at.unwrap_or(MAX_SEQUENCE);
-            // The entries of a key are sorted from new to old.
-            let bounds = (Bound::Included(key), Bound::Included(key));
-            for entry in table.range(bounds) {
-                let entry = entry?;
-                if entry.sequence <= at {
-                    return Ok(Some(entry.into()));
-                }
-            }
-            Ok(None)
+            let snapshot = table.at(at.unwrap_or(MAX_SEQUENCE));
+            let find = |key| Ok(snapshot.get_entry(key)?.map(Row::from));
+            keys.iter().map(find).collect()
         }
     }
 }
 
-/// Looks for all of `keys` in one walk over the table. In a table of a database, the newest entry not newer than `at`
-/// counts.
-fn find_all<'k>(
-    table: &AnyTable,
-    keys: &'k [Vec<u8>],
-    at: Option<u64>,
-) -> Result<HashMap<&'k [u8], Option<Row>>, Failure> {
-    let at = at.unwrap_or(MAX_SEQUENCE);
-    let mut found: HashMap<&[u8], Option<Row>> = keys.iter().map(|key| (&key[..], None)).collect();
-    for row in table.rows((Bound::Unbounded, Bound::Unbounded)) {
-        let row = row?;
-        let sequence = row.tag.map(|(sequence, _)| sequence);
-        if let Some(best) = found.get_mut(&row.key[..])
-            && sequence.is_none_or(|sequence| sequence <= at)
-        {
-            let so_far = best.as_ref().and_then(|best| best.tag);
-            if best.is_none() || so_far.map(|(so_far, _)| so_far) < sequence {
-                *best = Some(row);
-            }
+/// Returns the entry of each key by `get_many`. If damage fails that, it finds out of which; a request that failed is not made again
+/// for each key.
+fn each_of(keys: &[Vec<u8>], get_many: GetMany<'_>) -> Vec<Found> {
+    let row = |(key, value): (&Vec<u8>, Option<Bytes>)| {
+        Ok(value.map(|value| Row::plain(key.clone().into(), value)))
+    };
+    match get_many(keys) {
+        Ok(values) => keys.iter().zip(values).map(row).collect(),
+        Err(e) if keys.len() == 1 || e.kind() == ErrorKind::Io => {
+            keys.iter().map(|_| Err(e.clone())).collect()
+        }
+        Err(_) => {
+            let keys = keys.iter().map(std::slice::from_ref);
+            keys.flat_map(|key| each_of(key, get_many)).collect()
         }
     }
-    Ok(found)
 }
 
 /// Prints the answers, and remembers the worst.
@@ -269,6 +304,8 @@ struct Answers<'a> {
     args: &'a Args,
     /// Whether there is one key on the command line, whose value is printed alone.
     is_single: bool,
+    /// What is known of the order in which keys are looked up.
+    order: Order,
     out: Rows,
     worst: Answer,
 }
@@ -278,6 +315,7 @@ impl Answers<'_> {
         Answers {
             args,
             is_single: matches!(keys, [Some(_)]),
+            order: Order::Certain,
             out: Rows::new(),
             worst: Answer::Yes,
         }
@@ -286,7 +324,7 @@ impl Answers<'_> {
     fn show(&mut self, key: &[u8], row: Option<&Row>) -> Result<(), Failure> {
         let notation = self.args.notation.shown();
         let is_json = self.args.json;
-        let is_hex = notation == Notation::Hex;
+        let style = self.style();
         let Some(row) = row else {
             if is_json {
                 self.write_no_value(key, None)?;
@@ -294,9 +332,7 @@ impl Answers<'_> {
             return self.no("not found", key);
         };
         match row.tag {
-            _ if is_json => self
-                .out
-                .write(|out| row.write_json(is_hex, false, None, out))?,
+            _ if is_json => self.out.write(|out| row.write_json(style, "", out))?,
             Some((_, ValueType::Deletion)) => {}
             _ if self.is_single => self.out.write(|out| {
                 notation.write(&row.value, out)?;
@@ -315,6 +351,37 @@ impl Answers<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    fn style(&self) -> JsonStyle {
+        JsonStyle {
+            hex: self.args.notation.shown() == Notation::Hex,
+            keys_only: false,
+            json_values: self.args.json_values,
+        }
+    }
+
+    /// Prints a version of `key`, the file that holds it, and what became of it.
+    fn show_version(&mut self, key: &[u8], version: HistoryEntry) -> Result<(), Failure> {
+        let HistoryEntry { file, offset, .. } = &version;
+        let (state, by) = match version.state {
+            VersionState::Live => ("live", None),
+            VersionState::Overwritten(by) => ("overwritten", Some(by)),
+            VersionState::Deleted(by) => ("deleted", Some(by)),
+            VersionState::FileNotListed => ("file not listed", None),
+        };
+        let (style, notation) = (self.style(), self.args.notation.shown());
+        let lead = json!({"file": file, "offset": offset, "state": state, "by": by}).to_string();
+        let lead = lead.replace(['{', '}'], "") + ",";
+        let text = format!("{file}\t{offset}\t{state}\t");
+        let row = Row::of_version(key.to_vec().into(), version.sequence, version.version);
+        self.out.write(|out| {
+            if self.args.json {
+                return row.write_json(style, &lead, out);
+            }
+            out.write_all(text.as_bytes())?;
+            row.write_line(notation, false, None, out)
+        })
     }
 
     /// Prints to standard error that `key` has no value.

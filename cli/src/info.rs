@@ -1,5 +1,8 @@
 //! `leveltable info`: describes the parts of a table's file.
 
+mod json;
+mod text;
+
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -8,50 +11,48 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use leveltable::{
     Corruption, ErrorKind, OpenOptions, Section, Summary, Table,
-    db::InternalKey,
-    filter::{FoundFilter, PrefixFilterInfo, Unused},
+    filter::{FilterInfo, FilterLayout, FoundFilter, Unused},
     inspect::{BlockInfo, FilterRate, Layout},
 };
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::Answer;
+use crate::database::{info::DatabaseInfo, note_part};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
-use crate::notation::quoted;
 use crate::open::{
-    AnyTable, Keys, KeysArg, SHOWN_AS_STORED, check_is_file, note_unknown_order, open,
-    open_in_stored_order, open_with, refused, type_name,
+    AnyTable, Keys, KeysArg, Opened, Order, SHOWN_AS_STORED, note_unknown_order, open_any,
+    open_in_stored_order, open_with,
 };
-use crate::output::{BOLD, complain, count, entries, file_record};
+use crate::output::{BOLD, complain, file_record};
+use crate::place::{copy_if_remote, is_url};
 use crate::progress::Progress;
-use crate::remote::Set;
 use crate::set_info::SetInfo;
+pub(crate) use json::key_json;
+pub(crate) use text::{shown, size};
 
-/// Show the sections, codecs, keys and filter of tables.
+/// Show the sections, keys and filter of tables.
 ///
-/// Also shows the size of the filter and measures how many absent keys it lets pass. Reads the whole file twice, first
-/// to check the order of the keys. Reports unreadable blocks and exits with status 1.
+/// Reads the metadata and the first and the last block. With --full, reads the whole file twice, the first time to check the order
+/// of the keys: counts entries, measures codecs and how many absent keys the filter lets pass, and lists blocks that cannot be
+/// read. Exits with status 1 if something that was read is damaged.
 ///
 /// If the keys are neither in byte order nor in that of a database, shows everything but the filter.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable info 000005.ldb
-  leveltable info 000005.ldb --blocks | less
-  leveltable info db                              all tables of a database
-  leveltable info 000005.ldb --json | jq .filter.bits_per_key
-
-With --json, every file has a line with the same fields. If a file could not be read, they are null and `error` says \
-why.
-
-The bytes of a block include its trailer of five: one byte for the codec, four for the checksum.")]
+#[command(after_help = include_str!("help/info.txt").trim_end())]
 pub(crate) struct Args {
-    /// The tables' files or URLs, manifests of sets, or directories of tables
+    /// Tables' files or URLs, databases, manifests of sets, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Of a database, describe the tables one by one
+    #[arg(long = "files")]
+    apart: bool,
     #[command(flatten)]
     keys: KeysArg,
-    /// Also list the data blocks
+    /// Read all data blocks, to measure entries, codecs and filter
+    #[arg(long)]
+    full: bool,
+    /// Also list the data blocks; implies --full
     #[arg(long)]
     blocks: bool,
     /// Print a JSON object for each file
@@ -60,14 +61,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    let files = expand(&args.files)?;
-    if let ([file], false) = (&files[..], args.json) {
-        return describe(file, args, Heading::Name);
-    }
-    let mut heading = Heading::First;
-    each_file(&files, |path| {
-        let described = describe(path, args, heading);
-        heading = Heading::Next;
+    let mut is_first = true;
+    each_file(&expand(&args.files, args.apart)?, |path| {
+        let described = describe(path, args, is_first);
+        is_first = false;
         if let (true, Err(failure @ Failure::Message(_))) = (args.json, &described) {
             let record = json!({ "error": failure.to_string() });
             print(|mut out| writeln!(out, "{}", file_record(path, args.fields(), record)))?;
@@ -76,27 +73,30 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     })
 }
 
-/// What comes before the description of a file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Heading {
-    /// The name, if there is one file.
-    Name,
-    /// What `head` prints before the first of several files, and before the next.
-    First,
-    Next,
-}
-
-fn describe(path: &Path, args: &Args, heading: Heading) -> Result<Answer, Failure> {
+fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure> {
     let title = |out: &mut dyn Write| {
-        let path = path.display();
-        match heading {
-            Heading::Name => writeln!(out, "{BOLD}{path}{BOLD:#}"),
-            Heading::First => writeln!(out, "{BOLD}==> {path} <=={BOLD:#}"),
-            Heading::Next => writeln!(out, "\n{BOLD}==> {path} <=={BOLD:#}"),
-        }
+        let gap = if is_first { "" } else { "\n" };
+        writeln!(out, "{gap}{BOLD}{}{BOLD:#}", path.display())
     };
-    match Set::open(path) {
-        Ok(Some(set)) => {
+    let (mut fault, keys) = (None, args.keys.keys);
+    if !args.apart {
+        note_part(path);
+    }
+    let opened = open_any(path, false, || open_with_filter(path, keys, &mut fault))?;
+    let mut table = match opened {
+        Opened::Table(table) => table,
+        Opened::Database(db) => {
+            let db = DatabaseInfo::of(&db)?;
+            print(|mut out| {
+                if args.json {
+                    return writeln!(out, "{}", db.to_json(args.fields()));
+                }
+                title(&mut out)?;
+                db.draw(&mut out)
+            })?;
+            return Ok(Answer::Yes);
+        }
+        Opened::Set(set) => {
             let set = SetInfo::of(path, &set, args.blocks);
             print(|mut out| {
                 if args.json {
@@ -107,34 +107,18 @@ fn describe(path: &Path, args: &Args, heading: Heading) -> Result<Answer, Failur
             })?;
             return Ok(Answer::Yes);
         }
-        Ok(None) => {}
-        Err(failure) => {
-            if heading != Heading::Name && !args.json {
-                print(|mut out| title(&mut out))?;
-            }
-            return Err(failure);
-        }
-    }
-    let opened = open_with_filter(path, args.keys.keys).and_then(|(table, fault)| {
-        if table.order_is_known && shows_another_order(table.table()) {
-            let stored = open_in_stored_order(path, table.is_database())?;
-            return Ok((stored, fault));
-        }
-        Ok((table, fault))
-    });
-    let (table, fault) = match opened {
-        Ok(opened) => opened,
-        Err(failure) => {
-            if heading != Heading::Name && !args.json {
-                print(|mut out| title(&mut out))?;
-            }
-            return Err(failure);
-        }
     };
-    if !table.order_is_known {
-        note_unknown_order(path, args.keys.keys, SHOWN_AS_STORED);
+    if args.is_full() && is_url(path) {
+        copy_if_remote(path)?;
+        table = open_with_filter(path, keys, &mut fault)?;
     }
-    let mut anatomy = Anatomy::of(path, &table, args.blocks)?;
+    if table.order != Order::Unknown && shows_another_order(table.table(), args.is_full()) {
+        table = open_in_stored_order(path, table.is_database())?;
+    }
+    if table.order == Order::Unknown {
+        note_unknown_order(path, keys, SHOWN_AS_STORED);
+    }
+    let mut anatomy = Anatomy::of(path, &table, args)?;
     if let Some((section, fault)) = fault {
         anatomy.hides_filter = Some(section);
         if !anatomy.other_faults.contains(&fault) {
@@ -143,10 +127,10 @@ fn describe(path: &Path, args: &Args, heading: Heading) -> Result<Answer, Failur
     }
     print(|mut out| {
         if args.json {
-            return writeln!(out, "{}", anatomy.to_json(args));
+            return writeln!(out, "{}", anatomy.to_json());
         }
         title(&mut out)?;
-        anatomy.draw(args, &mut out)
+        anatomy.draw(&mut out)
     })?;
     for fault in anatomy.all_faults() {
         complain("unreadable", fault);
@@ -158,19 +142,6 @@ fn describe(path: &Path, args: &Args, heading: Heading) -> Result<Answer, Failur
     })
 }
 
-/// Returns whether a walk over the entries comes upon keys that are not in the order that was assumed. In a large table
-/// they show only when their block is read.
-fn shows_another_order(table: &Table) -> bool {
-    let mut cursor = table.cursor();
-    loop {
-        match cursor.next() {
-            Ok(true) => {}
-            Ok(false) => return false,
-            Err(e) => return e.kind() == ErrorKind::Comparator,
-        }
-    }
-}
-
 /// Writes to standard output.
 fn print(
     write: impl FnOnce(anstream::AutoStream<io::StdoutLock<'static>>) -> io::Result<()>,
@@ -180,29 +151,38 @@ fn print(
         .map_err(Failure::output)
 }
 
-/// Opens the table with its filter; if that, the metaindex, which leads to it, or the properties are damaged, without. Then returns the
-/// damage, too.
+/// Opens the table with its filter; if that, the metaindex, which leads to it, or the properties are damaged, without. Then `fault`
+/// is the damage.
 fn open_with_filter(
     path: &Path,
     keys: Keys,
-) -> Result<(AnyTable, Option<(Section, String)>), Failure> {
-    check_is_file(path)?;
-    match open_with(path, keys, &OpenOptions::new()) {
-        Ok(table) => Ok((table, None)),
-        Err(e) => {
-            let section = e.corruption().map(Corruption::section);
-            match section {
-                Some(section @ (Section::Filter | Section::Metaindex | Section::Properties)) => {
-                    Ok((open(path, keys)?, Some((section, e.to_string()))))
-                }
-                _ => Err(refused(e, path)),
+    fault: &mut Option<(Section, String)>,
+) -> leveltable::Result<AnyTable> {
+    open_with(path, keys, OpenOptions::new(), false).or_else(|e| {
+        match e.corruption().map(Corruption::section) {
+            Some(section @ (Section::Filter | Section::Metaindex | Section::Properties)) => {
+                *fault = Some((section, e.to_string()));
+                open_with(path, keys, OpenOptions::new().no_filter(), false)
             }
+            _ => Err(e),
         }
+    })
+}
+
+/// Returns whether the keys of all blocks, or of the first and the last, are in another order than the one that was assumed. In a
+/// large table that shows only when a block is read.
+fn shows_another_order(table: &Table, all: bool) -> bool {
+    let mut cursor = table.cursor();
+    let mut moved = cursor.seek_to_first();
+    while all && matches!(moved, Ok(true)) {
+        moved = cursor.next();
     }
+    let moved = moved.and_then(|_| cursor.seek_to_last());
+    moved.is_err_and(|e| e.kind() == ErrorKind::Comparator)
 }
 
 /// The fields of the record of a file. All are there in each record.
-const FIELDS: [&str; 21] = [
+const FIELDS: [&str; 26] = [
     "file_bytes",
     "keys",
     "order_known",
@@ -222,11 +202,20 @@ const FIELDS: [&str; 21] = [
     "unused_filters",
     "unreadable",
     "shards",
+    "last_sequence",
+    "tables",
+    "files",
+    "logs",
+    "left_out",
     "error",
     "blocks",
 ];
 
 impl Args {
+    fn is_full(&self) -> bool {
+        self.full || self.blocks
+    }
+
     /// The fields of the record of a file: the last only with --blocks.
     fn fields(&self) -> &'static [&'static str] {
         match FIELDS.split_last() {
@@ -236,19 +225,38 @@ impl Args {
     }
 }
 
-/// Size of a table's footer.
-const FOOTER_BYTES: u64 = 48;
-
 /// Everything that is shown of a table.
 struct Anatomy<'a> {
     path: &'a Path,
+    args: &'a Args,
     table: &'a Table,
     is_database: bool,
-    order_is_known: bool,
+    order: Order,
     /// `None` if the metaindex is damaged.
     layout: Option<Layout>,
-    summary: Summary,
+    filter: Option<FilterInfo>,
+    /// Numbers that the properties state, or that were counted.
+    entries: Option<u64>,
+    key_bytes: Option<u64>,
+    value_bytes: Option<u64>,
+    data_stored_bytes: Option<u64>,
+    /// The first key and the last that can be read.
+    key_range: Option<(Bytes, Bytes)>,
+    /// `None` if the data blocks were not read.
+    measured: Option<Measured>,
+    /// An error for each data block that was not readable.
+    faults: Vec<String>,
+    /// Errors of filter, metaindex and properties.
+    other_faults: Vec<String>,
+    /// The damaged section for which the table was opened without filters.
+    hides_filter: Option<Section>,
+}
+
+/// What only reading all data blocks tells.
+#[derive(Default)]
+struct Measured {
     filter_rate: Option<FilterRate>,
+    filter_layout: Option<FilterLayout>,
     /// By the codec's name.
     codecs: BTreeMap<&'static str, CodecUse>,
     /// Uncompressed size of the data blocks.
@@ -257,15 +265,8 @@ struct Anatomy<'a> {
     data_end: u64,
     /// Bytes between data blocks that keep the next one within its pages.
     padding: u64,
-    key_range: Option<(Bytes, Bytes)>,
     /// The readable data blocks, if they are to be listed.
     blocks: Vec<BlockInfo>,
-    /// An error for each unreadable data block.
-    faults: Vec<String>,
-    /// Errors of filter, metaindex and properties.
-    other_faults: Vec<String>,
-    /// The damaged section for which the table was opened without filters.
-    hides_filter: Option<Section>,
 }
 
 /// The blocks that use one codec.
@@ -276,59 +277,89 @@ struct CodecUse {
     bytes: u64,
 }
 
-/// A stretch of the file.
-struct Part {
-    name: String,
-    offset: u64,
-    bytes: u64,
-    what: String,
-}
-
 impl Anatomy<'_> {
     fn of<'a>(
         path: &'a Path,
-        table: &'a AnyTable,
-        keep_blocks: bool,
+        opened: &'a AnyTable,
+        args: &'a Args,
     ) -> Result<Anatomy<'a>, Failure> {
-        let (is_database, order_is_known) = (table.is_database(), table.order_is_known);
-        let table = table.table();
+        let table = opened.table();
         let (layout, other_faults) = match table.layout() {
             Ok(layout) => (Some(layout), vec![]),
             Err(e) if e.corruption().is_some() => (None, vec![e.to_string()]),
             Err(e) => return Err(e.into()),
         };
-        let mut progress = Progress::bytes(Some(table.file_bytes()));
-        let mut walk = table.blocks();
+        let stated = table.properties();
         let mut anatomy = Anatomy {
             path,
+            args,
             table,
-            is_database,
-            order_is_known,
+            is_database: opened.is_database(),
+            order: opened.order,
             layout,
-            other_faults,
-            summary: Summary::default(),
-            filter_rate: None,
-            codecs: BTreeMap::new(),
-            bytes: 0,
-            data_end: 0,
-            padding: 0,
+            filter: table.filter(),
+            entries: { stated.map(|stated| stated.entries) }
+                .or((table.data_blocks() == 0).then_some(0)),
+            key_bytes: stated.map(|stated| stated.key_bytes),
+            value_bytes: stated.map(|stated| stated.value_bytes),
+            data_stored_bytes: stated.map(|stated| stated.data_bytes),
             key_range: None,
-            blocks: Vec::new(),
+            measured: None,
             faults: Vec::new(),
+            other_faults,
             hides_filter: None,
         };
+        if args.is_full() {
+            anatomy.measure();
+        } else {
+            let mut cursor = table.cursor();
+            let mut ends = || {
+                cursor.seek_to_first()?;
+                let first = Bytes::copy_from_slice(cursor.key());
+                let is_empty = !cursor.seek_to_last()?;
+                Ok((!is_empty).then(|| (first, Bytes::copy_from_slice(cursor.key()))))
+            };
+            match ends() {
+                Ok(ends) => anatomy.key_range = ends,
+                Err(e) => anatomy.faults.push(leveltable::Error::to_string(&e)),
+            }
+        }
+        Ok(anatomy)
+    }
+
+    /// Reads all data blocks.
+    fn measure(&mut self) {
+        let mut measured = Measured::default();
+        let mut progress = Progress::bytes(Some(self.table.file_bytes()));
+        let mut walk = self.table.blocks();
         for block in &mut walk {
             match block {
                 Ok(block) => {
                     progress.set(block.offset);
-                    anatomy.add(block, keep_blocks);
+                    if let Some((first, last)) = &block.key_range {
+                        let so_far = self.key_range.take();
+                        let first = so_far.map_or_else(|| first.clone(), |(first, _)| first);
+                        self.key_range = Some((first, last.clone()));
+                    }
+                    measured.add(block, self.args.blocks);
                 }
-                Err(e) => anatomy.faults.push(e.to_string()),
+                Err(e) => self.faults.push(e.to_string()),
             }
         }
-        anatomy.summary = walk.totals();
-        anatomy.filter_rate = walk.filter_rate();
-        Ok(anatomy)
+        let totals: Summary = walk.totals();
+        self.entries = Some(totals.entries);
+        self.key_bytes = Some(totals.key_bytes);
+        self.value_bytes = Some(totals.value_bytes);
+        self.data_stored_bytes = Some(totals.data_bytes);
+        match walk.filter_rate() {
+            Ok(rate) => measured.filter_rate = rate,
+            Err(e) => self.faults.push(e.to_string()),
+        }
+        measured.filter_layout = self.table.filter_layout().ok().flatten();
+        self.measured = Some(measured);
+        if self.order == Order::Assumed {
+            self.order = Order::Certain;
+        }
     }
 
     /// Returns the name of the comparator, if the table says it.
@@ -341,280 +372,10 @@ impl Anatomy<'_> {
         self.faults.iter().chain(&self.other_faults)
     }
 
-    fn add(&mut self, mut block: BlockInfo, keep: bool) {
-        let codec = self.codecs.entry(block.codec).or_default();
-        codec.blocks += 1;
-        codec.stored_bytes += block.stored_bytes;
-        codec.bytes += block.bytes;
-        self.bytes += block.bytes;
-        self.padding += padding(self.data_end, &block);
-        self.data_end = self.data_end.max(block.offset + block.stored_bytes);
-        if let Some((first, last)) = &block.key_range {
-            match &mut self.key_range {
-                Some((_, so_far)) => *so_far = last.clone(),
-                none => *none = Some((first.clone(), last.clone())),
-            }
-        }
-        if keep {
-            // The list shows only first keys.
-            if let Some((_, last)) = &mut block.key_range {
-                *last = Bytes::new();
-            }
-            self.blocks.push(block);
-        }
-    }
-
-    /// Returns the parts of the file in order, without gaps.
-    fn parts(&self) -> Vec<Part> {
-        let Some(Layout {
-            metaindex,
-            index,
-            named,
-            footer_offset,
-            ..
-        }) = &self.layout
-        else {
-            return self.parts_without_layout();
-        };
-        let part = |name: &str, offset, bytes, what| Part {
-            name: name.to_owned(),
-            offset,
-            bytes,
-            what,
-        };
-        let mut parts: Vec<Part> = named
-            .iter()
-            .map(|block| {
-                let name = String::from_utf8_lossy(&block.name);
-                let (name, what) = match name.strip_prefix("filter.") {
-                    Some(policy) => ("filter", shown(policy)),
-                    None if name == "about.leveltable" => ("properties", String::new()),
-                    None => match name.strip_prefix("about.prefixes.") {
-                        Some(extractor) => ("prefixes", shown(extractor)),
-                        None => ("other", shown(&name)),
-                    },
-                };
-                part(name, block.offset, block.stored_bytes, what)
-            })
-            .collect();
-        for (name, block) in [("metaindex", metaindex), ("index", index)] {
-            let mut what = entries(block.entries);
-            if block.codec != "none" {
-                what += &format!(", {}", block.codec);
-            }
-            parts.push(part(name, block.offset, block.stored_bytes, what));
-        }
-        let footer_bytes = self.table.file_bytes() - footer_offset;
-        parts.push(part("footer", *footer_offset, footer_bytes, String::new()));
-        parts.sort_by_key(|part| part.offset);
-
-        // The data blocks come before all other parts.
-        let data_bytes = parts.first().map_or(0, |first| first.offset);
-        let mut what = count(self.table.data_blocks() as u64, "block");
-        let between = data_bytes.saturating_sub(self.summary.data_bytes);
-        let unused = between.saturating_sub(self.padding);
-        for (bytes, name) in [(self.padding, "of padding"), (unused, "unused")] {
-            if bytes > 0 && self.faults.is_empty() {
-                what += &format!(", {bytes} bytes {name}");
-            }
-        }
-        let mut tiles = vec![part("data", 0, data_bytes, what)];
-        for part in parts {
-            let end = tiles.last().map_or(0, |last| last.offset + last.bytes);
-            if let gap @ 1.. = part.offset.saturating_sub(end) {
-                tiles.push(Part {
-                    name: "unused".into(),
-                    offset: end,
-                    bytes: gap,
-                    what: String::new(),
-                });
-            }
-            tiles.push(part);
-        }
-        tiles
-    }
-
-    /// Returns what is known of the parts if the metaindex is damaged.
-    fn parts_without_layout(&self) -> Vec<Part> {
-        let blocks = count(self.table.data_blocks() as u64, "block");
-        let end = self.data_end;
-        let part = |name: &str, offset, bytes, what| Part {
-            name: name.to_owned(),
-            offset,
-            bytes,
-            what,
-        };
-        let footer = self.table.file_bytes().saturating_sub(FOOTER_BYTES);
-        let what = "metaindex (damaged), index and, if there is one, filter".to_owned();
-        vec![
-            part("data", 0, end, blocks),
-            part("other", end, footer.saturating_sub(end), what),
-            part("footer", footer, FOOTER_BYTES, String::new()),
-        ]
-    }
-
-    fn draw(&self, args: &Args, out: &mut impl Write) -> io::Result<()> {
-        let Summary {
-            entries: n,
-            key_bytes,
-            value_bytes,
-            ..
-        } = self.summary;
-        let kind = if self.is_database {
-            "a table of a LevelDB database"
-        } else {
-            "a LevelDB table"
-        };
-        let order = match self.comparator() {
-            _ if self.order_is_known => String::new(),
-            Some(name) => format!(" ordered by {}", shown(name)),
-            None => " in an order of its own".to_owned(),
-        };
-        let file_bytes = self.table.file_bytes();
-        let readable = if self.faults.is_empty() {
-            ""
-        } else {
-            " that can be read"
-        };
-        writeln!(
-            out,
-            "{kind}{order}, {}, {}{readable}\n",
-            size(file_bytes),
-            entries(n)
-        )?;
-
-        writeln!(
-            out,
-            "{BOLD}{:>12} {:>12}         section{BOLD:#}",
-            "offset", "bytes"
-        )?;
-        for part in self.parts() {
-            let share = percent(part.bytes, file_bytes);
-            let Part {
-                name,
-                offset,
-                bytes,
-                what,
-            } = part;
-            let line = format!("{offset:>12} {bytes:>12} {share:>6}  {name:<10} {what}");
-            writeln!(out, "{}", line.trim_end())?;
-        }
-
-        writeln!(
-            out,
-            "\nkeys    {key_bytes} bytes, values {value_bytes} bytes"
-        )?;
-        if let Some((first, last)) = &self.key_range {
-            writeln!(out, "        {}", self.key(first))?;
-            writeln!(out, "     .. {}", self.key(last))?;
-        }
-        self.draw_codecs(out)?;
-        self.draw_filter(args, out)?;
-        if let Some(prefixes) = self.table.prefix_filter() {
-            let PrefixFilterInfo {
-                extractor, bytes, ..
-            } = prefixes;
-            writeln!(out, "filter  of prefixes, {}", shown(&extractor))?;
-            writeln!(out, "        {bytes} bytes")?;
-        }
-        if args.blocks {
-            self.draw_blocks(out)?;
-        }
-        Ok(())
-    }
-
-    /// Returns a key as text, cut to fit a line.
-    fn key(&self, key: &[u8]) -> String {
-        match InternalKey::parse(key).filter(|_| self.is_database) {
-            Some(InternalKey {
-                user_key,
-                sequence,
-                value_type,
-            }) => {
-                let key = quoted(user_key, 36);
-                format!("{key}, sequence {sequence}, {}", type_name(value_type))
-            }
-            None => quoted(key, 64),
-        }
-    }
-
-    fn draw_codecs(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut title = "codecs";
-        for (name, codec) in &self.codecs {
-            let CodecUse {
-                blocks,
-                stored_bytes,
-                bytes,
-            } = codec;
-            let ratio = percent(*stored_bytes, *bytes);
-            let blocks = count(*blocks, "block");
-            writeln!(
-                out,
-                "{title:<7} {name}: {blocks}, {bytes} bytes stored in {stored_bytes} ({ratio})"
-            )?;
-            title = "";
-        }
-        Ok(())
-    }
-
-    fn draw_filter(&self, args: &Args, out: &mut impl Write) -> io::Result<()> {
-        let Some(filter) = &self.summary.filter else {
-            if self.layout.is_none() {
-                let what = "unknown: the metaindex, which leads to it, is damaged";
-                return writeln!(out, "filter  {what}");
-            }
-            if self
-                .table
-                .filters()
-                .iter()
-                .all(|filter| filter.unused.is_none())
-            {
-                return writeln!(out, "filter  none");
-            }
-            return self.draw_unused_filters(args, out);
-        };
-        let span = if filter.whole_table {
-            "one for the whole table".to_owned()
-        } else {
-            count(filter.filters as u64, "filter")
-        };
-        writeln!(out, "filter  {}, {span}", shown(&filter.policy))?;
-        write!(out, "        {} bytes", filter.bytes)?;
-        // Unreadable blocks make the number of keys unknown.
-        if self.faults.is_empty() {
-            let bits = filter.bits_per_key(self.summary.entries);
-            write!(out, ", {bits:.2} bits a key")?;
-        }
-        writeln!(out)?;
-        match self.filter_rate {
-            Some(rate) => writeln!(
-                out,
-                "        lets {:.2} % of absent keys pass, of {} tried",
-                rate.false_positive_rate() * 100.0,
-                rate.sampled_keys
-            ),
-            None => Ok(()),
-        }?;
-        self.draw_unused_filters(args, out)
-    }
-
-    fn draw_unused_filters(&self, args: &Args, out: &mut impl Write) -> io::Result<()> {
-        for (filter, why) in self.unused_filters(args) {
-            writeln!(out, "filter  not used: {why}")?;
-            let of_prefixes = filter.prefixes.as_ref();
-            let name = match of_prefixes {
-                Some(extractor) => format!("of prefixes, {}", shown(extractor)),
-                None => shown(&filter.policy),
-            };
-            writeln!(out, "        {name}, {} bytes", filter.bytes)?;
-        }
-        Ok(())
-    }
-
     /// Returns the filters that the table was opened without, and why.
-    fn unused_filters(&self, args: &Args) -> Vec<(&FoundFilter, String)> {
+    fn unused_filters(&self) -> Vec<(&FoundFilter, String)> {
         // Opens the table again.
-        let holds_user_keys = LazyCell::new(|| args.keys.keys.leave_filter_unused(self.path));
+        let holds_user_keys = LazyCell::new(|| self.args.keys.keys.leave_filter_unused(self.path));
         let why = |unused| match unused {
             // For one of these reasons it was not asked for.
             Unused::TurnedOff if self.hides_filter == Some(Section::Properties) => {
@@ -630,150 +391,23 @@ impl Anatomy<'_> {
             .filter_map(|filter| Some((filter, why(filter.unused?))))
             .collect()
     }
-
-    fn draw_blocks(&self, out: &mut impl Write) -> io::Result<()> {
-        writeln!(
-            out,
-            "\n{BOLD}{:>12} {:>9} {:>9}  {:<7} {:>7}  first key{BOLD:#}",
-            "offset", "bytes", "unpacked", "codec", "entries"
-        )?;
-        for block in &self.blocks {
-            let BlockInfo {
-                offset,
-                stored_bytes,
-                bytes,
-                codec,
-                entries,
-                key_range,
-                ..
-            } = block;
-            let first = key_range.as_ref().map(|(first, _)| {
-                let parsed = InternalKey::parse(first).filter(|_| self.is_database);
-                quoted(parsed.map_or(first, |key| key.user_key), 24)
-            });
-            let first = first.unwrap_or_default();
-            let line = format!(
-                "{offset:>12} {stored_bytes:>9} {bytes:>9}  {codec:<7} {entries:>7}  {first}"
-            );
-            writeln!(out, "{}", line.trim_end())?;
-        }
-        Ok(())
-    }
-
-    fn to_json(&self, args: &Args) -> Value {
-        let Summary {
-            entries,
-            key_bytes,
-            value_bytes,
-            data_blocks,
-            data_bytes,
-            file_bytes,
-            ..
-        } = self.summary;
-        let codecs: Map<String, Value> = self
-            .codecs
-            .iter()
-            .map(|(&name, codec)| {
-                let CodecUse {
-                    blocks,
-                    stored_bytes,
-                    bytes,
-                } = codec;
-                let codec = json!({"blocks": blocks, "stored_bytes": stored_bytes, "bytes": bytes});
-                (name.to_owned(), codec)
-            })
-            .collect();
-        let sections: Vec<Value> = self
-            .parts()
-            .into_iter()
-            .map(|part| {
-                let Part {
-                    name,
-                    offset,
-                    bytes,
-                    ..
-                } = part;
-                json!({"section": name, "offset": offset, "stored_bytes": bytes})
-            })
-            .collect();
-        let filter = self.summary.filter.as_ref().map(|filter| {
-            json!({
-                "policy": filter.policy,
-                "bytes": filter.bytes,
-                "filters": filter.filters,
-                "whole_table": filter.whole_table,
-                "bits_per_key": filter.bits_per_key(entries),
-                "false_positive_rate": self.filter_rate.map(|rate| rate.false_positive_rate()),
-                "sampled_keys": self.filter_rate.map_or(0, |rate| rate.sampled_keys),
-            })
-        });
-        let unused_filters = self.unused_filters(args).into_iter();
-        let unused_filters = unused_filters.map(|(filter, why)| match &filter.prefixes {
-            None => json!({"policy": filter.policy, "bytes": filter.bytes, "why": why}),
-            Some(extractor) => json!({"extractor": extractor, "bytes": filter.bytes, "why": why}),
-        });
-        let (first, last) = self.key_range.clone().unzip();
-        let mut json = json!({
-            "file_bytes": file_bytes,
-            "keys": if self.is_database { "database" } else { "plain" },
-            "order_known": self.order_is_known,
-            "comparator": self.comparator(),
-            "entries": entries,
-            "key_bytes": key_bytes,
-            "value_bytes": value_bytes,
-            "first_key": first.map(|key| self.key_to_json(&key)),
-            "last_key": last.map(|key| self.key_to_json(&key)),
-            "data_blocks": data_blocks,
-            "data_stored_bytes": data_bytes,
-            "data_bytes": self.bytes,
-            "codecs": codecs,
-            "sections": sections,
-            "filter": filter,
-            "prefix_filter": self.table.prefix_filter().map(|prefixes| {
-                json!({"extractor": prefixes.extractor, "bytes": prefixes.bytes})
-            }),
-            "unused_filters": unused_filters.collect::<Vec<_>>(),
-            "unreadable": self.all_faults().collect::<Vec<_>>(),
-        });
-        if let (true, Some(object)) = (args.blocks, json.as_object_mut()) {
-            let blocks = self.blocks.iter().map(|block| self.block_to_json(block));
-            object.insert("blocks".into(), blocks.collect());
-        }
-        file_record(self.path, args.fields(), json)
-    }
-
-    fn block_to_json(&self, block: &BlockInfo) -> Value {
-        let first = block.key_range.as_ref().map(|(first, _)| first);
-        json!({
-            "offset": block.offset,
-            "stored_bytes": block.stored_bytes,
-            "bytes": block.bytes,
-            "codec": block.codec,
-            "entries": block.entries,
-            "first_key": first.map(|key| self.key_to_json(key)),
-        })
-    }
-
-    /// Returns a key with the fields that `scan --json` prints.
-    fn key_to_json(&self, key: &[u8]) -> Value {
-        let parsed = InternalKey::parse(key).filter(|_| self.is_database);
-        let user_key = parsed.map_or(key, |parsed| parsed.user_key);
-        let mut json = key_json(user_key);
-        if let (Some(parsed), Some(object)) = (parsed, json.as_object_mut()) {
-            object.insert("sequence".into(), parsed.sequence.into());
-            object.insert("type".into(), type_name(parsed.value_type).into());
-        }
-        json
-    }
 }
 
-/// Returns a key without sequence number with the field that `scan --json` prints.
-pub(crate) fn key_json(key: &[u8]) -> Value {
-    match std::str::from_utf8(key) {
-        Ok(text) => json!({"key": text}),
-        Err(_) => {
-            let hex: String = key.iter().map(|b| format!("{b:02x}")).collect();
-            json!({"key_hex": hex})
+impl Measured {
+    fn add(&mut self, mut block: BlockInfo, keep: bool) {
+        let codec = self.codecs.entry(block.codec).or_default();
+        codec.blocks += 1;
+        codec.stored_bytes += block.stored_bytes;
+        codec.bytes += block.bytes;
+        self.bytes += block.bytes;
+        self.padding += padding(self.data_end, &block);
+        self.data_end = self.data_end.max(block.offset + block.stored_bytes);
+        if keep {
+            // The list shows only first keys.
+            if let Some((_, last)) = &mut block.key_range {
+                *last = Bytes::new();
+            }
+            self.blocks.push(block);
         }
     }
 }
@@ -787,30 +421,4 @@ fn padding(end: u64, block: &BlockInfo) -> u64 {
     let is_padding =
         gap < PAGE && block.offset.is_multiple_of(PAGE) && pages(end) > pages(block.offset);
     if is_padding { gap } else { 0 }
-}
-
-/// Returns a name that the file holds: as it is if it is graphic ASCII, else quoted and escaped, since it goes to a
-/// terminal.
-fn shown(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
-    if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
-        name.to_owned()
-    } else {
-        quoted(name.as_bytes(), 64)
-    }
-}
-
-/// Returns a size in bytes, and from 1 KiB on also in a larger unit.
-pub(crate) fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => count(bytes, "byte"),
-        _ => format!("{bytes} bytes ({})", indicatif::BinaryBytes(bytes)),
-    }
-}
-
-fn percent(part: u64, whole: u64) -> String {
-    match whole {
-        0 => String::new(),
-        _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
-    }
 }

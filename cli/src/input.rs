@@ -1,17 +1,17 @@
 //! Reads entries for `build`: lines of text, CSV, or JSON lines.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::fmt::{self, Display};
+mod csv;
+mod json;
+
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use clap::ValueEnum;
-use csv::ByteRecord;
 use leveltable::db::{InternalKey, MAX_SEQUENCE, ValueType};
-use serde_json::value::RawValue;
 
+use self::csv::CsvRecords;
+use self::json::parse_json;
 use crate::failure::Failure;
 use crate::notation::Notation;
 
@@ -34,9 +34,15 @@ pub(crate) struct InputOptions {
     pub(crate) notation: Notation,
     /// Whether entries have a sequence number and a type.
     pub(crate) is_database: bool,
-    /// Name or number of the field that holds the key, and of that with the value.
-    pub(crate) key_field: Option<String>,
+    /// Names or numbers of the fields that make up the key, and of that with the value.
+    pub(crate) key_fields: Vec<String>,
     pub(crate) value_field: Option<String>,
+    /// What is between the fields of a key.
+    pub(crate) key_separator: String,
+    /// The whole record, as JSON, is the value.
+    pub(crate) whole_record: bool,
+    /// Number of digits of numbers in keys.
+    pub(crate) pad: Option<usize>,
     /// Whether the first record of CSV holds the names of the fields.
     pub(crate) has_header: bool,
     pub(crate) delimiter: u8,
@@ -44,9 +50,9 @@ pub(crate) struct InputOptions {
 
 impl InputOptions {
     fn check(&self) -> Result<(), Failure> {
-        let names_fields = self.key_field.is_some() || self.value_field.is_some();
-        if names_fields && self.format == Format::Text {
-            let what = "--key-field and --value-field need --format csv or --format jsonl";
+        if self.names_fields() && self.format == Format::Text {
+            let what =
+                "--key-field, --value-field and --whole-record need --format csv or --format jsonl";
             return Err(Failure::new(what));
         }
         if (self.has_header || self.delimiter != b',') && self.format != Format::Csv {
@@ -56,17 +62,65 @@ impl InputOptions {
             let what = "--raw needs --format text: CSV and JSON lines have no such escapes";
             return Err(Failure::new(what));
         }
-        let key = self.key_field.as_deref().unwrap_or("key");
-        if self.format == Format::Jsonl && key == self.value_field.as_deref().unwrap_or("value") {
+        if self.format == Format::Jsonl
+            && !self.whole_record
+            && let [key] = &self.key_names()[..]
+            && *key == self.value_name()
+        {
             return Err(Failure::new(self.same_field(key)));
         }
+        Ok(())
+    }
+
+    fn names_fields(&self) -> bool {
+        !self.key_fields.is_empty() || self.value_field.is_some() || self.whole_record
+    }
+
+    /// Returns the names of the fields of JSON that make up the key.
+    fn key_names(&self) -> Vec<&str> {
+        match &self.key_fields[..] {
+            [] => vec!["key"],
+            names => names.iter().map(String::as_str).collect(),
+        }
+    }
+
+    /// Returns the name of the field of JSON that holds the value.
+    fn value_name(&self) -> &str {
+        self.value_field.as_deref().unwrap_or("value")
+    }
+
+    /// Appends `part` number `i` of a key, with zeros before a number if it is to be padded.
+    fn add_part(&self, i: usize, part: &[u8], key: &mut Vec<u8>) -> Result<(), String> {
+        if i > 0 {
+            key.extend_from_slice(self.key_separator.as_bytes());
+        }
+        let begins_as_number = |digits: &&[u8]| digits.first().is_some_and(u8::is_ascii_digit);
+        let unsigned = part.strip_prefix(b"-").or(part.strip_prefix(b"+"));
+        if let Some(width) = self.pad
+            && Some(unsigned.unwrap_or(part))
+                .filter(begins_as_number)
+                .is_some()
+        {
+            let text = String::from_utf8_lossy(part);
+            if part.iter().all(u8::is_ascii_digit) {
+                let zeros = width.checked_sub(part.len());
+                let zeros = zeros
+                    .ok_or_else(|| format!("{text} has more than the {width} digits of --pad"))?;
+                key.resize(key.len() + zeros, b'0');
+            } else if text.parse::<f64>().is_ok() {
+                return Err(format!(
+                    "{text} in a key: --pad is for whole numbers from 0"
+                ));
+            }
+        }
+        key.extend_from_slice(part);
         Ok(())
     }
 
     /// Returns the message for one field, `name`, that would be both key and value.
     #[cold]
     fn same_field(&self, name: &str) -> String {
-        let option = if self.key_field.is_none() {
+        let option = if self.key_fields.is_empty() {
             "--key-field"
         } else {
             "--value-field"
@@ -163,7 +217,7 @@ impl Entries {
     pub(crate) fn position(&self) -> u64 {
         match &self.source {
             Source::Lines(lines) => lines.bytes,
-            Source::Csv(records) => records.reader.position().byte(),
+            Source::Csv(records) => records.position(),
         }
     }
 
@@ -176,7 +230,7 @@ impl Entries {
     pub(crate) fn place(&self) -> String {
         let number = match &self.source {
             Source::Lines(lines) => lines.number,
-            Source::Csv(records) => records.line,
+            Source::Csv(records) => records.line(),
         };
         format!("{}, line {number}", self.name)
     }
@@ -210,6 +264,17 @@ impl Entries {
     }
 }
 
+/// Fails if `head`, with which the input begins, is that of a file that `gzip` wrote. Text does not begin so: the second byte
+/// begins no character.
+fn check_no_gzip(head: &[u8]) -> io::Result<()> {
+    let what =
+        "compressed by gzip: decompress it first, as in `gzip -dc IN | leveltable build OUT`";
+    if head.starts_with(b"\x1f\x8b") {
+        return Err(io::Error::other(what));
+    }
+    Ok(())
+}
+
 /// Editors on Windows begin a file with it.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -237,6 +302,9 @@ impl Lines {
             self.number += 1;
             self.line.pop_if(|last| *last == b'\n');
             if !self.is_raw {
+                if self.number == 1 {
+                    check_no_gzip(&self.line)?;
+                }
                 self.line.pop_if(|last| *last == b'\r');
                 if self.number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
                     self.line.drain(..BYTE_ORDER_MARK.len());
@@ -274,7 +342,13 @@ fn parse_tabs(
             format!("no {name}: expected {columns}, separated by tabs{hint}")
         })
     };
-    notation.parse(field("key")?, key)?;
+    if options.pad.is_some() {
+        let mut part = Vec::new();
+        notation.parse(field("key")?, &mut part)?;
+        options.add_part(0, &part, key)?;
+    } else {
+        notation.parse(field("key")?, key)?;
+    }
     let tag = if is_database {
         let sequence = parse_sequence(field("sequence")?)?;
         Some((sequence, parse_type(field("type")?)?))
@@ -306,428 +380,7 @@ fn other_format(line: &[u8]) -> &'static str {
     }
 }
 
-// ---- JSON -----------------------------------------------------------------------------------
-
-/// The fields of an object, with their values as they are written.
-type Object<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
-
-/// The fields that `scan --json` prints.
-const FIELDS: [&str; 7] = [
-    "key",
-    "key_hex",
-    "sequence",
-    "type",
-    "value",
-    "value_hex",
-    "file",
-];
-
-fn parse_json(
-    line: &[u8],
-    options: &InputOptions,
-    key: &mut Vec<u8>,
-    value: &mut Vec<u8>,
-) -> Result<Option<Tag>, String> {
-    let object: Object<'_> = serde_json::from_slice(line)
-        .map_err(|e| format!("not a JSON object: {}", json_error(&e)))?;
-    let names_fields = options.key_field.is_some() || options.value_field.is_some();
-    let is_unknown = |name: &&Cow<'_, str>| !FIELDS.contains(&name.as_ref());
-    if let (false, Some(unknown)) = (names_fields, object.keys().find(is_unknown)) {
-        return Err(format!(
-            "unknown JSON field {unknown:?}: the known fields are {}; to take others, use --key-field and \
-             --value-field",
-            FIELDS.join(", ")
-        ));
-    }
-    let key_field = options.key_field.as_deref().unwrap_or("key");
-    let value_field = options.value_field.as_deref().unwrap_or("value");
-    // A map keeps only the last of several fields with the same name.
-    if written_names(line).count() != object.len() {
-        for field in [key_field, value_field] {
-            for name in [field.to_owned(), format!("{field}_hex")] {
-                let is_name = |written: &&[u8]| {
-                    serde_json::from_slice::<String>(written).is_ok_and(|other| other == name)
-                };
-                if written_names(line).filter(is_name).count() > 1 {
-                    return Err(format!("two fields are named {name:?}"));
-                }
-            }
-        }
-    }
-    let is_tagged = object.contains_key("sequence") || object.contains_key("type");
-    let tag = match (options.is_database, is_tagged) {
-        (false, true) if !names_fields => return Err("sequence and type need --database".into()),
-        (false, _) => None,
-        (true, _) => {
-            let sequence = object
-                .get("sequence")
-                .ok_or("no sequence: expected an integer")?;
-            let value_type = object.get("type").and_then(|raw| string(raw).ok()?);
-            Some((
-                parse_sequence(sequence.get().as_bytes())?,
-                parse_type(value_type.unwrap_or_default().as_bytes())?,
-            ))
-        }
-    };
-    let is_deletion = matches!(tag, Some((_, ValueType::Deletion)));
-    json_bytes(&object, key_field, options.notation, key, Some("a key"))?;
-    let is_null = object
-        .get(value_field)
-        .is_some_and(|raw| raw.get() == "null");
-    if is_null && !names_fields && !is_deletion {
-        return Err(
-            "value is null, as \"get --json\" prints an absent key: remove the line, or name the field with \
-             --value-field"
-                .into(),
-        );
-    }
-    if !is_deletion || object.contains_key(value_field) {
-        json_bytes(&object, value_field, options.notation, value, None)?;
-    }
-    Ok(tag)
-}
-
-/// Returns the names of the fields of a valid JSON object, as they are written, in quotes and with escapes.
-fn written_names(object: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let (mut depth, mut at) = (0_u32, 0);
-    let mut last_string: &[u8] = b"";
-    std::iter::from_fn(move || {
-        while let Some(rest @ [byte, ..]) = object.get(at..) {
-            at += 1;
-            match byte {
-                b'"' => {
-                    let mut is_escaped = false;
-                    let body = rest.iter().skip(1).take_while(|&&byte| {
-                        let ends = byte == b'"' && !is_escaped;
-                        is_escaped = byte == b'\\' && !is_escaped;
-                        !ends
-                    });
-                    let len = body.count() + 2;
-                    last_string = rest.get(..len).unwrap_or(rest);
-                    at += len - 1;
-                }
-                b'{' | b'[' => depth += 1,
-                b'}' | b']' => depth -= 1,
-                b':' if depth == 1 => return Some(last_string),
-                _ => {}
-            }
-        }
-        None
-    })
-}
-
-/// Returns the string that a JSON value is, if it is one.
-fn string(raw: &RawValue) -> Result<Option<String>, String> {
-    let written = raw.get();
-    if !written.starts_with('"') {
-        return Ok(None);
-    }
-    let parsed = serde_json::from_str(written);
-    parsed
-        .map(Some)
-        .map_err(|e| format!("not a JSON string: {}", json_error(&e)))
-}
-
-/// Returns the message of `error` without its position: the line is always 1, as each line is parsed alone.
-#[cold]
-fn json_error(error: &serde_json::Error) -> String {
-    let message = error.to_string();
-    let position = format!(" at line {} column {}", error.line(), error.column());
-    match message.strip_suffix(&position) {
-        Some(alone) => alone.to_owned(),
-        None => message,
-    }
-}
-
-/// Appends the bytes of the field `name` or of `name_hex`, whichever is present. A value that is not a string is
-/// stored as it is written, but as a key (`simple` says what it is) only if it is a number, true or false.
-fn json_bytes(
-    object: &Object<'_>,
-    name: &str,
-    notation: Notation,
-    dst: &mut Vec<u8>,
-    simple: Option<&str>,
-) -> Result<(), String> {
-    let hex = format!("{name}_hex");
-    let from_hex = |digits: &str, field: &str, dst: &mut Vec<u8>| {
-        let parsed = Notation::Hex.parse(digits.as_bytes(), dst);
-        parsed.map_err(|e| format!("{field}: {e}"))
-    };
-    match (object.get(name), object.get(hex.as_str())) {
-        (Some(raw), None) => match (string(raw)?, raw.get(), simple) {
-            (Some(digits), _, _) if notation == Notation::Hex => from_hex(&digits, name, dst),
-            (Some(text), _, _) => {
-                dst.extend_from_slice(text.as_bytes());
-                Ok(())
-            }
-            (None, written, Some(role)) if written.starts_with(['{', '[', 'n']) => Err(format!(
-                "{name} is {}: {role} is a string, a number, true or false",
-                match written.as_bytes() {
-                    [b'{', ..] => "an object",
-                    [b'[', ..] => "an array",
-                    _ => "null",
-                }
-            )),
-            (None, written, _) => {
-                dst.extend_from_slice(written.as_bytes());
-                Ok(())
-            }
-        },
-        (None, Some(raw)) => match string(raw)? {
-            Some(digits) => from_hex(&digits, &hex, dst),
-            None => Err(format!("{hex} is not a string")),
-        },
-        (Some(_), Some(_)) => Err(format!("both {name} and {hex}")),
-        (None, None) => Err(format!("neither {name} nor {hex}")),
-    }
-}
-
-// ---- CSV ------------------------------------------------------------------------------------
-
-/// An error in CSV, and the line on which it is, if it is in a line.
-struct CsvError {
-    line: Option<u64>,
-    what: String,
-}
-
-impl From<String> for CsvError {
-    fn from(what: String) -> CsvError {
-        CsvError { line: None, what }
-    }
-}
-
-/// Passes on CSV, and fails at its end if a quoted field is still open. The `csv` crate would take the rest of the
-/// input as that field.
-struct QuoteChecker {
-    reader: Box<dyn BufRead>,
-    delimiter: u8,
-    state: QuoteState,
-    /// Number of bytes passed on, and how many of the first are those of a byte order mark.
-    bytes: u64,
-    mark: usize,
-    /// Number of the current line, and of the line with the last opening quote.
-    line: u64,
-    opened: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum QuoteState {
-    FieldStart,
-    /// In a field without quotes, or after its closing quote. A quote stands for itself here.
-    Plain,
-    Quoted,
-    /// After a quote in a quoted field: it closes the field, unless another one follows.
-    AfterQuote,
-}
-
-impl QuoteChecker {
-    fn new(reader: Box<dyn BufRead>, delimiter: u8) -> QuoteChecker {
-        QuoteChecker {
-            reader,
-            delimiter,
-            state: QuoteState::FieldStart,
-            bytes: 0,
-            mark: 0,
-            line: 1,
-            opened: 1,
-        }
-    }
-
-    fn pass(&mut self, byte: u8) {
-        use QuoteState::{AfterQuote, FieldStart, Plain, Quoted};
-        self.state = match (self.state, byte) {
-            (FieldStart, b'"') => {
-                self.opened = self.line;
-                Quoted
-            }
-            (Quoted, b'"') => AfterQuote,
-            (Quoted, _) | (AfterQuote, b'"') => Quoted,
-            (_, b'\r' | b'\n') => FieldStart,
-            (_, byte) if byte == self.delimiter => FieldStart,
-            _ => Plain,
-        };
-        if byte == b'\n' {
-            self.line += 1;
-        }
-        // The first field starts after the byte order mark, which the `csv` crate drops.
-        if self.bytes == self.mark as u64 && BYTE_ORDER_MARK.get(self.mark) == Some(&byte) {
-            self.mark += 1;
-            if self.mark == BYTE_ORDER_MARK.len() {
-                self.state = FieldStart;
-            }
-        }
-        self.bytes += 1;
-    }
-}
-
-impl Read for QuoteChecker {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.reader.read(buffer)?;
-        if read == 0 && !buffer.is_empty() && self.state == QuoteState::Quoted {
-            return Err(io::Error::other(OpenQuote { line: self.opened }));
-        }
-        for &byte in buffer.iter().take(read) {
-            self.pass(byte);
-        }
-        Ok(read)
-    }
-}
-
-/// The error for a quoted field without an end.
-#[derive(Debug)]
-struct OpenQuote {
-    /// Number of the line with the opening quote.
-    line: u64,
-}
-
-impl Display for OpenQuote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a quote opens here and is never closed")
-    }
-}
-
-impl std::error::Error for OpenQuote {}
-
-struct CsvRecords {
-    reader: csv::Reader<QuoteChecker>,
-    record: ByteRecord,
-    /// Number of the line on which the record begins.
-    line: u64,
-    key: usize,
-    value: usize,
-    /// Where sequence number and type are, in a table of a database.
-    tag: Option<(usize, usize)>,
-}
-
-impl CsvRecords {
-    fn open(reader: Box<dyn BufRead>, options: &InputOptions) -> Result<CsvRecords, CsvError> {
-        let is_name = |field: &Option<String>| {
-            let field = field.as_deref().unwrap_or("1");
-            field.parse::<usize>().is_err()
-        };
-        let has_header =
-            options.has_header || is_name(&options.key_field) || is_name(&options.value_field);
-        let mut reader = csv::ReaderBuilder::new()
-            .has_headers(has_header)
-            .delimiter(options.delimiter)
-            .from_reader(QuoteChecker::new(reader, options.delimiter));
-        let header = if has_header {
-            reader.byte_headers().map_err(|e| csv_error(&e))?.clone()
-        } else {
-            ByteRecord::new()
-        };
-        let named = |name: &str| {
-            let mut places = (0..)
-                .zip(&header)
-                .filter(|(_, field)| *field == name.as_bytes());
-            match (places.next(), places.next()) {
-                (Some(_), Some(_)) => Err(format!("two fields are named {name:?}")),
-                (first, _) => Ok(first.map(|(at, _)| at)),
-            }
-        };
-        let place = |field: &Option<String>, default: usize| match field {
-            None => Ok(default),
-            Some(field) => match (named(field)?, field.parse::<usize>()) {
-                (Some(at), _) => Ok(at),
-                (None, Ok(number @ 1..)) => Ok(number - 1),
-                (None, Ok(0)) => Err("fields are counted from 1".to_owned()),
-                (None, Err(_)) => {
-                    let names: Vec<_> = header.iter().map(String::from_utf8_lossy).collect();
-                    let names = names.join(", ");
-                    Err(format!(
-                        "no field named {field:?}: the first line has {names}"
-                    ))
-                }
-            },
-        };
-        let (value_default, tag) = if options.is_database {
-            let tag = (named("sequence")?.unwrap_or(1), named("type")?.unwrap_or(2));
-            (3, Some(tag))
-        } else {
-            (1, None)
-        };
-        let key = place(&options.key_field, 0)?;
-        let value = place(&options.value_field, value_default)?;
-        if key == value {
-            let name = header.get(key).map(String::from_utf8_lossy);
-            let name = name.unwrap_or_else(|| (key + 1).to_string().into());
-            return Err(options.same_field(&name).into());
-        }
-        Ok(CsvRecords {
-            key,
-            value,
-            tag,
-            reader,
-            record: ByteRecord::new(),
-            line: 1,
-        })
-    }
-
-    /// Reads the next record. Returns `false` at the end.
-    fn next(&mut self) -> Result<bool, String> {
-        let read = self.reader.read_byte_record(&mut self.record);
-        let position = self.record.position();
-        self.line = position.map_or(self.line, csv::Position::line);
-        read.map_err(|e| {
-            let CsvError { line, what } = csv_error(&e);
-            self.line = line.unwrap_or(self.line);
-            what
-        })
-    }
-
-    fn parse(
-        &self,
-        options: &InputOptions,
-        key: &mut Vec<u8>,
-        value: &mut Vec<u8>,
-    ) -> Result<Option<Tag>, String> {
-        let field = |at: usize| {
-            self.record.get(at).ok_or_else(|| {
-                let fields = self.record.len();
-                format!("no field {}: the record has {fields}", at + 1)
-            })
-        };
-        // Quotes take the place of escapes.
-        let notation = match options.notation {
-            Notation::Hex => Notation::Hex,
-            Notation::Text | Notation::Raw => Notation::Raw,
-        };
-        notation.parse(field(self.key)?, key)?;
-        notation.parse(field(self.value)?, value)?;
-        match self.tag {
-            Some((sequence, value_type)) => Ok(Some((
-                parse_sequence(field(sequence)?)?,
-                parse_type(field(value_type)?)?,
-            ))),
-            None => Ok(None),
-        }
-    }
-}
-
-#[cold]
-fn csv_error(error: &csv::Error) -> CsvError {
-    let line = error.position().map(csv::Position::line);
-    match error.kind() {
-        csv::ErrorKind::UnequalLengths {
-            expected_len, len, ..
-        } => CsvError {
-            line,
-            what: format!("{len} fields, where the records before have {expected_len}"),
-        },
-        csv::ErrorKind::Io(e) => {
-            let open = e.get_ref().and_then(|e| e.downcast_ref::<OpenQuote>());
-            CsvError {
-                line: open.map(|open| open.line).or(line),
-                what: e.to_string(),
-            }
-        }
-        _ => CsvError {
-            line,
-            what: error.to_string(),
-        },
-    }
-}
-
+/// Parses a sequence number.
 fn parse_sequence(digits: &[u8]) -> Result<u64, String> {
     let digits = String::from_utf8_lossy(digits);
     digits
@@ -735,6 +388,7 @@ fn parse_sequence(digits: &[u8]) -> Result<u64, String> {
         .map_err(|_| format!("sequence `{digits}` is not an integer from 0 to {MAX_SEQUENCE}"))
 }
 
+/// Parses the name of a type.
 fn parse_type(name: &[u8]) -> Result<ValueType, String> {
     match name {
         b"value" => Ok(ValueType::Value),

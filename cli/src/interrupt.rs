@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::output::complain;
 use leveltable::{NewFile, TableBuilder, WriteOptions};
 
 /// Exit status of an interrupted command, which is the shell's convention for SIGINT.
@@ -77,6 +78,7 @@ fn end() {
     thread::spawn(|| {
         let undo = unfinished().take();
         if undo.is_none_or(|undo| undo()) {
+            complain("interrupted", "nothing was written");
             process::exit(INTERRUPTED);
         }
     });

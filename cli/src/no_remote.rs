@@ -4,6 +4,7 @@ use std::fs::File;
 use std::iter::Empty;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -51,6 +52,28 @@ pub(crate) fn upload(_: &File, path: &Path, _: bool) -> leveltable::Result<()> {
     Err(Error::new(ErrorKind::Unsupported, NEEDS_FEATURE).at_path(path))
 }
 
+/// Nobody has an error of a store.
+pub(crate) fn explain(_: &Error) -> Option<String> {
+    None
+}
+
+/// Which way a walk goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Direction {
+    pub(crate) reverse: bool,
+    #[expect(dead_code, reason = "stores read ahead by it")]
+    pub(crate) is_whole: bool,
+}
+
+/// Nobody calls this with a URL that passed [`check`].
+pub(crate) fn rows(
+    path: &Path,
+    _: Bounds,
+    _: Direction,
+) -> leveltable::Result<Empty<leveltable::Result<Row>>> {
+    Err(Error::new(ErrorKind::Unsupported, NEEDS_FEATURE).at_path(path))
+}
+
 /// Nobody has one: a URL does not pass [`check`].
 pub(crate) enum Upload {}
 
@@ -91,7 +114,7 @@ impl Set {
         match *self {}
     }
 
-    pub(crate) fn rows(&self, _: Bounds) -> Empty<leveltable::Result<Row>> {
+    pub(crate) fn rows(&self, _: Bounds, _: Direction) -> Empty<leveltable::Result<Row>> {
         match *self {}
     }
 
@@ -123,6 +146,10 @@ impl Set {
     pub(crate) fn shards(&self) -> Empty<Shard> {
         match *self {}
     }
+}
+
+pub(crate) fn prune(directory: &Path, _: Duration, _: bool) -> Result<Vec<(String, u64)>, Failure> {
+    Err(Failure::new(NEEDS_FEATURE).at(directory.display()))
 }
 
 /// What was published.

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 
 use clap::Args;
+use serde_json::value::RawValue;
 
 use crate::failure::Failure;
 
@@ -236,6 +237,16 @@ pub(crate) fn write_json_field(
             out.write_all(b"\"")
         }
     }
+}
+
+/// Returns `bytes` as the JSON object, array, number, true or false that they are, in one line; `None` if they are something else.
+/// A string is not distinguished from the bytes in it.
+pub(crate) fn as_json(bytes: &[u8]) -> Option<String> {
+    let text = str::from_utf8(bytes).ok()?;
+    let is_kept = !text.trim_start().starts_with(['"', 'n']);
+    let raw: &RawValue = serde_json::from_str(text).ok().filter(|_| is_kept)?;
+    // Line breaks are between tokens: in strings they are escaped.
+    Some(raw.get().replace(['\r', '\n'], " "))
 }
 
 /// Returns `bytes` in quotes, escaped and cut to about `most` characters, for messages.

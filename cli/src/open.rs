@@ -11,13 +11,16 @@ use leveltable::{
     BytewiseComparator, DbTable, Error, ErrorKind, OpenOptions, Result, Table,
     db::{DbEntry, InternalKeyComparator, KeyKind, ValueType, Version},
 };
+use leveltable_database::Database;
 
-use crate::failure::Failure;
+use crate::database::{self, Beside};
+use crate::failure::{Failure, is_not_found};
 use crate::files::tables_in;
-use crate::notation::{Notation, write_json_field};
+use crate::notation::{Notation, as_json, write_json_field};
 use crate::output::complain;
-use crate::place::{check_url, is_url, source};
+use crate::place::{check_url, copy_if_remote, is_url, source};
 use crate::remote::Set;
+use crate::sort::KeyOrder;
 
 /// The option that overrules what a table's keys are taken for.
 #[derive(Args, Clone, Copy)]
@@ -27,25 +30,81 @@ pub(crate) struct KeysArg {
     pub(crate) keys: Keys,
 }
 
-/// The option that names a publication of a set.
+/// The options that say how to look for keys in a table or a set.
 #[derive(Args)]
-pub(crate) struct SetArg {
+pub(crate) struct LookupArgs {
+    #[command(flatten)]
+    pub(crate) keys: KeysArg,
+    /// First read all of a table that does not name its order, to be certain of it
+    #[arg(long)]
+    check_order: bool,
     /// Read this publication of the set, as `splits` prints it, or fail
     #[arg(long, value_name = "ID")]
     set: Option<String>,
 }
 
-impl SetArg {
-    /// Opens the set whose manifest is at `path`. `None` if it is a table, which no publication was named of.
-    pub(crate) fn open(&self, path: &Path) -> std::result::Result<Option<Set>, Failure> {
-        let set = Set::open(path)?;
+/// What a path names.
+pub(crate) enum Opened {
+    Set(Set),
+    Database(Database),
+    Table(AnyTable),
+}
+
+impl LookupArgs {
+    /// Opens what `path` names, a table without its filter: reading it costs more than it saves a scan or a single lookup. Damaged
+    /// records of a database's logs are an error unless `skip_damaged` leaves them out.
+    pub(crate) fn open(
+        &self,
+        path: &Path,
+        skip_damaged: bool,
+    ) -> std::result::Result<Opened, Failure> {
+        let opened = open_any(path, skip_damaged, || self.open_table(path))?;
         let failed = |what: &str| Err(Failure::new(what).at(path.display()));
-        match (&self.set, &set) {
-            (Some(_), None) => failed("not a set, which --set asks for"),
-            (Some(id), Some(set)) if *id != set.id() => {
+        match (&self.set, &opened) {
+            (Some(id), Opened::Set(set)) if *id != set.id() => {
                 failed("another set is published here than --set asks for: run `splits` again")
             }
-            _ => Ok(set),
+            (Some(_), Opened::Table(_) | Opened::Database(_)) => {
+                failed("not a set, which --set asks for")
+            }
+            _ => Ok(opened),
+        }
+    }
+
+    /// Opens the table at `path`, without its filter.
+    pub(crate) fn open_table(&self, path: &Path) -> Result<AnyTable> {
+        let options = OpenOptions::new().no_filter();
+        open_with(path, self.keys.keys, options, self.check_order)
+    }
+}
+
+/// Opens the set or the database at `path`, or by `open` the table. Only what is no file, or says that it is a manifest, is opened
+/// as a set, so that metadata are read once.
+pub(crate) fn open_any(
+    path: &Path,
+    skip_damaged: bool,
+    open: impl FnOnce() -> Result<AnyTable>,
+) -> std::result::Result<Opened, Failure> {
+    check_url(path)?;
+    if database::is_database(path) {
+        return Ok(Opened::Database(database::open(path, skip_damaged)?));
+    }
+    let is_file = is_url(path) || fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let opened = is_file.then(open);
+    let may_be_set = match &opened {
+        Some(Ok(table)) => lists_a_set(table.table()),
+        // A set's manifests may be numbered, in a directory.
+        Some(Err(e)) => is_not_found(e),
+        None => true,
+    };
+    if may_be_set && let Some(set) = Set::open(path)? {
+        return Ok(Opened::Set(set));
+    }
+    match opened {
+        Some(opened) => Ok(Opened::Table(opened.map_err(|e| refused(e, path))?)),
+        None => {
+            check_is_file(path)?;
+            Err(Failure::new("appeared while it was opened: try again").at(path.display()))
         }
     }
 }
@@ -69,9 +128,18 @@ pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 /// An open table of either kind.
 pub(crate) struct AnyTable {
     pub(crate) keys: TypedTable,
-    /// Whether the keys ascend in byte order, or in that of a database. If not, the table can only be walked, in the
-    /// order in which it is stored.
-    pub(crate) order_is_known: bool,
+    pub(crate) order: Order,
+}
+
+/// What is known of the order of a table's keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// They are in byte order, or in that of a database: the user or the table says so, or all of them were checked.
+    Certain,
+    /// Nothing speaks against it, but most of them were not read.
+    Assumed,
+    /// They are in neither. The table can only be walked, as it is stored.
+    Unknown,
 }
 
 /// A table whose keys are shown as they are, or as those of a database.
@@ -82,6 +150,15 @@ pub(crate) enum TypedTable {
 
 /// Rows of a table, or the error at which they end.
 pub(crate) type RowIter = Box<dyn DoubleEndedIterator<Item = Result<Row>>>;
+
+/// How an entry is written as a JSON object.
+#[derive(Clone, Copy)]
+pub(crate) struct JsonStyle {
+    pub(crate) hex: bool,
+    pub(crate) keys_only: bool,
+    /// Embed values that are JSON.
+    pub(crate) json_values: bool,
+}
 
 /// An entry of either kind of table.
 pub(crate) struct Row {
@@ -137,21 +214,60 @@ impl Keys {
     }
 }
 
-/// Opens the table at `path` without its filter. Reading it costs more than it saves a scan or a single lookup.
-pub(crate) fn open(path: &Path, keys: Keys) -> Result<AnyTable, Failure> {
-    check_is_file(path)?;
-    open_with(path, keys, &OpenOptions::new().no_filter()).map_err(|e| refused(e, path))
+/// Opens the table at `path` without its filter. A set is an error.
+pub(crate) fn open_table(path: &Path, keys: Keys) -> Result<AnyTable, Failure> {
+    let open = || open_with(path, keys, OpenOptions::new().no_filter(), false);
+    match open_any(path, false, open)? {
+        Opened::Table(table) => Ok(table),
+        Opened::Set(_) | Opened::Database(_) => {
+            Err(Failure::new("not a single table: name its tables").at(path.display()))
+        }
+    }
 }
 
-/// Opens the table at `path`. If its order is not known, opens it for walking.
-pub(crate) fn open_with(path: &Path, keys: Keys, options: &OpenOptions) -> Result<AnyTable> {
+/// Up to this size, opening checks the order of all keys.
+const CHECKED_WHEN_OPENED: u64 = 64 << 10;
+
+/// Opens the table at `path`, and checks the order of all its keys if `check_order` asks for it. If they are in no known order,
+/// opens it for walking.
+pub(crate) fn open_with(
+    path: &Path,
+    keys: Keys,
+    options: OpenOptions,
+    check_order: bool,
+) -> Result<AnyTable> {
+    if check_order {
+        copy_if_remote(path)?;
+    }
     // A cache is useless, because each block is read once.
-    let options = options.clone().no_cache();
+    let options = options.no_cache().check_order(check_order);
+    if keys == Keys::Auto
+        && let Some(beside) = Beside::of(path)
+        && let Some(order) = KeyOrder::of_database(&beside.comparator)
+    {
+        // The MANIFEST names the order for nothing.
+        let options = options.clone().comparator(order.of_user_keys());
+        let opened = options.open_db_source(source(path)?);
+        if let Ok(table) = opened {
+            return Ok(AnyTable {
+                keys: TypedTable::Database(table),
+                order: Order::Certain,
+            });
+        }
+    }
     match keys.open(path, &options) {
-        Ok(keys) => Ok(AnyTable {
-            keys,
-            order_is_known: true,
-        }),
+        Ok(typed) => {
+            let mut table = AnyTable {
+                keys: typed,
+                order: Order::Certain,
+            };
+            let plain = table.table();
+            let is_small = plain.file_bytes() <= CHECKED_WHEN_OPENED;
+            if keys == Keys::Auto && !check_order && !is_small && plain.properties().is_none() {
+                table.order = Order::Assumed;
+            }
+            Ok(table)
+        }
         Err(e) if e.kind() == ErrorKind::Comparator => match keys {
             Keys::Auto => {
                 let plain = options.open_source(source(path)?).map_err(|e| e.kind());
@@ -170,19 +286,9 @@ pub(crate) fn open_with(path: &Path, keys: Keys, options: &OpenOptions) -> Resul
     }
 }
 
-/// Returns `table`, which was opened from `path`, once it is certain that its keys are in the order that was guessed: if nothing
-/// says what its order is, by reading all of it. If they are not, returns it opened for walking.
-pub(crate) fn make_certain(path: &Path, keys: Keys, table: AnyTable) -> Result<AnyTable, Failure> {
-    let is_guess = keys == Keys::Auto && table.table().properties().is_none();
-    if !is_guess || !table.order_is_known {
-        return Ok(table);
-    }
-    let options = OpenOptions::new().no_filter().check_order(true);
-    Ok(open_with(path, keys, &options)?)
-}
-
 /// Opens a table for walking, in the order in which it is stored.
 pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<AnyTable> {
+    copy_if_remote(path)?;
     let options = OpenOptions::new().no_cache().stored_order();
     let keys = if is_database {
         TypedTable::Database(options.open_db_source(source(path)?)?)
@@ -191,8 +297,20 @@ pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<Any
     };
     Ok(AnyTable {
         keys,
-        order_is_known: false,
+        order: Order::Unknown,
     })
+}
+
+/// Says on standard error that the answer about the table at `path` holds only in the order that was assumed.
+pub(crate) fn note_assumed_order(path: &Path) {
+    let what = "nothing in it names the order of its keys, so byte order was assumed: --check-order makes certain";
+    complain("note", &format!("{}: {what}", path.display()));
+}
+
+/// Returns the failure for keys that turn out to be in another order than the one in which they were looked up.
+pub(crate) fn another_order(error: Error) -> Failure {
+    let hint = "--check-order finds out before, and then reads the table as it is stored";
+    Failure::new(format!("{error}: {hint}"))
 }
 
 /// Says on standard error that the order of the table at `path` is unknown, and what is done about it.
@@ -210,7 +328,7 @@ pub(crate) fn note_unknown_order(path: &Path, keys: Keys, remedy: &str) {
 pub(crate) const SHOWN_AS_STORED: &str = "shown in the order in which they are stored";
 
 /// Returns the failure for a table that does not open.
-pub(crate) fn refused(error: Error, path: &Path) -> Failure {
+fn refused(error: Error, path: &Path) -> Failure {
     match error.kind() {
         ErrorKind::Comparator => Failure::new(format!(
             "{}: the keys are not those that --keys implies: leave the option out to detect their kind",
@@ -220,13 +338,16 @@ pub(crate) fn refused(error: Error, path: &Path) -> Failure {
     }
 }
 
-/// Returns whether the table at `path` is the manifest of a set, which a property says.
+/// Returns whether the table at `path` is the manifest of a set.
 pub(crate) fn is_manifest(path: &Path) -> Result<bool> {
-    // A manifest names its order in its properties. Of a table that names none, a sample would be read.
-    let options = OpenOptions::new().no_filter().no_cache().check_order(false);
-    let table = options.open_source(source(path)?)?;
+    let options = OpenOptions::new().no_filter().no_cache();
+    Ok(lists_a_set(&options.open_source(source(path)?)?))
+}
+
+/// Returns whether `table` is the manifest of a set, which a property says.
+fn lists_a_set(table: &Table) -> bool {
     let properties = table.properties();
-    Ok(properties.is_some_and(|properties| properties.user("leveltable.set").is_some()))
+    properties.is_some_and(|properties| properties.user("leveltable.set").is_some())
 }
 
 /// Fails with a remedy if `path` is neither a regular file nor a URL.
@@ -241,10 +362,11 @@ pub(crate) fn check_is_file(path: &Path) -> Result<(), Failure> {
         Err(e) => fail(&e.to_string()),
         Ok(metadata) if metadata.is_dir() => match tables_in(path).as_deref() {
             Some([table, ..]) => fail(&format!(
-                "is a directory: name one of its tables, such as {}",
+                "is a directory of tables: name one, such as {}",
                 table.display()
             )),
-            _ => fail("is a directory without tables (.ldb, .sst)"),
+            // Says what it is instead.
+            _ => database::open(path, false).map(drop),
         },
         Ok(metadata) if metadata.is_file() => Ok(()),
         Ok(_) => fail(
@@ -272,13 +394,7 @@ impl AnyTable {
         match &self.keys {
             TypedTable::Plain(table) => {
                 let range = table.range(bounds);
-                Box::new(range.map(|entry| {
-                    entry.map(|(key, value)| Row {
-                        key,
-                        tag: None,
-                        value,
-                    })
-                }))
+                Box::new(range.map(|entry| entry.map(|(key, value)| Row::plain(key, value))))
             }
             TypedTable::Database(table) => {
                 let range = table.range(bounds);
@@ -290,15 +406,7 @@ impl AnyTable {
 
 impl From<DbEntry> for Row {
     fn from(entry: DbEntry) -> Row {
-        let (value_type, value) = match entry.version {
-            Version::Value(value) => (ValueType::Value, value),
-            Version::Deleted => (ValueType::Deletion, Bytes::new()),
-        };
-        Row {
-            key: entry.user_key,
-            tag: Some((entry.sequence, value_type)),
-            value,
-        }
+        Row::of_version(entry.user_key, entry.sequence, entry.version)
     }
 }
 
@@ -311,6 +419,26 @@ pub(crate) fn type_name(value_type: ValueType) -> &'static str {
 }
 
 impl Row {
+    pub(crate) fn plain(key: Bytes, value: Bytes) -> Row {
+        Row {
+            key,
+            tag: None,
+            value,
+        }
+    }
+
+    pub(crate) fn of_version(key: Bytes, sequence: u64, version: Version) -> Row {
+        let (value_type, value) = match version {
+            Version::Value(value) => (ValueType::Value, value),
+            Version::Deleted => (ValueType::Deletion, Bytes::new()),
+        };
+        Row {
+            key,
+            tag: Some((sequence, value_type)),
+            value,
+        }
+    }
+
     /// Writes the line `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value`. Cuts the value to `width` characters.
     pub(crate) fn write_line(
         &self,
@@ -333,29 +461,26 @@ impl Row {
         out.write_all(b"\n")
     }
 
-    /// Writes the entry as a line with a JSON object, which begins with the name of its file if one is given.
+    /// Writes the entry as a line with a JSON object, which begins with the fields of `lead`.
     pub(crate) fn write_json(
         &self,
-        hex: bool,
-        keys_only: bool,
-        file: Option<&Path>,
+        style: JsonStyle,
+        lead: &str,
         out: &mut impl Write,
     ) -> io::Result<()> {
-        out.write_all(b"{")?;
-        if let Some(file) = file {
-            out.write_all(b"\"file\":")?;
-            serde_json::to_writer(&mut *out, &file.to_string_lossy())?;
-            out.write_all(b",")?;
-        }
-        write_json_field("key", &self.key, hex, out)?;
+        write!(out, "{{{lead}")?;
+        write_json_field("key", &self.key, style.hex, out)?;
         if let Some((sequence, value_type)) = self.tag {
             let name = type_name(value_type);
             write!(out, ",\"sequence\":{sequence},\"type\":\"{name}\"")?;
         }
         let deleted = matches!(self.tag, Some((_, ValueType::Deletion)));
-        if !keys_only && !deleted {
+        if !style.keys_only && !deleted {
             out.write_all(b",")?;
-            write_json_field("value", &self.value, hex, out)?;
+            match as_json(&self.value).filter(|_| style.json_values) {
+                Some(json) => write!(out, "\"value\":{json}")?,
+                None => write_json_field("value", &self.value, style.hex, out)?,
+            }
         }
         out.write_all(b"}\n")
     }

@@ -54,8 +54,12 @@ impl Rows {
         self.out.flush().map_err(Failure::output)
     }
 
-    /// Writes the line that separates the output for several files, as `head` does.
+    /// Writes the line that separates the output for several files, as `head` does, if a terminal shows it. For a program it would
+    /// be a row.
     pub(crate) fn heading(&mut self, file: &Path, is_first: bool) -> Result<(), Failure> {
+        if !self.is_terminal {
+            return Ok(());
+        }
         let gap = if is_first { "" } else { "\n" };
         self.write(|out| writeln!(out, "{gap}==> {} <==", file.display()))
     }

@@ -1,6 +1,7 @@
 //! Where a table is: a file, or an object that a URL names.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use leveltable::Source;
 
@@ -64,11 +65,44 @@ pub(crate) fn refuse_url(path: &Path, why: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens the file or the object at `path`.
-pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
-    if is_url(path) {
-        remote::source(path)
-    } else {
-        Source::open(path)
+/// Fails if `input`, a file to read, is not there, but `other` is, which a command takes in another place: then they were probably
+/// swapped. Commands check this before they could replace `other`.
+pub(crate) fn check_order_of_arguments(other: &Path, input: &Path) -> Result<(), Failure> {
+    let is_there = |path: &Path| is_url(path) || path.as_os_str() == "-" || path.exists();
+    if is_there(input) || !other.is_file() {
+        return Ok(());
     }
+    let (input, other) = (input.display(), other.display());
+    let what = format!("no such file, but {other} is there: were the arguments swapped?");
+    Err(Failure::new(what).at(input))
+}
+
+/// What was opened last.
+static LAST: Mutex<Option<(PathBuf, Source)>> = Mutex::new(None);
+
+/// Copies the object at `path`, if that is a URL, to a temporary file, which [`source`] returns from then on: for what reads all of
+/// the table, or in an order that makes many requests.
+pub(crate) fn copy_if_remote(path: &Path) -> leveltable::Result<()> {
+    if is_url(path) {
+        let copy = Source::from(remote::download(path)?).named(path);
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((path.to_owned(), copy));
+    }
+    Ok(())
+}
+
+/// Opens the file or the object at `path`; when called with the same path again, returns the same. Commands open a table more
+/// than once: to see what it is, and in other orders.
+pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, source)) = last.as_ref().filter(|(opened, _)| opened == path) {
+        return Ok(source.clone());
+    }
+    let source = if is_url(path) {
+        remote::source(path)?
+    } else {
+        Source::open(path)?
+    };
+    *last = Some((path.to_owned(), source.clone()));
+    Ok(source)
 }

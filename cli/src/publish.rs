@@ -17,16 +17,7 @@ use crate::remote;
 ///
 /// `get`, `scan`, `splits`, `info` and `verify` take MANIFEST as they take a table.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable publish words/manifest words/*.ldb
-  leveltable publish s3://bucket/words/manifest s3://bucket/words/1.ldb s3://bucket/words/2.ldb
-  leveltable publish s3://bucket/words/manifest - < names.txt
-  leveltable get s3://bucket/words/manifest apple
-
-Of several publishers at the same time, one succeeds. Tables that no manifest lists are nobody's: delete them.
-
-In a local directory, MANIFEST becomes a directory of numbered manifests, of which the highest counts.")]
+#[command(after_help = include_str!("help/publish.txt").trim_end())]
 pub(crate) struct Args {
     /// The file or URL of the set
     manifest: PathBuf,

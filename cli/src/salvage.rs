@@ -13,16 +13,17 @@ use leveltable::repair::{
 use leveltable::{ErrorKind, OpenOptions, WriteOptions};
 
 use crate::Answer;
+use crate::database::{self, Beside};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::open::{
-    AnyTable, Keys, KeysArg, TypedTable, check_is_file, is_manifest, note_unknown_order,
+    AnyTable, Keys, KeysArg, Order, TypedTable, check_is_file, is_manifest, note_unknown_order,
 };
 use crate::output::{Rows, count, entries};
-use crate::place::{check_url, is_url};
+use crate::place::{check_order_of_arguments, check_url, is_url, source};
 use crate::progress::Progress;
-use crate::remote::{download, file_at, is_same_object, upload};
-use crate::sort::KeyOrder;
+use crate::remote::{download, file_at, holds_manifests, is_same_object, upload};
+use crate::sort::{KeyOrder, temporary_failure};
 use crate::write::{TableOptions, check_free, not_written};
 
 /// Copy the readable part of a damaged table into a new table.
@@ -36,32 +37,26 @@ use crate::write::{TableOptions, check_free, not_written};
 /// A table in an order that is neither byte order nor a database's is copied in the order in which it is stored, and
 /// then has a filter only if --filter asks for one. The copy has the codec of IN unless --codec names another.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable salvage damaged.ldb rescued.ldb
-  leveltable salvage db/000005.ldb 000005.ldb --filter bloom
-
-An interrupted salvage leaves OUT unchanged. An upload then ends when the requests under way are answered; interrupting it \
-twice ends it at once: parts of it may remain, and if it was being completed, OUT may be there.
-
-To use a salvaged table in a LevelDB database, stop the database, replace the old table, and let LevelDB repair \
-the database.")]
+#[command(after_help = include_str!("help/salvage.txt").trim_end())]
 pub(crate) struct Args {
-    /// The damaged table's file or URL
+    /// The damaged table's file or URL, or the directory of a database
     #[arg(value_name = "IN")]
-    input: PathBuf,
+    pub(crate) input: PathBuf,
     /// The new table's file or URL
-    out: PathBuf,
+    pub(crate) out: PathBuf,
     /// Replace OUT if it exists
     #[arg(long)]
-    force: bool,
+    pub(crate) force: bool,
+    /// Of a database, copy tables and logs that are no part of it, too: what was deleted may appear again
+    #[arg(long)]
+    pub(crate) unlisted: bool,
     /// Copy blocks whose keys overlap, too, all in the order in which they are stored
     #[arg(long)]
     stored_order: bool,
     #[command(flatten)]
     keys: KeysArg,
     #[command(flatten)]
-    table: TableOptions,
+    pub(crate) table: TableOptions,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
@@ -71,6 +66,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         ));
     }
     check_url(&args.out)?;
+    check_order_of_arguments(&args.out, &args.input)?;
+    if args.input.is_dir() && !holds_manifests(&args.input) {
+        return database::salvage::run(args);
+    }
     check_is_file(&args.input)?;
     // Check this before asking for --force, which must not overwrite IN.
     if is_same_file(&args.input, &args.out) {
@@ -118,7 +117,8 @@ fn salvage_to_file(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
         None => Failure::from(e).at(args.input.display()),
     };
     let file = file_of(&args.input)?;
-    let salvaged = salvage_file(&file, args.keys.keys, args.stored_order, create, failed)?;
+    let first = Attempt::first(&args.input, args.keys.keys, args.stored_order);
+    let salvaged = salvage_file(&file, args.keys.keys, first, create, failed)?;
     let (attempt, report, builder) = salvaged.check(&args.input)?;
     builder.finish().map_err(|e| not_written(e, &args.out))?;
     Ok((attempt, report))
@@ -127,8 +127,12 @@ fn salvage_to_file(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
 fn salvage_to_url(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
     check_free(&args.out, args.force)?;
     let write = |attempt: Attempt| args.table.write(attempt.order, attempt.stored);
-    let (attempt, report, file) =
-        salvage_to_temporary(&args.input, args.keys.keys, args.stored_order, write)?;
+    let (attempt, report, file) = salvage_to_temporary(
+        &args.input,
+        args.keys.keys,
+        Attempt::first(&args.input, args.keys.keys, args.stored_order),
+        write,
+    )?;
     upload(&file, &args.out, args.force).map_err(|e| not_written(e, &args.out))?;
     Ok((attempt, report))
 }
@@ -138,15 +142,11 @@ fn salvage_to_url(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
 fn salvage_to_temporary(
     path: &Path,
     keys: Keys,
-    stored_order: bool,
+    first: Attempt,
     options: impl Fn(Attempt) -> Result<WriteOptions, Failure>,
 ) -> Result<(Attempt, SalvageReport, File), Failure> {
-    let fail = |e: &dyn Display| {
-        Failure::new(format!(
-            "copying the readable part to a temporary file: {e}"
-        ))
-        .at(path.display())
-    };
+    let fail =
+        |e: &dyn Display| temporary_failure("copying the readable part", e).at(path.display());
     let file = tempfile::tempfile().map_err(|e| fail(&e))?;
     let create = |attempt: Attempt| {
         let mut file = &file;
@@ -154,7 +154,7 @@ fn salvage_to_temporary(
         file.rewind().map_err(|e| fail(&e))?;
         Ok(options(attempt)?.build(file))
     };
-    let salvaged = salvage_file(&file_of(path)?, keys, stored_order, create, |e| fail(&e))?;
+    let salvaged = salvage_file(&file_of(path)?, keys, first, create, |e| fail(&e))?;
     let (attempt, report, builder) = salvaged.check(path)?;
     builder.finish().map_err(|e| fail(&e))?;
     Ok((attempt, report, file))
@@ -186,6 +186,19 @@ struct Attempt {
     stored: bool,
 }
 
+impl Attempt {
+    /// Returns the first one for the table at `path`, in the order that its database names, or that `keys` imply.
+    fn first(path: &Path, keys: Keys, stored: bool) -> Attempt {
+        let beside = Beside::of(path).filter(|_| keys == Keys::Auto);
+        let named = beside.and_then(|beside| KeyOrder::of_database(&beside.comparator));
+        let order = match keys.named() {
+            Some(KeyKind::Database) => KeyOrder::Internal,
+            _ => named.unwrap_or(KeyOrder::Bytewise),
+        };
+        Attempt { order, stored }
+    }
+}
+
 /// What was copied, in which order, to a builder that is not finished.
 struct Salvaged<B> {
     attempt: Attempt,
@@ -197,6 +210,14 @@ impl<B> Salvaged<B> {
     /// Fails if nothing was copied of the table at `path`, which is not empty.
     fn check(self, path: &Path) -> Result<(Attempt, SalvageReport, B), Failure> {
         if self.report.entries == 0 && !self.report.is_complete() {
+            let options = OpenOptions::new().no_filter().no_cache();
+            let opened = source(path).and_then(|source| options.open_source(source));
+            // Another kind of file is named.
+            if let Err(e) = opened.map(drop)
+                && e.kind() == ErrorKind::NotATable
+            {
+                return Err(e.into());
+            }
             let what = "nothing to salvage: the file has no intact block of a table";
             return Err(Failure::new(what).at(path.display()));
         }
@@ -209,17 +230,10 @@ impl<B> Salvaged<B> {
 fn salvage_file<B: SalvageTarget>(
     file: &File,
     keys: Keys,
-    stored_order: bool,
+    mut attempt: Attempt,
     mut create: impl FnMut(Attempt) -> Result<B, Failure>,
     failed: impl Fn(leveltable::Error) -> Failure,
 ) -> Result<Salvaged<B>, Failure> {
-    let mut attempt = Attempt {
-        order: match keys.named() {
-            Some(KeyKind::Database) => KeyOrder::Internal,
-            _ => KeyOrder::Bytewise,
-        },
-        stored: stored_order,
-    };
     loop {
         let mut builder = create(attempt)?;
         match salvage_in(attempt, file, keys, &mut builder) {
@@ -263,8 +277,8 @@ fn salvage_in(
         ControlFlow::Continue(())
     });
     let kind = match attempt.order {
-        KeyOrder::Internal => Some(KeyKind::Database),
         KeyOrder::Bytewise => keys.named(),
+        _ => Some(KeyKind::Database),
     };
     if let Some(kind) = kind {
         options = options.keys(kind);
@@ -282,15 +296,17 @@ pub(crate) struct Rescued {
     pub(crate) left_out: Vec<String>,
 }
 
-/// Copies the readable part of the table at `path` to a temporary table.
-pub(crate) fn rescue(path: &Path, keys: Keys) -> Result<Rescued, Failure> {
+/// Copies the readable part of the table at `path`, which is in this order if one is given, to a temporary table.
+pub(crate) fn rescue(path: &Path, keys: Keys, order: Option<KeyOrder>) -> Result<Rescued, Failure> {
+    let mut first = Attempt::first(path, keys, false);
+    first.order = order.unwrap_or(first.order);
     let write = |attempt: Attempt| Ok(attempt.order.write(WriteOptions::new().no_filter()));
-    let (attempt, report, file) = salvage_to_temporary(path, keys, false, write)?;
-    let is_database = attempt.order == KeyOrder::Internal && keys != Keys::Stored;
+    let (attempt, report, file) = salvage_to_temporary(path, keys, first, write)?;
+    let is_database = attempt.order.is_database() && keys != Keys::Stored;
     let options = OpenOptions::new().no_cache().no_filter();
     let options = match (attempt.stored, is_database) {
         (true, _) => options.stored_order(),
-        (false, true) => options,
+        (false, true) => options.comparator(attempt.order.of_user_keys()),
         (false, false) => attempt.order.read(options),
     };
     let opened = if is_database {
@@ -316,7 +332,11 @@ pub(crate) fn rescue(path: &Path, keys: Keys) -> Result<Rescued, Failure> {
     Ok(Rescued {
         table: AnyTable {
             keys: opened.map_err(|e| Failure::from(e).at(path.display()))?,
-            order_is_known: !attempt.stored,
+            order: if attempt.stored {
+                Order::Unknown
+            } else {
+                Order::Certain
+            },
         },
         left_out,
     })

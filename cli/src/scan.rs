@@ -2,22 +2,27 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 
-use leveltable::{Error, ErrorKind};
-use serde_json::json;
+use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind};
+use leveltable_database::{Database, FileKind};
+use serde_json::{Value, json};
 
 use crate::Answer;
+use crate::database::records::{self, Record};
+use crate::database::{complain_of_damage, kind_of, note_part};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
-use crate::notation::{Notation, NotationArgs};
+use crate::notation::{Notation, NotationArgs, quoted};
 use crate::open::{
-    AnyTable, Bounds, Keys, KeysArg, Row, RowIter, SHOWN_AS_STORED, SetArg, check_is_file,
-    make_certain, note_unknown_order, open, open_in_stored_order,
+    AnyTable, Bounds, JsonStyle, Keys, LookupArgs, Opened, Order, Row, RowIter, SHOWN_AS_STORED,
+    another_order, note_assumed_order, note_unknown_order, open_in_stored_order,
 };
 use crate::output::{Rows, complain};
-use crate::salvage::rescue;
+use crate::place::{copy_if_remote, is_url};
+use crate::remote::{self, Direction};
+use crate::salvage::{Rescued, rescue};
 
 /// Show entries in order, one a line.
 ///
@@ -25,33 +30,19 @@ use crate::salvage::rescue;
 /// when its output is closed.
 ///
 /// If the keys are neither in byte order nor in that of a database, shows the entries in the order in which they are
-/// stored. Before it shows a part of a table that does not name its order, as those of LevelDB, it reads all of the table
-/// to check the order, unless --keys names one.
+/// stored. To show a part, reads the index and the blocks of that part. A table that does not name its order, as those of LevelDB,
+/// is then assumed to be in byte order; standard error says so, and --check-order makes certain.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable scan 000005.ldb | head               the first entries
-  leveltable scan 000005.ldb --reverse --limit 1  the last entry
-  leveltable scan 000005.ldb --prefix user: --keys-only
-  leveltable scan 000005.ldb --from b --to d      keys that begin with b or c
-  leveltable scan 000005.ldb --json | jq -r .key
-  leveltable scan db --width 40                   all tables of a database, values cut
-
-If a block is damaged, scan prints the entries before it and exits with status 2. With --skip-damaged it copies the \
-readable part of the file to a temporary file, goes on with that, lists on standard error what is left out, and exits \
-with status 1.
-
-In JSON, a key or value that is not UTF-8 appears as key_hex or value_hex; with --hex, all of them do. Of several \
-files, each entry has the field file, and a file that cannot be read to its end has a line with the fields file and \
-error.")]
+#[command(after_help = include_str!("help/scan.txt").trim_end())]
 pub(crate) struct Args {
-    /// The tables' files or URLs, manifests of sets, or directories of tables
+    /// Tables' files or URLs, databases, their logs and MANIFESTs, manifests of sets, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Of a database, show all entries of its tables, one table after the other
+    #[arg(long = "files")]
+    apart: bool,
     #[command(flatten)]
-    keys: KeysArg,
-    #[command(flatten)]
-    set: SetArg,
+    lookup: LookupArgs,
     /// Start at this key, or at the first key after it
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     from: Option<OsString>,
@@ -81,209 +72,241 @@ pub(crate) struct Args {
     /// Show each entry as a JSON object
     #[arg(long, conflicts_with = "raw")]
     json: bool,
+    /// Show a value that is a JSON object, array, number, true or false as such, and not as a string
+    #[arg(long, requires = "json", conflicts_with = "hex")]
+    json_values: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let wanted = Wanted::new(args)?;
-    let files = expand(&args.files)?;
+    let files = expand(&args.files, args.apart)?;
     let mut out = Rows::new();
     let mut is_first = true;
-    let answer = if let [file] = &files[..] {
-        scan_file(file, args, &wanted, None, &mut out)?
-    } else {
-        each_file(&files, |path| {
-            if !args.json {
-                out.heading(path, is_first)?;
-                is_first = false;
-                out.flush()?;
-            }
-            let scanned = scan_file(path, args, &wanted, Some(path), &mut out);
-            if let (true, Err(failure @ Failure::Message(_))) = (args.json, &scanned) {
-                let record = json!({"file": path.to_string_lossy(), "error": failure.to_string()});
-                out.write(|out| writeln!(out, "{record}"))?;
-            }
-            out.flush()?;
-            scanned
-        })?
-    };
+    let answer = each_file(&files, |path| {
+        if files.len() > 1 && !args.json {
+            out.heading(path, is_first)?;
+            is_first = false;
+        }
+        let scanned = scan_file(path, args, &wanted, &mut out);
+        if let (true, Err(failure @ Failure::Message(_))) = (args.json, &scanned) {
+            let record = json!({"file": path.to_string_lossy(), "error": failure.to_string()});
+            out.write(|out| writeln!(out, "{record}"))?;
+        }
+        out.flush()?;
+        scanned
+    })?;
     out.finish()?;
     Ok(answer)
 }
 
-/// Prints the entries of one table. With `name_file`, each JSON object names the file.
-fn scan_file(
-    path: &Path,
-    args: &Args,
-    wanted: &Wanted,
-    name_file: Option<&Path>,
-    out: &mut Rows,
-) -> Result<Answer, Failure> {
-    let notation = args.notation.shown();
-    let show = |row: &Row, out: &mut Rows| {
-        out.write(|out| {
-            if args.json {
-                row.write_json(notation == Notation::Hex, args.keys_only, name_file, out)
-            } else {
-                row.write_line(notation, args.keys_only, args.width, out)
-            }
-        })
-    };
-    if let Some(set) = args.set.open(path)? {
-        if args.reverse || args.skip_damaged {
-            let what = "--reverse and --skip-damaged need a single table: scan those of the set";
-            return Err(Failure::new(what).at(path.display()));
+/// Prints the entries of a table, a database or a set, or the records of a log or a MANIFEST.
+fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Result<Answer, Failure> {
+    let mut printer = Printer::new(path, args, wanted, out);
+    if matches!(kind_of(path).0, FileKind::Log | FileKind::Manifest) && path.is_file() {
+        return printer.show_records();
+    }
+    if !args.apart {
+        note_part(path);
+    }
+    match args.lookup.open(path, args.skip_damaged) {
+        Ok(Opened::Set(_)) if args.skip_damaged => {
+            let what = "--skip-damaged needs a single table: scan those of the set";
+            Err(Failure::new(what).at(path.display()))
         }
-        for row in set.rows(wanted.bounds.clone()).take(most(args)) {
-            match row {
-                Ok(row) => show(&row, out)?,
-                Err(e) => {
-                    out.flush()?;
-                    return Err(e.into());
-                }
+        Ok(Opened::Set(set)) => {
+            match printer.show_rows(set.rows(wanted.bounds.clone(), wanted.direction))? {
+                Some(e) => Err(e.into()),
+                None => Ok(Answer::Yes),
             }
         }
-        return Ok(Answer::Yes);
-    }
-    check_is_file(path)?;
-    let mut walk = Walk::open(path, args, wanted)?;
-    for _ in 0..most(args) {
-        let row = match walk.next() {
-            Ok(Some(row)) => row,
-            Ok(None) => break,
-            Err(e) => {
-                out.flush()?;
-                walk.go_on_after(e)?;
-                match walk.next()? {
-                    Some(row) => row,
-                    None => break,
-                }
+        Ok(Opened::Database(db)) => {
+            let is_damaged = complain_of_damage(&db);
+            // An entry is in no file that a user knows.
+            printer.lead.clear();
+            match printer.show_rows(wanted.rows_of_database(&db))? {
+                Some(e) => Err(e.into()),
+                None if is_damaged => Ok(Answer::No),
+                None => Ok(Answer::Yes),
             }
-        };
-        show(&row, out)?;
-        walk.shown += 1;
-        walk.last = Some(row);
+        }
+        // A walk over an object's blocks makes a request for each.
+        Ok(Opened::Table(table)) if is_url(path) && table.is_database() && args.limit.is_none() => {
+            copy_if_remote(path)?;
+            printer.show_table(args.lookup.open_table(path)?)
+        }
+        Ok(Opened::Table(table)) => printer.show_table(table),
+        // The index is damaged, or the end of the file is missing.
+        Err(failure) if args.skip_damaged && path.is_file() => {
+            match rescue(path, args.keys(), None) {
+                Ok(rescued) => {
+                    complain("damaged", &failure.to_string());
+                    printer.show_rescued(rescued)
+                }
+                Err(_) => Err(failure),
+            }
+        }
+        Err(failure) => Err(failure),
     }
-    out.flush()?;
-    Ok(walk.answer)
 }
 
-/// Returns the number of entries to show of each file.
-fn most(args: &Args) -> usize {
-    args.limit.unwrap_or(usize::MAX)
+impl Args {
+    fn keys(&self) -> Keys {
+        self.lookup.keys.keys
+    }
 }
 
-/// A walk through a table that can change to another view of it: to its stored order, if the keys turn out not to be in
-/// the order that was assumed, and to its readable part.
-struct Walk<'a> {
+type RowSource = Box<dyn Iterator<Item = leveltable::Result<Row>>>;
+
+/// Prints the entries of one file.
+struct Printer<'a> {
     path: &'a Path,
     args: &'a Args,
     wanted: &'a Wanted,
-    rows: RowSource,
-    /// `None` before a table is open.
-    is_database: Option<bool>,
-    order_is_known: bool,
-    is_rescued: bool,
+    out: &'a mut Rows,
+    /// The fields with which JSON objects begin.
+    lead: String,
     /// The number of rows printed, and the last of them.
     shown: usize,
     last: Option<Row>,
-    answer: Answer,
 }
 
-type RowSource = Box<dyn Iterator<Item = Result<Row, Error>>>;
-
-impl Walk<'_> {
-    fn open<'a>(path: &'a Path, args: &'a Args, wanted: &'a Wanted) -> Result<Walk<'a>, Failure> {
-        let mut walk = Walk {
+impl Printer<'_> {
+    fn new<'a>(
+        path: &'a Path,
+        args: &'a Args,
+        wanted: &'a Wanted,
+        out: &'a mut Rows,
+    ) -> Printer<'a> {
+        Printer {
             path,
             args,
             wanted,
-            rows: Box::new(std::iter::empty()),
-            is_database: None,
-            order_is_known: true,
-            is_rescued: false,
+            out,
+            lead: format!("\"file\":{},", json!(path.to_string_lossy())),
             shown: 0,
             last: None,
-            answer: Answer::Yes,
+        }
+    }
+
+    fn has_all(&self) -> bool {
+        self.args.limit.is_some_and(|limit| self.shown >= limit)
+    }
+
+    /// Prints one row; before a line of text, `before`.
+    fn show(&mut self, row: Row, before: &str) -> Result<(), Failure> {
+        let (args, notation) = (self.args, self.args.notation.shown());
+        let style = JsonStyle {
+            hex: notation == Notation::Hex,
+            keys_only: args.keys_only,
+            json_values: args.json_values,
         };
-        let keys = args.keys.keys;
-        let opened = match open(path, keys) {
-            // In another order, keys within the bounds may lie anywhere.
-            Ok(table) if wanted.is_bounded() => {
-                make_certain(path, keys, table).or_else(|failure| {
-                    let what = "no telling whether keys within the bounds are in it";
-                    complain("note", &format!("{failure}: {what}"));
-                    open(path, keys)
-                })
+        self.out.write(|out| {
+            if args.json {
+                return row.write_json(style, &self.lead, out);
             }
-            opened => opened,
-        };
-        match opened {
-            Ok(table) => walk.turn_to(&table)?,
-            // The index is damaged, or the end of the file is missing.
-            Err(failure) if args.skip_damaged => match walk.rescue() {
-                Ok(()) => complain("damaged", &failure.to_string()),
-                Err(_) => return Err(failure),
-            },
-            Err(failure) => return Err(failure),
-        }
-        Ok(walk)
-    }
-
-    fn next(&mut self) -> Result<Option<Row>, Error> {
-        self.rows.next().transpose()
-    }
-
-    fn turn_to(&mut self, table: &AnyTable) -> Result<(), Failure> {
-        if !table.order_is_known && self.order_is_known {
-            note_unknown_order(self.path, self.args.keys.keys, SHOWN_AS_STORED);
-        }
-        self.is_database = Some(table.is_database());
-        self.order_is_known = table.order_is_known;
-        self.rows = self.wanted.rows(table, self.path)?;
+            out.write_all(before.as_bytes())?;
+            row.write_line(notation, args.keys_only, args.width, out)
+        })?;
+        self.shown += 1;
+        self.last = Some(row);
         Ok(())
     }
 
-    /// Finds a view of the table in which the walk can go on where it ended with `error`.
-    fn go_on_after(&mut self, error: Error) -> Result<(), Failure> {
-        let is_comparator = error.kind() == ErrorKind::Comparator;
-        // Within bounds, other rows may have been shown than in the stored order.
-        let can_restart = self.shown == 0 || !self.wanted.is_bounded();
-        if is_comparator && self.order_is_known && can_restart {
-            let table = open_in_stored_order(self.path, self.is_database == Some(true))?;
-            self.turn_to(&table)?;
-        } else if self.args.skip_damaged && !self.is_rescued && !is_comparator {
-            self.rescue()?;
-        } else {
-            return Err(error.into());
+    /// Prints rows up to the limit. Returns the error at which they end.
+    fn show_rows(
+        &mut self,
+        rows: impl Iterator<Item = leveltable::Result<Row>>,
+    ) -> Result<Option<Error>, Failure> {
+        for row in rows {
+            if self.has_all() {
+                break;
+            }
+            match row {
+                Ok(row) => self.show(row, "")?,
+                Err(e) => {
+                    self.out.flush()?;
+                    return Ok(Some(e));
+                }
+            }
         }
-        self.pass_shown_rows()
+        self.out.flush()?;
+        Ok(None)
     }
 
-    /// Turns to what can be read of the table, and says what is left out.
-    fn rescue(&mut self) -> Result<(), Failure> {
-        // What the keys were taken for so far, they are still.
-        let keys = match (self.args.keys.keys, self.is_database) {
-            (Keys::Auto, Some(true)) => Keys::Database,
-            (Keys::Auto, Some(false)) => Keys::Plain,
-            (named, _) => named,
-        };
-        let rescued = rescue(self.path, keys)?;
+    /// Prints a table; in the order in which it is stored, if the keys turn out not to be in the order that was assumed. After
+    /// damage, prints what can be read if that is asked for.
+    fn show_table(&mut self, mut table: AnyTable) -> Result<Answer, Failure> {
+        let is_bounded = self.wanted.is_bounded();
+        if is_bounded && table.order == Order::Assumed {
+            // In another order, keys within the bounds may lie anywhere.
+            note_assumed_order(self.path);
+        }
+        loop {
+            if table.order == Order::Unknown {
+                note_unknown_order(self.path, self.args.keys(), SHOWN_AS_STORED);
+            }
+            let mut rows = self.rows(&table)?;
+            self.pass_shown_rows(&mut rows)?;
+            let Some(error) = self.show_rows(rows)? else {
+                return Ok(Answer::Yes);
+            };
+            if error.kind() == ErrorKind::Comparator && table.order != Order::Unknown {
+                // Within bounds, other rows than in the stored order may have been shown or passed over.
+                if is_bounded {
+                    return Err(another_order(error));
+                }
+                table = open_in_stored_order(self.path, table.is_database())?;
+            } else if self.args.skip_damaged && error.kind() != ErrorKind::Comparator {
+                // What the keys were taken for so far, they are still.
+                let keys = match (self.args.keys(), table.is_database()) {
+                    (Keys::Auto, true) => Keys::Database,
+                    (Keys::Auto, false) => Keys::Plain,
+                    (named, _) => named,
+                };
+                return self.show_rescued(rescue(self.path, keys, None)?);
+            } else {
+                return Err(error.into());
+            }
+        }
+    }
+
+    /// Returns the wanted entries of a table. Those of an object are requested ahead.
+    fn rows(&self, table: &AnyTable) -> Result<RowSource, Failure> {
+        let is_plain = !table.is_database() && self.args.keys() != Keys::Stored;
+        if is_url(self.path) && is_plain && table.order != Order::Unknown {
+            let bounds = self.wanted.bounds.clone();
+            return Ok(Box::new(remote::rows(
+                self.path,
+                bounds,
+                self.wanted.direction,
+            )?));
+        }
+        self.wanted.rows(table, self.path)
+    }
+
+    /// Prints what can be read of a table, and says what is left out.
+    fn show_rescued(&mut self, rescued: Rescued) -> Result<Answer, Failure> {
         for part in &rescued.left_out {
             complain("left out", &format!("{}: {part}", self.path.display()));
         }
-        if !rescued.left_out.is_empty() {
-            self.answer = Answer::No;
+        if rescued.table.order == Order::Unknown {
+            note_unknown_order(self.path, self.args.keys(), SHOWN_AS_STORED);
         }
-        self.is_rescued = true;
-        self.turn_to(&rescued.table)
+        let mut rows = self.wanted.rows(&rescued.table, self.path)?;
+        self.pass_shown_rows(&mut rows)?;
+        match self.show_rows(rows)? {
+            Some(e) => Err(e.into()),
+            None if rescued.left_out.is_empty() => Ok(Answer::Yes),
+            None => Ok(Answer::No),
+        }
     }
 
-    /// Passes over the rows that were printed before the walk changed to another view.
-    fn pass_shown_rows(&mut self) -> Result<(), Failure> {
+    /// Passes over the rows that were printed before, from another view of the table.
+    fn pass_shown_rows(&mut self, rows: &mut RowSource) -> Result<(), Failure> {
         let Some(last) = &self.last else {
             return Ok(());
         };
-        let again = self.rows.nth(self.shown.saturating_sub(1)).transpose()?;
+        let again = rows.nth(self.shown.saturating_sub(1)).transpose()?;
         match again {
             Some(row) if row.key == last.key && row.tag == last.tag => Ok(()),
             _ => {
@@ -291,6 +314,31 @@ impl Walk<'_> {
                 Err(Failure::new(what).at(self.path.display()))
             }
         }
+    }
+
+    /// Prints the changes in a log, or the edits in a MANIFEST.
+    fn show_records(&mut self) -> Result<Answer, Failure> {
+        let lead = self.lead.clone();
+        records::scan(self.path, self.args.skip_damaged, |offset, record| {
+            self.lead = format!("{lead}\"offset\":{offset},");
+            match record {
+                Record::Change(row) if !self.wanted.includes(&row.key) => {}
+                Record::Change(row) => self.show(row, &format!("{offset}\t"))?,
+                Record::Edit(fields) => {
+                    let fields = Value::from(fields).to_string();
+                    let begin = if self.args.json {
+                        format!("{{{}", self.lead)
+                    } else {
+                        format!("{offset}\t{{")
+                    };
+                    let rest = fields.strip_prefix('{').unwrap_or(&fields);
+                    self.out.write(|out| writeln!(out, "{begin}{rest}"))?;
+                    self.shown += 1;
+                }
+            }
+            self.out.flush()?;
+            Ok(!self.has_all())
+        })
     }
 }
 
@@ -300,7 +348,7 @@ struct Wanted {
     prefix: Option<Vec<u8>>,
     /// Whether there is --from or --to.
     has_ends: bool,
-    reverse: bool,
+    direction: Direction,
 }
 
 impl Wanted {
@@ -313,10 +361,18 @@ impl Wanted {
         };
         let (from, to) = (key("--from", &args.from)?, key("--to", &args.to)?);
         let prefix = key("--prefix", &args.prefix)?;
-        if prefix.is_some() && args.keys.keys == Keys::Stored {
+        if prefix.is_some() && args.keys() == Keys::Stored {
             return Err(Failure::new(
                 "--prefix cannot be used with --keys stored: keys with the same prefix may be apart in that order",
             ));
+        }
+        if let (Some(from), Some(to)) = (&from, &to)
+            && from > to
+            && args.keys() != Keys::Stored
+        {
+            let (from, to) = (quoted(from, 100), quoted(to, 100));
+            let what = format!("--from {from} comes after --to {to}: no key lies between them");
+            return Err(Failure::new(what));
         }
         let has_ends = from.is_some() || to.is_some();
         let after_prefix = prefix.as_deref().and_then(after);
@@ -333,8 +389,41 @@ impl Wanted {
             ),
             prefix,
             has_ends,
-            reverse: args.reverse,
+            direction: Direction {
+                reverse: args.reverse,
+                is_whole: args.limit.is_none(),
+            },
         })
+    }
+
+    /// Returns whether a key is wanted, in byte order.
+    fn includes(&self, key: &[u8]) -> bool {
+        let (lower, upper) = &self.bounds;
+        let bounds = (
+            lower.as_ref().map(Vec::as_slice),
+            upper.as_ref().map(Vec::as_slice),
+        );
+        RangeBounds::<[u8]>::contains(&bounds, key)
+    }
+
+    fn rows_of_database(&self, db: &Database) -> RowSource {
+        let is_bytewise = db.comparator() == BytewiseComparator.name();
+        // In another order, keys with the same prefix may be apart.
+        let bounds = match &self.prefix {
+            Some(_) if !is_bytewise => (Bound::Unbounded, Bound::Unbounded),
+            _ => self.bounds.clone(),
+        };
+        let prefix = self.prefix.clone().unwrap_or_default();
+        let rows = db.range(bounds).filter(move |entry| match entry {
+            Ok((key, _)) => key.starts_with(&prefix),
+            Err(_) => true,
+        });
+        let rows = rows.map(|entry| entry.map(|(key, value)| Row::plain(key, value)));
+        if self.direction.reverse {
+            Box::new(rows.rev())
+        } else {
+            Box::new(rows)
+        }
     }
 
     fn is_bounded(&self) -> bool {
@@ -343,13 +432,13 @@ impl Wanted {
 
     fn rows(&self, table: &AnyTable, path: &Path) -> Result<RowSource, Failure> {
         let directed = |rows: RowIter| -> RowSource {
-            if self.reverse {
+            if self.direction.reverse {
                 Box::new(rows.rev())
             } else {
                 rows
             }
         };
-        if table.order_is_known {
+        if table.order != Order::Unknown {
             return Ok(directed(table.rows(self.bounds.clone())));
         }
         if self.has_ends {

@@ -13,11 +13,7 @@ use crate::failure::Failure;
 
 /// Print completions for a shell.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable completions bash > ~/.local/share/bash-completion/completions/leveltable
-  leveltable completions zsh > ~/.zfunc/_leveltable     with ~/.zfunc in $fpath
-  leveltable completions fish > ~/.config/fish/completions/leveltable.fish")]
+#[command(after_help = include_str!("help/completions.txt").trim_end())]
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,
@@ -25,11 +21,7 @@ pub(crate) struct CompletionsArgs {
 
 /// Print the manual page, of the tool or of one of its commands.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable man > ~/.local/share/man/man1/leveltable.1
-  leveltable man scan > ~/.local/share/man/man1/leveltable-scan.1
-  leveltable man | man -l -                       reads it at once")]
+#[command(after_help = include_str!("help/man.txt").trim_end())]
 pub(crate) struct ManArgs {
     /// One of the tool's commands
     command: Option<String>,

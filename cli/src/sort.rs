@@ -1,14 +1,14 @@
 //! Sorts entries that may not fit in memory: writes sorted runs to temporary tables and merges them.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::fmt::Display;
 use std::fs::File;
+use std::sync::Arc;
 
-use bytes::Bytes;
 use leveltable::{
-    BytewiseComparator, Comparator, Error, OpenOptions, Range, WriteOptions,
+    BytewiseComparator, Comparator, OpenOptions, Range, Table, WriteOptions,
     db::{InternalKey, InternalKeyComparator},
 };
+use leveltable_database::IndexedDbComparator;
 
 use crate::failure::Failure;
 use crate::notation::quoted;
@@ -17,21 +17,43 @@ use crate::notation::quoted;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyOrder {
     Bytewise,
-    /// Ascending by user key, then descending by sequence number.
+    /// That of a database: ascending by user key, then descending by sequence number.
     Internal,
+    /// That of a database whose user keys are Chrome's IndexedDB's.
+    IndexedDb,
 }
 
 impl KeyOrder {
-    fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
+    /// Returns the order of the tables of a database whose MANIFEST names this comparator, if it is known.
+    pub(crate) fn of_database(comparator: &str) -> Option<KeyOrder> {
+        let orders = [KeyOrder::Internal, KeyOrder::IndexedDb].into_iter();
+        { orders }.find(|order| order.of_user_keys().name() == comparator)
+    }
+
+    pub(crate) fn is_database(self) -> bool {
+        self != KeyOrder::Bytewise
+    }
+
+    /// Returns the order of the user keys of a database, or of all keys of another table.
+    pub(crate) fn of_user_keys(self) -> Arc<dyn Comparator> {
         match self {
-            KeyOrder::Bytewise => a.cmp(b),
-            KeyOrder::Internal => InternalKeyComparator::new(BytewiseComparator).compare(a, b),
+            KeyOrder::Bytewise | KeyOrder::Internal => Arc::new(BytewiseComparator),
+            KeyOrder::IndexedDb => Arc::new(IndexedDbComparator),
+        }
+    }
+
+    /// Returns the order of the keys as they are stored.
+    fn comparator(self) -> Arc<dyn Comparator> {
+        if self.is_database() {
+            Arc::new(InternalKeyComparator::new(self.of_user_keys()))
+        } else {
+            self.of_user_keys()
         }
     }
 
     /// Returns a stored key as text, for messages.
     pub(crate) fn show(self, key: &[u8]) -> String {
-        match InternalKey::parse(key).filter(|_| self == KeyOrder::Internal) {
+        match InternalKey::parse(key).filter(|_| self.is_database()) {
             Some(key) => {
                 let user_key = quoted(key.user_key, 100);
                 format!("{user_key} at sequence {}", key.sequence)
@@ -42,22 +64,12 @@ impl KeyOrder {
 
     /// Sets `options` to write a table in this order.
     pub(crate) fn write(self, options: WriteOptions) -> WriteOptions {
-        match self {
-            KeyOrder::Bytewise => options,
-            KeyOrder::Internal => {
-                options.comparator(InternalKeyComparator::new(BytewiseComparator))
-            }
-        }
+        options.comparator(self.comparator())
     }
 
     /// Sets `options` to read a table in this order, with its keys as they are stored.
     pub(crate) fn read(self, options: OpenOptions) -> OpenOptions {
-        match self {
-            KeyOrder::Bytewise => options.comparator(BytewiseComparator),
-            KeyOrder::Internal => {
-                options.comparator(InternalKeyComparator::new(BytewiseComparator))
-            }
-        }
+        options.comparator(self.comparator())
     }
 }
 
@@ -162,8 +174,9 @@ impl Sorter {
     ) -> Result<(), Failure> {
         let mut run = std::mem::take(&mut self.run);
         let mut entries = std::mem::take(&mut run.entries);
+        let order = self.order.comparator();
         // The sort is stable, so of equal keys the last one added stays last.
-        entries.sort_by(|a, b| self.order.compare(run.key(a), run.key(b)));
+        entries.sort_by(|a, b| order.compare(run.key(a), run.key(b)));
         let mut entries = entries.iter().peekable();
         while let Some(entry) = entries.next() {
             let key = run.key(entry);
@@ -204,8 +217,7 @@ fn write_run(
     order: KeyOrder,
     fill: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<(), Failure>) -> Result<(), Failure>,
 ) -> Result<Range, Failure> {
-    let fail =
-        |e: &dyn std::fmt::Display| Failure::new(format!("sorting in a temporary file: {e}"));
+    let fail = |e: &dyn Display| temporary_failure("sorting", e);
     let file: File = tempfile::tempfile().map_err(|e| fail(&e))?;
     let options = WriteOptions::new().no_filter().block_size(RUN_BLOCK);
     let mut builder = order.write(options).build(&file);
@@ -216,89 +228,39 @@ fn write_run(
     Ok(table.iter())
 }
 
-/// Passes the entries of all runs to `take`, in order. Of equal keys, the run that comes last has the last one added.
-fn merge(
+/// Returns the failure of `work` in a temporary file, which may need more room than its directory has.
+pub(crate) fn temporary_failure(work: &str, error: &dyn Display) -> Failure {
+    let directory = std::env::temp_dir();
+    Failure::new(format!(
+        "{work} in a temporary file in {}: {error}; TMPDIR names another directory",
+        directory.display()
+    ))
+}
+
+/// Passes the entries of all `inputs`, which are in one order, to `take`. Of several entries with one key, `keep_last` takes that of
+/// the last input; without it they are an error.
+pub(crate) fn merge(
     order: KeyOrder,
     keep_last: bool,
-    runs: Vec<Range>,
+    inputs: Vec<Range>,
     mut take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut merge = Merge {
-        order,
-        heap: BinaryHeap::with_capacity(runs.len()),
-        runs,
-    };
-    for run in 0..merge.runs.len() {
-        merge.refill(run)?;
-    }
-    let mut last: Option<Bytes> = None;
-    while let Some(Head {
-        key, value, run, ..
-    }) = merge.heap.pop()
-    {
-        // Of equal keys, the heap returns the last one added first.
-        if last.as_ref() != Some(&key) {
-            take(&key, &value)?;
+    // Of equal keys, the merge returns that of the first input first.
+    let mut merged = Table::merge(inputs.into_iter().rev())?;
+    let mut last: Option<Vec<u8>> = None;
+    while merged.next()? {
+        let key = merged.key();
+        if last.as_deref() != Some(key) {
+            take(key, merged.value())?;
         } else if !keep_last {
-            return Err(repeated(order, &key));
+            return Err(repeated(order, key));
         }
-        last = Some(key);
-        merge.refill(run)?;
+        let last = last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
     }
     Ok(())
 }
-
-/// The runs, and the next entry of each.
-struct Merge {
-    order: KeyOrder,
-    heap: BinaryHeap<Head>,
-    runs: Vec<Range>,
-}
-
-impl Merge {
-    fn refill(&mut self, run: usize) -> Result<(), Error> {
-        if let Some(entry) = self.runs.get_mut(run).and_then(Range::next) {
-            let (key, value) = entry?;
-            self.heap.push(Head {
-                order: self.order,
-                key,
-                value,
-                run,
-            });
-        }
-        Ok(())
-    }
-}
-
-/// The next entry of a run. The greatest in the heap is the first in the order of the table. Of equal keys it is
-/// the last one added.
-struct Head {
-    order: KeyOrder,
-    key: Bytes,
-    value: Bytes,
-    run: usize,
-}
-
-impl Ord for Head {
-    fn cmp(&self, other: &Head) -> Ordering {
-        let by_key = self.order.compare(&other.key, &self.key);
-        by_key.then(self.run.cmp(&other.run))
-    }
-}
-
-impl PartialOrd for Head {
-    fn partial_cmp(&self, other: &Head) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Head {
-    fn eq(&self, other: &Head) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Head {}
 
 #[cold]
 fn repeated(order: KeyOrder, key: &[u8]) -> Failure {

@@ -6,14 +6,13 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use leveltable::OpenOptions;
 
 use crate::Answer;
 use crate::failure::Failure;
 use crate::notation::{Notation, write_json_field};
-use crate::open::{Keys, open};
+use crate::open::{Keys, Opened, Order, open_any, open_with};
 use crate::output::Rows;
-use crate::place::check_no_secret;
-use crate::remote::Set;
 
 /// Divide a table or a set into parts of about the same size.
 ///
@@ -23,17 +22,7 @@ use crate::remote::Set;
 ///
 /// Of a set, a line also has `--set ID`, with which `scan` fails if another set has been published there since.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable splits words.ldb 8
-  leveltable splits words.ldb 8 --hex | xargs -L 1 leveltable scan words.ldb --hex
-  leveltable splits words.ldb 8 | nl | xargs -L 1 -P 2 sh -c 'leveltable scan words.ldb \"$@\" > part-$0'
-
-The last one reads two parts at a time, each into a file of its own, part-1 to part-8: lines of processes that write to \
-one pipe would mix.
-
-With --json, a line is an object with the fields from and to, or from_hex and to_hex; null where there is no bound. Of a \
-set, it also has the field set.")]
+#[command(after_help = include_str!("help/splits.txt").trim_end())]
 pub(crate) struct Args {
     /// The table's file or URL, or the manifest of a set
     file: PathBuf,
@@ -51,16 +40,26 @@ pub(crate) struct Args {
 type Part = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    check_no_secret(&args.file)?;
-    let (set, parts) = match Set::open(&args.file)? {
-        Some(set) => (Some(set.id()), set.splits(args.n.get())?),
-        None => {
-            let table = open(&args.file, Keys::Auto)?;
-            if table.is_database() || !table.order_is_known {
+    let open = || {
+        open_with(
+            &args.file,
+            Keys::Auto,
+            OpenOptions::new().no_filter(),
+            false,
+        )
+    };
+    let (set, parts) = match open_any(&args.file, false, open)? {
+        Opened::Set(set) => (Some(set.id()), set.splits(args.n.get())?),
+        Opened::Database(_) => {
+            let what = "a database: only a table or a set can be divided";
+            return Err(Failure::new(what).at(args.file.display()));
+        }
+        Opened::Table(table) => {
+            if table.is_database() || table.order == Order::Unknown {
                 let what = "only a table of plain keys in byte order can be divided";
                 return Err(Failure::new(what).at(args.file.display()));
             }
-            (None, table.table().splits(args.n.get()))
+            (None, table.table().splits(args.n.get())?)
         }
     };
     let mut rows = Rows::new();

@@ -11,13 +11,15 @@ use leveltable::{ErrorKind, OpenOptions, Section, Source};
 use serde_json::{Value, json};
 
 use crate::Answer;
+use crate::database::{self, Beside, is_database};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
-use crate::open::{KeysArg, check_is_file};
+use crate::open::{Keys, KeysArg, check_is_file};
 use crate::output::{Rows, count, entries, file_record};
-use crate::place::source;
+use crate::place::{copy_if_remote, source};
 use crate::progress::Progress;
 use crate::remote::Set;
+use crate::sort::KeyOrder;
 
 /// Check whether tables are sound.
 ///
@@ -31,21 +33,14 @@ use crate::remote::Set;
 ///
 /// The order is not known if the keys are neither in byte order nor in that of a database. Everything else is then checked.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  leveltable verify 000005.ldb
-  leveltable verify db --quiet && echo all sound
-  leveltable verify s3://bucket/words/manifest
-  leveltable verify db --json | jq -r 'select(.sound | not) | .file'
-
-With --json, every file has a line with the same fields, and a set has one after its tables. If a file could not be \
-read, they are null and `error` says why. It also says how a table differs from what its set lists.
-
-To copy the entries of a damaged table, use `leveltable salvage`.")]
+#[command(after_help = include_str!("help/verify.txt").trim_end())]
 pub(crate) struct Args {
-    /// The tables' or sets' files or URLs, or directories of tables
+    /// Tables' files or URLs, databases, manifests of sets, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Of a database, check all tables one by one, and nothing else
+    #[arg(long = "files")]
+    apart: bool,
     #[command(flatten)]
     keys: KeysArg,
     /// The keys are in an order of their own: do not check it
@@ -53,24 +48,27 @@ pub(crate) struct Args {
     stored_order: bool,
     /// Print errors only, and report findings by the exit status
     #[arg(long, short)]
-    quiet: bool,
+    pub(crate) quiet: bool,
     /// Print a JSON object for each file
     #[arg(long, conflicts_with = "quiet")]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let mut rows = Rows::new();
-    let worst = each_file(&expand(&args.files)?, |path| match Set::open(path) {
-        Ok(Some(set)) => check_set(path, &set, args, &mut rows),
-        Ok(None) => check_table(path, || verify_file(path, args), args, &mut rows),
-        // What is wrong with a damaged manifest is told as of any table.
-        Err(failure) => {
-            let verify = || match verify_file(path, args) {
-                Ok(verified) if !verified.is_sound() => Ok(verified),
-                _ => Err(failure),
-            };
-            check_table(path, verify, args, &mut rows)
+    let worst = each_file(&expand(&args.files, args.apart)?, |path| {
+        match Set::open(path) {
+            Ok(None) if is_database(path) => database::verify::check(path, args, &mut rows),
+            Ok(Some(set)) => check_set(path, &set, args, &mut rows),
+            Ok(None) => check_table(path, || verify_file(path, args), args, &mut rows),
+            // What is wrong with a damaged manifest is told as of any table.
+            Err(failure) => {
+                let verify = || match verify_file(path, args) {
+                    Ok(verified) if !verified.is_sound() => Ok(verified),
+                    _ => Err(failure),
+                };
+                check_table(path, verify, args, &mut rows)
+            }
         }
     })?;
     rows.finish()?;
@@ -78,16 +76,16 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 }
 
 /// What was found out about a table.
-struct Verified {
-    report: VerifyReport,
+pub(crate) struct Verified {
+    pub(crate) report: VerifyReport,
     /// Whether the file has the footer of a table.
     is_table: bool,
-    /// How it differs from what its set lists.
-    difference: Option<String>,
+    /// How it differs from what its set or database lists.
+    pub(crate) difference: Option<String>,
 }
 
 impl Verified {
-    fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         self.answer() == Answer::Yes
     }
 
@@ -103,7 +101,7 @@ impl Verified {
 }
 
 /// Prints what `verify` finds out about the table at `path`.
-fn check_table(
+pub(crate) fn check_table(
     path: &Path,
     verify: impl FnOnce() -> Result<Verified, Failure>,
     args: &Args,
@@ -127,7 +125,9 @@ fn check_set(path: &Path, set: &Set, args: &Args, rows: &mut Rows) -> Result<Ans
     let worst = each_file(set.shards().enumerate(), |(i, shard)| {
         let name = Path::new(&shard.path);
         let verify = || {
-            let mut verified = verify_source(|| set.source(i), Some(shard.bytes), args)?;
+            let options = args.open_options(Path::new(&shard.path));
+            let size = Some(shard.bytes);
+            let mut verified = verify_source(|| set.source(i), size, options)?;
             if verified.report.is_sound() {
                 verified.difference = set.difference(i, &shard, verified.report.entries)?;
             }
@@ -153,32 +153,48 @@ fn check_set(path: &Path, set: &Set, args: &Args, rows: &mut Rows) -> Result<Ans
 
 fn verify_file(path: &Path, args: &Args) -> Result<Verified, Failure> {
     check_is_file(path)?;
+    copy_if_remote(path)?;
     let size = fs::metadata(path).map(|metadata| metadata.len());
-    verify_source(|| source(path), size.ok(), args)
+    verify_source(|| source(path), size.ok(), args.open_options(path))
 }
 
-/// Verifies the table of `size` bytes that `source` opens.
-fn verify_source(
+impl Args {
+    /// Returns what is known of the keys of the table at `path`: their kind, and their order.
+    fn open_options(&self, path: &Path) -> (Option<KeyKind>, OpenOptions) {
+        let options = OpenOptions::new();
+        if self.stored_order {
+            return (self.keys.keys.named(), options.stored_order());
+        }
+        let beside = Beside::of(path).filter(|_| self.keys.keys == Keys::Auto);
+        match beside.and_then(|beside| KeyOrder::of_database(&beside.comparator)) {
+            Some(order) => (
+                Some(KeyKind::Database),
+                options.comparator(order.of_user_keys()),
+            ),
+            None => (self.keys.keys.named(), options),
+        }
+    }
+}
+
+/// Verifies the table of `size` bytes that `source` opens, whose keys are of this kind if one is given.
+pub(crate) fn verify_source(
     source: impl Fn() -> leveltable::Result<Source>,
     size: Option<u64>,
-    args: &Args,
+    (kind, open_options): (Option<KeyKind>, OpenOptions),
 ) -> Result<Verified, Failure> {
-    // Whether the table is sound is asked below.
-    let options = OpenOptions::new().no_filter().check_order(false);
-    let opened = options.open_source(source()?);
-    let is_table = !matches!(opened.map_err(|e| e.kind()), Err(ErrorKind::NotATable));
     let mut bar = Progress::bytes(size);
     let mut options = VerifyOptions::new().progress(|progress| {
         bar.set(progress.done);
         ControlFlow::Continue(())
     });
-    if let Some(kind) = args.keys.keys.named() {
+    if let Some(kind) = kind {
         options = options.keys(kind);
     }
-    if args.stored_order {
-        options = options.open_options(OpenOptions::new().stored_order());
-    }
-    let report = verify(source()?, options)?;
+    let report = verify(source()?, options.open_options(open_options))?;
+    let is_table = report.data_blocks > 0 || {
+        let opened = OpenOptions::new().no_filter().open_source(source()?);
+        !opened.is_err_and(|e| e.kind() == ErrorKind::NotATable)
+    };
     Ok(Verified {
         report,
         is_table,
@@ -204,9 +220,17 @@ fn describe(path: &Path, verified: &Verified) -> String {
         warnings,
         ..
     } = report;
+    let mut footer = { report.findings.iter() }.filter(|f| f.section() == Section::Footer);
+    // No finding says that there are blocks of a table all the same.
+    if !is_table
+        && *unchecked < 2
+        && let Some(finding) = footer.next()
+    {
+        return format!("{file}: not a table: {}\n", finding.found());
+    }
     let readable = format!("{} in {}", entries(*n), count(*data_blocks, "block"));
     let mut text = if let Some(difference) = difference {
-        format!("{file}: not as the set lists it: {readable}, {difference}")
+        format!("{file}: not as listed: {readable}, {difference}")
     } else if report.is_sound() {
         format!("{file}: sound: {readable}")
     } else if report.blocks_are_sound() {
@@ -240,7 +264,7 @@ fn describe(path: &Path, verified: &Verified) -> String {
 }
 
 /// The fields of the record of a file. All are there in each record.
-const FIELDS: [&str; 14] = [
+pub(crate) const FIELDS: [&str; 14] = [
     "sound",
     "keys",
     "order_known",

@@ -10,8 +10,9 @@ use leveltable::filter::{DelimitedPrefix, FixedPrefix};
 use leveltable::{BloomFilterPolicy, Compression, RibbonFilterPolicy, Summary, WriteOptions};
 
 use crate::failure::Failure;
-use crate::place::is_url;
-use crate::remote::file_at;
+use crate::interrupt;
+use crate::place::{check_url, is_url};
+use crate::remote::{Upload, file_at};
 use crate::sort::KeyOrder;
 
 /// Options for writing a table.
@@ -102,7 +103,7 @@ impl TableOptions {
             _ if is_other && self.bits_per_key.is_none() => Filter::None,
             KeyOrder::Bytewise => Filter::Ribbon,
             // The policy that LevelDB's databases use.
-            KeyOrder::Internal => Filter::Bloom,
+            KeyOrder::Internal | KeyOrder::IndexedDb => Filter::Bloom,
         };
         let bits_per_key = self.bits_per_key.unwrap_or(10);
         Ok(match self.filter.unwrap_or(default) {
@@ -172,8 +173,59 @@ pub(crate) fn check_free(out: &Path, force: bool) -> Result<(), Failure> {
     }
 }
 
+/// Takes the entries of a new table.
+pub(crate) type Add<'a> = dyn FnMut(&[u8], &[u8]) -> leveltable::Result<()> + 'a;
+
+/// Writes a table of the entries that `fill` adds to `out`: a file, which appears when it is complete, an object, or standard output
+/// for `-`. Reports the summary.
+pub(crate) fn write_table(
+    out: &Path,
+    force: bool,
+    options: &WriteOptions,
+    fill: impl FnOnce(&mut Add<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let failed = |e| not_written(e, out);
+    let summary = if is_stdout(out) {
+        let mut builder = options.clone().build(io::stdout().lock());
+        fill(&mut |key, value| builder.add(key, value))?;
+        builder.finish()
+    } else if is_url(out) {
+        let mut upload = Upload::create(options, out, force).map_err(failed)?;
+        fill(&mut |key, value| upload.add(key, value))?;
+        upload.finish()
+    } else {
+        let options = options.clone().replace_existing(force);
+        let mut builder = interrupt::create(&options, out).map_err(failed)?;
+        fill(&mut |key, value| builder.add(key, value))?;
+        builder.finish()
+    };
+    report(out, &summary.map_err(failed)?);
+    Ok(())
+}
+
+/// Fails if no table can be written to `out`, as [`check_free`] and for standard output, which must not be a terminal.
+pub(crate) fn check_out(out: &Path, force: bool) -> Result<(), Failure> {
+    if !is_stdout(out) {
+        check_url(out)?;
+        return check_free(out, force);
+    }
+    if io::stdout().is_terminal() {
+        return Err(Failure::new(
+            "standard output is a terminal and a table is binary: redirect it to a file",
+        ));
+    }
+    Ok(())
+}
+
+fn is_stdout(out: &Path) -> bool {
+    out.as_os_str() == "-"
+}
+
 /// Returns the failure for an error while writing the table at `out`. The library's error names the path.
 pub(crate) fn not_written(error: leveltable::Error, out: &Path) -> Failure {
+    if is_stdout(out) {
+        return Failure::from(error).at("standard output");
+    }
     let cause = error.source().and_then(|e| e.downcast_ref::<io::Error>());
     match cause.map(io::Error::kind) {
         // Somebody created the file after `check_free`.
@@ -188,7 +240,7 @@ fn taken(path: &Path) -> Failure {
 }
 
 /// Prints a summary of the new table, if standard error is a terminal.
-pub(crate) fn report(out: &Path, summary: &Summary) {
+fn report(out: &Path, summary: &Summary) {
     if !io::stderr().is_terminal() {
         return;
     }

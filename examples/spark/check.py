@@ -17,10 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from pyspark import RDD, TaskContext
-from pyspark.sql import SparkSession
+from pyarrow import RecordBatch
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
 
-from sorted_set import build, checksum, generate, publish, read_set, sorted_lines
+from sorted_set import build, checksum, generate, publish, read_set, sorted_entries
 
 SHARDS = 16
 
@@ -39,31 +40,56 @@ def fails_now(marks: str, partition: int) -> bool:
         return False
 
 
-def kill_a_worker(lines: RDD, marks: str) -> RDD:
-    """Kills the Java process of a worker while one of its tasks passes lines to the tool."""
+def kill_a_worker(entries: DataFrame, marks: str) -> DataFrame:
+    """Kills the Java process of a worker while one of its tasks passes entries to the tool."""
 
-    def kill(lines: Iterator[str]) -> Iterator[str]:
-        for number, line in enumerate(lines):
-            if number == 1_000 and fails_now(marks, KILLED):
+    def kill(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        count = 0
+        for batch in batches:
+            yield batch.slice(0, 1_000)
+            count += batch.num_rows
+            if count > 1_000 and fails_now(marks, KILLED):
                 # The Java process starts a daemon, which starts this process.
                 stat = Path(f"/proc/{os.getppid()}/stat").read_text()
                 os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
                 time.sleep(60)
-            yield line
+            yield batch.slice(1_000)
 
-    return lines.mapPartitions(kill)
+    return entries.mapInArrow(kill, "key STRING, value STRING")
 
 
-def lose_a_result(shards: RDD, marks: str) -> RDD:
+def lose_a_result(shards: DataFrame, marks: str) -> DataFrame:
     """Fails a task after its table is complete."""
 
-    def lose(shards: Iterator[str]) -> Iterator[str]:
-        names = list(shards)
+    def lose(shards: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        batches = list(shards)
         if fails_now(marks, LOST):
-            raise RuntimeError(f"lost on purpose: {names}")
-        return iter(names)
+            raise RuntimeError(f"lost on purpose: {batches}")
+        return iter(batches)
 
-    return shards.mapPartitions(lose)
+    return shards.mapInArrow(lose, "shard STRING")
+
+
+def check_odd_frames(spark: SparkSession, directory: str) -> None:
+    """An empty frame becomes an empty set, and NULL is an error that names the row."""
+    columns = "key BINARY, value BINARY"
+    empty = f"{directory}/empty-manifest"
+    publish(empty, build(sorted_entries(spark.createDataFrame([], columns), 4), directory))
+    assert read_set(spark, empty, parts=4).count() == 0
+    for row, message in [((b"\x01", None), "key X'01' has the value NULL"), ((None, b"\x02"), "its value is X'02'")]:
+        frame = spark.createDataFrame([row], columns)
+        try:
+            build(sorted_entries(frame, 1), directory).collect()
+        except Exception as error:
+            assert message in str(error), error
+        else:
+            raise AssertionError("NULL was built")
+    try:
+        build(sorted_entries(spark.createDataFrame([(b"a", b"b")], columns), 1), f"{directory}/not/there").collect()
+    except Exception as error:
+        assert "://" in directory or "No such file or directory" in str(error), error
+    else:
+        assert "://" in directory, "built where no directory is"
 
 
 def names_in(directory: str) -> set[str]:
@@ -90,14 +116,13 @@ def main(directory: str, entries: int = 5_000_000) -> None:
     assert expected[0] == entries
     say(f"{entries} entries to write")
 
-    with tempfile.TemporaryDirectory() as marks:
-        lines = kill_a_worker(sorted_lines(generated, SHARDS), marks)
-        shards = lose_a_result(build(lines, directory), marks).collect()
-        assert set(os.listdir(marks)) == {str(KILLED), str(LOST)}, "a task did not fail as it should"
-    say(f"{len(shards)} tables built; a worker was killed, and a result lost")
-
     manifest = f"{directory}/manifest"
-    publish(manifest, shards)
+    with tempfile.TemporaryDirectory() as marks:
+        killed = kill_a_worker(sorted_entries(generated, SHARDS), marks)
+        shards = publish(manifest, lose_a_result(build(killed, directory), marks))
+        assert set(os.listdir(marks)) == {str(KILLED), str(LOST)}, "a task did not fail as it should"
+    say(f"{len(shards)} tables built and published; a worker was killed, and a result lost")
+
     info = subprocess.run(["leveltable", "info", "--json", manifest], stdout=subprocess.PIPE, check=True)
     info = json.loads(info.stdout)
     published = [os.path.basename(shard["path"]) for shard in info["shards"]]
@@ -113,6 +138,14 @@ def main(directory: str, entries: int = 5_000_000) -> None:
     found = checksum(read_set(spark, manifest, parts=2 * SHARDS))
     assert found == expected, f"expected {expected}, found {found}"
     say("read back: every key once, and every value right")
+
+    pruned = subprocess.run(["leveltable", "prune", directory, "--older-than", "0s", "--delete"], stdout=subprocess.PIPE, check=True)
+    assert set(map(os.path.basename, pruned.stdout.decode().split())) == orphans
+    assert names_in(directory) == set(published) | {"manifest"}
+    say("pruned: what failed attempts left, and nothing else")
+
+    check_odd_frames(spark, directory)
+    say("an empty frame is an empty set; NULL and a directory that is not there are errors that say so")
     spark.stop()
 
 

@@ -6,44 +6,70 @@ DIRECTORY is a URL such as s3://bucket/path, or a directory that all workers sha
 `leveltable build` and returns its name to the driver, which publishes those of the attempts that Spark committed.
 """
 
-import os
 import shlex
 import subprocess
 import sys
+import tempfile
+import uuid
 from collections.abc import Iterator
 
-from pyspark import RDD
+import pyarrow
+import pyarrow.compute
+import pyarrow.csv
 from pyspark.sql import DataFrame, SparkSession
 
-# Builds one shard from standard input and prints its name. Each attempt of a task writes to a name of its own, so that
-# attempts that fail, or run twice, cannot harm each other. Nobody publishes what they leave behind.
-BUILD = """sh -c 'shard="$0/$(cat /proc/sys/kernel/random/uuid).ldb"
-leveltable build "$shard" --hex --allow-empty --block-size 16K && echo "$shard"' """
 
-# `pipe` starts the tool with this environment only: where it is, how it reaches the store, and what may write to the bucket.
-NAMES = ("PATH", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_DIR", "SSL_CERT_FILE")
-ENVIRONMENT = {
-    name: value
-    for name, value in os.environ.items()
-    if name.upper() in NAMES or name.startswith(("AWS_", "AZURE_", "GOOGLE_"))
-}
-
-
-def sorted_lines(entries: DataFrame, shards: int) -> RDD:
-    """Returns what the tool reads: partitions of ascending ranges, sorted. The columns key and value are binary."""
+def sorted_entries(entries: DataFrame, shards: int) -> DataFrame:
+    """Returns what the tasks build: partitions of ascending ranges, sorted, in hexadecimal. The columns key and value are binary."""
     ranges = entries.repartitionByRange(shards, "key").sortWithinPartitions("key")
-    lines = ranges.selectExpr("concat(hex(key), '\\t', hex(value)) AS line")
-    return lines.rdd.map(lambda row: row.line)
+    return ranges.selectExpr("hex(key) AS key", "hex(value) AS value")
 
 
-def build(lines: RDD, directory: str) -> RDD:
-    """Writes a table for each partition, and returns the names."""
-    return lines.pipe(BUILD + shlex.quote(directory), env=ENVIRONMENT, checkCode=True)
+def lines_of(batch: pyarrow.RecordBatch) -> bytes:
+    """Returns what the tool reads. NULL is an error: a table has no such key or value."""
+    for row in batch.filter(pyarrow.compute.is_null(batch["key"])).to_pylist()[:1]:
+        raise ValueError(f"a row has the key NULL: its value is X'{row['value']}'")
+    for row in batch.filter(pyarrow.compute.is_null(batch["value"])).to_pylist()[:1]:
+        raise ValueError(f"the row with the key X'{row['key']}' has the value NULL")
+    lines = pyarrow.compute.binary_join_element_wise(batch["key"], batch["value"], "\t")
+    return "".join(f"{line}\n" for line in lines.to_pylist()).encode()
 
 
-def publish(manifest: str, shards: list[str]) -> None:
-    """Makes the shards one set, by writing its manifest. Fails if the manifest exists."""
-    subprocess.run(["leveltable", "publish", manifest, "-"], input="\n".join(shards), text=True, check=True)
+def build(entries: DataFrame, directory: str) -> DataFrame:
+    """Builds a table of each partition, and returns the names in the column shard."""
+
+    def build_shard(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        # Each attempt of a task writes to a name of its own, so that attempts that fail, or run twice, cannot harm each other.
+        # Nobody publishes what they leave behind.
+        shard = f"{directory}/{uuid.uuid4()}.ldb"
+        command = ["leveltable", "build", shard, "--hex", "--allow-empty", "--block-size", "16K"]
+        with tempfile.TemporaryFile() as messages:
+            tool = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=messages)
+            try:
+                for batch in batches:
+                    tool.stdin.write(lines_of(batch))
+                tool.stdin.close()
+            except BrokenPipeError:
+                pass  # The tool says why.
+            except BaseException:
+                tool.kill()  # At the end of its input, it would take the table for complete.
+                raise
+            finally:
+                status = tool.wait()
+            if status != 0:
+                messages.seek(0)
+                raise RuntimeError(f"{shlex.join(command)}: exit status {status}: {messages.read().decode()}")
+        yield pyarrow.RecordBatch.from_pydict({"shard": [shard]})
+
+    return entries.mapInArrow(build_shard, "shard STRING")
+
+
+def publish(manifest: str, shards: DataFrame) -> list[str]:
+    """Makes the tables one set, by writing its manifest, and returns their names. Fails if the manifest exists."""
+    names = [row.shard for row in shards.collect()]
+    command = ["leveltable", "publish", manifest, "-"]
+    subprocess.run(command, input="\n".join(names), text=True, check=True)
+    return names
 
 
 def read_set(spark: SparkSession, manifest: str, parts: int) -> DataFrame:
@@ -52,17 +78,30 @@ def read_set(spark: SparkSession, manifest: str, parts: int) -> DataFrame:
         ["leveltable", "splits", manifest, str(parts), "--hex"], stdout=subprocess.PIPE, text=True, check=True
     ).stdout.splitlines()
 
-    def scan(bounds: str) -> Iterator[list[str]]:
+    def scan(bounds: str) -> Iterator[pyarrow.RecordBatch]:
         command = ["leveltable", "scan", manifest, "--hex", *shlex.split(bounds)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tool:
-            for line in tool.stdout:
-                yield line.rstrip("\n").split("\t")
-        if tool.returncode != 0:
-            raise RuntimeError(f"{shlex.join(command)}: exit status {tool.returncode}")
+        columns = {"key": pyarrow.string(), "value": pyarrow.string()}
+        with tempfile.TemporaryFile() as messages:
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=messages) as tool:
+                if tool.stdout.peek(1):
+                    yield from pyarrow.csv.open_csv(
+                        tool.stdout,
+                        pyarrow.csv.ReadOptions(column_names=list(columns)),
+                        pyarrow.csv.ParseOptions(delimiter="\t"),
+                        pyarrow.csv.ConvertOptions(column_types=columns, strings_can_be_null=False),
+                    )
+            if tool.returncode != 0:
+                messages.seek(0)
+                message = messages.read().decode()
+                raise RuntimeError(f"{shlex.join(command)}: exit status {tool.returncode}: {message}")
 
-    lines = spark.sparkContext.parallelize(splits, len(splits)).flatMap(scan)
-    rows = spark.createDataFrame(lines, "key STRING, value STRING", verifySchema=False)
-    return rows.selectExpr("unhex(key) AS key", "unhex(value) AS value")
+    def scan_all(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                yield from scan(splits[number])
+
+    numbers = spark.range(0, len(splits), 1, len(splits))
+    return numbers.mapInArrow(scan_all, "key STRING, value STRING").selectExpr("unhex(key) AS key", "unhex(value) AS value")
 
 
 def generate(spark: SparkSession, entries: int) -> DataFrame:
@@ -81,7 +120,7 @@ def main(directory: str, entries: int = 5_000_000, shards: int = 16) -> None:
     spark = SparkSession.builder.appName("sorted set").getOrCreate()
     generated = generate(spark, entries)
     manifest = f"{directory}/manifest"
-    publish(manifest, build(sorted_lines(generated, shards), directory).collect())
+    publish(manifest, build(sorted_entries(generated, shards), directory))
     count, total = checksum(read_set(spark, manifest, parts=2 * shards))
     assert (count, total) == checksum(generated), "the set is not what was generated"
     print(f"{manifest}: {count} entries, as generated")

@@ -4,9 +4,12 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::time::Duration;
 
-/// How long one attempt of a request may take: a fixed part, and time for its bytes.
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long a request may take, with all its attempts and the pauses between them: a fixed part, and time for its bytes.
 ///
-/// With the default of 10 seconds and 1 MiB a second, a block of 4 KiB has 10 seconds, and a part of 8 MiB has 18.
+/// With the default of 10 seconds and 1 MiB a second, a block of 4 KiB has 10 seconds, and 8 MiB have 18. An attempt may take half of
+/// the time that is left, and the last one all of it, so that a connection that stalls leaves time for another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
@@ -31,7 +34,7 @@ impl Timeouts {
         }
     }
 
-    /// How long one attempt to transfer `bytes` may take.
+    /// How long a request that transfers `bytes` may take.
     pub fn of(&self, bytes: u64) -> Duration {
         let seconds = bytes as f64 / self.bytes_per_second.max(1) as f64;
         let transfer = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
@@ -41,7 +44,7 @@ impl Timeouts {
 
 /// How often a request that failed is made again, and after which pause.
 ///
-/// By default two times: after 100 ms, then after 200. Each pause is shortened by up to a half at random, so that many clients do not
+/// By default three times: after 100 ms, 200, and 400. Each pause is shortened by up to a half at random, so that many clients do not
 /// return at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -57,7 +60,7 @@ const MOST_PAUSE: Duration = Duration::from_secs(10);
 
 impl Default for Retries {
     fn default() -> Retries {
-        Retries::new(2, Duration::from_millis(100))
+        Retries::new(3, Duration::from_millis(100))
     }
 }
 
@@ -123,9 +126,11 @@ impl From<object_store::Error> for Failure {
             E::InvalidPath { .. } | E::UnknownConfigurationKey { .. } => (InvalidInput, false),
             E::Precondition { .. } | E::NotModified { .. } => (Other, false),
             // A server that is busy, a connection that was lost, and what the store does not tell from these.
-            E::Generic { source, .. } => {
-                impossible_path(&**source).map_or((Other, true), |kind| (kind, false))
-            }
+            E::Generic { source, .. } => match io_kind(&**source) {
+                Some(kind @ io::ErrorKind::TimedOut) => (kind, true),
+                Some(kind) => (kind, false),
+                None => (Other, true),
+            },
             _ => (Other, true),
         };
         Failure {
@@ -135,20 +140,22 @@ impl From<object_store::Error> for Failure {
     }
 }
 
-/// Whether a directory says that there can be no such file: its kind.
-fn impossible_path(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
-    use io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, ReadOnlyFilesystem};
+/// The kind of a deadline that passed, and of a directory's answer that there can be no such file.
+fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
+    use io::ErrorKind::{
+        InvalidFilename, IsADirectory, NotADirectory, ReadOnlyFilesystem, TimedOut,
+    };
     let causes = std::iter::successors(Some(error), |error| error.source());
     let mut kinds = causes.filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
     kinds.find(|kind| {
         matches!(
             kind,
-            InvalidFilename | IsADirectory | NotADirectory | ReadOnlyFilesystem
+            InvalidFilename | IsADirectory | NotADirectory | ReadOnlyFilesystem | TimedOut
         )
     })
 }
 
-/// Makes attempts of a request that transfers `bytes` until one succeeds, or fails for good, or there were enough.
+/// Makes attempts of a request that transfers `bytes` until one succeeds, or fails for good, or there were enough, or its time is over.
 ///
 /// The error says how many attempts there were.
 pub(crate) async fn attempts<T, F>(
@@ -160,26 +167,43 @@ pub(crate) async fn attempts<T, F>(
 where
     F: Future<Output = Result<T, Failure>>,
 {
-    let deadline = timeouts.of(bytes);
+    let (start, deadline) = (Instant::now(), timeouts.of(bytes));
+    let left = || deadline.saturating_sub(start.elapsed());
     let most = retries.most.saturating_add(1);
     let mut attempt = 1;
     loop {
-        let failure = match tokio::time::timeout(deadline, request()).await {
+        let patience = if attempt == most { left() } else { left() / 2 };
+        let failure = match timeout(patience, request()).await {
             Ok(Ok(response)) => return Ok(response),
             Ok(Err(failure)) => failure,
-            Err(_) => {
-                let why = format!("not complete after {deadline:?}");
-                Failure::passing(io::Error::new(io::ErrorKind::TimedOut, why))
-            }
+            Err(_) => Failure::passing(late(patience)),
         };
-        if !failure.may_pass || attempt == most {
+        let pause = retries.pause(attempt);
+        if !failure.may_pass || attempt == most || pause >= left() {
             let error = failure.error;
             let message = format!("attempt {attempt} of {most}: {error}");
             return Err(io::Error::new(error.kind(), Described { message, error }));
         }
-        tokio::time::sleep(retries.pause(attempt)).await;
+        sleep(pause).await;
         attempt += 1;
     }
+}
+
+/// The result of a request that is made once, or that it was not there in time.
+pub(crate) async fn within<T>(
+    deadline: Duration,
+    request: impl Future<Output = object_store::Result<T>>,
+) -> object_store::Result<T> {
+    let late = |_| object_store::Error::Generic {
+        store: "request",
+        source: late(deadline).into(),
+    };
+    timeout(deadline, request).await.map_err(late)?
+}
+
+pub(crate) fn late(deadline: Duration) -> io::Error {
+    let why = format!("not complete after {deadline:?}");
+    io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
 /// An error with a longer message.

@@ -47,11 +47,10 @@
 //!
 //! # Time and retries
 //!
-//! No request goes on without an end: each has a deadline that grows with its bytes ([`Timeouts`]), and what failed for a reason
-//! that may pass is tried again a bounded number of times ([`Retries`]). The stores of `object_store` retry requests, too, by
-//! default up to ten times. They do so *within* one attempt of this crate and its deadline: a read takes at most as long as all
-//! attempts and the pauses between them, whatever the store does. To have requests counted in one place, build the store with
-//! `RetryConfig { max_retries: 0, .. }`.
+//! A request is repeated by one layer. Reads are repeated by this crate: up to three times ([`Retries`]), within one deadline that
+//! grows with their bytes ([`Timeouts`]). So build stores to read from with `RetryConfig { max_retries: 0, .. }`; otherwise
+//! `object_store` repeats each attempt up to ten times, within the same deadline. The requests of an upload are repeated by the store
+//! alone, since its interface has no way to repeat them from outside: upload to a store that retries.
 //!
 //! Deadlines need a Tokio runtime with its timer, and so do the stores.
 //!
@@ -75,7 +74,6 @@ mod parts;
 pub mod set;
 mod source;
 mod upload;
-mod version;
 
 use std::sync::Arc;
 
@@ -85,10 +83,13 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 
 pub use attempts::{Retries, Timeouts};
+/// Which content of an object is meant, as its store tells it: the ETag, and in some stores a version of its own.
+///
+/// Two contents of an object have different ETags. Stores form them in different ways, so they say nothing about equal contents.
+pub use object_store::UpdateVersion as Version;
 pub use set::{Shard, TableSet, publish};
 pub use source::ObjectSource;
 pub use upload::{ObjectTableBuilder, UploadOptions, Uploaded};
-pub use version::Version;
 
 /// Opens the table at `path` with [`OpenOptions::new`]: one request, and a second if index and filters take more than 256 KiB.
 ///

@@ -11,10 +11,11 @@ use futures_util::StreamExt;
 use leveltable::remote::{AsyncReadAt, BoxFuture, Tail};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::Version;
 use crate::attempts::{Failure, Retries, Timeouts, attempts};
-use crate::version::Version;
 
 /// An object that holds a table, for [`OpenOptions::open_async`](leveltable::OpenOptions::open_async).
 ///
@@ -36,12 +37,17 @@ struct Object {
     timeouts: Timeouts,
     retries: Retries,
     allow_unpinned: bool,
+    /// Lets so many requests go at once.
+    limit: Arc<Semaphore>,
     /// From the caller.
     size: Option<u64>,
     /// Whether the store fails to return the end of an object of unknown size.
     has_no_suffix: Arc<AtomicBool>,
     pinned: Arc<Mutex<Pinned>>,
 }
+
+/// Most requests of an object or a set on their way at once, unless the caller says otherwise.
+pub(crate) const MOST_REQUESTS: usize = 64;
 
 /// Longer reads are made in tasks of their own.
 const MOST_IN_PLACE: usize = 64 << 10;
@@ -74,6 +80,7 @@ impl ObjectSource {
             timeouts: Timeouts::default(),
             retries: Retries::default(),
             allow_unpinned: false,
+            limit: Arc::new(Semaphore::new(MOST_REQUESTS)),
             size: None,
             has_no_suffix: Arc::default(),
             pinned: Arc::default(),
@@ -84,7 +91,7 @@ impl ObjectSource {
     ///
     /// A version of which nothing is known changes nothing.
     pub fn pinned_to(self, version: Version) -> ObjectSource {
-        if !version.is_unknown() {
+        if !is_unknown(&version) {
             self.0.pinned().version = Some(version);
         }
         self
@@ -104,7 +111,18 @@ impl ObjectSource {
         self
     }
 
-    /// How long each attempt of a request may take.
+    /// How many requests may be on their way at once, 64 by default: others wait for their turn, before their time begins to count.
+    pub fn most_requests(self, requests: usize) -> ObjectSource {
+        self.limited(Arc::new(Semaphore::new(requests.max(1))))
+    }
+
+    /// Shares the limit with other objects.
+    pub(crate) fn limited(mut self, limit: Arc<Semaphore>) -> ObjectSource {
+        self.object().limit = limit;
+        self
+    }
+
+    /// How long a request may take.
     pub fn timeouts(mut self, timeouts: Timeouts) -> ObjectSource {
         self.object().timeouts = timeouts;
         self
@@ -142,11 +160,13 @@ impl Object {
     /// One request, conditional on what is known of the object.
     async fn request(&self, range: Option<GetRange>) -> Result<GetResult, Failure> {
         let pinned = self.pinned().clone();
-        let version = pinned.version.unwrap_or_default();
+        let version = pinned.version.unwrap_or(UNKNOWN);
+        let has_e_tag = version.e_tag.is_some();
         let options = GetOptions {
-            if_match: version.condition(),
+            // No condition matches a weak one.
+            if_match: version.e_tag.filter(|e_tag| !e_tag.starts_with("W/")),
             // An ETag needs no right to read old versions.
-            version: version.version.filter(|_| version.e_tag.is_none()),
+            version: version.version.filter(|_| !has_e_tag),
             head: range.is_none(),
             range,
             ..GetOptions::default()
@@ -163,19 +183,19 @@ impl Object {
 
     /// Checks that a response is of the object that was read before. The first one says which that is.
     fn admit(&self, found: &ObjectMeta) -> Result<(), Failure> {
-        let version = Version::from(found);
+        let version = version_of(found);
         let mut pinned = self.pinned();
         if let Some(expected) = &pinned.version
-            && !expected.is_same(&version)
+            && !is_same(expected, &version)
         {
             let why = format!(
                 "expected {}, found {}",
-                expected.describe(),
-                version.describe()
+                describe(expected),
+                describe(&version)
             );
             return Err(replaced(&why));
         }
-        if version.is_unknown() && !self.allow_unpinned {
+        if is_unknown(&version) && !self.allow_unpinned {
             let why = "the store gives neither ETag nor version of the object, so that a replaced one could be taken for it; \
                        allow_unpinned(true) reads it all the same";
             return Err(Failure::lasting(io::Error::new(
@@ -191,7 +211,7 @@ impl Object {
         }
         match &pinned.seen {
             None => {
-                pinned.version = Some(version).filter(|version| !version.is_unknown());
+                pinned.version = Some(version).filter(|version| !is_unknown(&version));
                 pinned.seen = Some(found.clone());
                 Ok(())
             }
@@ -199,7 +219,7 @@ impl Object {
                 "it has {} bytes, and had {}",
                 found.size, seen.size
             ))),
-            Some(seen) if version.is_unknown() && seen.last_modified != found.last_modified => {
+            Some(seen) if is_unknown(&version) && seen.last_modified != found.last_modified => {
                 Err(replaced("it was changed"))
             }
             Some(_) => Ok(()),
@@ -254,6 +274,41 @@ impl Object {
         }
         let response = self.request(Some(GetRange::Bounded(range.clone()))).await?;
         collect(response, range).await
+    }
+}
+
+/// The version of an object of which the store told nothing.
+pub(crate) const UNKNOWN: Version = Version {
+    e_tag: None,
+    version: None,
+};
+
+pub(crate) fn version_of(meta: &ObjectMeta) -> Version {
+    Version {
+        e_tag: meta.e_tag.clone(),
+        version: meta.version.clone(),
+    }
+}
+
+fn is_unknown(version: &Version) -> bool {
+    *version == UNKNOWN
+}
+
+/// Whether `found`, of a response, is the version `expected`. The ETag decides if it is known, and otherwise the store's own version.
+pub(crate) fn is_same(expected: &Version, found: &Version) -> bool {
+    if expected.e_tag.is_some() {
+        expected.e_tag == found.e_tag
+    } else {
+        expected.version == found.version
+    }
+}
+
+/// Says which version it is, in a message.
+fn describe(version: &Version) -> String {
+    match (&version.e_tag, &version.version) {
+        (Some(e_tag), _) => format!("ETag {e_tag}"),
+        (None, Some(version)) => format!("version {version}"),
+        (None, None) => "no version".into(),
     }
 }
 
@@ -318,14 +373,23 @@ pub(crate) async fn collect(response: GetResult, range: Range<u64>) -> Result<By
 
 impl Object {
     async fn read_tail(&self, len: u64) -> io::Result<Tail> {
-        let attempt = || self.tail(len);
-        attempts(&self.timeouts, &self.retries, len, attempt).await
+        self.attempts(len, || self.tail(len)).await
     }
 
     async fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         let range = offset..offset.saturating_add(len as u64);
-        let attempt = || self.range(range.clone());
-        attempts(&self.timeouts, &self.retries, len as u64, attempt).await
+        self.attempts(len as u64, || self.range(range.clone()))
+            .await
+    }
+
+    /// Pauses between attempts count as requests: a store that is to be asked again later is asked less meanwhile.
+    async fn attempts<T, F>(&self, bytes: u64, attempt: impl FnMut() -> F) -> io::Result<T>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        // Nobody closes it.
+        let _permit = self.limit.acquire().await;
+        attempts(&self.timeouts, &self.retries, bytes, attempt).await
     }
 }
 
@@ -336,8 +400,13 @@ async fn apart<T: Send + 'static>(
 ) -> io::Result<T> {
     let mut task = JoinSet::new();
     task.spawn(work);
-    match task.join_next().await {
-        Some(Ok(done)) => done,
+    join(&mut task).await?
+}
+
+/// What comes of the one task of `tasks`. A call that is dropped while it waits loses nothing.
+pub(crate) async fn join<T: 'static>(tasks: &mut JoinSet<T>) -> io::Result<T> {
+    match tasks.join_next().await {
+        Some(Ok(done)) => Ok(done),
         Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         // The runtime is ending.
         Some(Err(error)) => Err(io::Error::other(error)),

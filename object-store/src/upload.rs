@@ -3,15 +3,17 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use leveltable::{Error, ErrorKind, ReadAt, Result, Summary, TableBuilder, WriteOptions};
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectStore, PutMode, PutOptions, PutPayload};
+use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
-use crate::attempts::{Failure, Retries, Timeouts, attempts};
+use crate::Version;
+use crate::attempts::{Failure, Timeouts, within};
 use crate::parts::Parts;
-use crate::version::Version;
+use crate::source::version_of;
 
 /// Bytes of each part but the last. Some stores want at least 5 MiB, and all parts of one size.
 const PART_LEN: usize = 8 << 20;
@@ -38,8 +40,7 @@ const SLACK: usize = 512 << 10;
 #[derive(Debug, Clone)]
 pub struct UploadOptions {
     replace: bool,
-    pub(crate) timeouts: Timeouts,
-    pub(crate) retries: Retries,
+    timeouts: Timeouts,
     name: Option<String>,
 }
 
@@ -50,12 +51,11 @@ impl Default for UploadOptions {
 }
 
 impl UploadOptions {
-    /// Replaces an object that is there; default timeouts and retries.
+    /// Replaces an object that is there. A request may take a minute, and a second for each 256 KiB.
     pub fn new() -> UploadOptions {
         UploadOptions {
             replace: true,
-            timeouts: Timeouts::default(),
-            retries: Retries::default(),
+            timeouts: Timeouts::new(Duration::from_secs(60), 256 << 10),
             name: None,
         }
     }
@@ -74,16 +74,10 @@ impl UploadOptions {
         self
     }
 
-    /// How long each attempt of a request may take. That for a part should be long enough for the store's own retries, which are
-    /// part of it.
+    /// How long a request may take, with the repetitions of the store, which alone repeats the requests of an upload: as its
+    /// `RetryConfig` says.
     pub fn timeouts(mut self, timeouts: Timeouts) -> UploadOptions {
         self.timeouts = timeouts;
-        self
-    }
-
-    /// How often a request that failed is made again.
-    pub fn retries(mut self, retries: Retries) -> UploadOptions {
-        self.retries = retries;
         self
     }
 
@@ -388,7 +382,7 @@ impl Upload {
                     options,
                     ..
                 } = &self.target;
-                let begun = Parts::begin(&**store, path, options).await;
+                let begun = Parts::begin(&**store, path, &options.timeouts).await;
                 none.insert(begun.map_err(|error| self.target.error("beginning an upload", error))?)
             }
         };
@@ -478,63 +472,48 @@ impl Upload {
 }
 
 impl Target {
-    fn error(&self, doing: &str, error: io::Error) -> Error {
-        Error::io(doing, error).at_path(self.name.as_ref())
+    fn error(&self, doing: &str, error: object_store::Error) -> Error {
+        Error::io(doing, Failure::from(error).error).at_path(self.name.as_ref())
     }
 
     /// Writes the whole object by one request.
-    async fn put(&self, object: Bytes) -> io::Result<Version> {
-        let UploadOptions {
-            timeouts, retries, ..
-        } = &self.options;
-        let request = || async {
-            let mode = if self.options.replace {
-                PutMode::Overwrite
-            } else {
-                PutMode::Create
-            };
-            let options = PutOptions::from(mode);
-            let payload = PutPayload::from(object.clone());
-            match self.store.put_opts(&self.path, payload, options).await {
-                Ok(result) => Ok(Version::from(result)),
-                // Perhaps an earlier attempt wrote it, or one that the store's client has repeated by itself.
-                Err(error @ object_store::Error::AlreadyExists { .. }) => {
-                    let found = self
-                        .store
-                        .get_opts(&self.path, GetOptions::default())
-                        .await?;
-                    let version = Version::from(&found.meta);
-                    if found.meta.size == object.len() as u64 && found.bytes().await? == object {
-                        Ok(version)
-                    } else {
-                        Err(Failure::from(error))
-                    }
-                }
-                Err(error) => Err(Failure::from(error)),
-            }
+    async fn put(&self, object: Bytes) -> object_store::Result<Version> {
+        let mode = if self.options.replace {
+            PutMode::Overwrite
+        } else {
+            PutMode::Create
         };
-        attempts(timeouts, retries, object.len() as u64, request).await
+        let deadline = self.options.timeouts.of(object.len() as u64);
+        let payload = PutPayload::from(object.clone());
+        let put = self.store.put_opts(&self.path, payload, mode.into());
+        match within(deadline, put).await {
+            Ok(result) => Ok(Version::from(result)),
+            // Perhaps an earlier attempt of the store's client has written it.
+            Err(error @ object_store::Error::AlreadyExists { .. }) => {
+                let read = async {
+                    let found = self.store.get_opts(&self.path, GetOptions::default());
+                    let found = found.await?;
+                    let version = version_of(&found.meta);
+                    let is_long = found.meta.size != object.len() as u64;
+                    let is_same = !is_long && found.bytes().await? == object;
+                    Ok(is_same.then_some(version))
+                };
+                within(deadline, read).await?.ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Fails if there is an object at the path.
-    async fn check_absent(&self) -> io::Result<()> {
-        let UploadOptions {
-            timeouts, retries, ..
-        } = &self.options;
-        let request = || async {
-            let options = GetOptions {
-                head: true,
-                ..GetOptions::default()
-            };
-            match self.store.get_opts(&self.path, options).await {
-                Err(object_store::Error::NotFound { .. }) => Ok(()),
-                Err(error) => Err(Failure::from(error)),
-                Ok(_) => Err(Failure::lasting(io::Error::new(
-                    io::ErrorKind::AlreadyExists,
-                    "there is an object already",
-                ))),
-            }
-        };
-        attempts(timeouts, retries, 0, request).await
+    async fn check_absent(&self) -> object_store::Result<()> {
+        let head = self.store.head(&self.path);
+        match within(self.options.timeouts.of(0), head).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Err(object_store::Error::AlreadyExists {
+                path: self.path.to_string(),
+                source: "there is an object already".into(),
+            }),
+        }
     }
 }

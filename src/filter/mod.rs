@@ -64,7 +64,7 @@ pub struct FilterInfo {
     pub bytes: u64,
 }
 
-/// What is in a filter block; see [`Layout`](crate::inspect::Layout::filter).
+/// What is in a filter block; see [`Table::filter_layout`](crate::Table::filter_layout).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterLayout {

@@ -66,9 +66,7 @@ pub(crate) mod filter_block;
 pub(crate) mod footer;
 pub(crate) mod frame;
 pub(crate) mod page;
-#[allow(dead_code, reason = "the reader does not use all of it yet")]
 pub(crate) mod pieces;
-#[allow(dead_code, reason = "the reader does not use all of it yet")]
 pub(crate) mod pieces_filter;
 pub(crate) mod prefetch;
 pub(crate) mod prefix_block;

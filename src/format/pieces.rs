@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! version            u8, 1
-//! filters            u8, number of filter blocks that are divided
+//! filters            varint, number of filter blocks that are divided
 //! index              handle of the index block
 //! divided filter*    see pieces_filter.rs
 //! tops               a block of entries (block.rs), one for each piece of the index, with a restart every 16 entries:
@@ -42,15 +42,12 @@ use bytes::Bytes;
 
 use super::Defect;
 use super::block::{Block, BlockBuilder, Entry, check_shared, entries_of};
-use super::block_check::KeyWork;
 use super::block_cursor::BlockCursor;
-use super::block_key::Key;
 use super::checksum::crc32c;
 use super::footer::BlockHandle;
 use super::pieces_filter::FilterPieces;
-use crate::coding::{fixed32_at, get_varint32, get_varint64, put_fixed32, put_varint, varint_len};
+use crate::coding::{fixed32_at, get_varint32, get_varint64, put_fixed32, put_varint};
 use crate::comparator::{Order, common_prefix};
-use crate::error::show_key;
 
 /// The metaindex's name of the block. It sorts before all filters, and after the properties.
 pub(crate) const PIECES_NAME: &[u8] = b"about.pieces";
@@ -77,29 +74,24 @@ const FIRST_RESTART: [u8; 4] = [0; 4];
 #[derive(Debug)]
 pub(crate) struct Pieces {
     pub(crate) index: IndexPieces,
-    /// At most one for each filter block. The caller checks that the metaindex names their handles.
     pub(crate) filters: Vec<FilterPieces>,
 }
 
 impl Pieces {
     /// Decodes the block; `None` if it is of another version, and so to be ignored.
     ///
-    /// Takes the block, which stays in memory, and 12 bytes for each piece of the index. Checks everything that can be checked
-    /// without the blocks and the order: see [`IndexPieces::check_order`]. The caller compares the handles with those of footer and
-    /// metaindex.
+    /// Checks everything but the order of the tops and the handles. Takes at most 16 times the block in memory,
+    /// and 32 bytes for each piece of the index.
     pub(crate) fn decode(block: Bytes) -> Result<Option<Pieces>, Defect> {
-        let mut input = Input {
-            bytes: block,
-            at: 0,
-        };
-        if input.byte()? != VERSION {
+        let mut input = Input(block);
+        if input.take(1)?.first() != Some(&VERSION) {
             return Ok(None);
         }
-        let filters = input.byte()?;
+        let filters = input.number()?;
         let index = input.handle()?;
         let filters = (0..filters).map(|_| FilterPieces::decode(&mut input));
         let filters: Vec<FilterPieces> = filters.collect::<Result<_, _>>()?;
-        let index = IndexPieces::decode(index, input.rest())?;
+        let index = IndexPieces::decode(index, input.0)?;
         Ok(Some(Pieces { index, filters }))
     }
 
@@ -128,54 +120,26 @@ impl Pieces {
     }
 }
 
-/// The bytes of the block from `at` on.
-pub(super) struct Input {
-    bytes: Bytes,
-    at: usize,
-}
+/// What is left of the block.
+pub(super) struct Input(Bytes);
 
 impl Input {
     pub(super) fn take(&mut self, len: usize) -> Result<Bytes, Defect> {
-        let end = self.at.checked_add(len);
-        let Some(end) = end.filter(|&end| end <= self.bytes.len()) else {
-            return Err(self.ends_early(len));
-        };
-        let taken = self.bytes.slice(self.at..end);
-        self.at = end;
-        Ok(taken)
-    }
-
-    pub(super) fn byte(&mut self) -> Result<u8, Defect> {
-        let byte = self.take(1)?;
-        byte.first().copied().ok_or_else(|| self.ends_early(1))
+        if len > self.0.len() {
+            let expected = format!("{len} more bytes of pieces");
+            return Err(Defect::new(expected, format!("{}", self.0.len())));
+        }
+        Ok(self.0.split_to(len))
     }
 
     pub(super) fn number(&mut self) -> Result<u64, Defect> {
-        let left = self.bytes.get(self.at..).unwrap_or(&[]);
-        let (number, len) = get_varint64(left).ok_or_else(|| self.ends_early(1))?;
-        self.at += len;
-        Ok(number)
+        let (number, len) = get_varint64(&self.0).unwrap_or((0, self.0.len() + 1));
+        self.take(len).map(|_| number)
     }
 
     pub(super) fn handle(&mut self) -> Result<BlockHandle, Defect> {
         let (offset, size) = (self.number()?, self.number()?);
         Ok(BlockHandle { offset, size })
-    }
-
-    fn rest(self) -> Bytes {
-        self.bytes.slice(self.at..)
-    }
-
-    #[cold]
-    fn ends_early(&self, len: usize) -> Defect {
-        let left = self.bytes.len() - self.at;
-        Defect::new(
-            format!(
-                "{len} or more bytes of numbers at byte {} of the block",
-                self.at
-            ),
-            format!("{left} bytes, or a number that is too large"),
-        )
     }
 }
 
@@ -184,200 +148,146 @@ impl Input {
 pub(crate) struct IndexPieces {
     /// The handle of the index block.
     pub(crate) handle: BlockHandle,
-    tops: Block<Bytes>,
+    /// End to end.
+    tops: Bytes,
     pieces: Vec<Piece>,
 }
 
-/// What is kept of a piece, to find it. The rest is decoded from the tops.
 #[derive(Debug)]
 struct Piece {
-    /// Where its entry in the tops begins.
-    at: u32,
+    /// Where its top ends among all.
+    top_end: u32,
     /// Where it ends in the index block.
     end: u32,
     /// Number of data blocks up to its end.
     blocks: u32,
-}
-
-/// Length of the index's entry with a key of so many bytes.
-fn entry_len(key_len: usize, handle: BlockHandle) -> usize {
-    let handle_len = varint_len(handle.offset) + varint_len(handle.size);
-    let lens = [0, key_len, handle_len].map(|len| varint_len(len as u64));
-    lens.iter().sum::<usize>() + key_len + handle_len
-}
-
-/// What the tops say of a piece.
-struct Facts {
-    len: u32,
-    blocks: u32,
-    last: BlockHandle,
     crc: u32,
+    last: BlockHandle,
 }
 
-impl Facts {
-    fn decode(value: &[u8]) -> Option<Facts> {
+impl Piece {
+    /// The piece after `before`, of which the tops' block has this `value`.
+    fn decode(before: Option<&Piece>, top_end: usize, value: &[u8]) -> Option<Piece> {
         let (len, a) = get_varint32(value)?;
         let (blocks, b) = get_varint32(value.get(a..)?)?;
         let (last, c) = BlockHandle::decode(value.get(a + b..)?)?;
-        let crc = fixed32_at(value, a + b + c)?;
-        (value.len() == a + b + c + 4).then_some(Facts {
-            len,
-            blocks,
+        let (end, count, data_end) = match before {
+            Some(before) => (before.end, before.blocks, before.last.end()?),
+            None => (0, 0, 0),
+        };
+        (blocks > 0 && last.offset >= data_end).then_some(Piece {
+            top_end: u32::try_from(top_end).ok()?,
+            end: end.checked_add(len)?,
+            blocks: count.checked_add(blocks)?,
+            crc: fixed32_at(value, a + b + c)?,
             last,
-            crc,
         })
     }
 
-    fn encode(&self) -> Vec<u8> {
-        let mut value = Vec::new();
-        put_varint(&mut value, self.len.into());
-        put_varint(&mut value, self.blocks.into());
-        self.last.encode(&mut value);
-        put_fixed32(&mut value, self.crc);
-        value
+    /// The size of an index that ends with this piece.
+    fn index_size(&self) -> u64 {
+        u64::from(self.end) + 4 * u64::from(self.blocks) + 4
     }
 }
 
 impl IndexPieces {
     fn decode(handle: BlockHandle, tops: Bytes) -> Result<IndexPieces, Defect> {
-        let tops = Block::parse(tops)?;
-        let (mut pieces, mut data_end) = (Vec::new(), 0);
-        let (mut end, mut blocks) = (0, 0);
-        let mut restarts = tops.restarts();
-        for (i, entry) in tops.iter().enumerate() {
-            let entry = entry?;
-            let wrong = |expected: &str| {
-                let value = tops.bytes(entry.value());
-                let value = value.get(..40).unwrap_or(value);
-                let expected = format!("piece {i} of the index to {expected}");
-                Defect::new(expected, format!("{value:02x?}"))
-            };
-            let is_restart = i % TOP_INTERVAL == 0;
-            if is_restart && (entry.shared() > 0 || restarts.next() != Some(entry.offset())) {
-                return Err(wrong("have its last key stored whole, at a restart"));
-            }
-            let facts = Facts::decode(tops.bytes(entry.value()));
-            let facts = facts.ok_or_else(|| wrong("have four numbers and a checksum"))?;
-            let last_entry = entry_len(entry.key_len(), facts.last);
-            if entry.key_len() > MAX_TOP || facts.blocks == 0 || (facts.len as usize) < last_entry {
-                return Err(wrong("have an entry, and a last key of at most 4096 bytes"));
-            }
-            let last_end = facts.last.end().filter(|&end| end <= handle.offset);
-            let Some(last_end) = last_end.filter(|_| facts.last.offset >= data_end) else {
-                return Err(wrong("end with a block between those before and the index"));
-            };
-            data_end = last_end;
-            end += u64::from(facts.len);
-            blocks += u64::from(facts.blocks);
-            if end + 4 * blocks + 4 > handle.size.min(u32::MAX.into()) {
-                return Err(wrong("end before the restarts"));
-            }
-            pieces.push(Piece {
-                at: entry.offset() as u32,
-                end: end as u32,
-                blocks: blocks as u32,
+        let most = TOP_INTERVAL * tops.len();
+        let block = Block::parse(tops)?;
+        block.check_entries()?;
+        let (mut tops, mut pieces) = (Vec::new(), Vec::<Piece>::new());
+        let mut cursor = BlockCursor::new(block);
+        while cursor.next()? {
+            tops.extend_from_slice(cursor.key());
+            let piece = Piece::decode(pieces.last(), tops.len(), cursor.value());
+            let piece = piece.filter(|piece| {
+                let is_within = piece.last.end().is_some_and(|end| end <= handle.offset);
+                is_within && tops.len() <= most && cursor.key().len() <= MAX_TOP
             });
+            let Some(piece) = piece else {
+                let i = pieces.len();
+                let expected = format!("piece {i} of the index, its blocks past those before");
+                return Err(Defect::new(expected, format!("{:02x?}", cursor.value())));
+            };
+            pieces.push(piece);
         }
-        let is_whole = end + 4 * blocks + 4 == handle.size && restarts.next().is_none();
-        if pieces.is_empty() || !is_whole {
-            let size = handle.size;
-            return Err(Defect::new(
-                format!("an index of {size} bytes, and a restart for every {TOP_INTERVAL} tops"),
-                format!(
-                    "{} pieces of {end} bytes and {blocks} entries, {} restarts",
-                    pieces.len(),
-                    tops.restart_count()
-                ),
-            ));
+        let size = pieces.last().map(Piece::index_size);
+        if size != Some(handle.size) {
+            let expected = format!("pieces of an index of {} bytes", handle.size);
+            return Err(Defect::new(expected, format!("of {size:?}")));
         }
-        drop(restarts);
         Ok(IndexPieces {
             handle,
-            tops,
+            tops: tops.into(),
             pieces,
         })
     }
 
-    /// Checks that tops ascend in `order`. With a comparator, the work is bounded as for a block.
-    pub(crate) fn check_order(&self, order: &Order) -> Result<(), Defect> {
-        let mut work = KeyWork::of_block();
-        self.tops.check_keys(order, &mut work, |_, _| Ok(()))
-    }
-
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that it takes, apart from the tops, which it shares with those who ask for them.
     pub(crate) fn weight(&self) -> usize {
-        self.tops.data().len() + size_of::<Piece>() * self.pieces.len()
+        size_of_val(&self.pieces[..])
     }
 
     /// Number of pieces, at least one.
-    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Number of data blocks: of all entries, as the block states them. The properties know it, too.
-    pub(crate) fn blocks(&self) -> usize {
-        self.blocks_before(self.len())
+    /// The top of piece `i`: its last key. Empty if there is no such piece. The caller checks that tops ascend.
+    pub(crate) fn top(&self, i: usize) -> Bytes {
+        let end = |piece: &Piece| piece.top_end as usize;
+        let start = self.before(i).map_or(0, end);
+        let end = self.pieces.get(i).map_or(start, end);
+        self.tops.slice(start..end)
     }
 
     /// Number of the first data block of piece `i`; of `len()`, of all blocks.
-    #[inline]
     pub(crate) fn blocks_before(&self, i: usize) -> usize {
-        self.piece_before(i)
-            .map_or(0, |piece| piece.blocks as usize)
+        self.before(i).map_or(0, |piece| piece.blocks as usize)
     }
 
-    /// The piece whose entry data block `block`, one of `0..blocks()`, has.
-    #[inline]
-    pub(crate) fn piece_of(&self, block: usize) -> usize {
-        self.pieces
-            .partition_point(|piece| piece.blocks as usize <= block)
+    /// The handle of the last data block of piece `i`.
+    pub(crate) fn last_handle(&self, i: usize) -> Option<BlockHandle> {
+        self.pieces.get(i).map(|piece| piece.last)
     }
 
-    /// The piece that `key` is looked for in: the first whose top is at or after it, or the last one. There, a key past the top is
-    /// absent only once the piece was [decoded](Self::decode_piece).
-    pub(crate) fn seek(&self, key: &[u8], order: &Order) -> usize {
-        let landing = self.tops.seek(key, order, &mut Key::default());
-        // An error cannot be: `decode` has decoded every entry.
-        let found = landing.ok().flatten().map_or(self.len(), |landing| {
-            let at = landing.entry.offset();
-            self.pieces
-                .partition_point(|piece| (piece.at as usize) < at)
-        });
-        found.min(self.len() - 1)
+    fn before(&self, i: usize) -> Option<&Piece> {
+        self.pieces.get(i.wrapping_sub(1))
     }
 
-    /// The top of piece `i`, one of `0..len()`: its last key.
-    pub(crate) fn top(&self, i: usize) -> Vec<u8> {
-        let mut top = Vec::new();
-        let group = i - i % TOP_INTERVAL;
-        let at = self.pieces.get(group).map_or(0, |piece| piece.at as usize);
-        for entry in self.tops.entries_from(at, 0).take(i - group + 1).flatten() {
-            top.truncate(entry.shared());
-            top.extend_from_slice(self.tops.unshared(&entry));
+    /// The entry of the index that piece `i` ends with; empty if there is no such piece.
+    fn last_entry(&self, i: usize) -> Vec<u8> {
+        let mut entry = Vec::new();
+        if let Some(piece) = self.pieces.get(i) {
+            let (key, mut value) = (self.top(i), Vec::new());
+            piece.last.encode(&mut value);
+            for len in [0, key.len(), value.len()] {
+                put_varint(&mut entry, len as u64);
+            }
+            entry.extend_from_slice(&key);
+            entry.extend_from_slice(&value);
         }
-        top
+        entry
     }
 
-    /// All tops, in the order of their pieces.
-    pub(crate) fn tops(&self) -> BlockCursor<Bytes> {
-        BlockCursor::new(self.tops.clone())
+    /// What comes after piece `i` and is read with it.
+    fn after(&self, i: usize) -> &'static [u8] {
+        if i + 1 == self.len() {
+            &FIRST_RESTART
+        } else {
+            &[]
+        }
     }
 
-    /// The handle of the last data block of piece `i`, one of `0..len()`.
-    pub(crate) fn last_handle(&self, i: usize) -> BlockHandle {
-        self.facts(i)
-            .map_or(BlockHandle::default(), |facts| facts.last)
-    }
-
-    /// Where the bytes lie in the file that [`decode_piece`](Self::decode_piece) takes: those of the piece, and those beside it that
-    /// show that its ends are right.
+    /// Where the bytes lie in the file that [`decode_piece`](Self::decode_piece) takes: those of piece `i`, one of `0..len()`, and
+    /// those beside it that show that its ends are right.
     pub(crate) fn range(&self, i: usize) -> Range<u64> {
-        let end = |piece: Option<&Piece>| piece.map_or(0, |piece| u64::from(piece.end));
-        let before = self.last_entry_before(i).len() as u64;
-        let after = self.after(i).len() as u64;
-        let start = self.handle.offset + end(self.piece_before(i)) - before;
-        start..self.handle.offset + end(self.pieces.get(i)) + after
+        let at = |piece: Option<&Piece>| {
+            self.handle.offset + piece.map_or(0, |piece| u64::from(piece.end))
+        };
+        let before = self.last_entry(i.wrapping_sub(1)).len() as u64;
+        let end = at(self.pieces.get(i)) + self.after(i).len() as u64;
+        at(self.before(i)).saturating_sub(before)..end
     }
 
     /// Decodes piece `i` from the `bytes` at its [`range`](Self::range), and calls `take` with each entry: where its key lies in
@@ -392,23 +302,24 @@ impl IndexPieces {
         order: Option<&Order>,
         mut take: impl FnMut(Range<usize>, BlockHandle),
     ) -> Result<(), Defect> {
-        let before = self.last_entry_before(i);
+        let before = self.last_entry(i.wrapping_sub(1));
         let piece = bytes.strip_prefix(&before[..]);
         let piece = piece.and_then(|piece| piece.strip_suffix(self.after(i)));
-        let (Some(piece), Some(facts)) = (piece, self.facts(i)) else {
-            return Err(self.ends_elsewhere(i));
+        let Some((piece, said)) = piece.zip(self.pieces.get(i)) else {
+            let expected =
+                format!("piece {i} of the index beside the entry that is said to be before");
+            return Err(Defect::new(expected, "other bytes"));
         };
-        if crc32c(piece) != facts.crc || piece.len() != facts.len as usize {
+        let crc = crc32c(piece);
+        if crc != said.crc {
             return Err(Defect::new(
-                format!(
-                    "piece {i} of {} bytes, checksum {:#010x}",
-                    facts.len, facts.crc
-                ),
-                format!("{} bytes, {:#010x}", piece.len(), crc32c(piece)),
+                format!("piece {i} of the index with checksum {:#010x}", said.crc),
+                format!("{crc:#010x} (computed from {} bytes)", piece.len()),
             ));
         }
-        let top_before = i.checked_sub(1).map(|before| self.top(before));
-        let data = self.data_before(i)..self.handle.offset;
+        let top_before = self.before(i).map(|_| self.top(i - 1));
+        let data_start = self.before(i).and_then(|piece| piece.last.end());
+        let data = data_start.unwrap_or(0)..self.handle.offset;
         let (mut last, mut blocks) = (0, 0);
         decode_entries(
             piece,
@@ -421,152 +332,78 @@ impl IndexPieces {
                 (last, blocks) = (entry.offset(), blocks + 1);
             },
         )?;
-        if blocks != facts.blocks || piece.get(last..) != Some(&self.last_entry(i)[..]) {
+        let stated = said.blocks as usize - self.blocks_before(i);
+        if blocks != stated || piece.get(last..) != Some(&self.last_entry(i)[..]) {
+            let expected =
+                format!("{stated} entries in piece {i} of the index, the last as stated");
             return Err(Defect::new(
-                format!(
-                    "piece {i} of {} entries, the last {}",
-                    facts.blocks,
-                    show_key(&self.top(i))
-                ),
-                format!("{blocks}, or another last entry"),
+                expected,
+                format!("{blocks} entries, or another"),
             ));
         }
         Ok(())
     }
 
-    fn piece_before(&self, i: usize) -> Option<&Piece> {
-        self.pieces.get(i.checked_sub(1)?)
-    }
-
-    /// An offset that no data block of piece `i` comes before.
-    fn data_before(&self, i: usize) -> u64 {
-        let last = self.facts(i.wrapping_sub(1)).map(|before| before.last);
-        last.and_then(|last| last.end()).unwrap_or(0)
-    }
-
-    /// What the tops say of piece `i`. `None` if there is no such piece.
-    fn facts(&self, i: usize) -> Option<Facts> {
-        let entry = self.top_entry(i)?;
-        Facts::decode(self.tops.bytes(entry.value()))
-    }
-
-    fn top_entry(&self, i: usize) -> Option<Entry> {
-        let at = self.pieces.get(i)?.at as usize;
-        self.tops.entries_from(at, MAX_TOP).next()?.ok()
-    }
-
-    /// The bytes of the index's entry that piece `i` ends with; none if there is no such piece.
-    fn last_entry(&self, i: usize) -> Vec<u8> {
-        let mut entry = Vec::new();
-        if let Some(facts) = self.facts(i) {
-            put_entry(&mut entry, &self.top(i), facts.last);
+    /// Checks that the index block `index`, wherever it lies, is the one that is divided. Takes one pass over it.
+    pub(crate) fn check_block(&self, index: &[u8]) -> Result<(), Defect> {
+        if index.len() as u64 != self.handle.size {
+            let expected = format!("an index of {} bytes, stored raw", self.handle.size);
+            return Err(Defect::new(expected, format!("{}", index.len())));
         }
-        entry
-    }
-
-    fn last_entry_before(&self, i: usize) -> Vec<u8> {
-        i.checked_sub(1)
-            .map_or(Vec::new(), |before| self.last_entry(before))
-    }
-
-    /// What comes after piece `i` and is read with it.
-    fn after(&self, i: usize) -> &'static [u8] {
-        if i + 1 == self.len() {
-            &FIRST_RESTART
-        } else {
-            &[]
+        for i in 0..self.len() {
+            let bytes = part(index, self.handle, self.range(i));
+            self.decode_piece(i, bytes, None, |_, _| ())?;
         }
-    }
-
-    #[cold]
-    fn ends_elsewhere(&self, i: usize) -> Defect {
-        Defect::new(
-            format!(
-                "piece {i} of the index between the entry that ends the piece before, and the first restart after the last"
-            ),
-            "other bytes",
-        )
+        Ok(())
     }
 }
 
-/// The entry of an index block, whose key is stored whole.
-fn put_entry(dst: &mut Vec<u8>, key: &[u8], handle: BlockHandle) {
-    let mut value = Vec::new();
-    handle.encode(&mut value);
-    for len in [0, key.len(), value.len()] {
-        put_varint(dst, len as u64);
-    }
-    dst.extend_from_slice(key);
-    dst.extend_from_slice(&value);
+/// The bytes of a block that its `handle` would have at `range` of the file; none if it is shorter.
+pub(super) fn part(block: &[u8], handle: BlockHandle, range: Range<u64>) -> &[u8] {
+    let at = |offset: u64| usize::try_from(offset.checked_sub(handle.offset)?).ok();
+    let range = at(range.start).zip(at(range.end));
+    let part = range.and_then(|(start, end)| block.get(start..end));
+    part.unwrap_or(&[])
 }
 
 /// Decodes neighbouring entries of an index, and calls `take` with each entry and its handle.
 ///
 /// Checks that keys are stored whole and ascend in `order`, unless that is not known, the first past `previous`; and that handles
 /// ascend without overlap, within `data`.
-pub(crate) fn decode_entries(
-    bytes: &[u8],
-    previous: Option<&[u8]>,
-    data: Range<u64>,
+pub(crate) fn decode_entries<'a>(
+    bytes: &'a [u8],
+    mut previous: Option<&'a [u8]>,
+    mut data: Range<u64>,
     order: Option<&Order>,
     mut take: impl FnMut(&Entry, BlockHandle),
 ) -> Result<(), Defect> {
-    let mut walk = Walk {
-        previous,
-        data,
-        order,
-    };
     for entry in entries_of(bytes) {
         let entry = entry?;
-        let handle = walk.step(bytes, &entry)?;
-        take(&entry, handle);
-    }
-    Ok(())
-}
-
-/// Checks the entries of a piece one after another.
-struct Walk<'a> {
-    previous: Option<&'a [u8]>,
-    /// Where the data blocks of entries that are left may lie.
-    data: Range<u64>,
-    order: Option<&'a Order>,
-}
-
-impl<'a> Walk<'a> {
-    fn step(&mut self, piece: &'a [u8], entry: &Entry) -> Result<BlockHandle, Defect> {
-        check_shared(entry, 0)?;
+        check_shared(&entry, 0)?;
         let (at, len) = entry.unshared_at();
-        let key = piece.get(at..at + len).unwrap_or(&[]);
-        if let (Some(previous), Some(order)) = (self.previous, self.order)
+        let key = bytes.get(at..at + len).unwrap_or(&[]);
+        if let (Some(previous), Some(order)) = (previous, order)
             && order.compare(previous, key).is_ge()
         {
             let message = order.order_message("index keys", previous, key);
             return Err(Defect::misordered(message));
         }
-        let value = piece.get(entry.value()).unwrap_or(&[]);
-        let decoded = BlockHandle::decode(value).map(|(handle, _)| (handle, handle.end()));
-        match decoded {
-            Some((handle, Some(end)))
-                if handle.offset >= self.data.start
-                    && end <= self.data.end
-                    && u32::try_from(handle.size).is_ok() =>
-            {
-                self.data.start = end;
-                self.previous = Some(key);
-                Ok(handle)
-            }
-            _ => {
-                let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
-                Err(Defect::new(
-                    format!(
-                        "the handle of a data block between {} and {}",
-                        self.data.start, self.data.end
-                    ),
-                    format!("{value:02x?}"),
-                ))
-            }
-        }
+        let value = bytes.get(entry.value()).unwrap_or(&[]);
+        let handle = BlockHandle::decode(value).map(|(handle, _)| handle);
+        let handle = handle.filter(|handle| {
+            let fits = handle.offset >= data.start && u32::try_from(handle.size).is_ok();
+            fits && handle.end().is_some_and(|end| end <= data.end)
+        });
+        let Some((handle, end)) = handle.and_then(|handle| Some((handle, handle.end()?))) else {
+            let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
+            let Range { start, end } = data;
+            let expected = format!("the handle of a data block between {start} and {end}");
+            return Err(Defect::new(expected, format!("{value:02x?}")));
+        };
+        take(&entry, handle);
+        (previous, data.start) = (Some(key), end);
     }
+    Ok(())
 }
 
 /// Collects what `about.pieces` says while a table is finished.
@@ -589,11 +426,9 @@ impl PiecesBuilder {
             len *= 2;
             tops = tops_of(&block, len)?;
         }
+        let size = index.len() as u64;
         Some(PiecesBuilder {
-            index: BlockHandle {
-                offset,
-                size: index.len() as u64,
-            },
+            index: BlockHandle { offset, size },
             tops,
             filters: Vec::new(),
             filter_count: 0,
@@ -602,67 +437,63 @@ impl PiecesBuilder {
 
     /// Divides the filter block `block`, which lies at `offset`, if it is one ribbon filter with layers. Others stay whole.
     pub(crate) fn add_filter(&mut self, block: &[u8], offset: u64) {
-        if FilterPieces::encode(block, offset, &mut self.filters).is_some() {
-            self.filter_count += 1;
-        }
+        let divided = FilterPieces::encode(block, offset, &mut self.filters);
+        self.filter_count += u8::from(divided.is_some());
     }
 
     /// The block.
     pub(crate) fn finish(self) -> Vec<u8> {
         let mut block = vec![VERSION, self.filter_count];
         self.index.encode(&mut block);
-        block.extend_from_slice(&self.filters);
-        block.extend_from_slice(&self.tops);
-        block
+        [block, self.filters, self.tops].concat()
     }
 }
 
-/// The tops of the index block, cut into pieces of at most `piece_len` bytes.
+/// The tops of the index block, cut into pieces of at most `piece_len` bytes, with what is said of each. `None` if one is too long.
 fn tops_of(index: &Block<&[u8]>, piece_len: usize) -> Option<Vec<u8>> {
-    let start = |i| {
-        if i < index.restart_count() {
-            index.restart(i)
-        } else {
-            index.entries().len()
-        }
-    };
     let mut tops = BlockBuilder::new(TOP_INTERVAL);
-    let mut first = 0;
+    let (mut first, mut start) = (0, 0);
     while first < index.restart_count() {
-        let end = piece_end(index, first, piece_len);
-        let (top, value) = index.restart_entry(end - 1)?;
-        let bytes = index.entries().get(start(first)..start(end))?;
-        let facts = Facts {
-            len: bytes.len() as u32,
-            blocks: (end - first) as u32,
-            last: BlockHandle::decode(value)?.0,
-            crc: crc32c(bytes),
-        };
+        let last = last_of_piece(index, first, piece_len);
+        let (top, handle) = index.restart_entry(last)?;
+        let end = entry_end(index, last);
+        let bytes = index.entries().get(start..end)?;
+        let mut value = Vec::new();
+        put_varint(&mut value, bytes.len() as u64);
+        put_varint(&mut value, (last + 1 - first) as u64);
+        value.extend_from_slice(handle);
+        put_fixed32(&mut value, crc32c(bytes));
         if top.len() > MAX_TOP {
             return None;
         }
-        tops.add(top, common_prefix(tops.last_key(), top), &facts.encode());
-        first = end;
+        tops.add(top, common_prefix(tops.last_key(), top), &value);
+        (first, start) = (last + 1, end);
     }
     Some(tops.finish(<[u8]>::to_vec))
 }
 
-/// The entry before which the piece ends that begins with entry `first`: after the last of the shortest keys in its last quarter.
-fn piece_end(index: &Block<&[u8]>, first: usize, piece_len: usize) -> usize {
+/// The entry that ends the piece which begins with entry `first`: of those with the shortest key in its last quarter, the last.
+fn last_of_piece(index: &Block<&[u8]>, first: usize, piece_len: usize) -> usize {
+    let end = |&i: &usize| entry_end(index, i) - index.restart(first);
     let count = index.restart_count();
-    let start = index.restart(first);
-    let end = |i: usize| if i + 1 < count { index.restart(i + 1) } else { index.entries().len() } - start;
-    let fitting = (first..count).take_while(|&i| end(i) <= piece_len);
-    let last = fitting.last().unwrap_or(first);
+    let last = (first..count).take_while(|i| end(i) <= piece_len).last();
+    let last = last.unwrap_or(first);
     if last + 1 == count {
-        return count;
+        return last;
     }
-    let key_len = |i: usize| index.restart_entry(i).map_or(0, |(key, _)| key.len());
-    let quarter = (first..=last).filter(|&i| end(i) > piece_len / 4 * 3);
-    quarter
-        .min_by_key(|&i| (key_len(i), Reverse(i)))
-        .unwrap_or(last)
-        + 1
+    let key_len = |&i: &usize| (index.restart_entry(i).map(|(key, _)| key.len()), Reverse(i));
+    let quarter = (first..=last).filter(|i| end(i) > piece_len / 4 * 3);
+    quarter.min_by_key(key_len).unwrap_or(last)
+}
+
+/// Where entry `i` ends in a block in which every entry is a restart.
+fn entry_end(index: &Block<&[u8]>, i: usize) -> usize {
+    let is_last = i + 1 == index.restart_count();
+    if is_last {
+        index.entries().len()
+    } else {
+        index.restart(i + 1)
+    }
 }
 
 #[cfg(test)]
@@ -692,9 +523,7 @@ mod tests {
     }
 
     fn bytes_of<'a>(index: &'a [u8], pieces: &IndexPieces, i: usize) -> &'a [u8] {
-        let Range { start, end } = pieces.range(i);
-        let at = |offset| (offset - pieces.handle.offset) as usize;
-        &index[at(start)..at(end)]
+        part(index, pieces.handle, pieces.range(i))
     }
 
     #[test]
@@ -707,12 +536,10 @@ mod tests {
             // Keys of one length: every piece but the last is full.
             let entries_len = index.len() - 4 * count - 4;
             assert_eq!(pieces.len(), entries_len.div_ceil(PIECE_LEN - 8));
-            assert_eq!(pieces.blocks(), count);
-            pieces.check_order(&Order::Bytewise).unwrap();
+            assert_eq!(pieces.blocks_before(pieces.len()), count);
             let mut found = Vec::new();
             for i in 0..pieces.len() {
                 assert_eq!(found.len(), pieces.blocks_before(i));
-                assert_eq!(pieces.piece_of(found.len()), i);
                 let bytes = bytes_of(&index, &pieces, i);
                 let order = Some(&Order::Bytewise);
                 pieces
@@ -721,9 +548,161 @@ mod tests {
                         found.push(bytes[key].to_vec());
                     })
                     .unwrap();
-                assert_eq!(found.last(), Some(&pieces.top(i)));
+                assert_eq!(found.last().unwrap()[..], pieces.top(i));
             }
             assert_eq!(found, keys);
+            pieces.check_block(&index).unwrap();
+            assert!(pieces.check_block(&index[..index.len() - 5]).is_err());
+            assert!(pieces.check_block(&index_of(&numbers(count + 1))).is_err());
+        }
+    }
+
+    /// Where a lookup by pieces alone finds `key`: the offset of its data block; `None` past all. An error if it needs a piece that
+    /// is not as stated.
+    fn look_up(index: &[u8], pieces: &IndexPieces, key: &[u8]) -> Result<Option<u64>, Defect> {
+        let last = pieces.len() - 1;
+        let i = (0..last).find(|&i| *key <= pieces.top(i)[..]);
+        let i = i.unwrap_or(last);
+        let bytes = bytes_of(index, pieces, i);
+        let mut found = None;
+        pieces.decode_piece(i, bytes, Some(&Order::Bytewise), |at, handle| {
+            if found.is_none() && *key <= bytes[at] {
+                found = Some(handle.offset);
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// Each number of a piece changed by a little, each byte of the block set to others, and pieces left out while the sums stay
+    /// right: a lookup finds the data block that it should, or an error.
+    #[test]
+    fn pieces_that_lie_hide_no_entry() {
+        let keys = numbers(300);
+        let (index, offset) = (index_of(&keys), 105 * 300);
+        let parsed = Block::parse(&index[..]).unwrap();
+        let size = index.len() as u64;
+        let builder = |tops| PiecesBuilder {
+            index: BlockHandle { offset, size },
+            tops,
+            filters: Vec::new(),
+            filter_count: 0,
+        };
+        let sound = builder(tops_of(&parsed, 500).unwrap()).finish();
+        let probes: Vec<Vec<u8>> = (0..=900).map(|i| format!("{i:016}").into_bytes()).collect();
+        let (mut lies, mut right) = (0, 0);
+        let mut ask = |pieces: &IndexPieces| {
+            for (i, key) in probes.iter().enumerate().step_by(7) {
+                let expected = (i < 898).then(|| 105 * i.div_ceil(3) as u64);
+                match look_up(&index, pieces, key) {
+                    Ok(found) => assert_eq!(found, expected, "{i}"),
+                    Err(_) => lies += 1,
+                }
+                right += 1;
+            }
+        };
+        let decoded = |block: &[u8]| {
+            let decoded = Pieces::decode(Bytes::copy_from_slice(block));
+            decoded.ok().flatten().map(|pieces| pieces.index)
+        };
+        ask(&decoded(&sound).unwrap());
+        for at in 0..sound.len() {
+            for byte in [
+                0,
+                1,
+                0x7f,
+                0x80,
+                0xff,
+                sound[at] ^ 1,
+                sound[at].wrapping_add(1),
+            ] {
+                let mut lying = sound.clone();
+                lying[at] = byte;
+                if let Some(pieces) =
+                    decoded(&lying).filter(|pieces| pieces.handle.offset == offset)
+                {
+                    ask(&pieces);
+                }
+            }
+        }
+        // The last piece is gone, or ends before its last entry, and the first says that it has as many more entries as are missing.
+        let entry = entry_end(&parsed, 0) as u32;
+        for left_out in 1..=20 {
+            let mut pieces = decoded(&sound).unwrap();
+            let last = pieces.pieces.last_mut().unwrap();
+            if !(entry * left_out).is_multiple_of(4) {
+                continue;
+            }
+            last.end -= entry * left_out;
+            let more = entry * left_out / 4;
+            pieces
+                .pieces
+                .iter_mut()
+                .for_each(|piece| piece.blocks += more);
+            let last = pieces.pieces.last_mut().unwrap();
+            assert_eq!(last.index_size(), size);
+            let (before, kept) = (pieces.pieces.len() - 2, 300 - left_out as usize);
+            let start = pieces.pieces[before].end as usize;
+            let last = pieces.pieces.last_mut().unwrap();
+            last.crc = crc32c(&index[start..last.end as usize]);
+            last.last.offset = 105 * (kept as u64 - 1);
+            let tops: Vec<u8> = (0..=before).flat_map(|i| pieces.top(i).to_vec()).collect();
+            pieces.tops = [&tops[..], &keys[kept - 1]].concat().into();
+            pieces.pieces.last_mut().unwrap().top_end = pieces.tops.len() as u32;
+            assert!(look_up(&index, &pieces, &keys[299]).is_err(), "{left_out}");
+            ask(&pieces);
+        }
+        assert!(lies > 100 && lies < right / 2, "{lies} of {right}");
+    }
+
+    #[test]
+    fn a_top_that_is_too_long_is_not_written_and_many_make_longer_pieces() {
+        let long: Vec<Vec<u8>> = (0..20u8)
+            .map(|i| [vec![b'k'; 4096], vec![i]].concat())
+            .collect();
+        assert!(PiecesBuilder::new(&index_of(&long), 1 << 30).is_none());
+        let most: Vec<Vec<u8>> = long.iter().map(|key| key[1..].to_vec()).collect();
+        let pieces = pieces_of(&index_of(&most), 1 << 30);
+        assert!((5..=7).contains(&pieces.len()), "{}", pieces.len());
+        // Shared prefixes, but few keys a piece: more tops than 512 KiB hold.
+        let many: Vec<Vec<u8>> = (0..30_000u32)
+            .map(|i| [vec![b'k'; 3_000], (i << 4).to_be_bytes().repeat(30)].concat())
+            .collect();
+        let index = index_of(&many);
+        let block = PiecesBuilder::new(&index, 1 << 30).unwrap().finish();
+        assert!(block.len() <= MAX_TOPS + 20, "{}", block.len());
+        let pieces = Pieces::decode(block.into()).unwrap().unwrap().index;
+        let bytes = bytes_of(&index, &pieces, 7);
+        assert!(bytes.len() > PIECE_LEN, "{}", bytes.len());
+        pieces
+            .decode_piece(7, bytes, Some(&Order::Bytewise), |_, _| ())
+            .unwrap();
+    }
+
+    /// Keys of different lengths: a piece ends with the last of the shortest in its last quarter.
+    #[test]
+    fn pieces_end_with_short_keys() {
+        let len = |i: usize| 20 + (i * 7919) % 50;
+        let keys =
+            (0..5_000).map(|i| [format!("{i:08}").into_bytes(), vec![b'k'; len(i)]].concat());
+        let keys: Vec<Vec<u8>> = keys.collect();
+        let index = index_of(&keys);
+        let parsed = Block::parse(&index[..]).unwrap();
+        let pieces = pieces_of(&index, 1 << 30);
+        assert!(pieces.len() > 15);
+        for i in 0..pieces.len() - 1 {
+            let first = pieces.blocks_before(i);
+            let start = parsed.restart(first);
+            let fits: Vec<usize> = (first..5_000)
+                .filter(|&i| entry_end(&parsed, i) - start <= 16_384)
+                .filter(|&i| entry_end(&parsed, i) - start > 12_288)
+                .collect();
+            let shortest = fits.iter().map(|&i| keys[i].len()).min().unwrap();
+            let expected = fits
+                .iter()
+                .rev()
+                .find(|&&i| keys[i].len() == shortest)
+                .unwrap();
+            assert_eq!(pieces.blocks_before(i + 1), expected + 1);
         }
     }
 }

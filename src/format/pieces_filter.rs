@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! block     handle of the filter block
-//! lg        u8: pieces have 1 << lg bytes, 12 to 31
-//! tail      varint32 length, and a copy of the end of the block: of the ribbon from its layer ends on, and all after it
+//! lg        varint: pieces have 1 << lg bytes, 12 to 31
+//! tail      varint length, and a copy of the end of the block: of the ribbon from its layer ends on, and all after it
 //! pieces    fixed32 CRC-32C of each, not masked: of the words, then of the codes
 //! ```
 //!
@@ -12,7 +12,6 @@
 //!
 //! Only a block of one filter, a ribbon with layers, is divided. Any other is read whole.
 
-use std::iter;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -20,11 +19,11 @@ use bytes::Bytes;
 use super::Defect;
 use super::checksum::crc32c;
 use super::footer::BlockHandle;
-use super::pieces::{Input, PIECE_LEN};
+use super::pieces::{Input, PIECE_LEN, part};
 use crate::coding::{fixed32_at, put_fixed32, put_varint};
 #[cfg(any(doc, test))]
 use crate::filter::RibbonFilterPolicy;
-use crate::filter::{RibbonLayout, RibbonProbe as Probe};
+use crate::filter::{RibbonLayout, RibbonProbe};
 
 /// After the filter: its offset, the offset of the offsets, lg(base).
 const BLOCK_END: usize = 9;
@@ -33,30 +32,19 @@ const BLOCK_END: usize = 9;
 const MAX_PIECES: usize = 1 << 16;
 
 /// Logarithms of the shortest and of the longest piece. No equation needs words of more than two pieces.
-const PIECE_LGS: Range<u8> = 12..32;
+const PIECE_LGS: Range<u64> = 12..32;
 
 /// A divided filter block. Its pieces are numbered: those of the words, those of the codes, and the tail.
 #[derive(Debug)]
 pub(crate) struct FilterPieces {
     /// The handle of the filter block.
     pub(crate) handle: BlockHandle,
-    lg: u8,
+    lg: u64,
     /// Copied from `about.pieces`.
     tail: Bytes,
     crcs: Bytes,
     words_len: usize,
     codes_len: usize,
-}
-
-/// What a filter in pieces says of a key.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// The key is absent.
-    No,
-    /// The key may be there.
-    Maybe,
-    /// These pieces are needed first.
-    Needs(Vec<usize>),
 }
 
 impl FilterPieces {
@@ -83,36 +71,29 @@ impl FilterPieces {
 
     /// Checks that the copy of the tail describes a block of the handle's size.
     pub(super) fn decode(input: &mut Input) -> Result<FilterPieces, Defect> {
-        let handle = input.handle()?;
-        let lg = input.byte()?;
+        let (handle, lg) = (input.handle()?, input.number()?);
         let tail_len = usize::try_from(input.number()?).unwrap_or(usize::MAX);
         let tail = input.take(tail_len)?;
-        let wrong = || {
-            Defect::new(
-                format!(
-                    "the end of a ribbon filter in a block of {} bytes",
-                    handle.size
-                ),
-                format!(
-                    "{} bytes that are none, or pieces of 1 << {lg} bytes",
-                    tail.len()
-                ),
-            )
+        let layout = layout_of(&tail, handle.size);
+        let layout = layout
+            .filter(|layout| layout.tail_len() + BLOCK_END == tail_len && PIECE_LGS.contains(&lg));
+        let Some(layout) = layout else {
+            let size = handle.size;
+            let expected = format!("the end of a ribbon filter in a block of {size} bytes");
+            return Err(Defect::new(
+                expected,
+                format!("{tail:02x?}, pieces of 1 << {lg}"),
+            ));
         };
-        let layout = layout_of(&tail, handle.size).ok_or_else(wrong)?;
         let (words_len, codes_len) = (layout.words_len, layout.codes_len);
-        if layout.tail_len() + BLOCK_END != tail.len() || !PIECE_LGS.contains(&lg) {
-            return Err(wrong());
-        }
         let count = words_len.div_ceil(1 << lg) + codes_len.div_ceil(1 << lg);
-        let crcs = input.take(4 * count)?;
         Ok(FilterPieces {
             handle,
             lg,
-            tail,
-            crcs,
+            crcs: input.take(4 * count)?,
             words_len,
             codes_len,
+            tail,
         })
     }
 
@@ -135,97 +116,94 @@ impl FilterPieces {
 
     /// Where piece `i`, one of `0..len()`, lies in the file.
     pub(crate) fn range(&self, i: usize) -> Range<u64> {
-        let part = self.range_in_block(i);
-        self.handle.offset + part.start as u64..self.handle.offset + part.end as u64
-    }
-
-    fn range_in_block(&self, i: usize) -> Range<usize> {
         let words = self.words_len.div_ceil(1 << self.lg);
         let codes_end = self.words_len + self.codes_len;
         let (start, end) = match i {
             _ if i < words => (i << self.lg, self.words_len),
             _ if i < self.tail_piece() => (self.words_len + ((i - words) << self.lg), codes_end),
-            _ => return codes_end..codes_end + self.tail.len(),
+            _ => (codes_end, codes_end + self.tail.len()),
         };
-        start..end.min(start + (1 << self.lg))
+        let end = end.min(start + (1 << self.lg));
+        self.handle.offset + start as u64..self.handle.offset + end as u64
     }
 
     /// Checks the bytes at the [`range`](Self::range) of piece `i`. Those of the tail must equal their copy, by which pieces were
     /// found.
     pub(crate) fn check(&self, i: usize, bytes: &[u8]) -> Result<(), Defect> {
-        let range = self.range_in_block(i);
-        let sound = match fixed32_at(&self.crcs, 4 * i) {
-            Some(crc) => crc == crc32c(bytes) && bytes.len() == range.len(),
-            None => *bytes == *self.tail,
-        };
-        if sound {
+        let (expected, found) = (fixed32_at(&self.crcs, 4 * i), crc32c(bytes));
+        if expected.map_or(*bytes == *self.tail, |expected| expected == found) {
             return Ok(());
         }
+        let expected = expected.unwrap_or_else(|| crc32c(&self.tail));
         Err(Defect::new(
-            format!(
-                "{} bytes as about.pieces has them or their checksum",
-                range.len()
-            ),
-            format!(
-                "others, {} with checksum {:#010x}",
-                bytes.len(),
-                crc32c(bytes)
-            ),
+            format!("piece {i} of the filter with checksum {expected:#010x}"),
+            format!("{found:#010x} (computed from {} bytes)", bytes.len()),
         ))
     }
 
-    /// The pieces that a key with this [hash](RibbonFilterPolicy::hash) needs if it is in one of the first `layers` layers, with the
-    /// tail: what to read at once where no piece is there yet. A key is in layer 0 with a probability of 91 %, and in layer 0 or 1
-    /// with 99 %.
-    pub(crate) fn needs(&self, hash: u64, layers: usize) -> Vec<usize> {
-        let mut needs = vec![self.tail_piece()];
-        if let Some(layout) = self.layout() {
-            let places = iter::successors(layout.first(hash), |probe| layout.next(probe));
-            needs.extend(
-                places
-                    .take(layers)
-                    .flat_map(|probe| self.pieces_for(&layout, &probe)),
-            );
-        }
-        needs.sort_unstable();
-        needs.dedup();
-        needs
+    /// Checks that the filter block `block`, wherever it lies, is the one that is divided.
+    pub(crate) fn check_block(&self, block: &[u8]) -> Result<(), Defect> {
+        (0..self.len()).try_for_each(|i| self.check(i, part(block, self.handle, self.range(i))))
     }
 
     /// Whether the filter may have a key with this [hash](RibbonFilterPolicy::hash). `piece` returns a piece that is there and has
-    /// been [checked](Self::check), by its number.
+    /// been [checked](Self::check), by its number. `None` if one is [missing](Self::missing): nothing is rejected without the tail.
     ///
-    /// A filter that contradicts itself has every key. Never says [`Answer::No`] without the tail piece.
+    /// A filter that contradicts itself has every key.
     #[inline]
-    pub(crate) fn ask<'p>(&self, hash: u64, piece: impl Fn(usize) -> Option<&'p [u8]>) -> Answer {
-        let Some(layout) = self.layout() else {
-            return Answer::Maybe;
-        };
-        let has_tail = piece(self.tail_piece()).is_some();
-        let mut probe = layout.first(hash);
-        while let Some(place) = &probe {
-            let at = place.code_at();
-            if at >= self.codes_len {
-                break;
+    pub(crate) fn ask<'p>(
+        &self,
+        hash: u64,
+        piece: impl Fn(usize) -> Option<&'p [u8]>,
+    ) -> Option<bool> {
+        piece(self.tail_piece())?;
+        let layout = self.layout()?;
+        let mut place = layout.first(hash);
+        while let Some(probe) = place.filter(|probe| probe.code_at() < self.codes_len) {
+            let codes = piece(self.codes_piece(&probe))?;
+            if !probe.is_bumped(*codes.get(probe.code_at() & self.mask())?) {
+                let mut both = [0; RibbonLayout::MAX_WORDS];
+                let words = self.gather(layout.words_at(&probe), &mut both, &piece)?;
+                return Some(layout.holds(&probe, words).unwrap_or(true));
             }
-            let codes = piece(self.codes_piece(at)).filter(|_| has_tail);
-            let Some(codes) = codes else {
-                return self.missing(&layout, place, piece);
-            };
-            let Some(&code) = codes.get(at & self.mask()) else {
-                break;
-            };
-            if !place.is_bumped(code) {
-                let words = layout.words_at(place);
-                return match self.gather(words, &mut [0; RibbonLayout::MAX_WORDS], &piece) {
-                    None => self.missing(&layout, place, piece),
-                    Some(words) if layout.holds(place, words) == Some(false) => Answer::No,
-                    Some(_) => Answer::Maybe,
-                };
-            }
-            probe = layout.next(place);
+            place = layout.next(&probe);
         }
-        Answer::Maybe
+        Some(true)
+    }
+
+    /// The pieces that are not there and that a key with this hash needs next. Where the codes are missing, the key may be in any
+    /// layer: then the words of as many as `layers` are asked for. 91 % of the keys are in the first, 99 % in the first two.
+    pub(crate) fn missing<'p>(
+        &self,
+        hash: u64,
+        mut layers: usize,
+        piece: impl Fn(usize) -> Option<&'p [u8]>,
+    ) -> Vec<usize> {
+        let mut needs = vec![self.tail_piece()];
+        let layout = self.layout();
+        let mut place = layout.as_ref().and_then(|layout| layout.first(hash));
+        while let (Some(layout), Some(probe)) = (&layout, place) {
+            let codes = piece(self.codes_piece(&probe));
+            let code = codes.and_then(|codes| codes.get(probe.code_at() & self.mask()));
+            if code.is_none_or(|&code| !probe.is_bumped(code)) {
+                let words = layout.words_at(&probe);
+                needs.extend(words.start >> self.lg..words.end.div_ceil(1 << self.lg));
+                needs.extend((probe.code_at() < self.codes_len).then(|| self.codes_piece(&probe)));
+                layers = if code.is_some() {
+                    0
+                } else {
+                    layers.saturating_sub(1)
+                };
+                if layers == 0 {
+                    break;
+                }
+            }
+            place = layout.next(&probe);
+        }
+        needs.retain(|&i| piece(i).is_none());
+        needs.sort_unstable();
+        needs.dedup();
+        needs
     }
 
     /// The words at `range`, which may lie in two pieces; `None` if one is missing.
@@ -236,6 +214,9 @@ impl FilterPieces {
         both: &'b mut [u8; RibbonLayout::MAX_WORDS],
         piece: &impl Fn(usize) -> Option<&'p [u8]>,
     ) -> Option<&'b [u8]> {
+        if range.is_empty() {
+            return Some(&[]);
+        }
         let first = piece(range.start >> self.lg)?;
         let (start, len) = (range.start & self.mask(), range.len());
         if let Some(words) = first.get(start..start + len) {
@@ -250,31 +231,10 @@ impl FilterPieces {
         Some(both)
     }
 
-    /// The pieces for this place of a key that are missing, and perhaps the tail.
-    #[cold]
-    fn missing<'p>(
-        &self,
-        layout: &RibbonLayout<'_>,
-        place: &Probe,
-        piece: impl Fn(usize) -> Option<&'p [u8]>,
-    ) -> Answer {
-        let mut needs = self.pieces_for(layout, place);
-        needs.retain(|&i| piece(i).is_none());
-        Answer::Needs(needs)
-    }
-
-    /// The pieces with the words and the codes for this place of a key, and the tail.
-    fn pieces_for(&self, layout: &RibbonLayout<'_>, place: &Probe) -> Vec<usize> {
-        let words = layout.words_at(place);
-        let codes = Some(place.code_at()).filter(|&at| at < self.codes_len);
-        let words = words.start >> self.lg..words.end.div_ceil(1 << self.lg);
-        let codes = codes.map(|at| self.codes_piece(at));
-        words.chain(codes).chain([self.tail_piece()]).collect()
-    }
-
+    /// The piece with the code for this place of a key.
     #[inline]
-    fn codes_piece(&self, at: usize) -> usize {
-        self.words_len.div_ceil(1 << self.lg) + (at >> self.lg)
+    fn codes_piece(&self, probe: &RibbonProbe) -> usize {
+        self.words_len.div_ceil(1 << self.lg) + (probe.code_at() >> self.lg)
     }
 
     #[inline]
@@ -354,24 +314,23 @@ mod tests {
                 let mut there = vec![false; parts.len()];
                 let mut rounds = 0;
                 let found = loop {
-                    match pieces.ask(hash, |i| parts.get(i).copied().filter(|_| there[i])) {
-                        Answer::Needs(needs) => {
-                            assert!(!needs.is_empty() && needs.iter().all(|&i| !there[i]));
-                            if rounds == 0 {
-                                let mut needs = needs.clone();
-                                needs.sort();
-                                assert_eq!(needs, pieces.needs(hash, 1));
-                                straddling += u32::from(needs.len() > 3);
-                            }
-                            needs.iter().for_each(|&i| there[i] = true);
-                            rounds += 1;
-                        }
-                        Answer::Maybe => break true,
-                        Answer::No => break false,
+                    let piece = |i: usize| parts.get(i).copied().filter(|_| there[i]);
+                    if let Some(found) = pieces.ask(hash, piece) {
+                        assert!(pieces.missing(hash, 1, piece).is_empty());
+                        break found;
                     }
+                    let needs = pieces.missing(hash, 1, piece);
+                    assert!(!needs.is_empty() && needs.iter().all(|&i| !there[i]));
+                    if rounds == 0 {
+                        straddling += u32::from(needs.len() > 3);
+                        let both = pieces.missing(hash, 2, piece);
+                        assert!(needs.iter().all(|piece| both.contains(piece)));
+                    }
+                    needs.iter().for_each(|&i| there[i] = true);
+                    rounds += 1;
                 };
                 assert_eq!(found, policy.key_may_match(&key, filter));
-                assert!(found || there[parts.len() - 1], "rejected without the tail");
+                assert!(there[parts.len() - 1], "asked without the tail");
                 (asked, again) = (asked + 1, again + u32::from(rounds > 1));
             }
             assert!(again <= asked / 8, "{keys} keys: {again} of {asked}");

@@ -26,8 +26,6 @@ pub struct Layout {
     pub index: BlockInfo,
     /// What the metaindex names: filter blocks, and whatever else a writer put there.
     pub named: Vec<NamedBlock>,
-    /// What is in the block of the filter in use; `None` without one.
-    pub filter: Option<FilterLayout>,
     /// Offset of the footer in bytes, which is 48 before the end of the file.
     pub footer_offset: u64,
 }
@@ -67,13 +65,13 @@ pub struct BlockInfo {
 }
 
 impl Table {
-    /// Where metaindex, index and footer lie, what the metaindex names, and what is in the filter.
+    /// Where metaindex, index and footer lie, and what the metaindex names.
     ///
-    /// Reads footer, metaindex and index once more, and keeps nothing of them; and the filter, if it was not needed before.
+    /// Reads footer, metaindex and index once more, and keeps nothing of them.
     ///
     /// # Errors
     ///
-    /// Those of [`OpenOptions::open`](crate::OpenOptions::open), for these three parts, and of reading the filter.
+    /// Those of [`OpenOptions::open`](crate::OpenOptions::open), for these three parts.
     pub fn layout(&self) -> Result<Layout> {
         let file = self.file();
         let footer = file.footer()?;
@@ -112,9 +110,17 @@ impl Table {
             metaindex,
             index,
             named,
-            filter: self.whole_filter()?.and_then(TableFilter::layout),
             footer_offset: file.footer_offset(),
         })
+    }
+
+    /// What is in the block of the filter in use; `None` without one. Reads the filter, if it was not needed before.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the filter.
+    pub fn filter_layout(&self) -> Result<Option<FilterLayout>> {
+        Ok(self.whole_filter()?.and_then(TableFilter::layout))
     }
 
     /// Describes each data block, in the file's order. Afterwards [`Blocks::totals`] has the sums, and

@@ -10,7 +10,7 @@ use crate::format::Defect;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::BlockHandle;
 use crate::format::frame;
-use crate::format::pieces_filter::{Answer, FilterPieces};
+use crate::format::pieces_filter::FilterPieces;
 use crate::format::prefix_block::PrefixBlockReader;
 use crate::read::index::Absent;
 use crate::read::store::frame_range;
@@ -51,29 +51,19 @@ impl<W> FilterBlock<W> {
     ) -> Result<bool, Absent> {
         match &self.form {
             Form::Whole(block) => Ok(whole(block.get().ok_or(Absent)?)),
-            Form::InPieces(pieces, cells) => match pieces.ask(hash(), |i| there(cells, i)) {
-                Answer::No => Ok(false),
-                Answer::Maybe => Ok(true),
-                Answer::Needs(_) => Err(Absent),
-            },
+            Form::InPieces(pieces, cells) => {
+                let passes = pieces.ask(hash(), |i| there(cells, i));
+                passes.ok_or(Absent)
+            }
         }
     }
 
-    /// The pieces that are not there and that a key with this `hash` needs next; of a key of which no piece is there, those that it
-    /// needs if it is in one of the first `layers` layers of the ribbon. A block that is read whole is piece 0.
+    /// The pieces that are not there and that a key with this `hash` needs next; where its codes are missing, those that it needs
+    /// if it is in one of the first `layers` layers of the ribbon. A block that is read whole is piece 0.
     pub(super) fn missing_for(&self, hash: u64, layers: usize) -> Vec<usize> {
         match &self.form {
             Form::Whole(_) => self.missing(),
-            Form::InPieces(pieces, cells) => match pieces.ask(hash, |i| there(cells, i)) {
-                Answer::No | Answer::Maybe => Vec::new(),
-                Answer::Needs(mut needs) => {
-                    needs.extend(pieces.needs(hash, layers));
-                    needs.sort_unstable();
-                    needs.dedup();
-                    needs.retain(|&i| there(cells, i).is_none());
-                    needs
-                }
-            },
+            Form::InPieces(pieces, cells) => pieces.missing(hash, layers, |i| there(cells, i)),
         }
     }
 

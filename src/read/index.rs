@@ -80,8 +80,9 @@ pub(crate) struct Absent;
 pub(crate) struct BlockRef {
     /// Which of the table's data blocks it is, from 0.
     pub(crate) block: usize,
-    /// Which piece of the index names it.
-    pub(super) piece: usize,
+    /// Which piece of the index names it, and which of that piece's blocks it is.
+    piece: u32,
+    at: u32,
     pub(crate) handle: BlockHandle,
 }
 
@@ -137,25 +138,15 @@ impl Index {
         place: IndexPlace,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
-        if let Some(order) = order {
-            pieces.check_order(order)?;
-        }
-        let (mut tops, mut ends) = (Vec::new(), Vec::with_capacity(pieces.len()));
-        let mut cursor = pieces.tops();
-        while cursor.next()? {
-            tops.extend_from_slice(cursor.key());
-            ends.push(tops.len());
-        }
-        let tops = Bytes::from(tops);
-        let starts = std::iter::once(0).chain(ends.iter().copied());
-        let tops = starts
-            .zip(&ends)
-            .map(|(start, &end)| tops.slice(start..end))
-            .collect();
+        let tops = (0..pieces.len()).map(|p| pieces.top(p)).collect();
         let firsts = (0..=pieces.len())
             .map(|p| pieces.blocks_before(p))
             .collect();
-        Ok(Index::new(Entries::InFile(pieces), tops, firsts, place))
+        let index = Index::new(Entries::InFile(pieces), tops, firsts, place);
+        if let Some(order) = order {
+            index.check_tops(order)?;
+        }
+        Ok(index)
     }
 
     fn new(entries: Entries, tops: Vec<Bytes>, firsts: Vec<usize>, place: IndexPlace) -> Index {
@@ -245,7 +236,7 @@ impl Index {
                 let (_, value) = block.restart_entry(self.blocks_of(p).end.checked_sub(1)?)?;
                 Some(BlockHandle::decode(value)?.0)
             }
-            Entries::InFile(pieces) => (p < pieces.len()).then(|| pieces.last_handle(p)),
+            Entries::InFile(pieces) => pieces.last_handle(p),
         }
     }
 
@@ -281,41 +272,64 @@ impl Index {
             .ok_or(Absent)
     }
 
-    /// Piece `p` of a block that was found in it.
+    /// The piece that a block was found in.
     #[inline]
     #[expect(clippy::expect_used, reason = "a piece that was there stays")]
     fn piece_with(&self, found: BlockRef) -> &Piece {
-        self.piece(found.piece)
-            .expect("the piece that a block was found in")
-    }
-
-    /// Position of a block in its piece.
-    #[inline]
-    fn position(&self, found: BlockRef) -> usize {
-        found.block - self.blocks_of(found.piece).start
+        let piece = self.piece(found.piece as usize);
+        piece.expect("the piece that a block was found in")
     }
 
     /// What is known of a data block.
     #[inline]
     pub(super) fn state(&self, found: BlockRef) -> &State {
-        self.piece_with(found).states.of(self.position(found))
+        self.piece_with(found).states.of(found.at as usize)
     }
 
     /// A key at or after the last of a data block, and before the first of the next.
     pub(crate) fn key(&self, found: BlockRef) -> &[u8] {
-        self.piece_with(found).key(self.position(found))
+        self.piece_with(found).key(found.at as usize)
     }
 
     /// Data block `i`, one of `0..len()`.
     #[inline]
     pub(super) fn block(&self, i: usize) -> Result<BlockRef, Absent> {
         let p = self.piece_of(i);
-        let handle = self.piece(p)?.handle(i - self.blocks_of(p).start);
-        Ok(BlockRef {
-            block: i,
-            piece: p,
-            handle,
-        })
+        Ok(self.block_in(self.piece(p)?, p, i - self.blocks_of(p).start))
+    }
+
+    /// The data block after `found`; `None` after the last.
+    #[inline]
+    pub(super) fn block_after(&self, found: BlockRef) -> Option<Result<BlockRef, Absent>> {
+        let (p, at) = (found.piece as usize, found.at as usize + 1);
+        let piece = self.piece_with(found);
+        if at < piece.len() {
+            return Some(Ok(self.block_in(piece, p, at)));
+        }
+        let next = found.block + 1;
+        (next < self.len()).then(|| self.block(next))
+    }
+
+    /// The data block before `found`; `None` before the first.
+    pub(super) fn block_before(&self, found: BlockRef) -> Option<Result<BlockRef, Absent>> {
+        match found.at.checked_sub(1) {
+            Some(at) => {
+                let piece = self.piece_with(found);
+                Some(Ok(self.block_in(piece, found.piece as usize, at as usize)))
+            }
+            None => Some(self.block(found.block.checked_sub(1)?)),
+        }
+    }
+
+    /// Block number `at` of piece `p`.
+    #[inline]
+    fn block_in(&self, piece: &Piece, p: usize, at: usize) -> BlockRef {
+        BlockRef {
+            block: self.firsts.get(p).map_or(at, |first| first + at),
+            piece: p as u32,
+            at: at as u32,
+            handle: piece.handle(at),
+        }
     }
 
     /// The data blocks that were put in the cache.
@@ -331,12 +345,7 @@ impl Index {
             return Ok(None);
         };
         let piece = self.piece(p)?;
-        let i = piece.seek(key, order);
-        Ok(Some(BlockRef {
-            block: self.blocks_of(p).start + i,
-            piece: p,
-            handle: piece.handle(i),
-        }))
+        Ok(Some(self.block_in(piece, p, piece.seek(key, order))))
     }
 
     /// The piece that names the one data block that can hold `key`; `None` past the last index key.
@@ -372,9 +381,9 @@ impl Index {
 
     /// The key before those of a data block: the index key of the block before.
     fn key_before(&self, found: BlockRef) -> Option<&[u8]> {
-        match self.position(found).checked_sub(1) {
-            Some(before) => Some(self.piece_with(found).key(before)),
-            None => self.top_before(found.piece),
+        match found.at.checked_sub(1) {
+            Some(before) => Some(self.piece_with(found).key(before as usize)),
+            None => self.top_before(found.piece as usize),
         }
     }
 
@@ -395,7 +404,7 @@ impl Index {
     ) -> Result<(), Defect> {
         let piece = self.piece_with(found);
         if matches!(order, Order::Bytewise)
-            && piece.prefixes_enclose(self.position(found), first, last)
+            && piece.prefixes_enclose(found.at as usize, first, last)
         {
             return Ok(());
         }

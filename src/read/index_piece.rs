@@ -125,7 +125,8 @@ impl Piece {
     }
 
     /// Number of data blocks.
-    fn len(&self) -> usize {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 

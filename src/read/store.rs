@@ -314,16 +314,18 @@ impl Inner {
     /// in the cache but the first, and all named by pieces of the index that are there. One block at least.
     pub(super) fn run_from(&self, found: BlockRef, end: usize, len: u64) -> Run {
         let mut run = Run::of(found);
-        for i in found.block + 1..end.min(self.index.len()) {
-            let Ok(next) = self.index.block(i) else { break };
+        let mut last = found;
+        while let Some(Ok(next)) = self.index.block_after(last) {
             let bytes = frame_range(next.handle);
-            if bytes.end - run.bytes.start > len
+            if next.block >= end
+                || bytes.end - run.bytes.start > len
                 || bytes.start - run.bytes.end > MAX_GAP
                 || self.is_cached(next)
             {
                 break;
             }
-            (run.blocks.end, run.bytes.end) = (i + 1, bytes.end);
+            (run.blocks.end, run.bytes.end) = (next.block + 1, bytes.end);
+            last = next;
         }
         run
     }
@@ -331,16 +333,18 @@ impl Inner {
     /// The data blocks up to `found` that are read together, like [`run_from`](Inner::run_from), from block number `start` on.
     pub(super) fn run_to(&self, found: BlockRef, start: usize, len: u64) -> Run {
         let mut run = Run::of(found);
-        for i in (start.min(found.block)..found.block).rev() {
-            let Ok(next) = self.index.block(i) else { break };
+        let mut last = found;
+        while let Some(Ok(next)) = self.index.block_before(last) {
             let bytes = frame_range(next.handle);
-            if run.bytes.end - bytes.start > len
+            if next.block < start
+                || run.bytes.end - bytes.start > len
                 || run.bytes.start - bytes.end > MAX_GAP
                 || self.is_cached(next)
             {
                 break;
             }
-            (run.blocks.start, run.bytes.start) = (i, bytes.start);
+            (run.blocks.start, run.bytes.start) = (next.block, bytes.start);
+            last = next;
         }
         run
     }
@@ -348,9 +352,7 @@ impl Inner {
     /// Where a data block ends in the file, with the padding after it if no more than that lies before the next block.
     pub(super) fn padded_end(&self, found: BlockRef) -> u64 {
         let end = frame_range(found.handle).end;
-        let next = found.block + 1;
-        let next = (next < self.index.len()).then(|| self.index.block(next));
-        match next {
+        match self.index.block_after(found) {
             Some(Ok(next)) if next.handle.offset - end <= MAX_GAP => next.handle.offset,
             _ => end,
         }

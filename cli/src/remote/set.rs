@@ -1,31 +1,37 @@
 //! Sets of tables, which are read and published as one.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use leveltable::{Error, ErrorKind, OpenOptions, Source};
-use leveltable_object_store::set::{PublishErrorKind, SetOptions, SetRange};
+use leveltable_object_store::set::{PublishErrorKind, SetOptions};
 use leveltable_object_store::{ObjectSource, TableSet};
 use object_store::ObjectStore;
 use object_store::path::Path as ObjectPath;
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 use url::Url;
 
-use super::blocking::Blocking;
-use super::{file_at, locate, runtime, wait};
+use super::object::Object;
+use super::rows::{Direction, Rows, rows_of_set};
+use super::{file_at, locate, object, runtime, wait};
 use crate::failure::{Failure, is_not_found};
 use crate::notation::quoted;
-use crate::open::{Bounds, Row, check_is_file, is_manifest};
+use crate::open::{Bounds, check_is_file, is_manifest};
 use crate::output;
 use crate::place::{check_url, is_url};
 
 /// An open set.
 pub(crate) struct Set {
     set: TableSet,
-    store: Arc<dyn ObjectStore>,
+    /// The tables that are being copied.
+    ahead: Ahead,
     /// The URL of the store. `None` for files.
     url: Option<Url>,
     runtime: &'static Runtime,
@@ -59,10 +65,15 @@ impl Set {
         let runtime = runtime()?;
         // Every block is read once.
         let options = SetOptions::new().tables(OpenOptions::new().no_cache());
-        match wait(runtime, options.open(store.clone(), &manifest)) {
+        let set = if is_url(path) && file_at(path).is_none() {
+            open_read(path, &options, &store, &manifest).transpose()
+        } else {
+            None
+        };
+        match set.unwrap_or_else(|| wait(runtime, options.open(store.clone(), &manifest))) {
             Ok(set) => Ok(Some(Set {
+                ahead: Ahead::new(set.clone(), store.clone()),
                 set,
-                store,
                 url: store_of(path, &manifest),
                 runtime,
             })),
@@ -73,10 +84,7 @@ impl Set {
 
     /// Returns the name of an object as the tool takes it.
     fn name(&self, path: &ObjectPath) -> String {
-        match &self.url {
-            Some(url) => url_of(url, path).to_string(),
-            None => format!("/{path}"),
-        }
+        name_of(self.url.as_ref(), path)
     }
 
     /// Returns the value of each key, `None` where there is none.
@@ -84,26 +92,22 @@ impl Set {
         wait(self.runtime, self.set.get_many(keys))
     }
 
-    /// Returns the entries within `bounds`, from the first to the last.
-    pub(crate) fn rows(&self, bounds: Bounds) -> Rows {
-        Rows {
-            range: self.set.range(bounds),
-            runtime: self.runtime,
-        }
+    /// Returns the entries within `bounds`.
+    pub(crate) fn rows(&self, bounds: Bounds, direction: Direction) -> Rows {
+        rows_of_set(self.set.range(bounds), direction, self.runtime)
     }
 
-    /// Returns table number `i`, one of [`shards`](Set::shards), to be read as it was when the set was published.
+    /// Returns a copy of table number `i`, one of [`shards`](Set::shards), as it was when the set was published. While it is read,
+    /// the next ones are copied.
     pub(crate) fn source(&self, i: usize) -> leveltable::Result<Source> {
         let Some(shard) = self.set.shards().get(i) else {
             return Err(Error::new(ErrorKind::InvalidState, "no such table"));
         };
         let name = self.name(shard.path());
-        let object = ObjectSource::new(self.store.clone(), shard.path().clone())
-            .pinned_to(shard.version().clone())
-            .sized(shard.size())
-            .named(&name);
-        let source = Arc::new(Blocking::new(object, self.runtime));
-        Ok(Source::from(source).named(name))
+        let named =
+            |e| Error::io("copying the table to a temporary file", e).at_path(name.as_ref());
+        let file = self.ahead.copy(i, self.runtime, |path| self.name(path));
+        Ok(Source::from(file.map_err(named)?).named(&name))
     }
 
     /// Returns how table number `i`, which is `shard` and has `entries`, differs from what the set lists: lookups would miss keys
@@ -163,22 +167,84 @@ impl Set {
     }
 }
 
-/// Entries of a set.
-pub(crate) struct Rows {
-    range: SetRange,
-    runtime: &'static Runtime,
+/// Most tables of a set that are copied at a time.
+const MOST_COPIES: usize = 4;
+
+/// Copies of tables in temporary files, some of them on their way.
+struct Ahead {
+    set: TableSet,
+    store: Arc<dyn ObjectStore>,
+    /// By the numbers of the tables. One that was used is kept until a later one is.
+    copies: Mutex<BTreeMap<usize, Copy>>,
 }
 
-impl Iterator for Rows {
-    type Item = leveltable::Result<Row>;
+enum Copy {
+    OnItsWay(JoinHandle<io::Result<File>>),
+    Done(File),
+}
 
-    fn next(&mut self) -> Option<leveltable::Result<Row>> {
-        let next = wait(self.runtime, self.range.next()).transpose()?;
-        Some(next.map(|(key, value)| Row {
-            key,
-            tag: None,
-            value,
-        }))
+impl Ahead {
+    fn new(set: TableSet, store: Arc<dyn ObjectStore>) -> Ahead {
+        Ahead {
+            set,
+            store,
+            copies: Mutex::default(),
+        }
+    }
+
+    /// Returns a copy of table number `i`, and begins with the next ones.
+    fn copy(
+        &self,
+        i: usize,
+        runtime: &Runtime,
+        name: impl Fn(&ObjectPath) -> String,
+    ) -> io::Result<File> {
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        copies.retain(|&number, _| number >= i);
+        for (number, shard) in self
+            .set
+            .shards()
+            .iter()
+            .enumerate()
+            .skip(i)
+            .take(MOST_COPIES)
+        {
+            let copy = || {
+                let source = ObjectSource::new(self.store.clone(), shard.path().clone())
+                    .pinned_to(shard.version().clone())
+                    .sized(shard.size())
+                    .named(name(shard.path()));
+                let copy = async move { Object::new(source)?.download(|_, _| {}).await };
+                Copy::OnItsWay(runtime.spawn(copy))
+            };
+            copies.entry(number).or_insert_with(copy);
+        }
+        let file = match copies.remove(&i) {
+            Some(Copy::OnItsWay(copy)) => runtime.block_on(copy)??,
+            Some(Copy::Done(file)) => file,
+            None => return Err(io::ErrorKind::NotFound.into()),
+        };
+        copies.insert(i, Copy::Done(file.try_clone()?));
+        Ok(file)
+    }
+}
+
+/// Opens the set whose manifest is the object at the URL `path`, which was read before, at least its end. `None` if there is no
+/// object.
+fn open_read(
+    path: &Path,
+    options: &SetOptions,
+    store: &Arc<dyn ObjectStore>,
+    manifest: &ObjectPath,
+) -> leveltable::Result<Option<TableSet>> {
+    let object = object(path)?;
+    match object.all() {
+        Ok(bytes) => {
+            let set = options.open_manifest(store.clone(), manifest, bytes, object.version());
+            set.map(Some)
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::io("reading the manifest", e)),
     }
 }
 
@@ -286,6 +352,33 @@ fn store_of(path: &Path, object: &ObjectPath) -> Option<Url> {
     let store = at.and_then(|at| path.get(..at)).unwrap_or(path).to_owned();
     url.set_path(&store);
     Some(url)
+}
+
+/// Returns the name of an object in `store`, as the tool takes it.
+fn name_of(store: Option<&Url>, path: &ObjectPath) -> String {
+    match store {
+        Some(url) => url_of(url, path).to_string(),
+        None => format!("/{path}"),
+    }
+}
+
+/// Returns what lies under `directory` for at least `age` and no manifest there lists: names and sizes. Removes it if `delete`.
+pub(crate) fn prune(
+    directory: &Path,
+    age: Duration,
+    delete: bool,
+) -> Result<Vec<(String, u64)>, Failure> {
+    let runtime = runtime()?;
+    let (store, object) = locate(directory)?;
+    let (options, url) = (SetOptions::new(), store_of(directory, &object));
+    let found = if delete {
+        wait(runtime, options.prune(&store, &object, age))
+    } else {
+        wait(runtime, options.unlisted(&store, &object, age))
+    };
+    let found = found?.into_iter();
+    let named = found.map(|found| (name_of(url.as_ref(), &found.location), found.size));
+    Ok(named.collect())
 }
 
 /// Returns the URL of an object in `store`.

@@ -13,7 +13,7 @@ use leveltable_object_store::{ObjectTableBuilder, UploadOptions};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
-use super::{locate, runtime, wait};
+use super::{locate_for_upload, runtime, wait};
 use crate::interrupt;
 use crate::output::complain;
 
@@ -73,7 +73,7 @@ impl Upload {
         force: bool,
     ) -> leveltable::Result<Upload> {
         let runtime = runtime()?;
-        let (store, object) = locate(path)?;
+        let (store, object) = locate_for_upload(path)?;
         let builder = upload_options(path, force).create(store, object, options)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State::Building(Box::new(builder))),
@@ -137,7 +137,7 @@ impl Drop for Upload {
 /// Uploads the table in `file` to `path`, a URL. It appears as a whole, or not at all if the user ends the program before.
 pub(crate) fn upload(file: &File, path: &Path, force: bool) -> leveltable::Result<()> {
     let runtime = runtime()?;
-    let (store, object) = locate(path)?;
+    let (store, object) = locate_for_upload(path)?;
     let (end, ended) = mpsc::channel();
     // A signal ends the program when the parts are removed, or not at all if the table is there.
     interrupt::before_end(move || ended.recv() != Ok(true));

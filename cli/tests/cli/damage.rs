@@ -249,7 +249,12 @@ fn info_shows_a_table_whose_filter_metaindex_or_properties_are_damaged() {
         let mut bytes = sound.clone();
         bytes[at] ^= 1;
         fs::write(&damaged, bytes).unwrap();
-        let output = tool().arg("info").arg(&damaged).output().unwrap();
+        let mut info = tool();
+        let output = info
+            .args(["info", "--full"])
+            .arg(&damaged)
+            .output()
+            .unwrap();
         let shown = String::from_utf8(output.stdout.clone()).unwrap();
         assert!(
             shown.contains("300 entries\n") && shown.contains(filter),
@@ -437,11 +442,9 @@ fn salvage_refuses_the_manifest_of_a_set() {
 fn salvage_harms_neither_file() {
     let directory = TempDir::new().unwrap();
     let damaged = directory.path().join("damaged.ldb");
-    fs::write(
-        &damaged,
-        "nothing that could be salvaged from here, in more than 48 bytes",
-    )
-    .unwrap();
+    let mut bytes = fs::read(testdata("words-b4096-r16-nofilter.ldb")).unwrap();
+    let footer = bytes.split_off(bytes.len() - 48);
+    fs::write(&damaged, [vec![7; 100], footer].concat()).unwrap();
     let kept = directory.path().join("kept.ldb");
     fs::write(&kept, "kept").unwrap();
     let new = directory.path().join("new.ldb");

@@ -6,8 +6,13 @@
 
 mod bad_input;
 mod damage;
+mod databases;
 mod golden;
+mod merging;
 mod orders;
+mod other_programs;
+#[cfg(target_os = "linux")]
+mod reads;
 mod round_trips;
 #[cfg(unix)]
 #[path = "../common/sessions.rs"]
@@ -237,6 +242,7 @@ fn completions_and_manual_pages_know_every_command() {
         "verify",
         "salvage",
         "build",
+        "merge",
         "publish",
         "completions",
         "man",
@@ -267,7 +273,7 @@ fn completions_and_manual_pages_know_every_command() {
 
 // ---- Sessions -------------------------------------------------------------------------------
 
-/// Runs the `console` blocks of `tests/sessions/tool/*.md` and of the README: see [`sessions::replay`].
+/// Runs the `console` blocks of `tests/sessions/tool/*.md` and of the READMEs: see [`sessions::replay`].
 #[test]
 #[cfg(unix)]
 fn sessions_run_as_they_are_written_down() {
@@ -277,6 +283,7 @@ fn sessions_run_as_they_are_written_down() {
         .map(|name| directory.join(name))
         .collect();
     files.push(Path::new(ENGINE).join("README.md"));
+    files.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"));
     let commands = sessions::replay(&files, &testdata(""));
     assert!(commands > 30, "{commands}");
 }

@@ -27,7 +27,7 @@ fn tables_in_an_unknown_order_can_be_looked_into() {
                 .output()
                 .unwrap()
         };
-        let output = run(&["info", "--json"]);
+        let output = run(&["info", "--json", "--full"]);
         let info: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(info["entries"], table.entries.len());
         assert_eq!(info["keys"] == "database", table.is_database);
@@ -166,7 +166,7 @@ fn check_order_that_shows_late(is_database: bool) {
     // Rows within bounds were shown before the order showed: which ones are left is unknown.
     let output = run(&["scan", "--from", "014990", "--to", "015100"]);
     assert_eq!(output.status.code(), Some(2));
-    let info = run(&["info", "--json"]);
+    let info = run(&["info", "--json", "--full"]);
     let info: Value = serde_json::from_slice(&info.stdout).unwrap();
     assert_eq!(info["entries"], 20_001);
     assert_eq!(info["order_known"], false);
@@ -205,9 +205,9 @@ impl leveltable::Comparator for OneAstray {
     }
 }
 
-/// Index and blocks that lookups read are in byte order. No key is missed all the same.
+/// Index and blocks that lookups read are in byte order. The answer says that it was assumed, and --check-order misses no key.
 #[test]
-fn an_order_that_no_lookup_sees_hides_no_key() {
+fn an_order_that_no_lookup_sees_is_found_if_asked_for() {
     // So long that opening checks few of the blocks: not the one of the key.
     let value = "value".repeat(20);
     for (is_database, is_astray) in [(false, true), (true, true), (false, false), (true, false)] {
@@ -243,10 +243,36 @@ fn an_order_that_no_lookup_sees_hides_no_key() {
             let (command, args) = args.split_first().unwrap();
             tool().arg(command).arg(&path).args(args).output().unwrap()
         };
+        // One note, however many keys are absent.
+        let output = run(&["get", "010000+", "none", "--json"]);
+        assert_eq!(output.status.code(), Some(1));
+        let notes = String::from_utf8(output.stderr).unwrap();
+        let noted = notes.matches("byte order was assumed: --check-order");
+        assert_eq!((noted.count(), notes.lines().count()), (1, 3), "{notes}");
+        let output = run(&["scan", "--prefix", "010000+"]);
+        assert!(output.stdout.is_empty());
+        assert!(complaint(output, 0).contains("byte order was assumed: --check-order"));
+        // What is found is there in any order, and a walk over all shows the order.
+        assert_eq!(
+            stdout(run(&["get", "000007"])),
+            format!("{value}\n").as_bytes()
+        );
         if !is_astray {
-            assert!(complaint(run(&["get", "010000+"]), 1).starts_with("not found: "));
-            assert_eq!(stdout(run(&["scan", "--prefix", "010000+"])), b"");
+            let output = run(&["get", "010000+", "--check-order"]);
+            assert!(complaint(output, 1).starts_with("not found: "));
+            let output = run(&["scan", "--prefix", "010000+", "--check-order"]);
+            assert_eq!(stdout(output), b"");
             continue;
+        }
+        // The block of the key is not in byte order: a lookup that reads it is an error, and not an answer.
+        for part in [
+            &["get", "043499"][..],
+            &["scan", "--from", "0434", "--to", "0436"],
+        ] {
+            let error = run(part);
+            assert_eq!(error.status.code(), Some(2), "{part:?}");
+            let error = String::from_utf8(error.stderr).unwrap();
+            assert!(error.contains("--check-order finds out before"), "{error}");
         }
         let kind = if is_database { "database" } else { "plain" };
         let output = run(&["get", "010000+", "--keys", kind]);
@@ -255,11 +281,18 @@ fn an_order_that_no_lookup_sees_hides_no_key() {
             "the order was named"
         );
         assert_eq!(
-            stdout_in_unknown_order(run(&["get", "010000+"])),
+            stdout_in_unknown_order(run(&["get", "010000+", "--check-order"])),
             format!("{value}\n").as_bytes()
         );
         // A key that is found, the key that is hidden, and an absent key.
-        let output = run(&["get", "000007", "010000+", "none", "--json"]);
+        let output = run(&[
+            "get",
+            "000007",
+            "010000+",
+            "none",
+            "--json",
+            "--check-order",
+        ]);
         assert_eq!(output.status.code(), Some(1));
         let values: Vec<Value> = json_lines(&output.stdout)
             .into_iter()
@@ -270,11 +303,19 @@ fn an_order_that_no_lookup_sees_hides_no_key() {
             [Value::from(&*value), Value::from(&*value), Value::Null]
         );
         for (prefix, rows) in [("010000+", 1), ("01000", 11)] {
-            let rows_shown = stdout_in_unknown_order(run(&["scan", "--prefix", prefix]));
+            let rows_shown =
+                stdout_in_unknown_order(run(&["scan", "--check-order", "--prefix", prefix]));
             let rows_shown = String::from_utf8(rows_shown).unwrap();
             assert_eq!(rows_shown.lines().count(), rows, "{rows_shown}");
         }
-        let output = run(&["scan", "--from", "010000+", "--to", "010001"]);
+        let output = run(&[
+            "scan",
+            "--check-order",
+            "--from",
+            "010000+",
+            "--to",
+            "010001",
+        ]);
         assert_eq!(output.status.code(), Some(2));
         assert!(output.stdout.is_empty());
     }

@@ -73,7 +73,8 @@ fn rows_before_damage_are_printed_and_the_damage_reported() {
         "{complaint}"
     );
 
-    let output = tool().arg("info").arg(&path).output().unwrap();
+    let mut info = tool();
+    let output = info.args(["info", "--full"]).arg(&path).output().unwrap();
     let picture = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(picture.contains("section"));
     assert!(self::complaint(output, 1).starts_with("unreadable: "));
@@ -132,5 +133,40 @@ fn a_table_that_has_no_room_is_an_error_and_leaves_no_trace() {
         let expected = format!("error: {}: writing", out.display());
         assert!(complaint.starts_with(&expected), "{complaint}");
         assert!(names_in(directory.path()).is_empty(), "{command}");
+    }
+}
+
+/// Temporary files may be elsewhere than the table, and fill another disk.
+#[test]
+#[cfg(unix)]
+fn a_full_temporary_directory_is_named() {
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (temporary, damaged, out) = (path("tmp"), path("damaged.ldb"), path("new.ldb"));
+    fs::create_dir(&temporary).unwrap();
+    let mut bytes = fs::read(testdata("large-b4096-r16-bloom10.ldb")).unwrap();
+    bytes[100_000] ^= 1;
+    fs::write(&damaged, bytes).unwrap();
+    let lines: String = { (0..5_000).rev() }
+        .map(|i| format!("{i:08}\t{}\n", "value".repeat(i % 40)))
+        .collect();
+    let sort = ["build", &out, "--sort", "--sort-memory=256K"];
+    for command in [&sort[..], &["scan", &damaged, "--skip-damaged"]] {
+        let mut limited = Command::new("sh");
+        limited
+            .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"])
+            .arg(env!("CARGO_BIN_EXE_leveltable"))
+            .args(command)
+            .env("TMPDIR", &temporary)
+            .write_stdin(lines.clone());
+        let output = limited.output().unwrap();
+        let complaint = String::from_utf8(output.stderr).unwrap();
+        let complaint = complaint.lines().last().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{complaint}");
+        let named = format!("in a temporary file in {temporary}: ");
+        assert!(
+            complaint.contains(&named) && complaint.contains("TMPDIR"),
+            "{complaint}"
+        );
     }
 }

@@ -1,12 +1,15 @@
 //! The manifest: a table that lists the shards of a set. The [module](super) describes it.
 
+use std::io;
+
 use bytes::Bytes;
 use leveltable::{Error, ErrorKind, OpenOptions, Result, Table, WriteOptions};
 use object_store::path::Path;
 
+use super::place::number_of;
 use super::record::{Shard, directory_of};
 
-const FORMAT: &str = "leveltable.set";
+pub(super) const FORMAT: &str = "leveltable.set";
 const ID: &str = "leveltable.set.id";
 const HISTORY: &str = "leveltable.set.history";
 
@@ -130,6 +133,43 @@ impl Manifest {
         }
         Ok(Manifest { lineage, shards })
     }
+}
+
+/// Returns the shards of the set whose manifest is at `manifest` in a local directory, by calls that block: for a program without a
+/// runtime. The paths of the shards are relative to the directory of the manifest.
+///
+/// ```
+/// use leveltable::Table;
+/// use leveltable_object_store::set::read_local;
+/// # fn find(words: &std::path::Path, key: &[u8]) -> leveltable::Result<Option<bytes::Bytes>> {
+/// let shards = read_local(&words.join("manifest"))?;
+/// let at = shards.partition_point(|shard| shard.last_key() < key);
+/// match shards.get(at).filter(|shard| shard.first_key() <= key) {
+///     Some(shard) => Table::open(words.join(shard.path().as_ref()))?.get(key),
+///     None => Ok(None),
+/// }
+/// # }
+/// ```
+///
+/// A program that looks up many keys keeps the tables open.
+///
+/// # Errors
+///
+/// [`ErrorKind::Io`] if it cannot be read; those of [`SetOptions::open`](super::SetOptions::open) for what is no manifest.
+pub fn read_local(manifest: &std::path::Path) -> Result<Vec<Shard>> {
+    let failed = |error| Error::io("reading the manifest", error).at_path(manifest);
+    let entries = std::fs::read_dir(manifest).map_err(failed)?;
+    let entries: Vec<_> = entries.collect::<io::Result<_>>().map_err(failed)?;
+    let number = |entry: &std::fs::DirEntry| {
+        let (_, number) = number_of(&Path::from(entry.file_name().to_str()?))?;
+        Some((number, entry.path()))
+    };
+    let last = entries.iter().filter_map(number).max();
+    let none = || failed(io::ErrorKind::NotFound.into());
+    let (_, path) = last.ok_or_else(none)?;
+    let bytes = std::fs::read(&path).map_err(|error| Error::io("reading", error).at_path(&path))?;
+    let decoded = Manifest::decode_unnamed(bytes.into(), &Path::from("manifest"));
+    Ok(decoded.map_err(|error| error.at_path(&path))?.shards)
 }
 
 fn sum(mut numbers: impl Iterator<Item = u64>) -> Option<u64> {

@@ -44,12 +44,15 @@
 //! | | requests |
 //! |---|---|
 //! | opening a set | one for the manifest, which is read as a whole |
+//! | [`refresh`](TableSet::refresh) | one, with which nothing comes if the manifest is still the same; a local directory is listed |
 //! | a key between shards | none |
 //! | a key of a shard that is not open | one to open the shard, since the size of its tail is known; then as of an open one |
 //! | a key of an open shard | as of an [`AsyncTable`](leveltable::remote::AsyncTable): none if the filter excludes it or the block is in the cache, otherwise one |
-//! | [`get_many`](TableSet::get_many) | the shards at the same time, with up to 32 requests on their way |
+//! | [`get_many`](TableSet::get_many) | as of a table; 32 shards at the same time |
 //! | a walk | as of a table; the next shard is opened ahead once as many bytes were returned as half of a shard has |
-//! | [`publish`] | one or two for each shard, one for the manifest; the first publication asks four more to learn what the store can do |
+//! | [`publish`] | one or two for each shard, one for the manifest; the first publication makes four more to learn what the store can do |
+//!
+//! A set has at most 64 requests for its tables on their way at a time; see [`SetOptions::most_requests`].
 //!
 //! Each shard is read in the version that the manifest names, by the object's ETag or version. One that was replaced or removed
 //! is an error of the kind [`Replaced`](leveltable::ErrorKind::Replaced): open the set anew. So a publication does not disturb
@@ -86,6 +89,12 @@
 //!
 //! Earlier manifests stay. To reclaim their space, truncate all but the last. Do not delete them: a late publisher that has read
 //! the one before could create the deleted number again, and would take itself for the winner.
+//!
+//! # Pruning
+//!
+//! Tables that no manifest lists are nobody's: those of attempts that failed, and of sets that were replaced. [`SetOptions::prune`]
+//! removes them. It reads every manifest under a directory, so it must be given the directory of all manifests that may list a
+//! table there.
 //!
 //! A set cannot be copied to another place by copying its objects, since the copies have other ETags. Publish it there.
 //!
@@ -137,6 +146,7 @@
 mod error;
 mod manifest;
 mod place;
+mod prune;
 mod publish;
 mod range;
 mod record;
@@ -149,8 +159,10 @@ use leveltable::OpenOptions;
 use object_store::ObjectStore;
 
 use crate::attempts::{Retries, Timeouts};
+use crate::source::MOST_REQUESTS;
 
 pub use error::{PublishError, PublishErrorKind};
+pub use manifest::read_local;
 pub use publish::{Published, SetVersion, publish};
 pub use range::SetRange;
 pub use record::Shard;
@@ -162,6 +174,7 @@ pub use table_set::TableSet;
 pub struct SetOptions {
     tables: OpenOptions,
     most_open: usize,
+    most_requests: usize,
     timeouts: Timeouts,
     retries: Retries,
 }
@@ -178,6 +191,7 @@ impl SetOptions {
         SetOptions {
             tables: OpenOptions::new(),
             most_open: 64,
+            most_requests: MOST_REQUESTS,
             timeouts: Timeouts::default(),
             retries: Retries::default(),
         }
@@ -196,7 +210,13 @@ impl SetOptions {
         self
     }
 
-    /// How long each attempt of a request may take.
+    /// How many requests for the tables of a set may be on their way at once, 64 by default. Others wait for their turn.
+    pub fn most_requests(mut self, requests: usize) -> SetOptions {
+        self.most_requests = requests;
+        self
+    }
+
+    /// How long a request may take.
     pub fn timeouts(mut self, timeouts: Timeouts) -> SetOptions {
         self.timeouts = timeouts;
         self

@@ -5,22 +5,33 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion};
+use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use tokio::time::{sleep, timeout};
 
 use super::manifest::{Id, MOST_LEN};
-use crate::attempts::{Failure, Retries, Timeouts, attempts};
-use crate::source::collect;
+use super::record::directory_of;
+use crate::Version;
+use crate::attempts::{Failure, Retries, Timeouts, attempts, late, within};
+use crate::source::{UNKNOWN, collect, version_of};
 
 /// Where a manifest lies, in which version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     /// At the path itself: an object of this version.
-    Object(UpdateVersion),
+    Object(Version),
     /// In the directory of the path, under this number.
     Numbered(u64),
     /// At the path, in a version that was not learned.
     Unknown,
+}
+
+/// What there is at the place of a manifest.
+#[derive(Debug)]
+pub(super) enum Found {
+    Nothing,
+    /// The manifest that is known.
+    Same,
+    Manifest(Bytes, Place),
 }
 
 /// The condition on which a manifest is written.
@@ -29,7 +40,7 @@ pub(super) enum Condition {
     /// There is no object at the path.
     IsNew,
     /// The object at the path is this one.
-    Is(UpdateVersion),
+    Is(Version),
     /// There is no manifest of this number.
     NumberIsNew(u64),
 }
@@ -61,21 +72,40 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// The bytes of the current manifest and where they lie; `None` if there is none. One request if it is an object at the path.
-    pub(super) async fn read(&self, path: &Path) -> io::Result<Option<(Bytes, Place)>> {
-        if let Some((bytes, version)) = self.get(path).await? {
-            return Ok(Some((bytes, Place::Object(version))));
-        }
+    /// The current manifest, unless it is the one that is `known` to lie somewhere. One request if it is an object at the path, and
+    /// one if it is the same.
+    pub(super) async fn read(&self, path: &Path, known: Option<&Place>) -> io::Result<Found> {
+        let last = match known {
+            Some(Place::Numbered(number)) => Some(*number),
+            Some(Place::Object(version)) => {
+                let e_tag = version.e_tag.as_deref();
+                match self
+                    .get(path, e_tag.filter(|e_tag| !e_tag.starts_with("W/")))
+                    .await?
+                {
+                    Found::Nothing => None,
+                    found => return Ok(found),
+                }
+            }
+            Some(Place::Unknown) | None => match self.get(path, None).await? {
+                Found::Nothing => None,
+                found => return Ok(found),
+            },
+        };
         // Truncated since it was listed: there is a later one.
         let mut empty = Path::default();
         for _ in 0..=self.retries.most {
             let Some(number) = self.highest(path).await? else {
-                return Ok(None);
+                return Ok(Found::Nothing);
             };
+            if last == Some(number) {
+                return Ok(Found::Same);
+            }
             let path = numbered(path, number);
-            let found = self.get(&path).await?;
-            if let Some((bytes, _)) = found.filter(|(bytes, _)| !bytes.is_empty()) {
-                return Ok(Some((bytes, Place::Numbered(number))));
+            if let Found::Manifest(bytes, _) = self.get(&path, None).await?
+                && !bytes.is_empty()
+            {
+                return Ok(Found::Manifest(bytes, Place::Numbered(number)));
             }
             empty = path;
         }
@@ -86,49 +116,51 @@ impl Client {
         Err(io::Error::new(io::ErrorKind::InvalidData, why))
     }
 
-    /// All of an object, and its version.
-    async fn get(&self, path: &Path) -> io::Result<Option<(Bytes, UpdateVersion)>> {
-        let got = self.attempts(|| async {
-            let response = self.store.get_opts(path, GetOptions::default());
-            let response = timeout(self.timeouts.of(0), response).await;
-            let response = response.map_err(|_| timed_out())??;
-            let size = response.meta.size;
+    /// All of an object, unless it has the ETag `known`.
+    async fn get(&self, path: &Path, known: Option<&str>) -> io::Result<Found> {
+        let request = || async {
+            let options = GetOptions {
+                if_none_match: known.map(str::to_owned),
+                ..GetOptions::default()
+            };
+            Ok(match self.store.get_opts(path, options).await {
+                Err(Error::NotFound { .. }) => Err(Found::Nothing),
+                Err(Error::NotModified { .. }) => Err(Found::Same),
+                response => Ok(response?),
+            })
+        };
+        let mut is_last = self.retries.most == 0;
+        loop {
+            let response = match self.attempts(request).await? {
+                Ok(response) => response,
+                Err(found) => return Ok(found),
+            };
+            let (size, version) = (response.meta.size, version_of(&response.meta));
             if size > MOST_LEN {
                 let why = format!("{size} bytes are too many for a manifest");
-                return Err(Failure::lasting(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    why,
-                )));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
-            let version = UpdateVersion {
-                e_tag: response.meta.e_tag.clone(),
-                version: response.meta.version.clone(),
+            // Only now is it known how long it may take.
+            let deadline = self.timeouts.of(size);
+            let collected = timeout(deadline, collect(response, 0..size)).await;
+            let failure = match collected {
+                Ok(Ok(bytes)) => return Ok(Found::Manifest(bytes, Place::Object(version))),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::passing(late(deadline)),
             };
-            let bytes = timeout(self.timeouts.of(size), collect(response, 0..size)).await;
-            let bytes = bytes.map_err(|_| timed_out())??;
-            Ok((bytes, version))
-        });
-        match got.await {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            got => got.map(Some),
+            if is_last || !failure.may_pass {
+                return Err(failure.error);
+            }
+            is_last = true;
         }
     }
 
     /// The highest number of a manifest in the directory `path`.
     async fn highest(&self, path: &Path) -> io::Result<Option<u64>> {
-        let list = || async {
-            let list = timeout(
-                self.timeouts.of(0),
-                self.store.list_with_delimiter(Some(path)),
-            );
-            Ok(list.await.map_err(|_| timed_out())??)
-        };
+        let list = || async { Ok(self.store.list_with_delimiter(Some(path)).await?) };
         let listed = self.attempts(list).await?;
-        let numbers = listed.objects.iter().filter_map(|object| {
-            let name = object.location.filename()?;
-            let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-            name.parse::<u64>().ok().filter(|_| is_number)
-        });
+        let numbers = listed.objects.iter();
+        let numbers = numbers.filter_map(|object| Some(number_of(&object.location)?.1));
         Ok(numbers.max())
     }
 
@@ -144,7 +176,7 @@ impl Client {
         let id = u128::from_be_bytes(*id);
         let probe = Path::from(format!("{path}.{id:032x}.probe"));
         let condition = self.probe(&probe).await;
-        let _ = timeout(self.timeouts.of(0), self.store.delete(&probe)).await;
+        let _ = within(self.timeouts.of(0), self.store.delete(&probe)).await;
         condition?.ok_or_else(|| {
             let why = "the store writes an object although the condition is not met, so that one publisher could overwrite what \
                        another has published";
@@ -158,7 +190,7 @@ impl Client {
     /// The same, by an object that does not exist. `None` if the store writes it against a condition.
     async fn probe(&self, probe: &Path) -> Result<Option<Condition>, PutFailure> {
         // A version that it cannot have.
-        let version = UpdateVersion {
+        let version = Version {
             e_tag: Some("\"leveltable-probe\"".into()),
             version: Some("1".into()),
         };
@@ -217,10 +249,7 @@ impl Client {
             }
         };
         Ok(match version {
-            UpdateVersion {
-                e_tag: None,
-                version: None,
-            } => Place::Unknown,
+            UNKNOWN => Place::Unknown,
             version => Place::Object(version),
         })
     }
@@ -230,36 +259,30 @@ impl Client {
         path: &Path,
         payload: PutPayload,
         mode: PutMode,
-    ) -> Result<UpdateVersion, PutFailure> {
-        use object_store::Error as E;
+    ) -> Result<Version, PutFailure> {
         let deadline = self.timeouts.of(payload.content_length() as u64);
         let put = self.store.put_opts(path, payload, mode.into());
-        let Ok(put) = timeout(deadline, put).await else {
-            return Err(PutFailure {
-                answer: Answer::Unclear,
-                error: timed_out().error,
-            });
-        };
-        put.map(UpdateVersion::from).map_err(|error| PutFailure {
+        let put = within(deadline, put).await;
+        put.map(Version::from).map_err(|error| PutFailure {
             answer: match error {
-                E::NotImplemented { .. } | E::NotSupported { .. } => Answer::Unsupported,
+                Error::NotImplemented { .. } | Error::NotSupported { .. } => Answer::Unsupported,
                 // Some stores say so of an object that should be replaced, and does not exist.
-                E::NotFound { .. } => Answer::Refused,
-                E::AlreadyExists { .. } | E::Precondition { .. } | E::NotModified { .. } => {
-                    Answer::Refused
-                }
+                Error::NotFound { .. } => Answer::Refused,
+                Error::AlreadyExists { .. }
+                | Error::Precondition { .. }
+                | Error::NotModified { .. } => Answer::Refused,
                 _ => Answer::Unclear,
             },
             error: Failure::from(error).error,
         })
     }
 
-    /// Makes attempts that have deadlines of their own.
+    /// Makes attempts of a request whose response is short.
     pub(super) async fn attempts<T, F>(&self, request: impl FnMut() -> F) -> io::Result<T>
     where
         F: Future<Output = Result<T, Failure>>,
     {
-        attempts(&self.timeouts, &self.retries, u64::MAX, request).await
+        attempts(&self.timeouts, &self.retries, 0, request).await
     }
 }
 
@@ -274,11 +297,14 @@ impl Place {
     }
 }
 
-fn numbered(path: &Path, number: u64) -> Path {
-    path.clone().join(format!("{number:010}"))
+/// Where the manifests lie that `path` is one of by its name, and its number.
+pub(super) fn number_of(path: &Path) -> Option<(Path, u64)> {
+    let name = path.filename()?;
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    let number = name.parse().ok().filter(|_| is_number)?;
+    Some((directory_of(path), number))
 }
 
-pub(super) fn timed_out() -> Failure {
-    let error = io::Error::new(io::ErrorKind::TimedOut, "not complete within its deadline");
-    Failure::passing(error)
+fn numbered(path: &Path, number: u64) -> Path {
+    path.clone().join(format!("{number:010}"))
 }

@@ -10,15 +10,16 @@ use leveltable::OpenOptions;
 use leveltable::remote::AsyncTable;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::SetOptions;
 use super::error::{PublishError, PublishErrorKind};
 use super::manifest::{Id, Lineage, Manifest};
-use super::place::{Answer, Client, Condition, Place, PutFailure, timed_out};
+use super::place::{Answer, Client, Condition, Found, Place, PutFailure};
 use super::record::{MOST_TAIL, Shard};
+use crate::ObjectSource;
+use crate::source::{UNKNOWN, is_same, version_of};
 use crate::upload::LEAST_TAIL;
-use crate::{ObjectSource, Version};
 
 /// Most shards that are looked at at a time.
 const MOST_AT_A_TIME: usize = 32;
@@ -112,7 +113,7 @@ impl SetOptions {
                 .tail_len()
                 .clamp(LEAST_TAIL, MOST_TAIL)
                 .min(table.file_bytes()),
-            version: source.version().unwrap_or_default(),
+            version: source.version().unwrap_or(UNKNOWN),
             entries: table.entries(),
         }))
     }
@@ -223,18 +224,9 @@ async fn ends(table: &AsyncTable) -> leveltable::Result<Option<(Bytes, Bytes)>> 
     {
         return Ok(Some((first.clone().into(), last.clone().into())));
     }
-    let Some((first, _)) = table.range(..).next().await? else {
-        return Ok(None);
-    };
-    // The last data block.
-    let mut last = first.clone();
-    if let Some(bounds) = table.splits(table.data_blocks()).pop() {
-        let mut entries = table.range(bounds);
-        while let Some((key, _)) = entries.next().await? {
-            last = key;
-        }
-    }
-    Ok(Some((first, last)))
+    let first = table.range(..).next().await?;
+    let last = table.range(..).reverse().next().await?;
+    Ok(first.zip(last).map(|((first, _), (last, _))| (first, last)))
 }
 
 /// The shards in the order of their keys, if they do not overlap.
@@ -305,12 +297,9 @@ impl Client {
     /// Checks that the object of `shard` is still the one that was described.
     async fn check(&self, shard: &Shard) -> Result<(), PublishError> {
         let bad = || bad_shard(&shard.path);
-        let head = self.attempts(|| async {
-            let head = timeout(self.timeouts.of(0), self.store.head(&shard.path));
-            Ok(head.await.map_err(|_| timed_out())??)
-        });
+        let head = self.attempts(|| async { Ok(self.store.head(&shard.path).await?) });
         let head = head.await.map_err(|error| bad().caused_by(error))?;
-        if !shard.version.is_same(&Version::from(&head)) || shard.size != head.size {
+        if !is_same(&shard.version, &version_of(&head)) || shard.size != head.size {
             return Err(bad().caused_by("the object was replaced since it was described"));
         }
         Ok(())
@@ -337,11 +326,11 @@ impl Client {
             };
             // Whatever the answer, the manifest may be there: the reply to a request may be lost, and clients repeat it by
             // themselves. What is there now tells.
-            let current = self.read(path).await.map_err(|error| {
+            let current = self.read(path, None).await.map_err(|error| {
                 unconfirmed(path, "and the manifest cannot be read back").caused_by(error)
             })?;
             let (found, place) = match current {
-                Some((bytes, place)) => match Manifest::decode(bytes, path) {
+                Found::Manifest(bytes, place) => match Manifest::decode(bytes, path) {
                     Ok(manifest) => (Some(manifest.lineage), Some(place)),
                     // Others have put it there, perhaps after this publication.
                     Err(error) if failure.answer == Answer::Refused => {
@@ -352,7 +341,7 @@ impl Client {
                         return Err(unconfirmed(path, why).caused_by(error));
                     }
                 },
-                None => (None, None),
+                Found::Nothing | Found::Same => (None, None),
             };
             match Outcome::of(found.as_ref(), own, previous_lineage) {
                 Outcome::Published => return Ok(place.unwrap_or(Place::Unknown)),
@@ -410,11 +399,10 @@ impl Client {
         if let Some(condition) = previous.place.condition() {
             return Ok(condition);
         }
-        let (bytes, place) = self
-            .read(path)
-            .await
-            .map_err(|error| failed(path, error))?
-            .ok_or_else(|| conflict(path))?;
+        let read = self.read(path, None).await;
+        let Found::Manifest(bytes, place) = read.map_err(|error| failed(path, error))? else {
+            return Err(conflict(path));
+        };
         if lineage(bytes, path)?.id != previous.lineage.id {
             return Err(conflict(path));
         }

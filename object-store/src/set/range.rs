@@ -2,29 +2,18 @@
 
 use std::fmt;
 use std::ops::Bound;
-use std::pin::Pin;
 
 use bytes::Bytes;
-use futures_util::future::{MaybeDone, maybe_done, poll_fn};
-use leveltable::remote::{AsyncRange, BoxFuture};
-use leveltable::{ErrorKind, Result};
+use leveltable::remote::AsyncRange;
+use leveltable::{Error, Result};
+use tokio::task::JoinSet;
 
 use super::record::Shard;
 use super::table_set::TableSet;
+use crate::source::join;
 
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 type Entry = (Bytes, Bytes);
-
-/// The beginning of a shard, on its way.
-struct Ahead {
-    shard: usize,
-    /// Whether it was begun before it was waited for, and may have failed for want of polling.
-    is_early: bool,
-    walk: MaybeDone<BoxFuture<'static, Result<Walk>>>,
-}
-
-/// After so many entries, what is ahead is polled though nothing is waited for.
-const ENTRIES_A_POLL: u64 = 64;
 
 /// The entries of a [`TableSet`] within bounds, in order; made by [`TableSet::range`].
 ///
@@ -32,9 +21,8 @@ const ENTRIES_A_POLL: u64 = 64;
 /// less time.
 ///
 /// Ends after its first error: no entry is skipped in silence. Once a walk has returned as many bytes of a shard as half of all its
-/// entries have, the next shard is opened and its first blocks are fetched; a walk that begins past the middle opens it when it
-/// gets there. Nothing runs unless the walk is polled. If that is too seldom for the deadlines, and opening ahead
-/// fails, the shard is opened once more when it is reached.
+/// entries have, a task opens the next shard and fetches its first blocks; a walk that begins past the middle opens it when it
+/// gets there. The task ends when the walk is dropped.
 #[must_use]
 pub struct SetRange {
     set: TableSet,
@@ -42,8 +30,10 @@ pub struct SetRange {
     /// The shards that have yet to be begun.
     left: std::ops::Range<usize>,
     here: Option<Walk>,
-    /// The shard before `left`, on its way.
-    ahead: Option<Ahead>,
+    /// The beginning of the shard before `left`, on its way.
+    ahead: JoinSet<Result<Walk>>,
+    expects_all: bool,
+    is_reverse: bool,
     is_done: bool,
 }
 
@@ -54,8 +44,6 @@ struct Walk {
     is_at_first: bool,
     /// Bytes of keys and values until the next shard is begun.
     until_ahead: u64,
-    /// How many entries were returned.
-    entries: u64,
 }
 
 impl fmt::Debug for SetRange {
@@ -85,9 +73,23 @@ impl SetRange {
             left: shards.partition_point(is_before)..shards.partition_point(is_not_after),
             bounds,
             here: None,
-            ahead: None,
+            ahead: JoinSet::new(),
+            expects_all: false,
+            is_reverse: false,
             is_done: false,
         }
+    }
+
+    /// Says that all entries will be read: requests are long from the first on; see [`AsyncRange::expect_all`].
+    pub fn expect_all(mut self) -> SetRange {
+        self.expects_all = true;
+        self
+    }
+
+    /// Returns the entries from the last to the first. To be called before the first is asked for.
+    pub fn reverse(mut self) -> SetRange {
+        self.is_reverse = true;
+        self
     }
 
     /// Returns the next entry, or `None` after the last.
@@ -128,7 +130,7 @@ impl SetRange {
         let moved = self.step().await;
         if !matches!(moved, Ok(true)) {
             self.is_done = true;
-            (self.here, self.ahead) = (None, None);
+            (self.here, self.ahead) = (None, JoinSet::new());
         }
         moved
     }
@@ -154,70 +156,50 @@ impl SetRange {
     async fn step(&mut self) -> Result<bool> {
         loop {
             if let Some(here) = &mut self.here {
-                if here.until_ahead == 0 && self.ahead.is_none() {
-                    let next = self.left.next();
-                    self.ahead = next.map(|shard| begin(&self.set, &self.bounds, shard, true));
-                }
-                if here.advance(&mut self.ahead).await? {
+                if here.advance().await? {
+                    if here.until_ahead == 0 && self.ahead.is_empty() {
+                        self.begin(true);
+                    }
                     return Ok(true);
                 }
                 self.here = None;
             }
-            if self.ahead.is_none() {
-                let next = self.left.next();
-                self.ahead = next.map(|shard| begin(&self.set, &self.bounds, shard, false));
-            }
-            let Some(ahead) = &mut self.ahead else {
+            if self.ahead.is_empty() && !self.begin(self.expects_all) {
                 return Ok(false);
-            };
-            Pin::new(&mut ahead.walk).await;
-            let (shard, is_early) = (ahead.shard, ahead.is_early);
-            let walk = Pin::new(&mut ahead.walk).take_output();
-            self.ahead = None;
-            match walk.transpose() {
-                // Its requests have deadlines, and it was polled only when entries were asked for, which may have been too seldom. Now
-                // that it is waited for, it has all its time.
-                Err(error) if is_early && error.kind() == ErrorKind::Io => {
-                    self.ahead = Some(begin(&self.set, &self.bounds, shard, false));
-                }
-                walk => self.here = walk?,
             }
+            let begun = join(&mut self.ahead).await;
+            let begun = begun.map_err(|error| Error::io("beginning a shard", error))?;
+            self.here = Some(begun?);
         }
+    }
+
+    /// Begins the next shard, if there is one, in a task of its own: opens it and moves to its first entry within the bounds.
+    fn begin(&mut self, expects_all: bool) -> bool {
+        let next = if self.is_reverse {
+            self.left.next_back()
+        } else {
+            self.left.next()
+        };
+        let Some(shard) = next else {
+            return false;
+        };
+        // The bounds may end in the last one.
+        let expects_all = expects_all && (self.expects_all || !self.left.is_empty());
+        let (set, bounds, is_reverse) = (self.set.clone(), self.bounds.clone(), self.is_reverse);
+        let walk = Walk::begin(set, bounds, shard, expects_all, is_reverse);
+        self.ahead.spawn(walk);
+        true
     }
 }
 
 impl Walk {
-    /// Moves to the next entry of the shard. Meanwhile, what is `ahead` goes on: whenever this walk waits, and now and then if
-    /// its blocks are all there.
-    async fn advance(&mut self, ahead: &mut Option<Ahead>) -> Result<bool> {
-        if std::mem::take(&mut self.is_at_first) {
-            return Ok(true);
-        }
-        let is_due = self.entries.is_multiple_of(ENTRIES_A_POLL);
-        let moved = {
-            let mut advance = std::pin::pin!(self.range.advance());
-            poll_fn(|context| {
-                let moved = advance.as_mut().poll(context);
-                if let Some(ahead) = ahead.as_mut().filter(|_| moved.is_pending() || is_due) {
-                    let _ = Pin::new(&mut ahead.walk).poll(context);
-                }
-                moved
-            })
-            .await?
-        };
-        if moved {
-            let bytes = (self.range.key().len() + self.range.value().len()) as u64;
-            self.until_ahead = self.until_ahead.saturating_sub(bytes);
-            self.entries += 1;
-        }
-        Ok(moved)
-    }
-}
-
-/// Begins with `shard`: opens it and moves to its first entry within the bounds.
-fn begin(set: &TableSet, bounds: &Bounds, shard: usize, is_early: bool) -> Ahead {
-    let (set, bounds) = (set.clone(), bounds.clone());
-    let walk: BoxFuture<'static, _> = Box::pin(async move {
+    async fn begin(
+        set: TableSet,
+        bounds: Bounds,
+        shard: usize,
+        expects_all: bool,
+        is_reverse: bool,
+    ) -> Result<Walk> {
         let table = set.table(shard).await?;
         let properties = table.properties();
         let bytes = properties.map_or(table.file_bytes(), |p| {
@@ -230,17 +212,28 @@ fn begin(set: &TableSet, bounds: &Bounds, shard: usize, is_early: bool) -> Ahead
             Some(shard) => within(bounds, shard),
             None => bounds,
         });
+        if expects_all {
+            range = range.expect_all();
+        }
+        if is_reverse {
+            range = range.reverse();
+        }
         Ok(Walk {
             is_at_first: range.advance().await?,
             range,
             until_ahead: bytes / 2,
-            entries: 0,
         })
-    });
-    Ahead {
-        shard,
-        is_early,
-        walk: maybe_done(walk),
+    }
+
+    /// Moves to the next entry of the shard.
+    async fn advance(&mut self) -> Result<bool> {
+        if std::mem::take(&mut self.is_at_first) {
+            return Ok(true);
+        }
+        let moved = self.range.advance().await?;
+        let bytes = (self.range.key().len() + self.range.value().len()) as u64;
+        self.until_ahead = self.until_ahead.saturating_sub(bytes);
+        Ok(moved)
     }
 }
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use object_store::path::Path;
 
 use crate::Version;
+use crate::source::UNKNOWN;
 
 const PATH: u64 = 1;
 const FIRST_KEY: u64 = 2;
@@ -101,7 +102,7 @@ impl Shard {
         directory: &Path,
     ) -> Result<Shard, String> {
         let (mut path, mut first_key, mut size, mut tail_len) = (None, None, None, None);
-        let (mut version, mut entries) = (Version::default(), None);
+        let (mut version, mut entries) = (UNKNOWN, None);
         let (mut rest, mut last_tag) = (record, 0);
         while !rest.is_empty() {
             let (tag, payload) = take_field(&mut rest).ok_or("a field is cut off")?;

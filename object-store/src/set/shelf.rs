@@ -1,6 +1,6 @@
 //! The tables of a set that are open.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
@@ -11,7 +11,9 @@ use leveltable::{Result, Stats};
 /// What comes of an opening, for all who wait for it. It goes on while any of them polls it, and is cancelled when all are gone.
 type Opening = BoxFuture<'static, Result<AsyncTable>>;
 
-/// Open tables by the number of their shard: at most so many, of which the one that was not used for longest is closed first.
+/// Open tables by a number of their shard: at most so many, of which the one that was not used for longest is closed first.
+///
+/// A set and those that it becomes by being refreshed share a shelf, on which a shard keeps its number.
 #[derive(Debug)]
 pub(super) struct Shelf {
     most: usize,
@@ -21,6 +23,8 @@ pub(super) struct Shelf {
 #[derive(Debug, Default)]
 struct State {
     open: HashMap<usize, Open>,
+    /// The number of the next shard.
+    next: usize,
     /// May have ended, or been cancelled.
     openings: HashMap<usize, WeakShared<Opening>>,
     /// Rises with each use.
@@ -54,6 +58,22 @@ impl Shelf {
             most: most.max(1),
             state: Mutex::default(),
         }
+    }
+
+    /// A number for a shard that has none.
+    pub(super) fn number(&self) -> usize {
+        let mut state = self.state();
+        state.next += 1;
+        state.next
+    }
+
+    /// Closes the tables of all other shards.
+    pub(super) fn keep_only(&self, shards: &HashSet<usize>) {
+        let mut state = self.state();
+        let gone = state.open.extract_if(|shard, _| !shards.contains(shard));
+        let gone: Vec<Open> = gone.map(|(_, open)| open).collect();
+        state.closed += gone.iter().map(|open| open.table.stats()).sum();
+        drop(state);
     }
 
     /// The table of `shard`, by the future of `open` if it is not open yet. All who want it at the same time share one opening, and
@@ -125,15 +145,10 @@ impl Shelf {
         let mut closed = Vec::new();
         while state.open.len() > self.most {
             let oldest = state.open.iter().min_by_key(|(_, open)| open.used);
-            let Some(open) = oldest
-                .map(|(&shard, _)| shard)
-                .and_then(|shard| state.open.remove(&shard))
-            else {
-                break;
-            };
-            state.closed += open.table.stats();
-            closed.push(open);
+            let oldest = oldest.map(|(&shard, _)| shard);
+            closed.extend(oldest.and_then(|shard| state.open.remove(&shard)));
         }
+        state.closed += closed.iter().map(|open| open.table.stats()).sum();
         // A table may be large: it is not freed under the lock.
         drop(state);
     }

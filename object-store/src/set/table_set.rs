@@ -1,5 +1,6 @@
 //! A set that is open.
 
+use std::collections::HashMap;
 use std::error::Error as _;
 use std::io;
 use std::ops::Bound;
@@ -14,14 +15,15 @@ use object_store::path::Path;
 use tokio::sync::Semaphore;
 
 use super::manifest::Manifest;
+use super::place::{Client, Found, Place};
 use super::range::SetRange;
 use super::record::Shard;
 use super::shelf::Shelf;
 use super::{SetOptions, SetVersion};
-use crate::ObjectSource;
+use crate::{ObjectSource, Version};
 
-/// Most requests of one call that are on their way at once, as of a table.
-const MOST_IN_FLIGHT: usize = 32;
+/// Most shards that a call reads at the same time.
+const MOST_AT_A_TIME: usize = 32;
 
 /// An open set: many tables, each with keys of its own, which read like one.
 ///
@@ -34,10 +36,15 @@ pub struct TableSet(Arc<Inner>);
 struct Inner {
     store: Arc<dyn ObjectStore>,
     options: SetOptions,
+    manifest: Path,
     version: SetVersion,
     /// In the order of their keys.
     shards: Vec<Shard>,
-    shelf: Shelf,
+    /// Their numbers on the shelf.
+    numbers: Vec<usize>,
+    shelf: Arc<Shelf>,
+    /// Lets so many requests go at once.
+    limit: Arc<Semaphore>,
 }
 
 impl SetOptions {
@@ -49,22 +56,75 @@ impl SetOptions {
     /// - [`ErrorKind::NotATable`] if the object is no manifest, and [`ErrorKind::Unsupported`] if it is one of a later version.
     /// - [`ErrorKind::Corruption`] for a damaged one.
     pub async fn open(&self, store: Arc<dyn ObjectStore>, manifest: &Path) -> Result<TableSet> {
-        let read = self.client(Arc::clone(&store)).read(manifest).await;
-        let none = || io::Error::new(io::ErrorKind::NotFound, "there is no manifest");
-        let read = read.and_then(|found| found.ok_or_else(none));
-        let (bytes, place) = read.map_err(|error| {
-            let name = std::path::Path::new(manifest.as_ref());
-            Error::io("reading the manifest", error).at_path(name)
-        })?;
-        let Manifest { lineage, shards } = Manifest::decode(bytes, manifest)?;
-        Ok(TableSet(Arc::new(Inner {
+        let client = self.client(Arc::clone(&store));
+        let Some((read, place)) = read(&client, manifest, None).await? else {
+            return Err(Error::new(ErrorKind::InvalidState, "nothing was known"));
+        };
+        Ok(self.set(store, manifest, read, place))
+    }
+
+    /// The set whose manifest, the object at `path`, was read before: these `bytes`, in this version. Makes no request.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](SetOptions::open) has them for what is no manifest.
+    pub fn open_manifest(
+        &self,
+        store: Arc<dyn ObjectStore>,
+        path: &Path,
+        bytes: Bytes,
+        version: Option<Version>,
+    ) -> Result<TableSet> {
+        let place = version.map_or(Place::Unknown, Place::Object);
+        Ok(self.set(store, path, Manifest::decode(bytes, path)?, place))
+    }
+
+    fn set(
+        &self,
+        store: Arc<dyn ObjectStore>,
+        path: &Path,
+        manifest: Manifest,
+        place: Place,
+    ) -> TableSet {
+        let shelf = Arc::new(Shelf::new(self.most_open));
+        let numbers = manifest.shards.iter().map(|_| shelf.number()).collect();
+        TableSet(Arc::new(Inner {
             store,
             options: self.clone(),
-            version: SetVersion { lineage, place },
-            shards,
-            shelf: Shelf::new(self.most_open),
-        })))
+            manifest: path.clone(),
+            version: SetVersion {
+                lineage: manifest.lineage,
+                place,
+            },
+            shards: manifest.shards,
+            numbers,
+            shelf,
+            limit: Arc::new(Semaphore::new(self.most_requests.max(1))),
+        }))
     }
+}
+
+/// The current manifest; `None` if it is the one that is `known`.
+async fn read(
+    client: &Client,
+    path: &Path,
+    known: Option<&Place>,
+) -> Result<Option<(Manifest, Place)>> {
+    let found = client.read(path, known).await;
+    let found = found.and_then(|found| match found {
+        Found::Nothing => Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "there is no manifest",
+        )),
+        Found::Same => Ok(None),
+        Found::Manifest(bytes, place) => Ok(Some((bytes, place))),
+    });
+    let found = found.map_err(|error| {
+        let name = std::path::Path::new(path.as_ref());
+        Error::io("reading the manifest", error).at_path(name)
+    })?;
+    let decode = |(bytes, place)| Ok((Manifest::decode(bytes, path)?, place));
+    found.map(decode).transpose()
 }
 
 impl TableSet {
@@ -75,6 +135,55 @@ impl TableSet {
     /// As [`SetOptions::open`].
     pub async fn open(store: Arc<dyn ObjectStore>, manifest: &Path) -> Result<TableSet> {
         SetOptions::new().open(store, manifest).await
+    }
+
+    /// Returns the set that is published now: this one, or the one that has replaced it. One request, conditional on the manifest
+    /// that is known.
+    ///
+    /// A shard whose path, version and keys are unchanged keeps its open table and its cached blocks. Those that are listed no more
+    /// are closed; clones and walks of this set go on with it as long as the objects are there.
+    ///
+    /// ```no_run
+    /// # use leveltable_object_store::TableSet;
+    /// # async fn watch(mut set: TableSet) -> leveltable::Result<()> {
+    /// loop {
+    ///     tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+    ///     set = set.refresh().await?; // and hand a clone to those who look up keys
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`SetOptions::open`]. This set can still be read.
+    pub async fn refresh(&self) -> Result<TableSet> {
+        let Inner {
+            store,
+            options,
+            manifest,
+            version,
+            shelf,
+            ..
+        } = &*self.0;
+        let client = options.client(Arc::clone(store));
+        let Some((read, place)) = read(&client, manifest, Some(&version.place)).await? else {
+            return Ok(self.clone());
+        };
+        let known = self.shards().iter().zip(&self.0.numbers);
+        let known: HashMap<&Path, _> = known.map(|known| (&known.0.path, known)).collect();
+        let number = |shard: &Shard| match known.get(&shard.path) {
+            Some(&(same, &number)) if same == shard => number,
+            _ => shelf.number(),
+        };
+        let numbers: Vec<usize> = read.shards.iter().map(number).collect();
+        shelf.keep_only(&numbers.iter().copied().collect());
+        let mut set = options.set(Arc::clone(store), manifest, read, place);
+        if let Some(inner) = Arc::get_mut(&mut set.0) {
+            inner.numbers = numbers;
+            inner.shelf = Arc::clone(shelf);
+            inner.limit = Arc::clone(&self.0.limit);
+        }
+        Ok(set)
     }
 
     /// Which publication it is, for [`publish`](super::publish) to replace.
@@ -119,9 +228,33 @@ impl TableSet {
         self.table(shard).await?.get(key).await
     }
 
+    /// Calls `read` with the value of `key`, and returns what it returns; `None` if the set does not hold the key.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](TableSet::get).
+    pub async fn get_with<R>(
+        &self,
+        key: impl AsRef<[u8]> + Send,
+        read: impl FnOnce(&[u8]) -> R + Send,
+    ) -> Result<Option<R>> {
+        let value = self.get(key).await?;
+        Ok(value.map(|value| read(&value)))
+    }
+
+    /// Whether the set holds `key`. Costs as much as [`get`](TableSet::get).
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](TableSet::get).
+    pub async fn contains_key(&self, key: impl AsRef<[u8]> + Send) -> Result<bool> {
+        Ok(self.get(key).await?.is_some())
+    }
+
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the set does not hold.
     ///
-    /// Shards are read concurrently, with up to 32 requests on their way at a time; see [`AsyncTable::get_many`].
+    /// Shards are read concurrently, 32 at a time, each as by [`AsyncTable::get_many`]; see also
+    /// [`SetOptions::most_requests`].
     ///
     /// # Errors
     ///
@@ -134,14 +267,13 @@ impl TableSet {
             wanted.extend(self.shard_of(key.as_ref()).map(|shard| (shard, at)));
         }
         wanted.sort_unstable();
-        let in_flight = Semaphore::new(MOST_IN_FLIGHT);
         let groups: Vec<_> = wanted.chunk_by(|a, b| a.0 == b.0).collect();
         let read = (0..groups.len()).map(|i| {
             let group = groups.get(i).copied().unwrap_or_default();
-            self.read_group(group, keys, &in_flight)
+            self.read_group(group, keys)
         });
         let read = stream::iter(read);
-        let mut read = std::pin::pin!(read.buffer_unordered(MOST_IN_FLIGHT));
+        let mut read = std::pin::pin!(read.buffer_unordered(MOST_AT_A_TIME));
         while let Some((group, found)) = read.try_next().await? {
             for (&(_, at), found) in group.iter().zip(found) {
                 if let Some(value) = values.get_mut(at) {
@@ -157,20 +289,13 @@ impl TableSet {
         &self,
         group: &'a [(usize, usize)],
         keys: &[K],
-        in_flight: &Semaphore,
     ) -> Result<(&'a [(usize, usize)], Vec<Option<Bytes>>)> {
         let Some(&(shard, _)) = group.first() else {
             return Ok((group, Vec::new()));
         };
-        let table = {
-            let _permit = in_flight.acquire().await;
-            self.table(shard).await?
-        };
+        let table = self.table(shard).await?;
         let keys = group.iter().filter_map(|&(_, at)| keys.get(at));
         let keys: Vec<&[u8]> = keys.map(AsRef::as_ref).collect();
-        // There are no more requests than keys.
-        let most = keys.len().min(MOST_IN_FLIGHT) as u32;
-        let _permits = in_flight.acquire_many(most).await;
         let found = table.get_many(&keys).await?;
         Ok((group, found))
     }
@@ -196,14 +321,22 @@ impl TableSet {
         SetRange::new(self, (Bound::Included(prefix.to_vec()), upper))
     }
 
-    /// Whether the set may hold `key`, as far as is known without a request: by the keys of its shards, and by the filter of the shard
-    /// that the key would be in if that is open.
-    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
+    /// Whether the set may hold `key`: by the keys of its shards, and by filter and index of the shard that the key would be in if
+    /// that is open. Requests only pieces of these.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading filter and index.
+    pub async fn may_contain(&self, key: impl AsRef<[u8]> + Send) -> Result<bool> {
         let key = key.as_ref();
-        self.shard_of(key).is_some_and(|shard| {
-            let table = self.0.shelf.open_table(shard);
-            table.is_none_or(|table| table.may_contain(key))
-        })
+        let Some(shard) = self.shard_of(key) else {
+            return Ok(false);
+        };
+        let number = self.0.numbers.get(shard);
+        match number.and_then(|&number| self.0.shelf.open_table(number)) {
+            Some(table) => Ok(table.may_contain(key).await?),
+            None => Ok(true),
+        }
     }
 
     /// Returns the bounds of at most `n` parts of the set, in order, of about as many bytes each: every key lies in exactly one.
@@ -261,11 +394,11 @@ impl TableSet {
         let split = |(i, parts): (usize, usize)| async move {
             Ok::<_, Error>(match parts {
                 1 => Vec::new(),
-                _ => self.table(i).await?.splits(parts),
+                _ => self.table(i).await?.splits(parts).await?,
             })
         };
         let splits = stream::iter(parts.into_iter().enumerate()).map(split);
-        let splits: Vec<_> = splits.buffered(MOST_IN_FLIGHT).try_collect().await?;
+        let splits: Vec<_> = splits.buffered(MOST_AT_A_TIME).try_collect().await?;
         let mut ends = Vec::new();
         for (shard, splits) in shards.iter().zip(splits) {
             ends.extend(splits.into_iter().filter_map(|(_, upper)| match upper {
@@ -300,7 +433,10 @@ impl TableSet {
             let set = self.clone();
             Box::pin(async move { set.open_shard(i).await })
         };
-        self.0.shelf.table(i, open).await
+        let Some(&number) = self.0.numbers.get(i) else {
+            return Err(Error::new(ErrorKind::InvalidState, "no such shard"));
+        };
+        self.0.shelf.table(number, open).await
     }
 
     async fn open_shard(&self, i: usize) -> Result<AsyncTable> {
@@ -312,7 +448,8 @@ impl TableSet {
             .pinned_to(shard.version.clone())
             .sized(shard.size)
             .timeouts(options.timeouts.clone())
-            .retries(options.retries.clone());
+            .retries(options.retries.clone())
+            .limited(Arc::clone(&self.0.limit));
         let opened = options
             .tables
             .open_async(source, Some(shard.tail_len))
@@ -356,7 +493,7 @@ fn matches_record(table: &AsyncTable, shard: &Shard) -> Result<()> {
     Ok(())
 }
 
-fn is_not_found(source: &(dyn std::error::Error + 'static)) -> bool {
+pub(super) fn is_not_found(source: &(dyn std::error::Error + 'static)) -> bool {
     let error = source.downcast_ref::<io::Error>();
     error.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }

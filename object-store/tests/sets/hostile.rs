@@ -164,7 +164,7 @@ fn a_path_that_cannot_be_is_asked_for_once() {
         for path in ["file/x.ldb".to_owned(), "x".repeat(300)] {
             let opened = leveltable_object_store::open(Arc::clone(&store), Path::from(path));
             let error = opened.await.unwrap_err();
-            assert!(error.to_string().contains("attempt 1 of 3"), "{error}");
+            assert!(error.to_string().contains("attempt 1 of 4"), "{error}");
         }
     });
 }

@@ -2,6 +2,7 @@
 
 mod common;
 mod hostile;
+mod prune;
 mod publish;
 mod read;
 mod requests;

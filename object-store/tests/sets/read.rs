@@ -125,6 +125,11 @@ async fn check(store: Arc<dyn ObjectStore>, case: Case) {
     for bounds in &case.bounds {
         let found = collect(set.range(bounds.clone())).await.unwrap();
         assert_eq!(found, within(model, bounds));
+        let mut reversed = collect(set.range(bounds.clone()).expect_all().reverse())
+            .await
+            .unwrap();
+        reversed.reverse();
+        assert_eq!(reversed, found);
     }
     for prefix in &case.probes {
         let found = collect(set.prefix(prefix)).await.unwrap();

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use leveltable::{BlockCache, ErrorKind, OpenOptions};
 use leveltable_object_store::set::SetOptions;
-use leveltable_object_store::{Retries, TableSet, publish};
+use leveltable_object_store::{Retries, Shard, TableSet, publish};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::common::{collect, manifest, numbered, put_numbered, run};
+use crate::common::{collect, manifest, numbered, put_numbered, run, stores};
 use crate::watched::{Fate, Watched};
 
 /// A set of `shards` tables of 2000 entries each, with a gap of 1000 between them.
@@ -238,6 +238,9 @@ fn a_walk_that_pauses_holds_nobody_up() {
         while !slow.take().iter().any(|request| request == "get set/1.ldb") {
             range.next().await.unwrap().unwrap();
             walked += 1;
+            if walked > 1000 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
         }
         assert!(walked < 2000);
         let get = timeout(Duration::from_secs(5), set.get("00003007"));
@@ -246,7 +249,7 @@ fn a_walk_that_pauses_holds_nobody_up() {
     });
 }
 
-/// The same with a walk among those who wait: it is not polled, and so keeps the opening that failed.
+/// A walk opens the next shard in a task: its error is the walk's when it gets there, and nobody else's.
 #[test]
 fn an_opening_that_failed_is_not_shared_any_more() {
     run(async {
@@ -267,15 +270,27 @@ fn an_opening_that_failed_is_not_shared_any_more() {
         while !watched.take().iter().any(is_ahead) {
             range.next().await.unwrap().unwrap();
             walked += 1;
+            if walked > 1000 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
         }
         assert!(set.get("00003007").await.is_err());
         assert_eq!(set.get("00003007").await.unwrap().unwrap(), "a 3007");
-        // The walk, which has yet to see the error, begins once more.
-        assert_eq!(collect(range).await.unwrap().len(), 4000 - walked);
+        let error = loop {
+            match range.next().await {
+                Ok(entry) => {
+                    entry.unwrap();
+                    walked += 1;
+                }
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((error.kind(), walked), (ErrorKind::Io, 2000));
+        assert_eq!(collect(set.range(..)).await.unwrap().len(), 4000);
     });
 }
 
-/// A walk that sees late that its opening failed shares the one that others have begun since.
+/// One who sees late that an opening failed does not end the one that others have begun since.
 #[test]
 fn a_late_waiter_does_not_remove_a_newer_opening() {
     run(async {
@@ -296,27 +311,123 @@ fn a_late_waiter_does_not_remove_a_newer_opening() {
         });
         let set = open_at(&watched, options().retries(Retries::none())).await;
         let is_opening = |request: &String| request == "get set/1.ldb";
-        let (mut range, mut walked) = (set.range(..), 0);
-        while !watched.take().iter().any(is_opening) {
-            range.next().await.unwrap().unwrap();
-            walked += 1;
-        }
+        let mut late = Box::pin(set.get("00003008"));
+        assert!(futures_util::poll!(&mut late).is_pending());
         assert!(set.get("00003007").await.is_err());
         let newer = set.clone();
         let newer = tokio::spawn(async move { newer.get("00003007").await });
+        assert!(watched.take().iter().any(is_opening));
         while !watched.take().iter().any(is_opening) {
             tokio::task::yield_now().await;
         }
-        let rest = async {
-            while range.next().await.unwrap().is_some() {
-                walked += 1;
-            }
-        };
-        assert!(timeout(Duration::from_millis(200), rest).await.is_err());
+        assert!(late.await.is_err());
+        let mut third = Box::pin(set.get("00003009"));
+        assert!(futures_util::poll!(&mut third).is_pending());
         assert!(!watched.take().iter().any(is_opening), "a third opening");
         release.notify_one();
         assert_eq!(newer.await.unwrap().unwrap().unwrap(), "a 3007");
-        assert_eq!(collect(range).await.unwrap().len(), 4000 - walked);
+        assert_eq!(third.await.unwrap().unwrap(), "a 3009");
+    });
+}
+
+/// A set that is watched takes one request for each look, and one for each shard that has changed.
+#[test]
+fn a_refresh_reads_what_has_changed() {
+    for (store, _guard) in stores() {
+        let is_directory = _guard.is_some();
+        run(async move {
+            put_set(&store, 64).await;
+            let watched = Watched::new(Arc::clone(&store));
+            let mut set = open_at(&watched, options()).await;
+            let (options, manifest) = (options(), manifest());
+            let keys: Vec<String> = (0..64).map(|i| format!("{:08}", 3000 * i + 7)).collect();
+            set.get_many(&keys).await.unwrap();
+            assert_eq!(set.open_tables(), 64);
+            watched.take();
+            // Nothing has changed.
+            set = set.refresh().await.unwrap();
+            assert_eq!(watched.take().len(), 1);
+            // The same shards are published again.
+            let published = options.publish_shards(
+                Arc::clone(&store),
+                &manifest,
+                set.shards().to_vec(),
+                Some(set.version()),
+            );
+            let published = published.await.unwrap();
+            set = set.refresh().await.unwrap();
+            assert_eq!(*set.version(), published.version);
+            // A directory is listed, and then the manifest is read.
+            assert_eq!(watched.take().len(), 1 + usize::from(is_directory));
+            set.get_many(&keys).await.unwrap();
+            assert_eq!(watched.take(), [""; 0], "from the cache");
+            // One is replaced, and the last is left out.
+            let old = set.clone();
+            let path = put_numbered(&*store, "set/new.ldb", 3000..5000, "b").await;
+            let new = Shard::describe(Arc::clone(&store), &path).await.unwrap();
+            let mut shards = set.shards()[..63].to_vec();
+            shards[1] = new.unwrap();
+            let published =
+                options.publish_shards(Arc::clone(&store), &manifest, shards, Some(set.version()));
+            published.await.unwrap();
+            set = set.refresh().await.unwrap();
+            assert_eq!((set.shards().len(), set.open_tables()), (63, 62));
+            let values = set.get_many(&keys).await.unwrap();
+            assert_eq!(values[1].as_deref(), Some(&b"b 3007"[..]));
+            assert_eq!(values[63], None);
+            let log = watched.take();
+            let opened = log.iter().filter(|request| *request == "get set/new.ldb");
+            // Opened, and the block that was asked for.
+            assert_eq!(
+                (log.len() - usize::from(is_directory), opened.count()),
+                (3, 2)
+            );
+            // Who still has the old one reads that.
+            assert_eq!(old.get(&keys[1]).await.unwrap().unwrap(), "a 3007");
+            assert_eq!(old.get(&keys[63]).await.unwrap().unwrap(), "a 189007");
+        });
+    }
+}
+
+/// A thousand tasks send no more requests at once than the set allows.
+#[test]
+fn requests_on_their_way_are_limited() {
+    run(async {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        put_set(&store, 20).await;
+        let now = Arc::new(std::sync::Mutex::new((0, 0)));
+        let counted = Arc::clone(&now);
+        let slow = Watched::with(store, move |_, _| {
+            let now = Arc::clone(&counted);
+            Fate::After(Box::pin(async move {
+                {
+                    let mut now = now.lock().unwrap();
+                    now.0 += 1;
+                    now.1 = now.1.max(now.0);
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                now.lock().unwrap().0 -= 1;
+            }))
+        });
+        let set = open_at(&slow, options().most_requests(8)).await;
+        let tasks: Vec<_> = (0..1000)
+            .map(|i| {
+                let set = set.clone();
+                let i = 3000 * (i % 20) + 2 * (i / 20);
+                tokio::spawn(async move {
+                    let found = set
+                        .get_with(format!("{i:08}"), |value| value.to_vec())
+                        .await;
+                    assert_eq!(found.unwrap().unwrap(), format!("a {i}").into_bytes());
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(now.lock().unwrap().1, 8);
+        assert!(set.contains_key("00000007").await.unwrap());
+        assert!(!set.contains_key("00000007x").await.unwrap());
     });
 }
 
@@ -375,7 +486,7 @@ fn get_many_reads_shards_concurrently() {
                 now.lock().unwrap().0 -= 1;
             }))
         });
-        let set = open_at(&slow, options()).await;
+        let set = open_at(&slow, options().most_requests(32)).await;
         slow.take();
         let model = numbered(0..64 * 3000, "a");
         // Of each shard two keys of one block, of a few shards very many.

@@ -1,5 +1,6 @@
 //! Servers that are slow, busy, cut off or wrong: every answer is right or an error, within its deadline.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +8,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use leveltable::remote::{AsyncReadAt, AsyncTable};
 use leveltable::{Error, ErrorKind, OpenOptions, Result};
-use leveltable_object_store::{ObjectSource, Retries, Timeouts, UploadOptions, Uploaded};
+use leveltable_object_store::{
+    ObjectSource, Retries, TableSet, Timeouts, UploadOptions, Uploaded, publish,
+};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
@@ -156,6 +159,59 @@ async fn a_store_that_retries_ends_with_the_deadline() {
     assert!((2..=22).contains(&requests), "{requests}");
 }
 
+/// With default options, a store that fails, by answers or by none, is asked four times within ten seconds.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs servers"]
+async fn a_lookup_in_a_shard_that_fails_takes_four_requests_and_ten_seconds() {
+    let scene = Scene::new(seaweed(), "set/shard", 10_000).await;
+    let (store, manifest) = (Arc::clone(&scene.store), Path::from("faults/set/manifest"));
+    let _ = store.delete(&manifest).await;
+    let path = std::slice::from_ref(&scene.path);
+    publish(Arc::clone(&store), &manifest, path, None)
+        .await
+        .unwrap();
+    type Break = fn() -> Fault;
+    let breaks: [Break; 3] = [
+        || Fault::Status(503),
+        || Fault::CutAfter(0),
+        || Fault::Stall,
+    ];
+    for broken in breaks {
+        let set = TableSet::open(Arc::clone(&store), &manifest).await.unwrap();
+        scene.proxy.rule(move |_, _| broken());
+        let start = Instant::now();
+        set.get("0000000000000007").await.unwrap_err();
+        let (requests, took) = (scene.proxy.take().len(), start.elapsed());
+        println!("{requests} requests, {took:?}");
+        assert!(requests <= 4, "{requests}");
+        assert!(took < Duration::from_millis(10_100), "{took:?}");
+        scene.proxy.rule(|_, _| Fault::None);
+    }
+}
+
+/// Each part is told to slow down three times: it is sent four times.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs servers"]
+async fn parts_that_are_told_to_slow_down_are_sent_four_times() {
+    let scene = Scene::new(seaweed(), "slowed", 10).await;
+    let store = scene.server.store_with(scene.proxy.address, 3);
+    let mut told = HashMap::new();
+    scene.proxy.rule(move |seen, _| {
+        let times = told.entry(seen.target.clone()).or_insert(0);
+        *times += 1;
+        if seen.target.contains("partNumber=") && *times <= 3 {
+            Fault::Status(503)
+        } else {
+            Fault::None
+        }
+    });
+    let uploaded = upload(&store, &Path::from("faults/slowed-parts.ldb"), 0..250_000).await;
+    let size = uploaded.summary.file_bytes;
+    let sent: u64 = scene.proxy.take().iter().map(|seen| seen.sent).sum();
+    println!("{sent} bytes sent for a table of {size}");
+    assert!(sent <= 4 * size + 10_000, "{sent}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs servers"]
 async fn stalls_and_cuts_end_with_the_right_bytes_or_an_error() {
@@ -234,12 +290,11 @@ async fn an_object_swapped_between_any_two_requests_is_an_error() {
 #[ignore = "needs servers"]
 async fn a_lost_reply_is_found_out() {
     let scene = Scene::new(seaweed(), "lost", 10).await;
-    let upload = UploadOptions::new()
-        .timeouts(Timeouts::new(Duration::from_secs(5), 100 << 20))
-        .retries(Retries::new(2, Duration::from_millis(10)));
+    let upload = UploadOptions::new().timeouts(Timeouts::new(Duration::from_secs(5), 100 << 20));
+    let repeating = scene.server.store_with(scene.proxy.address, 2);
     let build = async |count, replace, path: &Path| {
         let upload = upload.clone().replace_existing(replace);
-        let store = Arc::clone(&scene.store);
+        let store = Arc::clone(&repeating);
         let mut builder = upload.create(store, path.clone(), &options())?;
         for (key, value) in entries(0..count) {
             builder.add(key, value).await?;
@@ -301,11 +356,10 @@ fn uploads() -> usize {
 async fn builds_upload_in_parts_and_leave_nothing() {
     let scene = Scene::new(seaweed(), "builds", 10).await;
     let path = Path::from("faults/built.ldb");
-    let upload = UploadOptions::new()
-        .timeouts(Timeouts::new(Duration::from_secs(2), 100 << 20))
-        .retries(Retries::new(2, Duration::from_millis(10)));
+    let upload = UploadOptions::new().timeouts(Timeouts::new(Duration::from_secs(2), 100 << 20));
+    let repeating = scene.server.store_with(scene.proxy.address, 2);
     let begin = async |count| {
-        let store = Arc::clone(&scene.store);
+        let store = Arc::clone(&repeating);
         let mut builder = upload.create(store, path.clone(), &options()).unwrap();
         for (key, value) in entries(0..count) {
             if let Err(error) = builder.add(key, value).await {
@@ -393,7 +447,7 @@ async fn builds_upload_in_parts_and_leave_nothing() {
             Fault::None
         }
     });
-    let uploaded = upload.upload(Arc::clone(&scene.store), path.clone(), &table);
+    let uploaded = upload.upload(Arc::clone(&repeating), path.clone(), &table);
     uploaded.await.unwrap_err();
     assert!(!is_there().await);
     assert_eq!(uploads(), 0);

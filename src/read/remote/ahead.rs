@@ -14,6 +14,7 @@ use super::flights::Response;
 use super::source::BoxFuture;
 use super::table::AsyncTable;
 use crate::error::Result;
+use crate::read::ahead::Direction;
 use crate::read::file::Stretch;
 use crate::read::index::BlockRef;
 use crate::read::store::Run;
@@ -34,7 +35,9 @@ const MORE_AHEAD: usize = 4;
 pub(super) struct Blocks {
     /// Those that the walk has yet to come to.
     left: Range<usize>,
-    /// The first that was not asked for.
+    /// Whether it comes to the last one first.
+    is_reverse: bool,
+    /// Where those begin that were not asked for, or end in reverse.
     unasked: usize,
     /// Most bytes of the next request.
     len: u64,
@@ -74,6 +77,7 @@ impl Blocks {
     pub(super) fn new(blocks: Range<usize>) -> Blocks {
         Blocks {
             unasked: blocks.start,
+            is_reverse: false,
             left: blocks,
             len: FIRST_LEN,
             most: 1,
@@ -84,7 +88,19 @@ impl Blocks {
 
     /// Says which they are, before the first.
     pub(super) fn begin(&mut self, blocks: Range<usize>) {
-        (self.unasked, self.left) = (blocks.start, blocks);
+        self.unasked = match self.direction() {
+            Direction::Forward => blocks.start,
+            Direction::Backward => blocks.end,
+        };
+        self.left = blocks;
+    }
+
+    fn direction(&self) -> Direction {
+        if self.is_reverse {
+            Direction::Backward
+        } else {
+            Direction::Forward
+        }
     }
 
     /// Says that the walk will come to all of them: its requests are long from the first on.
@@ -92,19 +108,29 @@ impl Blocks {
         (self.len, self.most) = (MAX_REQUEST_LEN, MAX_AHEAD);
     }
 
+    /// Says that the walk begins at the last one.
+    pub(super) fn reverse(&mut self) {
+        (self.unasked, self.is_reverse) = (self.left.end, true);
+    }
+
     /// The next data block; `None` after the last. A call that is dropped before it is ready is as if it had not
     /// been made.
     pub(super) async fn next(&mut self, table: &AsyncTable) -> Result<Option<Arrived>> {
-        let i = self.left.start;
-        if self.left.is_empty() {
+        let mut left = self.left.clone();
+        let next = if self.is_reverse {
+            left.next_back()
+        } else {
+            left.next()
+        };
+        let Some(i) = next else {
             return Ok(None);
-        }
-        let found = table.find_for_walk(i, &self.left).await?;
+        };
+        let found = table.find_for_walk(i, &self.left, self.direction()).await?;
         let (payload, is_slice) = match self.read(table, found).await {
             Some(read) => read,
             None => (table.fetch_block(found).await?, false),
         };
-        self.left.start = i + 1;
+        self.left = left;
         Ok(Some(Arrived {
             found,
             payload,
@@ -127,7 +153,7 @@ impl Blocks {
             match table.check(&bytes, response) {
                 Ok(stretch) => self.here = Some((blocks, stretch)),
                 Err(_) => {
-                    self.begin_anew(i + 1);
+                    self.begin_anew(i);
                     return None;
                 }
             }
@@ -155,27 +181,44 @@ impl Blocks {
         Some((asked.blocks, asked.bytes, response))
     }
 
-    /// Forgets what was asked for, and begins at data block `i` with short requests.
+    /// Forgets what was asked for, and begins after data block `i` with short requests.
     fn begin_anew(&mut self, i: usize) {
         *self = Blocks {
             left: self.left.clone(),
-            ..Blocks::new(i..self.left.end)
+            is_reverse: self.is_reverse,
+            unasked: if self.is_reverse { i } else { i + 1 },
+            ..Blocks::new(0..0)
         };
     }
 
     /// Makes requests for the blocks that come next and are not in the cache.
     fn ask(&mut self, table: &AsyncTable) {
-        let inner = &*table.table.inner;
         let is_due = self.asked.is_empty();
         while self.asked.len() < self.most {
+            let (inner, left) = (&*table.table.inner, &self.left);
             // No further than the index is known: the walk reads on there.
             let known = |i| inner.index.block(i).ok();
-            let mut known = (self.unasked..self.left.end).map_while(known);
-            let Some(start) = known.find(|&found| !inner.is_cached(found)) else {
+            let missing = |found: &BlockRef| !inner.is_cached(*found);
+            let run = match self.direction() {
+                Direction::Forward => {
+                    let first = (self.unasked..left.end).map_while(known).find(missing);
+                    first.map(|first| inner.run_from(first, left.end, self.len))
+                }
+                Direction::Backward => {
+                    let last = (left.start..self.unasked)
+                        .rev()
+                        .map_while(known)
+                        .find(missing);
+                    last.map(|last| inner.run_to(last, left.start, self.len))
+                }
+            };
+            let Some(Run { blocks, bytes }) = run else {
                 break;
             };
-            let Run { blocks, bytes } = inner.run_from(start, self.left.end, self.len);
-            self.unasked = blocks.end;
+            self.unasked = match self.direction() {
+                Direction::Forward => blocks.end,
+                Direction::Backward => blocks.start,
+            };
             let response = maybe_done(table.request(&bytes));
             self.asked.push_back(Asked {
                 blocks,

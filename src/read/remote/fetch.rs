@@ -100,8 +100,9 @@ impl AsyncTable {
         Ok(())
     }
 
-    /// What `admit` makes of the wanted items that a request brings. If it was for several and fails, or what it brings is not sound,
-    /// each is asked for alone: an error is that of one item.
+    /// What `admit` makes of the wanted items that a request brings. One that is not sound is fetched once more, alone, before it is
+    /// called damaged: it may have been damaged on its way. If a request for several fails, each is asked for alone: an error is that
+    /// of one item.
     async fn arrive<T>(
         &self,
         waiter: Waiter,
@@ -116,7 +117,6 @@ impl AsyncTable {
         for item in &waiter.items {
             admitted.push(match stretch.as_ref().map(|stretch| admit(stretch, item)) {
                 Some(Ok(made)) => made,
-                Some(Err(error)) if is_alone => return Err(error),
                 Some(Err(_)) | None => admit(&self.fetch_alone(item).await?, item)?,
             });
         }

@@ -47,6 +47,7 @@ pub struct AsyncRange {
     is_planned: bool,
     /// To return instead of the first entry.
     error: Option<Error>,
+    is_reverse: bool,
     is_done: bool,
 }
 
@@ -78,6 +79,7 @@ impl AsyncRange {
             own: None,
             spare: BytesMut::new(),
             error,
+            is_reverse: false,
         }
     }
 
@@ -98,6 +100,13 @@ impl AsyncRange {
         self.blocks.begin(blocks);
         self.is_planned = true;
         Ok(())
+    }
+
+    /// Returns the entries from the last to the first. To be called before the first is asked for.
+    pub fn reverse(mut self) -> AsyncRange {
+        self.blocks.reverse();
+        self.is_reverse = true;
+        self
     }
 
     /// Says that all entries will be read: requests are of 8 MiB from the first on, six at a time, instead of growing to that.
@@ -197,12 +206,18 @@ impl AsyncRange {
             self.plan().await?;
         }
         loop {
-            let moved = self.entries.next();
+            let moved = if self.is_reverse {
+                self.entries.prev()
+            } else {
+                self.entries.next()
+            };
             if moved.map_err(|defect| self.locate(defect))? {
                 match self.place()? {
-                    Place::Before => continue,
                     Place::Within => return Ok(true),
-                    Place::After => return Ok(false),
+                    // The walk has yet to come to the bounds.
+                    Place::Before if !self.is_reverse => continue,
+                    Place::After if self.is_reverse => continue,
+                    Place::Before | Place::After => return Ok(false),
                 }
             }
             self.leave_block();
@@ -214,8 +229,13 @@ impl AsyncRange {
             let block = Block::parse(arrived.payload);
             self.entries
                 .reset(block.map_err(|defect| self.locate(defect))?);
+            if self.is_reverse {
+                self.entries.move_past_last();
+            }
             self.is_slice = arrived.is_slice;
-            self.is_inner = (i != self.ends.0 || self.bounds.0 == Bound::Unbounded)
+            // The shortest way leads forward.
+            self.is_inner = !self.is_reverse
+                && (i != self.ends.0 || self.bounds.0 == Bound::Unbounded)
                 && (i != self.ends.1 || self.bounds.1 == Bound::Unbounded);
         }
     }

@@ -251,9 +251,13 @@ impl AsyncTable {
         &self,
         i: usize,
         blocks: &std::ops::Range<usize>,
+        direction: Direction,
     ) -> Result<BlockRef> {
         let inner = &*self.table.inner;
-        self.bring(inner.pieces_of_walk(i, blocks, Some(Direction::Forward), WALK_LEN))
+        if let Ok(found) = inner.index.block(i) {
+            return Ok(found);
+        }
+        self.bring(inner.pieces_of_walk(i, blocks, Some(direction), WALK_LEN))
             .await?;
         inner.block(i)
     }

@@ -293,10 +293,7 @@ impl<'a, 'p> Verifier<'a, 'p> {
         if let Some(metaindex) = self.load_block(footer.metaindex, Section::Metaindex) {
             *filters = self.check_metaindex(footer.metaindex.offset, &metaindex);
         }
-        let is_sound = index
-            .as_ref()
-            .is_some_and(|index| index.trusted && index.well_formed);
-        self.compare_pieces(footer.index, is_sound);
+        self.compare_pieces(footer.index, index.as_ref());
         let Some(index) = index else { return false };
         self.read_index_keys(&index);
         // A database's filter holds user keys, of which an order of stored keys does not know.

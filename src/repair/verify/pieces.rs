@@ -1,14 +1,11 @@
 //! `about.pieces`: compared with the index and the filters that it divides.
 
-use std::ops::Range;
-
-use bytes::Bytes;
-
 use super::Verifier;
+use super::blocks::Parsed;
 use super::report::Severity;
 use crate::error::Section;
-use crate::format::Defect;
 use crate::format::footer::BlockHandle;
+use crate::format::frame;
 use crate::format::pieces::Pieces;
 
 /// What is known of a table's pieces until its blocks have been checked.
@@ -46,59 +43,26 @@ impl Verifier<'_, '_> {
         }
     }
 
-    /// Compares the pieces with the `index`, if it is sound, and with the sound filters.
-    pub(super) fn compare_pieces(&mut self, index: BlockHandle, is_sound: bool) {
+    /// Compares the pieces with the index at this handle, if it is sound, and with the sound filters.
+    pub(super) fn compare_pieces(&mut self, handle: BlockHandle, index: Option<&Parsed>) {
         let Divided { stated, filters } = std::mem::take(&mut self.divided);
         let Some((pieces, offset)) = stated else {
             return;
         };
-        let (mut disagreements, divided) = (Vec::new(), &pieces.index);
-        if divided.handle != index {
-            disagreements.push(other("the index", Some(&index), divided.handle));
-        } else if is_sound {
-            let compared = self
-                .compare_each((0..divided.len()).map(|i| divided.range(i)), |i, b| {
-                    divided.decode_piece(i, b, None, |_, _| ())
-                });
-            disagreements.extend(compared.err());
+        let mut compared = vec![pieces.check_filters(&filters), pieces.check_index(handle)];
+        let index = index.filter(|index| index.trusted && index.well_formed);
+        if let Some(index) = index.filter(|_| pieces.index.handle == handle) {
+            compared.push(pieces.index.check_block(index.block.data()));
         }
         let mut budget = self.file.size;
         for divided in &pieces.filters {
-            if !filters.contains(&divided.handle) {
-                let found = divided.handle;
-                disagreements.push(other("a filter", filters.first(), found));
-            } else if self.sound_frame(divided.handle, &mut budget).is_some() {
-                let ranges = (0..divided.len()).map(|i| divided.range(i));
-                let compared = self.compare_each(ranges, |i, bytes| divided.check(i, bytes));
-                disagreements.extend(compared.err());
+            if let Some(frame) = self.sound_frame(divided.handle, &mut budget) {
+                let block = frame::open(&frame);
+                compared.push(block.and_then(|block| divided.check_block(&block)));
             }
         }
-        for defect in disagreements {
+        for defect in compared.into_iter().filter_map(Result::err) {
             self.report.find_defect((Section::Pieces, offset), defect);
         }
     }
-
-    /// Reads each of these ranges of sound blocks, and checks it by its number.
-    fn compare_each(
-        &self,
-        ranges: impl Iterator<Item = Range<u64>>,
-        check: impl Fn(usize, &[u8]) -> Result<(), Defect>,
-    ) -> Result<(), Defect> {
-        for (i, Range { start, end }) in ranges.enumerate() {
-            // What cannot be read was reported with its block.
-            let bytes: Bytes = self
-                .file
-                .read(start, (end - start) as usize)
-                .unwrap_or_default();
-            check(i, &bytes)?;
-        }
-        Ok(())
-    }
-}
-
-#[cold]
-fn other(what: &str, named: Option<&BlockHandle>, found: BlockHandle) -> Defect {
-    let show = |&BlockHandle { offset, size }: &BlockHandle| format!("{size} bytes at {offset}");
-    let named = named.map_or("none".into(), show);
-    Defect::new(format!("pieces of {what}, {named}"), show(&found))
 }

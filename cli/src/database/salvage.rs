@@ -1,0 +1,174 @@
+//! `salvage` of a database: what can be read of its tables and logs becomes one table.
+
+use std::io::Write;
+use std::path::Path;
+
+use leveltable::DbTable;
+use leveltable::db::{DbRange, InternalKey, Memtable};
+use leveltable_database::{
+    Batch, Database, DatabaseFile, FileKind, FileState, GapKind, LogItem, LogReader,
+};
+
+use super::{info::gap_name, options};
+use crate::Answer;
+use crate::failure::Failure;
+use crate::open::{Keys, Order, TypedTable};
+use crate::output::{Rows, complain, count, entries};
+use crate::salvage::{Args, rescue};
+use crate::sort::KeyOrder;
+use crate::write::{check_out, not_written, write_table};
+
+/// What was found in the files of a database.
+struct Found {
+    order: KeyOrder,
+    tables: Vec<DbRange>,
+    logged: Memtable,
+    logs: u64,
+    /// Number of tables that were sorted in memory, to the logs' entries.
+    sorted: u64,
+    /// A line for each part that is left out, and may hold entries.
+    left_out: Vec<String>,
+}
+
+/// Copies all versions that tables and logs of the database `args.input` still hold.
+pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
+    check_out(&args.out, args.force)?;
+    let input = &args.input;
+    let db = options(true).open_read_only(input).or_else(|e| {
+        complain(
+            "note",
+            &format!("{}: taking all tables and logs", Failure::from(e)),
+        );
+        options(true).open_without_manifest(input)
+    });
+    let db = db?;
+    let order = KeyOrder::of_database(&db.comparator()).ok_or_else(|| {
+        let what = "is in an order that is not known: salvage its tables one by one";
+        Failure::new(what).at(input.display())
+    })?;
+    let found = Found::of(&db, order, args.unlisted)?;
+    let (tables, logs) = (found.tables.len() as u64 + found.sorted, found.logs);
+    let inputs = found.tables.into_iter().chain([found.logged.iter()]);
+    let mut merged = DbTable::merge(inputs)?;
+    let mut n = 0;
+    let options = args.table.write(order, false)?;
+    write_table(&args.out, args.force, &options, |add| {
+        let (mut key, mut last) = (Vec::new(), Vec::new());
+        while merged.next()? {
+            key.clear();
+            let (sequence, value_type) = (merged.sequence(), merged.value_type());
+            let user_key = merged.user_key();
+            InternalKey {
+                user_key,
+                sequence,
+                value_type,
+            }
+            .encode(&mut key);
+            // A table that was compacted may still be there, with the same entries.
+            if key != last {
+                add(&key, merged.value()).map_err(|e| not_written(e, &args.out))?;
+                n += 1;
+            }
+            std::mem::swap(&mut key, &mut last);
+        }
+        if n == 0 {
+            return Err(Failure::new("nothing to salvage").at(input.display()));
+        }
+        Ok(())
+    })?;
+    let (input, out) = (input.display(), args.out.display());
+    let (tables, logs) = (count(tables, "table"), count(logs, "log"));
+    let mut text = format!(
+        "{input}: {} of {tables} and {logs} copied to {out}\n",
+        entries(n)
+    );
+    for part in &found.left_out {
+        text += &format!("{input}: left out {part}\n");
+    }
+    let mut rows = Rows::new();
+    rows.write(|out| out.write_all(text.as_bytes()))?;
+    rows.finish()?;
+    let is_complete = found.left_out.is_empty() && !db.recovery().without_manifest;
+    Ok(if is_complete { Answer::Yes } else { Answer::No })
+}
+
+impl Found {
+    /// Reads the files that are part of the database, and those that are not if `unlisted` says so.
+    fn of(db: &Database, order: KeyOrder, unlisted: bool) -> Result<Found, Failure> {
+        let mut found = Found {
+            order,
+            tables: Vec::new(),
+            logged: Memtable::with_comparator(order.of_user_keys()),
+            logs: 0,
+            sorted: 0,
+            left_out: Vec::new(),
+        };
+        let all = unlisted || db.recovery().without_manifest;
+        for file in db.files()? {
+            let path = db.path().join(&file.name);
+            let is_taken = file.state == FileState::Live || all && file.bytes.is_some();
+            match (file.kind, file.state) {
+                (_, FileState::Missing) => found
+                    .left_out
+                    .push(format!("{}, which is missing", file.name)),
+                (FileKind::Table, _) if is_taken => found.add_table(&path, &file)?,
+                (FileKind::Log, _) if is_taken => found.add_log(&path, &file)?,
+                (FileKind::Table, FileState::Orphan) => {
+                    let what = "is not listed, and was not copied: --unlisted copies it";
+                    complain("note", &format!("{}: {what}", path.display()));
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    fn add_table(&mut self, path: &Path, file: &DatabaseFile) -> Result<(), Failure> {
+        let rescued = match rescue(path, Keys::Database, Some(self.order)) {
+            Ok(rescued) => rescued,
+            Err(failure) => {
+                self.left_out.push(format!("{}: {failure}", file.name));
+                return Ok(());
+            }
+        };
+        match rescued.table.keys {
+            TypedTable::Database(table) if rescued.table.order == Order::Certain => {
+                self.tables.push(table.into());
+            }
+            _ => self
+                .left_out
+                .push(format!("{}, which is in another order", file.name)),
+        }
+        let parts = rescued.left_out.iter();
+        self.left_out
+            .extend(parts.map(|part| format!("{}, {part}", file.name)));
+        Ok(())
+    }
+
+    fn add_log(&mut self, path: &Path, file: &DatabaseFile) -> Result<(), Failure> {
+        self.logs += 1;
+        for item in LogReader::open(path)? {
+            let item = item.map_err(|e| Failure::new(e.to_string()).at(path.display()))?;
+            let fault = match item {
+                LogItem::Record(record) => match Batch::parse(&record.payload) {
+                    Ok(batch) => {
+                        for change in batch.changes() {
+                            let value = change.value.map(<[u8]>::to_vec);
+                            self.logged
+                                .add(change.user_key, change.sequence, value.into());
+                        }
+                        continue;
+                    }
+                    Err(defect) => defect.to_string(),
+                },
+                LogItem::Gap(gap) if gap.kind == GapKind::Zeros => continue,
+                LogItem::Gap(gap) => {
+                    let what = gap_name(gap.kind);
+                    format!("{} bytes at offset {}: {what}", gap.bytes, gap.offset)
+                }
+            };
+            self.left_out.push(format!("{}, {fault}", file.name));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! JSON lines: an object on each.
+
+use std::fmt;
+
+use leveltable::db::ValueType;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{InputOptions, Tag, parse_sequence, parse_type};
+use crate::notation::Notation;
+
+/// The fields of an object, with their values as they are written.
+struct Object<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'a> Object<'a> {
+    /// Returns the value of the field `name`, if there is one.
+    fn get(&self, name: &str) -> Result<Option<&'a RawValue>, String> {
+        let mut fields = self.0.iter().filter(|(other, _)| other == name);
+        match (fields.next(), fields.next()) {
+            (Some(_), Some(_)) => Err(format!("two fields are named {name:?}")),
+            (field, _) => Ok(field.map(|(_, raw)| *raw)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Object<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+/// Keeps all fields. A map would keep the last of several with the same name.
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = Object<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
+        }
+        Ok(Object(fields))
+    }
+}
+
+/// The fields that `scan --json` prints.
+const FIELDS: [&str; 7] = [
+    "key",
+    "key_hex",
+    "sequence",
+    "type",
+    "value",
+    "value_hex",
+    "file",
+];
+
+pub(super) fn parse_json(
+    line: &[u8],
+    options: &InputOptions,
+    key: &mut Vec<u8>,
+    value: &mut Vec<u8>,
+) -> Result<Option<Tag>, String> {
+    let object: Object<'_> = serde_json::from_slice(line)
+        .map_err(|e| format!("not a JSON object: {}", json_error(&e)))?;
+    let is_unknown = |(name, _): &&(String, _)| !FIELDS.contains(&name.as_str());
+    if let (false, Some((unknown, _))) = (options.names_fields(), object.0.iter().find(is_unknown))
+    {
+        return Err(format!(
+            "unknown JSON field {unknown:?}: the known fields are {}; to take others, use --key-field and \
+             --value-field",
+            FIELDS.join(", ")
+        ));
+    }
+    let tag = json_tag(&object, options)?;
+    let mut part = Vec::new();
+    for (i, name) in options.key_names().into_iter().enumerate() {
+        part.clear();
+        json_bytes(&object, name, options.notation, &mut part, Some("a key"))?;
+        options.add_part(i, &part, key)?;
+    }
+    if options.whole_record {
+        value.extend_from_slice(line.trim_ascii());
+        return Ok(tag);
+    }
+    let name = options.value_name();
+    let written = object.get(name)?;
+    let is_deletion = matches!(tag, Some((_, ValueType::Deletion)));
+    let is_null = written.is_some_and(|raw| raw.get() == "null");
+    if is_null && !options.names_fields() && !is_deletion {
+        return Err(
+            "value is null, as \"get --json\" prints an absent key: remove the line, or name the field with \
+             --value-field"
+                .into(),
+        );
+    }
+    if !is_deletion || written.is_some() {
+        json_bytes(&object, name, options.notation, value, None)?;
+    }
+    Ok(tag)
+}
+
+/// Returns sequence number and type, if the table needs them.
+fn json_tag(object: &Object<'_>, options: &InputOptions) -> Result<Option<Tag>, String> {
+    let (sequence, value_type) = (object.get("sequence"), object.get("type"));
+    if !options.is_database {
+        let is_tagged = !matches!((&sequence, &value_type), (Ok(None), Ok(None)));
+        return if is_tagged && !options.names_fields() {
+            Err("sequence and type need --database".into())
+        } else {
+            Ok(None)
+        };
+    }
+    let sequence = sequence?.ok_or("no sequence: expected an integer")?;
+    let value_type = value_type?.and_then(|raw| string(raw).ok()?);
+    Ok(Some((
+        parse_sequence(sequence.get().as_bytes())?,
+        parse_type(value_type.unwrap_or_default().as_bytes())?,
+    )))
+}
+
+/// Returns the string that a JSON value is, if it is one.
+fn string(raw: &RawValue) -> Result<Option<String>, String> {
+    let written = raw.get();
+    if !written.starts_with('"') {
+        return Ok(None);
+    }
+    let parsed = serde_json::from_str(written);
+    parsed
+        .map(Some)
+        .map_err(|e| format!("not a JSON string: {}", json_error(&e)))
+}
+
+/// Returns the message of `error` without its position: the line is always 1, as each line is parsed alone.
+#[cold]
+fn json_error(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    match message.strip_suffix(&position) {
+        Some(alone) => alone.to_owned(),
+        None => message,
+    }
+}
+
+/// Appends the bytes of the field `name` or of `name_hex`, whichever is present. A value that is not a string is
+/// stored as it is written, but as a key (`simple` says what it is) only if it is a number, true or false.
+fn json_bytes(
+    object: &Object<'_>,
+    name: &str,
+    notation: Notation,
+    dst: &mut Vec<u8>,
+    simple: Option<&str>,
+) -> Result<(), String> {
+    let hex = format!("{name}_hex");
+    let from_hex = |digits: &str, field: &str, dst: &mut Vec<u8>| {
+        let parsed = Notation::Hex.parse(digits.as_bytes(), dst);
+        parsed.map_err(|e| format!("{field}: {e}"))
+    };
+    match (object.get(name)?, object.get(&hex)?) {
+        (Some(raw), None) => match (string(raw)?, raw.get(), simple) {
+            (Some(digits), _, _) if notation == Notation::Hex => from_hex(&digits, name, dst),
+            (Some(text), _, _) => {
+                dst.extend_from_slice(text.as_bytes());
+                Ok(())
+            }
+            (None, written, Some(role)) if written.starts_with(['{', '[', 'n']) => Err(format!(
+                "{name} is {}: {role} is a string, a number, true or false",
+                match written.as_bytes() {
+                    [b'{', ..] => "an object",
+                    [b'[', ..] => "an array",
+                    _ => "null",
+                }
+            )),
+            (None, written, _) => {
+                dst.extend_from_slice(written.as_bytes());
+                Ok(())
+            }
+        },
+        (None, Some(raw)) => match string(raw)? {
+            Some(digits) => from_hex(&digits, &hex, dst),
+            None => Err(format!("{hex} is not a string")),
+        },
+        (Some(_), Some(_)) => Err(format!("both {name} and {hex}")),
+        (None, None) => Err(format!("neither {name} nor {hex}")),
+    }
+}

@@ -1,0 +1,84 @@
+//! `leveltable merge`: makes one table of several.
+
+use std::path::{Path, PathBuf};
+
+use leveltable::{OpenOptions, Range};
+
+use crate::Answer;
+use crate::database::Beside;
+use crate::failure::Failure;
+use crate::files::expand;
+use crate::open::{Keys, KeysArg, Order, open_table};
+use crate::place::{check_order_of_arguments, copy_if_remote, source};
+use crate::sort::{KeyOrder, merge};
+use crate::write::{TableOptions, check_out, not_written, write_table};
+
+/// Merge tables into a new one.
+///
+/// OUT has the entries of all tables, in order, and appears only when it is complete and on disk. Of tables of a database, it has
+/// all versions of each key. Memory does not grow with the tables.
+///
+/// Fails if two tables have the same key, of a database the same version, unless --keep-last says that the table named last
+/// counts.
+#[derive(clap::Args)]
+#[command(after_help = include_str!("help/merge.txt").trim_end())]
+pub(crate) struct Args {
+    /// The new table's file or URL; - for standard output
+    out: PathBuf,
+    /// The tables' files or URLs, or directories of tables
+    #[arg(required = true, value_name = "IN")]
+    inputs: Vec<PathBuf>,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    force: bool,
+    /// Of several entries with the same key, take that of the last table
+    #[arg(long)]
+    keep_last: bool,
+    #[command(flatten)]
+    keys: KeysArg,
+    #[command(flatten)]
+    table: TableOptions,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
+    for input in &args.inputs {
+        check_order_of_arguments(&args.out, input)?;
+    }
+    check_out(&args.out, args.force)?;
+    let mut order = None;
+    let mut inputs = Vec::new();
+    for path in expand(&args.inputs, true)? {
+        let (range, own) = open(&path, args.keys.keys)?;
+        if *order.get_or_insert(own) != own {
+            let what =
+                "not of the same kind as the tables before: one is of a database, the other plain";
+            return Err(Failure::new(what).at(path.display()));
+        }
+        inputs.push(range);
+    }
+    let order = order.unwrap_or(KeyOrder::Bytewise);
+    let options = args.table.write(order, false)?;
+    write_table(&args.out, args.force, &options, |add| {
+        merge(order, args.keep_last, inputs, |key, value| {
+            add(key, value).map_err(|e| not_written(e, &args.out))
+        })
+    })?;
+    Ok(Answer::Yes)
+}
+
+/// Opens the table at `path` with its keys as they are stored. Returns their order, too.
+fn open(path: &Path, keys: Keys) -> Result<(Range, KeyOrder), Failure> {
+    let table = open_table(path, keys)?;
+    if table.order == Order::Unknown {
+        let what = "the keys are in an order of their own, in which tables cannot be merged";
+        return Err(Failure::new(what).at(path.display()));
+    }
+    let order = Beside::of(path).and_then(|beside| KeyOrder::of_database(&beside.comparator));
+    let order = match order {
+        _ if !table.is_database() => KeyOrder::Bytewise,
+        order => order.unwrap_or(KeyOrder::Internal),
+    };
+    let options = order.read(OpenOptions::new().no_cache().no_filter());
+    copy_if_remote(path)?;
+    Ok((options.open_source(source(path)?)?.iter(), order))
+}
