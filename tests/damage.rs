@@ -117,7 +117,8 @@ impl Specimen {
         };
         let index = &layout.index;
         let restarts = 4 * common::entries(&common::payload(&self.file, index)).len() + 4;
-        let mut unread = vec![index.end - 5 - restarts + 4..index.end];
+        let of_index = index.end - 5 - restarts + 4..index.end;
+        let mut unread = Vec::from([of_index]);
         // The second byte is the number of filters that are divided.
         if common::payload(&self.file, pieces)[1] > 0 {
             let filter = layout.filter.expect("a filter that is divided");

@@ -154,7 +154,8 @@ fn assert_costs<F: ReadAt + 'static>(file: F, count: usize, key_len: usize, boun
     let table = open(&disk);
     let opening = disk.take();
     // The tail; and `about.pieces`, if it begins before that.
-    assert_eq!(opening.0[0], [size - TAIL as u64..size], "{what}");
+    let tail = size - TAIL as u64..size;
+    assert_eq!(opening.0[0], std::slice::from_ref(&tail), "{what}");
     let missing = pieces.start < size - TAIL as u64;
     assert_eq!(
         opening.reads(),

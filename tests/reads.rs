@@ -784,9 +784,8 @@ fn present_and_absent_keys_in_turns_are_found_and_counted() {
         let stats = table.stats();
         let asked = stats.filter_passed + stats.filter_rejected;
         if table
-            .layout()
+            .filter_layout()
             .unwrap()
-            .filter
             .is_some_and(|filter| filter.whole_table)
         {
             assert_eq!(asked, lookups, "{name}");

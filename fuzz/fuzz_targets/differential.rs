@@ -83,7 +83,10 @@ fn options(file: &[u8]) -> WriteOptions {
 }
 
 fn ours(file: &[u8]) -> Option<Vec<Entry>> {
-    let options = OpenOptions::new().comparator(BytewiseComparator).no_cache();
+    let options = OpenOptions::new()
+        .comparator(BytewiseComparator)
+        .no_cache()
+        .preload(true);
     let table = options.open_source(Bytes::copy_from_slice(file)).ok()?;
     let mut entries = Vec::new();
     for entry in table.iter() {

@@ -75,7 +75,8 @@ fn plain(input: &Input, entries: &[Entry]) {
 
     // A lookup reads one block at most, and a filter that says no spares it.
     let disk = Arc::new(CountingReadAt::new(file));
-    let table = options.open_source(Arc::clone(&disk)).unwrap();
+    let table = options.preload(true);
+    let table = table.open_source(Arc::clone(&disk)).unwrap();
     assert_holds(&table, entries);
     for key in &probes {
         let before = disk.reads();

@@ -80,7 +80,7 @@ pub fn as_everything(file: &Bytes) {
     as_stored(file, KeyOrder::Reverse, &more);
     as_internal(file, &more);
     in_stored_order(file);
-    remote::as_remote(file, &OpenOptions::new().no_cache(), &more);
+    remote::as_remote(file, &loaded().no_cache(), &more);
     // Recognising a database's table.
     let _ = OpenOptions::new().open_source(file.clone()).map_err(kind);
 }
@@ -144,7 +144,7 @@ pub fn cache() -> BlockCache {
 /// Asks a plain table in this order; checks that memory and [`ReadAt`], the order known by type and by
 /// name, and answers with and without filters agree.
 pub fn as_stored(file: &Bytes, order: KeyOrder, more: &[Vec<u8>]) {
-    let by_default = OpenOptions::new().cache(cache());
+    let by_default = loaded().cache(cache());
     let by_default = match order {
         KeyOrder::Bytewise => by_default.comparator(BytewiseComparator),
         other => by_default.comparator(other),
@@ -156,9 +156,11 @@ pub fn as_stored(file: &Bytes, order: KeyOrder, more: &[Vec<u8>]) {
     let Ok(table) = opened else {
         assert!(model.is_none(), "a sound table is opened: {opened:?}");
         assert!(options.open_source(disk(file)).is_err());
+        check_in_pieces(file, &options, None, more);
         return;
     };
     let probes = probes(&table, more);
+    check_in_pieces(file, &options, Some(&table), &probes);
     let asked = |table: &Table| ask(table, &probes, order == KeyOrder::Bytewise, order.compare());
     let answers = asked(&table);
     if let Some(model) = &model {
@@ -183,6 +185,35 @@ pub fn as_stored(file: &Bytes, order: KeyOrder, more: &[Vec<u8>]) {
     if let Ok(filtered) = all.open_source(file.clone()).map_err(kind) {
         check_filtered(&filtered, &table, &probes);
     }
+}
+
+/// Options that read all of index and filters when a table is opened: what is damaged there is then no table.
+fn loaded() -> OpenOptions {
+    OpenOptions::new().preload(true)
+}
+
+/// Where index and filters come in pieces, answers are those of the `whole` table, or errors.
+fn check_in_pieces(file: &Bytes, options: &OpenOptions, whole: Option<&Table>, probes: &[Vec<u8>]) {
+    let options = options.clone().preload(false).no_cache();
+    let Ok(table) = options.open_source(disk(file)) else {
+        return;
+    };
+    for key in probes {
+        let expected = whole.map(|whole| whole.get(key));
+        let found = table.get(key);
+        if let (Ok(found), Some(Ok(expected))) = (&found, &expected) {
+            assert_eq!(found, expected);
+        }
+        if let (Ok(Some(_)), Some(Ok(_))) = (&found, &expected) {
+            assert!(table.may_contain(key).unwrap());
+        }
+        let _ = table.cursor().seek(key);
+    }
+    let _ = (
+        walk(table.iter()),
+        walk(table.iter().rev()),
+        table.splits(3),
+    );
 }
 
 /// Answers with a filter are those without, or "absent" where the filter says so: it may lie.
@@ -592,7 +623,7 @@ fn check_db_blocks(file: &[u8], table: &DbTable, compare: Compare, user_keys: &[
 
 /// Asks a table in its stored order, in which it can only be walked: both walks give what a walk of the file gives.
 pub fn in_stored_order(file: &Bytes) {
-    let options = OpenOptions::new().stored_order().no_cache();
+    let options = loaded().stored_order().no_cache();
     let Ok(table) = options.open_source(file.clone()).map_err(kind) else {
         assert!(naive::table(file, |a, b| a.cmp(b), MOST_ENTRIES).is_none());
         return;
@@ -670,9 +701,9 @@ pub fn compare_internal(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
 
 /// Asks a database's table, by its stored keys and by user keys.
 pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
-    let all = unchecked(&OpenOptions::new()).cache(cache());
+    let all = unchecked(&loaded()).cache(cache());
     let options = all.clone().no_filter();
-    let stored_by_default = OpenOptions::new()
+    let stored_by_default = loaded()
         .no_filter()
         .cache(cache())
         .comparator(InternalKeyComparator::new(BytewiseComparator));
@@ -717,7 +748,7 @@ pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
 
 /// Asks a database's table whose user keys descend.
 pub fn as_reverse_database(file: &Bytes, more: &[Vec<u8>]) {
-    let options = unchecked(&OpenOptions::new())
+    let options = unchecked(&loaded())
         .no_filter()
         .no_cache()
         .comparator(KeyOrder::Reverse);
@@ -739,7 +770,7 @@ pub fn as_reverse_database(file: &Bytes, more: &[Vec<u8>]) {
 
 /// Opens a table without saying what it is. One that opens is in bytewise order, and answers as such.
 pub fn by_default(file: &Bytes, more: &[Vec<u8>]) {
-    let by_default = OpenOptions::new().no_filter().no_cache();
+    let by_default = loaded().no_filter().no_cache();
     if let Ok(table) = unchecked(&by_default)
         .open_source(file.clone())
         .map_err(kind)
@@ -827,6 +858,9 @@ pub fn check_db(table: &DbTable, model: &[Entry], user_keys: &[Vec<u8>]) {
         let mut begins = model
             .iter()
             .map(|e| e.user_key.starts_with(&key[..key.len() / 2]));
-        assert!(table.may_contain_prefix(&key[..key.len() / 2]).unwrap() || !begins.any(|begins| begins));
+        assert!(
+            table.may_contain_prefix(&key[..key.len() / 2]).unwrap()
+                || !begins.any(|begins| begins)
+        );
     }
 }

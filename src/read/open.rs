@@ -159,7 +159,7 @@ impl OpenOptions {
             .map(|found| frame_range(found.handle))
             .collect();
         match inner.file.hold(fetch, frames).await {
-            Err(error) if is_strict => return Err(error),
+            Err(error) if is_strict => Err(error),
             // A block that could not be read is left for lookups to find.
             Ok(()) | Err(_) => inner.check_held(&blocks, is_strict),
         }
