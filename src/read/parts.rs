@@ -16,7 +16,7 @@ use crate::read::ahead::Direction;
 use crate::read::coalesce::coalesce;
 use crate::read::file::{Fetch, FromSource, saturating_len};
 use crate::read::filter::PrefixFilter;
-use crate::read::index::BlockRef;
+use crate::read::index::{Absent, BlockRef};
 use crate::read::store::MAX_READ_LEN;
 use crate::read::table::Inner;
 
@@ -178,17 +178,9 @@ impl Inner {
         ready(self.bring_by(&FromSource, parts))
     }
 
-    /// Reads what a lookup of `key` needs next.
-    #[cold]
+    /// Reads what a lookup of `key` needs next. Nothing, if another thread has just read it.
     pub(super) fn bring_for(&self, key: &[u8], order: &Order) -> Result<()> {
-        let parts = self.missing_for(key, order, FromSource::LAYERS);
-        if parts.is_empty() {
-            return Err(Error::new(
-                ErrorKind::InvalidState,
-                "a lookup misses a part of index or filter that is there",
-            ));
-        }
-        self.bring(parts)
+        self.bring(self.missing_for(key, order, FromSource::LAYERS))
     }
 
     /// Data block `i`, one of `0..index.len()`.
@@ -242,19 +234,39 @@ impl Inner {
     /// The one data block that can hold `key`, by the index; `None` past the last index key.
     #[inline]
     pub(super) fn seek(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
-        loop {
-            match self.index.seek(key, order) {
-                Ok(found) => return Ok(found),
-                Err(_) => self.bring_piece_for(key, order)?,
-            }
+        let seek = || self.index.seek(key, order);
+        match seek() {
+            Ok(found) => Ok(found),
+            Err(Absent) => ask_again(seek, || self.bring_piece_for(key, order)),
         }
     }
 
-    #[cold]
     fn bring_piece_for(&self, key: &[u8], order: &Order) -> Result<()> {
         let p = self.index.seek_piece(key, order);
         self.bring(p.map(Part::Index).into_iter().collect())
     }
+}
+
+/// What `ask` answers once `bring` has read what it needs, which may take several reads: a key may be in any layer of a ribbon
+/// filter.
+#[cold]
+#[inline(never)]
+pub(super) fn ask_again<T>(
+    ask: impl Fn() -> Result<T, Absent>,
+    bring: impl Fn() -> Result<()>,
+) -> Result<T> {
+    /// As many as a ribbon has layers.
+    const MAX_READS: usize = 256;
+    for _ in 0..MAX_READS {
+        bring()?;
+        if let Ok(answer) = ask() {
+            return Ok(answer);
+        }
+    }
+    Err(Error::new(
+        ErrorKind::InvalidState,
+        "index or filter lack a part that was read",
+    ))
 }
 
 /// What `future` returns, which never waits: reading from a file's own source is done when it returns.

@@ -6,6 +6,8 @@ use crate::comparator::Order;
 use crate::error::Result;
 use crate::filter::{PrefixFilterInfo, prefix_end, prefix_of_all};
 use crate::read::file::{Fetch, FromSource};
+use crate::read::index::Absent;
+use crate::read::parts::ask_again;
 use crate::read::stats::Counter;
 use crate::read::table::Table;
 
@@ -49,13 +51,12 @@ impl Table {
         else {
             return Ok(false);
         };
-        let passes = loop {
-            match filter.passes(prefix) {
-                Ok(passes) => break passes,
-                Err(_) => self
-                    .inner
-                    .bring(self.inner.missing_for_prefix(prefix, FromSource::LAYERS))?,
-            }
+        let inner = &*self.inner;
+        let ask = || filter.passes(prefix);
+        let bring = || inner.bring(inner.missing_for_prefix(prefix, FromSource::LAYERS));
+        let passes = match ask() {
+            Ok(passes) => passes,
+            Err(Absent) => ask_again(ask, bring)?,
         };
         let counter = if passes {
             Counter::PrefixPassed

@@ -19,8 +19,9 @@ use crate::read::ahead::ReadAhead;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::file::TableFile;
 use crate::read::filter::{PrefixFilter, TableFilter};
-use crate::read::index::{BlockRef, Index};
+use crate::read::index::{Absent, BlockRef, Index};
 use crate::read::options::ReadOptions;
+use crate::read::parts::ask_again;
 use crate::read::stats::{Counter, Stats};
 use crate::read::store::Loaded;
 
@@ -440,12 +441,12 @@ impl Inner {
         let Some(filter) = &self.filter else {
             return Ok(false);
         };
-        loop {
-            match filter.passes_table(order.filter_key(key)) {
-                Ok(passes) => return Ok(passes.is_some_and(|passes| !self.note_passed(passes))),
-                Err(_) => self.bring_for(key, order)?,
-            }
-        }
+        let ask = || filter.passes_table(order.filter_key(key));
+        let passes = match ask() {
+            Ok(passes) => passes,
+            Err(Absent) => ask_again(ask, || self.bring_for(key, order))?,
+        };
+        Ok(passes.is_some_and(|passes| !self.note_passed(passes)))
     }
 
     /// Whether the filter of a data block, if it has one that it shares with few others, knows that `key` is not in it.
@@ -459,12 +460,12 @@ impl Inner {
         let Some(filter) = &self.filter else {
             return Ok(false);
         };
-        loop {
-            match filter.passes_block(found.handle.offset, order.filter_key(key)) {
-                Ok(passes) => return Ok(passes.is_some_and(|passes| !self.note_passed(passes))),
-                Err(_) => self.bring_for(key, order)?,
-            }
-        }
+        let ask = || filter.passes_block(found.handle.offset, order.filter_key(key));
+        let passes = match ask() {
+            Ok(passes) => passes,
+            Err(Absent) => ask_again(ask, || self.bring_for(key, order))?,
+        };
+        Ok(passes.is_some_and(|passes| !self.note_passed(passes)))
     }
 
     /// Counts that the filter passed a key, or did not. Returns the same.
