@@ -289,6 +289,7 @@ fn named_part(block: &NamedBlock) -> Part {
     let (name, what) = match name.strip_prefix("filter.") {
         Some(policy) => ("filter", shown(policy)),
         None if name == "about.leveltable" => ("properties", String::new()),
+        None if name == "about.pieces" => ("pieces", String::new()),
         None => match name.strip_prefix("about.prefixes.") {
             Some(extractor) => ("prefixes", shown(extractor)),
             None => ("other", shown(&name)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use leveltable::{Compression, WriteOptions};
+use leveltable::{Compression, OpenOptions, WriteOptions};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -287,7 +287,7 @@ fn info_says_why_a_filter_is_not_used() {
         ),
     ] {
         let info = tool()
-            .arg("info")
+            .args(["info", "--full"])
             .arg(&path)
             .args(["--keys", keys])
             .output();
@@ -477,9 +477,10 @@ fn salvage_compares_with_the_properties() {
         ends.push(builder.file_bytes() as usize);
     }
     let (mut file, _) = builder.finish_into_writer().unwrap();
+    let table_of_file = OpenOptions::new().open_source(file.clone()).unwrap();
+    let index = table_of_file.layout().unwrap().index;
     file[ends[0]..4096].fill(0);
-    let index_end = file.len() - 48;
-    file[index_end - 1] ^= 1;
+    file[(index.offset + index.stored_bytes) as usize - 1] ^= 1;
     fs::write(&table, file).unwrap();
 
     let output = run(["salvage", &table, &rescued]);
