@@ -1,4 +1,4 @@
-//! What a frame holds by itself: entries, described by a digest; a filter; a footer; or a block that cannot be read.
+//! What a frame holds by itself: entries, described by a digest; a filter; pieces; a footer; or a block that cannot be read.
 
 use std::ops::Range;
 
@@ -15,6 +15,7 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
+use crate::format::pieces::Pieces;
 use crate::format::properties::{FIRST_PROPERTY, Properties};
 
 /// A frame whose checksum is right, or a footer, and what is in it.
@@ -28,6 +29,8 @@ pub(crate) struct Found {
 pub(super) enum Content {
     Entries(Digest),
     Filter,
+    /// `about.pieces`. Decoded again where it is used, since it may be large.
+    Pieces,
     Footer(Footer),
     /// Why its entries cannot be read: its codec is not in this build, its keys are too large, or it makes no sense.
     Unreadable(String),
@@ -136,10 +139,8 @@ pub(super) fn inspect(
     let digest = frame::open(frame).and_then(|payload| {
         let digest = digest(payload.clone(), order, work);
         digest.map(Content::Entries).or_else(|defect| {
-            let is_filter = frame::is_raw(frame)
-                && FilterBlockReader::new(payload)
-                    .is_ok_and(|reader| reader.check_offsets().is_ok());
-            is_filter.then_some(Content::Filter).ok_or(defect)
+            let content = frame::is_raw(frame).then(|| raw_content(payload));
+            content.flatten().ok_or(defect)
         })
     });
     Ok(match digest {
@@ -151,6 +152,16 @@ pub(super) fn inspect(
         Ok(content) => content,
         Err(defect) => Content::Unreadable(defect.locate(Section::Data, offset).to_string()),
     })
+}
+
+/// What a block holds that is always stored raw, and not entries.
+fn raw_content(payload: Bytes) -> Option<Content> {
+    // The end of a long one could pass for that of a filter.
+    if let Ok(Some(_)) = Pieces::decode(payload.clone()) {
+        return Some(Content::Pieces);
+    }
+    let filter = FilterBlockReader::new(payload).ok()?;
+    filter.check_offsets().is_ok().then_some(Content::Filter)
 }
 
 fn digest(payload: Bytes, order: &Order, work: &mut KeyWork) -> Result<Digest, Defect> {

@@ -27,18 +27,21 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// The list in `found` as an index, if it is one. `moved_by`: how far it has moved, if a footer names it.
+    /// The list in `found` as an index, if it is one. `moved_by`: how far it has moved, if a footer names it. `is_divided`: whether
+    /// an `about.pieces` divides it.
     pub(super) fn of(
         survey: &Survey<'_>,
         kinds: &Kinds,
         found: &Found,
         moved_by: Option<u64>,
+        is_divided: bool,
         has_data_after: bool,
     ) -> Option<Index> {
         let mut index = Index::read(survey, found, moved_by)?;
         let (matched, of) = index.locate(survey, kinds);
         let is_likely = 2 * matched >= of && of > 0 || fills_the_front(&index.handles);
         let is_usable = match moved_by {
+            _ if is_divided => true,
             // Nothing else can be the index of an empty table.
             Some(_) => {
                 !index.handles.is_empty()

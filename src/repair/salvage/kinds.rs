@@ -4,7 +4,7 @@
 //! - Another block is *metadata* if it decodes as properties, or if its keys are names of a metaindex and its values are
 //!   handles that lead to no data. User keys may begin with `filter.`, and user values may look like handles.
 //! - An *index* lists handles whose sizes are those of the data blocks before it. A footer may name it, but need not: it is
-//!   usable wherever it lies, and in whatever order its keys are.
+//!   usable wherever it lies, and in whatever order its keys are. One that `about.pieces` divides is certainly an index.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -14,6 +14,7 @@ use super::index::{Index, moved};
 use super::survey::Survey;
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
+use crate::format::pieces::Pieces;
 use crate::format::properties::Properties;
 
 /// How the names begin under which most tables have parts.
@@ -41,15 +42,18 @@ impl Kinds {
         };
         let named = kinds.follow_footers(survey);
         kinds.set_aside_metadata(survey, &named);
+        let divided = divided_indexes(survey);
         let runs = survey.runs();
         let (mut listed, mut has_data_after, mut inside) = (HashSet::new(), false, None);
         for found in survey.before(survey.file.size) {
             let start = found.range.start;
             let moved_by = named.get(&start).copied();
+            let is_divided = divided.contains(&start);
             let is_list = kinds.data(found).is_some_and(|digest| digest.is_list);
-            if (moved_by.is_some() || is_list)
+            if (moved_by.is_some() || is_divided || is_list)
                 && !listed.contains(&start)
-                && let Some(index) = Index::of(survey, &kinds, found, moved_by, has_data_after)
+                && let Some(index) =
+                    Index::of(survey, &kinds, found, moved_by, is_divided, has_data_after)
             {
                 kinds.metadata.insert(start, Section::Index);
                 listed.extend(index.places.iter().flatten());
@@ -172,6 +176,7 @@ impl Kinds {
             }
             let section = match &found.content {
                 Content::Filter => Section::Filter,
+                Content::Pieces => Section::Pieces,
                 Content::Footer(_) => Section::Footer,
                 Content::Unreadable(_) => continue,
                 Content::Entries(digest) if digest.entries == 0 => Section::Metaindex,
@@ -208,17 +213,21 @@ impl Kinds {
         }
     }
 
-    /// The properties between the data of `index` and the index itself.
+    /// The properties after `index`, where this crate writes them, or between it and its data. None of another table.
     fn properties_beside(
         &self,
         survey: &Survey<'_>,
         index: &Index,
         listed: &HashSet<u64>,
     ) -> Option<Properties> {
-        let mut beside = survey.before(index.range.start).take_while(|found| {
-            let is_footer = matches!(found.content, Content::Footer(_));
-            !is_footer && !listed.contains(&found.range.start) && self.data(found).is_none()
-        });
+        let is_beside = |found: &&Found| {
+            let section = self.metadata.get(&found.range.start);
+            let ends = matches!(section, Some(Section::Index | Section::Footer));
+            !ends && !listed.contains(&found.range.start) && self.data(found).is_none()
+        };
+        let after = survey.from(index.range.end).take_while(is_beside);
+        let before = survey.before(index.range.start).take_while(is_beside);
+        let mut beside = after.chain(before);
         beside.find_map(|found| self.properties_in(survey, found))
     }
 
@@ -227,6 +236,28 @@ impl Kinds {
         section.filter(|section| **section == Section::Properties)?;
         Properties::decode(survey.block(found.handle())?.data()).ok()
     }
+}
+
+/// Where the indexes begin that an `about.pieces` after them divides, wherever they have moved. Reads each list once at most.
+fn divided_indexes(survey: &Survey<'_>) -> HashSet<u64> {
+    let (mut divided, mut pieces) = (HashSet::new(), None);
+    for found in survey.before(survey.file.size) {
+        if matches!(found.content, Content::Pieces) {
+            let block = survey.payload(found.handle());
+            pieces = block.and_then(|block| Pieces::decode(block).ok().flatten());
+        }
+        let divides = |pieces: &mut Pieces| {
+            found.digest().is_some_and(|digest| digest.is_list)
+                && found.handle().size == pieces.index.handle.size
+                && survey
+                    .payload(found.handle())
+                    .is_some_and(|block| pieces.index.check_block(&block).is_ok())
+        };
+        if pieces.take_if(divides).is_some() {
+            divided.insert(found.range.start);
+        }
+    }
+    divided
 }
 
 /// The last of `ranges` that begins before `end`.
