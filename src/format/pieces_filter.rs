@@ -97,6 +97,11 @@ impl FilterPieces {
         })
     }
 
+    /// Bytes of memory that it takes.
+    pub(crate) fn weight(&self) -> usize {
+        self.tail.len() + self.crcs.len()
+    }
+
     /// Number of pieces, the tail included.
     pub(crate) fn len(&self) -> usize {
         self.crcs.len() / 4 + 1

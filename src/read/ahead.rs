@@ -81,7 +81,9 @@ impl ReadAhead {
             return Ok(found);
         }
         let direction = self.direction_to(i);
-        inner.bring(inner.pieces_of_walk(i, &self.limits, direction, INDEX_LEN))?;
+        // If a piece ahead is damaged, that is for those who come to it: the block's own piece is then read alone.
+        let ahead = inner.bring(inner.pieces_of_walk(i, &self.limits, direction, INDEX_LEN));
+        ahead.or_else(|_| inner.block(i).map(drop))?;
         inner.block(i)
     }
 

@@ -42,6 +42,14 @@ impl<W> FilterBlock<W> {
         FilterBlock { handle, form }
     }
 
+    /// Bytes of memory that it takes without its pieces.
+    pub(super) fn weight(&self) -> usize {
+        match &self.form {
+            Form::Whole(_) => 0,
+            Form::InPieces(pieces, cells) => pieces.weight() + size_of_val(&**cells),
+        }
+    }
+
     /// Whether the filter passes a key: `whole` says what the block does, if it is read whole, and `hash` is that of the key.
     #[inline]
     fn ask(

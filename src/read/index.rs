@@ -219,9 +219,9 @@ impl Index {
         self.slots.iter().map(|slot| &slot.top)
     }
 
-    /// Where the last data block begins in the file; `None` in an empty table.
-    pub(super) fn last_offset(&self) -> Option<u64> {
-        Some(self.last_handle(self.pieces().checked_sub(1)?)?.offset)
+    /// The data blocks end at or before this offset.
+    pub(super) fn data_bound(&self) -> u64 {
+        self.place.data_end
     }
 
     /// Where in the file the last data block of piece `p` ends; `None` as by [`last_handle`](Index::last_handle).

@@ -120,6 +120,7 @@ impl OpenOptions {
             (Some(pieces.index), pieces.filters)
         });
         let mut inner = self.decode(file, &footer, metaindex.as_ref(), index)?;
+        self.check_first_pieces(&inner, fetch).await?;
         let is_unclear = self.may_be_database(&inner, metaindex.as_ref())?;
         let mut filters = Vec::new();
         if let Some(metaindex) = metaindex {
@@ -311,9 +312,13 @@ impl OpenOptions {
 
     /// Checks the first pieces of the index of a table that does not name its order, since tops, where they are few, ascend by
     /// chance in another one.
-    fn check_first_pieces(&self, inner: &Inner) -> Result<()> {
+    async fn check_first_pieces(&self, inner: &Inner, fetch: &impl Fetch) -> Result<()> {
+        if self.stored_order || inner.properties.is_some() {
+            return Ok(());
+        }
         let pieces = 0..CHECKED_PIECES.min(inner.index.pieces());
-        let checked = inner.bring(pieces.map(Part::Index).collect());
+        let pieces = pieces.map(Part::Index).collect();
+        let checked = inner.bring_by(fetch, pieces).await;
         checked.map_err(|error| self.unless_database(error, || inner.index.in_no_order()))
     }
 
@@ -323,7 +328,6 @@ impl OpenOptions {
         if self.stored_order || inner.properties.is_some() || inner.index.len() == 0 {
             return Ok(false);
         }
-        self.check_first_pieces(inner)?;
         if self.order.as_ref().is_some_and(Order::shortens_filter_keys) {
             return Ok(false); // the caller knows of user keys
         }

@@ -37,6 +37,9 @@ impl Inner {
     pub(super) fn missing_for(&self, key: &[u8], order: &Order, layers: usize) -> Vec<Part> {
         let mut parts = Vec::new();
         if let Some(filter) = &self.filter {
+            if filter.passes_table(order.filter_key(key)) == Ok(Some(false)) {
+                return parts;
+            }
             let hash = RibbonFilterPolicy::hash(order.filter_key(key));
             let missing = filter.block.missing_for(hash, layers);
             parts.extend(missing.into_iter().map(Part::Filter));
@@ -119,10 +122,10 @@ impl Inner {
     /// Checks a part and keeps it; `bytes` are those at its [range](Inner::part_range).
     pub(super) fn admit_part(&self, part: Part, bytes: &Bytes) -> Result<()> {
         let (kept, section) = match (part, &self.filter, &self.prefixes) {
-            (Part::Filter(i), Some(filter), _) => (
-                filter.admit(i, bytes, self.index.last_offset()),
-                Section::Filter,
-            ),
+            (Part::Filter(i), Some(filter), _) => {
+                let last_block = self.last_block_offset()?;
+                (filter.admit(i, bytes, last_block), Section::Filter)
+            }
             (Part::Prefixes(i), _, Some(filter)) => (filter.admit(i, bytes), Section::Filter),
             (Part::Filter(_) | Part::Prefixes(_), _, _) => return Ok(()),
             (Part::Index(p), _, _) => (
@@ -137,6 +140,20 @@ impl Inner {
         })?;
         self.weight.fetch_add(weight, Relaxed);
         Ok(())
+    }
+
+    /// An offset at or after that of the last data block; `None` in an empty table. Not what an index entry says that was not checked:
+    /// a filter that covers too little would hide keys.
+    fn last_block_offset(&self) -> Result<Option<u64>> {
+        let Some(last) = self.index.len().checked_sub(1) else {
+            return Ok(None);
+        };
+        if self.index.range(self.index.piece_of(last)).is_none() {
+            // It is in memory.
+            self.admit_part(Part::Index(self.index.piece_of(last)), &Bytes::new())?;
+        }
+        let exact = self.index.block(last).map(|last| last.handle.offset);
+        Ok(Some(exact.unwrap_or(self.index.data_bound())))
     }
 
     /// Reads parts, those that lie beside each other together and all at once, and keeps them.

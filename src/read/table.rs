@@ -296,7 +296,16 @@ impl Table {
     /// Bytes of memory that the table takes, blocks in a cache apart: some kilobytes, and the pieces of index and filter that were
     /// needed so far. It grows as the table is used, to the sizes of both.
     pub fn weight(&self) -> usize {
-        size_of::<Inner>() + self.inner.weight.load(Relaxed)
+        let inner = &*self.inner;
+        let filter = inner
+            .filter
+            .as_ref()
+            .map_or(0, |filter| filter.block.weight());
+        let prefixes = inner
+            .prefixes
+            .as_ref()
+            .map_or(0, |filter| filter.block.weight());
+        size_of::<Inner>() + filter + prefixes + inner.weight.load(Relaxed)
     }
 
     /// Size of the file in bytes.

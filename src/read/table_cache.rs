@@ -49,12 +49,13 @@ impl OpenTable for Table {
     }
 }
 
+/// After so many calls, tables are weighed again, even if none was opened.
+const CALLS_BETWEEN: u64 = 256;
+
 /// The tables that are open or being opened.
 #[derive(Debug)]
 struct Open<K, T> {
     slots: HashMap<K, Slot<T>>,
-    /// Their weights together.
-    bytes: u64,
     /// Number of calls so far.
     calls: u64,
 }
@@ -63,7 +64,7 @@ struct Open<K, T> {
 struct Slot<T> {
     /// `None` while the table is being opened: only those wait for it who ask for it.
     table: Arc<Mutex<Option<T>>>,
-    /// Its weight when it was last asked for; 0 while it is being opened.
+    /// Its weight when a table was last opened; 0 until it is open itself.
     weight: u64,
     /// The call that last asked for it.
     used: u64,
@@ -83,7 +84,6 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
     pub fn new(max_open: usize, max_bytes: u64) -> TableCache<K, T> {
         let open = Open {
             slots: HashMap::new(),
-            bytes: 0,
             calls: 0,
         };
         TableCache {
@@ -99,15 +99,22 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
     ///
     /// That of `open`. The next call tries again.
     pub fn get(&self, key: &K, open: impl FnOnce() -> Result<T>) -> Result<T> {
-        let slot = self.slot(key);
+        let (slot, mut is_due) = self.slot(key);
         let opened = {
             let mut table = lock(&slot);
             match &*table {
                 Some(table) => Ok(table.clone()),
-                None => open().inspect(|opened| *table = Some(opened.clone())),
+                None => {
+                    is_due = true;
+                    open().inspect(|opened| *table = Some(opened.clone()))
+                }
             }
         };
-        let closed = self.settle(key, &slot, opened.as_ref().ok());
+        let closed = match &opened {
+            Ok(_) if is_due => self.make_room(),
+            Ok(_) => Vec::new(),
+            Err(_) => self.forget(key, &slot),
+        };
         // Closing a file is not done under the lock.
         drop(closed);
         opened
@@ -115,7 +122,7 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
 
     /// Closes the table that goes by `key`, if it is open: before its file is deleted or replaced.
     pub fn remove(&self, key: &K) {
-        let removed = lock(&self.open).remove(key);
+        let removed = lock(&self.open).slots.remove(key);
         drop(removed);
     }
 
@@ -129,7 +136,8 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         self.len() == 0
     }
 
-    fn slot(&self, key: &K) -> Arc<Mutex<Option<T>>> {
+    /// The slot of `key`, and whether it is time to weigh the tables again: those that are open may have grown.
+    fn slot(&self, key: &K) -> (Arc<Mutex<Option<T>>>, bool) {
         let mut open = lock(&self.open);
         open.calls += 1;
         let used = open.calls;
@@ -139,44 +147,47 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
             used,
         });
         slot.used = used;
-        Arc::clone(&slot.table)
+        (Arc::clone(&slot.table), used.is_multiple_of(CALLS_BETWEEN))
     }
 
-    /// Notes what came of opening, and returns the tables that must be closed for it: those used the longest time ago.
-    fn settle(&self, key: &K, table: &Arc<Mutex<Option<T>>>, opened: Option<&T>) -> Vec<Slot<T>> {
+    /// Weighs the open tables anew, and returns those that must be closed: those used the longest time
+    /// ago.
+    fn make_room(&self) -> Vec<Slot<T>> {
         let mut open = lock(&self.open);
-        let Open { slots, bytes, .. } = &mut *open;
-        match slots.get_mut(key) {
-            Some(slot) if Arc::ptr_eq(&slot.table, table) => match opened {
-                Some(opened) => {
-                    let weight = opened.weight() as u64;
-                    *bytes = *bytes - slot.weight + weight;
-                    slot.weight = weight;
-                }
-                None => return open.remove(key).into_iter().collect(),
-            },
-            // It was removed meanwhile.
-            _ => {}
+        // A table that is being opened, or looked at by another call, keeps the weight that it had: none if it is new.
+        for slot in open.slots.values_mut() {
+            if let Ok(table) = slot.table.try_lock()
+                && let Some(table) = &*table
+            {
+                slot.weight = table.weight() as u64;
+            }
         }
         let mut closed = Vec::new();
-        while open.slots.len() > 1
-            && (open.slots.len() > self.max_open || open.bytes > self.max_bytes)
-        {
-            let oldest = open.slots.iter().min_by_key(|(_, slot)| slot.used);
+        loop {
+            let is_open = |slot: &&Slot<T>| slot.weight > 0;
+            let count = open.slots.values().filter(is_open).count();
+            let bytes: u64 = open.slots.values().map(|slot| slot.weight).sum();
+            if count <= 1 || count <= self.max_open && bytes <= self.max_bytes {
+                return closed;
+            }
+            let slots = open.slots.iter().filter(|(_, slot)| is_open(slot));
+            let oldest = slots.min_by_key(|(_, slot)| slot.used);
             let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
-                break;
+                return closed;
             };
-            closed.extend(open.remove(&oldest));
+            closed.extend(open.slots.remove(&oldest));
         }
-        closed
     }
-}
 
-impl<K: Eq + Hash, T> Open<K, T> {
-    fn remove(&mut self, key: &K) -> Option<Slot<T>> {
-        let slot = self.slots.remove(key)?;
-        self.bytes -= slot.weight;
-        Some(slot)
+    /// Forgets a table that could not be opened, unless another call has opened it since, or is about to.
+    fn forget(&self, key: &K, table: &Arc<Mutex<Option<T>>>) -> Vec<Slot<T>> {
+        let mut open = lock(&self.open);
+        let is_left = open.slots.get(key).is_some_and(|slot| {
+            let is_closed = slot.table.try_lock().is_ok_and(|table| table.is_none());
+            Arc::ptr_eq(&slot.table, table) && is_closed
+        });
+        let forgotten = is_left.then(|| open.slots.remove(key)).flatten();
+        forgotten.into_iter().collect()
     }
 }
 

@@ -18,6 +18,7 @@ use crate::read::ahead::Direction;
 use crate::read::file::Stretch;
 use crate::read::index::BlockRef;
 use crate::read::store::Run;
+use crate::read::table::Inner;
 
 /// Bytes of a walk's first request, unless a single block takes more: they take no longer than a block of 4 KiB.
 const FIRST_LEN: u64 = 64 << 10;
@@ -195,29 +196,8 @@ impl Blocks {
     fn ask(&mut self, table: &AsyncTable) {
         let is_due = self.asked.is_empty();
         while self.asked.len() < self.most {
-            let (inner, left) = (&*table.table.inner, &self.left);
-            // No further than the index is known: the walk reads on there.
-            let known = |i| inner.index.block(i).ok();
-            let missing = |found: &BlockRef| !inner.is_cached(*found);
-            let run = match self.direction() {
-                Direction::Forward => {
-                    let first = (self.unasked..left.end).map_while(known).find(missing);
-                    first.map(|first| inner.run_from(first, left.end, self.len))
-                }
-                Direction::Backward => {
-                    let last = (left.start..self.unasked)
-                        .rev()
-                        .map_while(known)
-                        .find(missing);
-                    last.map(|last| inner.run_to(last, left.start, self.len))
-                }
-            };
-            let Some(Run { blocks, bytes }) = run else {
+            let Some(Run { blocks, bytes }) = self.next_run(&table.table.inner) else {
                 break;
-            };
-            self.unasked = match self.direction() {
-                Direction::Forward => blocks.end,
-                Direction::Backward => blocks.start,
             };
             let response = maybe_done(table.request(&bytes));
             self.asked.push_back(Asked {
@@ -229,6 +209,35 @@ impl Blocks {
         }
         if is_due && !self.asked.is_empty() {
             self.most = MAX_AHEAD.min(MORE_AHEAD * self.most);
+        }
+    }
+
+    /// The next blocks to ask for, which are not in the cache; `None` after the last, and where the walk must first come to the next
+    /// piece of the index.
+    fn next_run(&mut self, inner: &Inner) -> Option<Run> {
+        let Range { start, end } = self.left;
+        // The walk may have come further by itself.
+        self.unasked = self.unasked.clamp(start, end);
+        loop {
+            let next = match self.direction() {
+                Direction::Forward if self.unasked < end => self.unasked,
+                Direction::Backward if self.unasked > start => self.unasked - 1,
+                Direction::Forward | Direction::Backward => return None,
+            };
+            let found = inner.index.block(next).ok()?;
+            let is_cached = inner.is_cached(found);
+            let run = match self.direction() {
+                _ if is_cached => Run::of(found),
+                Direction::Forward => inner.run_from(found, end, self.len),
+                Direction::Backward => inner.run_to(found, start, self.len),
+            };
+            self.unasked = match self.direction() {
+                Direction::Forward => run.blocks.end,
+                Direction::Backward => run.blocks.start,
+            };
+            if !is_cached {
+                return Some(run);
+            }
         }
     }
 }

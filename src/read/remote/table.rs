@@ -257,8 +257,11 @@ impl AsyncTable {
         if let Ok(found) = inner.index.block(i) {
             return Ok(found);
         }
-        self.bring(inner.pieces_of_walk(i, blocks, Some(direction), WALK_LEN))
-            .await?;
+        let ahead = inner.pieces_of_walk(i, blocks, Some(direction), WALK_LEN);
+        if self.bring(ahead).await.is_err() {
+            // If a piece ahead cannot be read, that is for those who come to it.
+            self.bring(inner.missing_pieces(i..i + 1)).await?;
+        }
         inner.block(i)
     }
 
