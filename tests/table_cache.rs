@@ -77,16 +77,16 @@ fn tables_that_grow_make_others_close() {
 #[test]
 fn tables_that_only_grow_are_closed_too() {
     let dir = tempfile::tempdir().unwrap();
-    let paths = write(dir.path(), 20);
-    let small = Table::open(&paths[0]).unwrap().weight() as u64;
-    let tables = TableCache::new(1_000, 25 * small);
+    let paths = write_keys(dir.path(), 20, 20_000);
+    let weight = |path: &PathBuf| Table::open(path).unwrap().weight() as u64;
+    let tables = TableCache::new(1_000, paths.iter().map(weight).sum());
     for (number, path) in paths.iter().enumerate() {
         tables.get(&number, || Table::open(path)).unwrap();
     }
     assert_eq!(tables.len(), 20);
     for number in 0..20 {
         let table = tables.get(&number, || Table::open(&paths[number])).unwrap();
-        assert_eq!(table.iter().count(), 2_000);
+        assert_eq!(table.iter().count(), 20_000);
     }
     for _ in 0..300 {
         tables.get(&0, || Table::open(&paths[0])).unwrap();

@@ -34,6 +34,9 @@
 //! of the index. The piece must have the stated number of entries, and end with its own top and last handle. After the last piece
 //! must come the first restart, whose four bytes are zero: no entry begins so, since its value is a handle. So a key is looked for
 //! in the one piece that can have it; one past the last top in the last piece, which shows that nothing comes after it.
+//!
+//! That is no proof against whoever chose the keys, too: a key that contains an encoded entry can be made to look like the end of a
+//! piece. Decoding the piece that the key is in shows it, as `verify` does, and opening with `preload`.
 
 use std::cmp::Reverse;
 use std::ops::Range;

@@ -276,12 +276,14 @@ impl OpenOptions {
         let read = || {
             let named_by = (Section::Metaindex, footer.metaindex.offset);
             let block = file.read_block(handle, Section::Pieces, named_by)?;
+            let misplaced = |defect| file.locate(defect, Section::Footer, file.footer_offset());
+            file.check_handle(footer.index, Section::Index)
+                .map_err(misplaced)?;
             let damaged = |defect| file.locate(defect, Section::Pieces, handle.offset);
             let Some(pieces) = Pieces::decode(block).map_err(damaged)? else {
                 return Ok(None);
             };
             // Both blocks have a right checksum; the footer has none.
-            let misplaced = |defect| file.locate(defect, Section::Footer, file.footer_offset());
             pieces.check_index(footer.index).map_err(misplaced)?;
             pieces.check_filters(&metaindex.handles).map_err(damaged)?;
             Ok(Some(pieces))
