@@ -12,6 +12,8 @@ use super::{
 
 /// Data whose values are the very handles of the blocks before it, or whose keys are those of a
 /// metaindex, is data.
+///
+/// One entry whose key, too, is just what the index of the block before it would have is the next test's.
 #[test]
 fn data_that_looks_like_an_index_or_a_metaindex_is_not_lost() {
     let raw = options(Compression::None);
@@ -24,7 +26,7 @@ fn data_that_looks_like_an_index_or_a_metaindex_is_not_lost() {
     ] {
         let first = vec![entry("a", b"1"), entry("b", b"2")];
         let one = Layout::of(&build_blocks(&options, std::slice::from_ref(&first))).data[0].clone();
-        let second = vec![entry("c", &handle_of(&one))];
+        let second = vec![entry("ca", &handle_of(&one))];
         let pair = [first.clone(), second.clone()];
         let two = Layout::of(&build_blocks(&options, &pair)).data[1].clone();
         let tables = [
@@ -84,6 +86,29 @@ fn data_that_looks_like_an_index_or_a_metaindex_is_not_lost() {
             assert!(rescued == all, "table {i} cut: {report}");
         }
     }
+}
+
+/// A file that ends after it may be the beginning of a table of one block, to the byte: its index is not to be copied.
+#[test]
+fn a_block_that_is_to_the_byte_the_index_of_the_one_before_is_not_copied() {
+    let options = options(Compression::None).properties(true);
+    let first = vec![entry("a", b"1"), entry("b", b"2")];
+    let table = build_blocks(&options, std::slice::from_ref(&first));
+    let layout = Layout::of(&table);
+    let second = vec![entry("c", &handle_of(&layout.data[0]))];
+    let file = build_blocks(&options, &[first.clone(), second.clone()]);
+    let cut = &file[..Layout::of(&file).data[1].end];
+    assert_eq!(cut, &table[..layout.index.end]);
+    let (report, rescued) = rescue(cut.to_vec());
+    assert_eq!(rescued, first, "{report}");
+    assert_eq!(report.set_aside.len(), 1);
+    // Whole, and without its footer, it is data: the index lists it.
+    let (_, rescued) = rescue(file.clone());
+    assert_eq!(rescued, [first.clone(), second.clone()].concat());
+    let mut damaged = file.clone();
+    destroy(&mut damaged, Layout::of(&file).footer);
+    let (_, rescued) = rescue(damaged);
+    assert_eq!(rescued, [first, second].concat());
 }
 
 /// A table whose values are tables: what is inside of a value is no block of this table.

@@ -264,7 +264,7 @@ fn with_more_in_metaindex(
     let mut metaindex: BTreeSet<Entry> = common::entries(&common::payload(file, &layout.metaindex))
         .into_iter()
         .collect();
-    let mut out = file[..layout.metaindex.start.min(layout.index.start)].to_vec();
+    let mut out = file[..layout.metaindex.start].to_vec();
     let mut frame = |payload: &[u8]| {
         let range = out.len()..out.len() + payload.len() + 5;
         out.extend(payload);
@@ -283,12 +283,12 @@ fn with_more_in_metaindex(
     );
     let metaindex = common::block(&metaindex.into_iter().collect::<Vec<_>>());
     let index = common::payload(file, &layout.index);
-    // In the order in which they are.
-    let (metaindex, index) = if layout.metaindex.start < layout.index.start {
-        (frame(&metaindex), frame(&index))
+    let metaindex = frame(&metaindex);
+    // It stays where it is, unless it was last.
+    let index = if layout.metaindex.start < layout.index.start {
+        frame(&index)
     } else {
-        let index = frame(&index);
-        (frame(&metaindex), index)
+        layout.index.clone()
     };
     out.extend(common::footer(&metaindex, &index));
     out
@@ -569,7 +569,8 @@ fn copy_a_sound_table(seed: u64) {
         ];
         let notes = [
             ("a note", &b"to whom it may concern"[..]),
-            ("handle", b"\0\x08"),
+            // No block of seven bytes lies there.
+            ("handle", b"\0\x07"),
         ];
         file = with_more_in_metaindex(&file, &named[..random.below(4)], &notes[..random.below(3)]);
     }

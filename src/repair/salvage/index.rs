@@ -35,7 +35,7 @@ impl Index {
         found: &Found,
         moved_by: Option<u64>,
         is_divided: bool,
-        has_data_after: bool,
+        must_have_room: bool,
     ) -> Option<Index> {
         let mut index = Index::read(survey, found, moved_by)?;
         let (matched, of) = index.locate(survey, kinds);
@@ -50,7 +50,7 @@ impl Index {
                         .values()
                         .any(|found| kinds.data(found).is_some())
             }
-            None => is_likely && index.stands_apart(survey, kinds, found, of == 0, has_data_after),
+            None => is_likely && index.stands_apart(survey, kinds, found, of == 0, must_have_room),
         };
         is_usable.then_some(index)
     }
@@ -141,17 +141,24 @@ impl Index {
     /// Whether the list in `found`, which no footer names, can be told from data whose values are handles by its keys or by
     /// what lies around it.
     ///
-    /// Data would continue the keys of the block before it. An index does so only if that is the only one which it lists;
-    /// but then metaindex, filter or a gap lies between the two, and no data right after it.
+    /// Data would continue the keys of the block before it. An index does so only if that is the only one which it lists.
+    /// Then either its key is what a writer makes of that block's last key, or metaindex, filter or a gap lies between the two; and
+    /// no data comes right after it. `must_have_room`: whether anything after it shows that it is no index which has lost
+    /// what was before it.
     fn stands_apart(
         &self,
         survey: &Survey<'_>,
         kinds: &Kinds,
         found: &Found,
         has_no_data: bool,
-        has_data_after: bool,
+        must_have_room: bool,
     ) -> bool {
         let Range { start, end } = self.range;
+        let is_data = |found: &Found| kinds.data(found).is_some();
+        let after = survey.frames.get(&end);
+        if self.lists_just_the_one_before(survey) {
+            return !after.is_some_and(is_data);
+        }
         let mut data_before = survey.before(start).filter_map(|found| kinds.data(found));
         let continues = data_before
             .next()
@@ -165,16 +172,29 @@ impl Index {
         }
         let before = survey.before(start).next();
         let before = before.filter(|before| before.range.end == start);
-        let after = survey.frames.get(&end);
-        let is_data = |found: &Found| kinds.data(found).is_some();
         // Where no data is left, the listed block must at least have had room, unless bytes may be missing.
         let may_lack_bytes = before.map_or(start > 0, |before| kinds.ends_a_table(before));
         let has_room = !has_no_data
             || self.handles.len() > 1
             || self.handles.last().and_then(BlockHandle::end) <= Some(start)
             || may_lack_bytes
-            || !has_data_after && after.is_none_or(|after| kinds.ends_a_table(after));
+            || !must_have_room && after.is_none_or(|after| kinds.ends_a_table(after));
         has_room && !before.is_some_and(is_data) && !after.is_some_and(is_data)
+    }
+
+    /// Whether the only block that it lists is the one right before it, and its key what a writer makes of that block's last key.
+    fn lists_just_the_one_before(&self, survey: &Survey<'_>) -> bool {
+        let ([key], [Some(place)]) = (&self.keys[..], &self.places[..]) else {
+            return false;
+        };
+        let listed = survey.frames.get(place);
+        let listed = listed.filter(|listed| listed.range.end == self.range.start);
+        listed.and_then(Found::digest).is_some_and(|listed| {
+            let mut successor = listed.last.to_vec();
+            let comparator = survey.order.comparator();
+            comparator.find_short_successor(&mut successor);
+            [&listed.last[..], &successor].contains(&&key[..])
+        })
     }
 }
 

@@ -44,7 +44,7 @@ impl Kinds {
         kinds.set_aside_metadata(survey, &named);
         let divided = divided_indexes(survey);
         let runs = survey.runs();
-        let (mut listed, mut has_data_after, mut inside) = (HashSet::new(), false, None);
+        let (mut listed, mut must_have_room, mut inside) = (HashSet::new(), false, None);
         for found in survey.before(survey.file.size) {
             let start = found.range.start;
             let moved_by = named.get(&start).copied();
@@ -53,7 +53,7 @@ impl Kinds {
             if (moved_by.is_some() || is_divided || is_list)
                 && !listed.contains(&start)
                 && let Some(index) =
-                    Index::of(survey, &kinds, found, moved_by, is_divided, has_data_after)
+                    Index::of(survey, &kinds, found, moved_by, is_divided, must_have_room)
             {
                 kinds.metadata.insert(start, Section::Index);
                 listed.extend(index.places.iter().flatten());
@@ -65,7 +65,9 @@ impl Kinds {
                     _ => {}
                 }
             }
-            has_data_after |= kinds.data(found).is_some();
+            // Pieces that divide another index would divide this one.
+            must_have_room |=
+                matches!(found.content, Content::Pieces) || kinds.data(found).is_some();
         }
         // An index that lists nothing of use is no data either, if a footer names it.
         for start in named.keys() {
@@ -242,10 +244,7 @@ impl Kinds {
 fn divided_indexes(survey: &Survey<'_>) -> HashSet<u64> {
     let (mut divided, mut pieces) = (HashSet::new(), None);
     for found in survey.before(survey.file.size) {
-        if matches!(found.content, Content::Pieces) {
-            let block = survey.payload(found.handle());
-            pieces = block.and_then(|block| Pieces::decode(block).ok().flatten());
-        }
+        pieces = survey.pieces(found).or(pieces);
         let divides = |pieces: &mut Pieces| {
             found.digest().is_some_and(|digest| digest.is_list)
                 && found.handle().size == pieces.index.handle.size

@@ -252,6 +252,7 @@ fn gaps_of_data(survey: &Survey<'_>, kinds: &Kinds) -> Vec<(Range<u64>, String)>
         .from(data_end)
         .find(|found| kinds.metadata.contains_key(&found.range.start));
     let end = metadata.map_or(survey.file.size, |found| found.range.start);
+    let end = end.min(stated_data_end(survey, kinds, data_end).unwrap_or(end));
     let gaps = survey.gaps().into_iter().map(|gap| (gap, None));
     let frames = survey.frames.values();
     let unreadable = frames.filter_map(|found| match &found.content {
@@ -262,9 +263,29 @@ fn gaps_of_data(survey: &Survey<'_>, kinds: &Kinds) -> Vec<(Range<u64>, String)>
         .chain(unreadable)
         .filter(|(gap, _)| gap.start < end)
         .collect();
+    gaps.iter_mut()
+        .for_each(|(gap, _)| gap.end = gap.end.min(end));
     gaps.sort_by_key(|(gap, _)| gap.start);
     let with_reason = |(gap, why): (_, Option<&String>)| (gap, why.cloned().unwrap_or_default());
     gaps.into_iter().map(with_reason).collect()
+}
+
+/// Where the data ends by what the table says of itself: none of it is missing after `found_until`.
+fn stated_data_end(survey: &Survey<'_>, kinds: &Kinds, found_until: u64) -> Option<u64> {
+    if kinds
+        .properties
+        .as_ref()
+        .is_some_and(|own| own.entries == 0)
+    {
+        return Some(found_until);
+    }
+    let mut after = survey.from(found_until);
+    let index = after.find_map(|found| survey.pieces(found))?.index.handle;
+    // If nothing has moved, the next block is there.
+    let is_there = index
+        .end()
+        .is_some_and(|end| survey.frames.contains_key(&end));
+    (is_there && index.offset >= found_until).then_some(index.offset)
 }
 
 /// Which of `blocks`, whose keys ascend, to copy, and in which order, so that no two overlap: those with the most entries,

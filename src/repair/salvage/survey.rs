@@ -15,6 +15,7 @@ use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::{BlockHandle, Footer};
+use crate::format::pieces::Pieces;
 use crate::format::{frame, page};
 use crate::read::file::TableFile;
 use crate::repair::progress::Reporter;
@@ -132,6 +133,14 @@ impl<'a> Survey<'a> {
     /// The payload of the frame at `handle`, decompressed.
     pub(super) fn payload(&self, handle: BlockHandle) -> Option<Bytes> {
         frame::open(&self.read(handle)?).ok()
+    }
+
+    /// The pieces that `found` holds, if it does.
+    pub(super) fn pieces(&self, found: &Found) -> Option<Pieces> {
+        if !matches!(found.content, Content::Pieces) {
+            return None;
+        }
+        Pieces::decode(self.payload(found.handle())?).ok()?
     }
 
     /// The handles in the block at `handle`, up to the first value that is none.
