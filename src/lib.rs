@@ -46,20 +46,21 @@
 //!
 //! ```text
 //! data blocks     entries in order, each key without the prefix that it shares with the previous key
+//! index           for each data block, a key at or after its last key -> offset and size of the block
 //! prefix filter   a filter of the keys' prefixes, if the writer asked for one
 //! filter block    the filters
 //! properties      what the table says of itself
-//! index           for each data block, a key at or after its last key -> offset and size of the block
-//! metaindex       "filter.<policy name>", "about.prefixes.<rule>", "about.leveltable" -> offset and size of these blocks
+//! pieces          which parts of index and filters a lookup needs
+//! metaindex       "filter.<policy name>", "about.prefixes.<rule>", "about.leveltable", "about.pieces" -> these blocks
 //! footer          offsets and sizes of metaindex and index; a magic number
 //! ```
 //!
 //! Each block is followed by a byte for its codec and a CRC-32C. LevelDB puts the metaindex before the index, and so does this
 //! crate in tables without [properties](WriteOptions::properties).
 //!
-//! Opening reads the footer, the metaindex, the index and the filter: one read for a file of up to 64 KiB, two for a larger
-//! one, usually three in LevelDB's order. A lookup asks the filter, searches the index, and reads one block, the only one that
-//! can contain the key.
+//! Opening reads the last 64 KiB of the file. Pieces of index and filter are read when a lookup first needs them, and kept; a table
+//! without pieces, such as LevelDB's, has its index read at opening. A lookup asks the filter, searches the index, and reads
+//! one block, the only one that can contain the key.
 //!
 //! # Serving reads
 //!
@@ -68,12 +69,12 @@
 //!   used in place, without a copy or a cache. Compressed ones are decompressed into the cache.
 //! - Any number of threads may use a [`Table`] at once, and clones are cheap. Cursors and ranges own what they need and can be
 //!   sent to another thread. No lock is held while a block is read or decompressed.
-//! - An open table holds its index block, 18 bytes for each data block, and its filter. Blocks that were decompressed are
+//! - An open table holds what was read of its index and filter: see [`Table::weight`]. Blocks that were decompressed are
 //!   kept in a [`BlockCache`] of 32 MiB that all tables share, unless [`OpenOptions`] says otherwise. Uncompressed blocks of a file
 //!   are left to the system's page cache.
 //! - A value from [`Table::get`] is a slice of its block and keeps the block in memory.
-//! - In async code, call lookups where blocking is allowed, such as Tokio's `spawn_blocking`. [`Table::may_contain`] makes
-//!   no I/O. `AsyncTable`, of the feature `async`, awaits its reads instead, under any runtime.
+//! - In async code, call lookups where blocking is allowed, such as Tokio's `spawn_blocking`. [`Table::may_contain`] reads
+//!   only pieces of index and filter that were not read yet. `AsyncTable`, of the feature `async`, awaits its reads instead, under any runtime.
 //! - A path given to [`TableBuilder::create`] is replaced atomically. Open tables go on reading the old file.
 //!
 //! # Events and metrics
@@ -174,3 +175,8 @@ pub use write::summary::Summary;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So is that of the page about serving reads.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/serving.md")]
+struct Serving;
