@@ -1355,6 +1355,110 @@ fn irregular_restarts_of_an_index_are_errors() {
     }
 }
 
+// ---- Handles that lie -----------------------------------------------------------------------
+
+/// Opened and asked for every key: no present key is missing in silence.
+fn assert_nothing_hidden(file: &[u8], keys: &[Vec<u8>], what: &str) {
+    let from_memory = OpenOptions::new().open_source(file.to_vec());
+    for table in [from_memory, from_reads(file)].into_iter().flatten() {
+        for key in keys {
+            assert_ne!(table.get(key).ok(), Some(None), "{what}: {key:?}");
+        }
+    }
+}
+
+/// By the last handle of an index it was decided whether a filter of the first 2 KiB is one of the whole table: a handle that leads to
+/// the first block hid the keys of all others.
+#[test]
+fn a_last_handle_that_lies_makes_no_filter_one_of_the_whole_table() {
+    let bloom = leveltable::BloomFilterPolicy::new(10);
+    let options = WriteOptions::leveldb().compression(Compression::None);
+    let options = options.block_size(1).filter_policy(bloom);
+    let keys: Vec<Vec<u8>> = (0..8000).map(|i| key(i, 40)).collect();
+    let entries: Vec<Entry> = keys
+        .iter()
+        .map(|key| (key.clone(), b"v".to_vec()))
+        .collect();
+    let file = common::build(&options, &entries);
+    let layout = Layout::of(&file);
+    let mut index = common::entries(&common::payload(&file, &layout.index));
+    index.last_mut().unwrap().1 = index[0].1.clone();
+    // The filter of the first 2 KiB alone, with an offset of its own.
+    let filters = common::payload(&file, layout.filter.as_ref().unwrap());
+    let four = |at: usize| u32::from_le_bytes(filters[at..at + 4].try_into().unwrap()) as usize;
+    let end = four(four(filters.len() - 5) + 4);
+    let first = [&filters[..end], &[0; 4], &(end as u32).to_le_bytes(), &[11]].concat();
+    let mut lie = file[..layout.data.last().unwrap().end].to_vec();
+    let filter = common::append(&mut lie, &first);
+    let named = [(
+        b"filter.leveldb.BuiltinBloomFilter2".to_vec(),
+        handle_of(&filter),
+    )];
+    let lie = common::append_end(lie, &named, &common::block(&index));
+    assert_nothing_hidden(&lie, &keys, "the last handle leads to the first block");
+}
+
+/// A footer and `about.pieces` that agree on an index outside the file: no panic, and no read of it.
+#[test]
+fn an_index_outside_the_file_is_an_error_of_the_footer() {
+    let entries: Vec<Entry> = (0..5000).map(|i| (key(i, 16), b"v".to_vec())).collect();
+    let file = common::build(&WriteOptions::new().block_size(1), &entries);
+    let layout = Layout::of(&file);
+    for offset in [
+        u64::MAX - 3,
+        u64::MAX - 300_000,
+        1 << 50,
+        2 * file.len() as u64,
+    ] {
+        let mut about = About::of(&file, &layout);
+        about.index.0 = offset;
+        let mut lie = file[..layout.pieces.as_ref().unwrap().start].to_vec();
+        let at = common::append(&mut lie, &about.encode());
+        let mut named = common::entries(&common::payload(&file, &layout.metaindex));
+        for (name, value) in &mut named {
+            if name == b"about.pieces" {
+                *value = handle_of(&at);
+            }
+        }
+        let metaindex = common::append(&mut lie, &common::block(&named));
+        let mut footer = [handle_of(&metaindex), pair(about.index)].concat();
+        footer.resize(40, 0);
+        lie.extend(footer);
+        lie.extend(0xdb47_7524_8b80_fb57_u64.to_le_bytes());
+        for opened in [
+            OpenOptions::new().open_source(lie.clone()),
+            from_reads(&lie),
+        ] {
+            let error = opened.unwrap_err();
+            let section = error.corruption().map(|corruption| corruption.section());
+            assert_eq!(section, Some(Section::Footer), "{offset}: {error}");
+        }
+    }
+}
+
+/// A damaged piece of the index costs a walk its own blocks' entries and those behind it, and none before.
+#[test]
+fn a_walk_goes_on_to_the_piece_that_is_damaged() {
+    let entries: Vec<Entry> = (0..40_000).map(|i| (key(i, 16), b"v".to_vec())).collect();
+    let options = WriteOptions::new().compression(Compression::None);
+    let mut file = common::build(&options.block_size(1), &entries);
+    let about = About::of(&file, &Layout::of(&file));
+    let bad = about.tops.len() / 2;
+    let at = &about.pieces()[bad].1;
+    file[at.start + at.len() / 2] ^= 1;
+    let blocks = |tops: &[Top]| tops.iter().map(|top| top.blocks as usize).sum::<usize>();
+    let sound = [blocks(&about.tops[..bad]), blocks(&about.tops[bad + 1..])];
+    for opened in [
+        OpenOptions::new().open_source(file.clone()),
+        from_reads(&file),
+    ] {
+        let table = opened.unwrap();
+        let forward = table.iter().take_while(Result::is_ok).count();
+        let backward = table.iter().rev().take_while(Result::is_ok).count();
+        assert_eq!([forward, backward], sound);
+    }
+}
+
 // ---- Threads --------------------------------------------------------------------------------
 
 /// Many threads that ask for the same pieces at once: the same answers, and no piece is kept or weighed twice.

@@ -84,8 +84,8 @@ fn tables_that_only_grow_are_closed_too() {
         tables.get(&number, || Table::open(path)).unwrap();
     }
     assert_eq!(tables.len(), 20);
-    for number in 0..20 {
-        let table = tables.get(&number, || Table::open(&paths[number])).unwrap();
+    for (number, path) in paths.iter().enumerate() {
+        let table = tables.get(&number, || Table::open(path)).unwrap();
         assert_eq!(table.iter().count(), 20_000);
     }
     for _ in 0..300 {

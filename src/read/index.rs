@@ -138,6 +138,16 @@ impl Index {
         place: IndexPlace,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
+        let last = pieces.len().checked_sub(1);
+        let last = last.and_then(|last| pieces.last_handle(last));
+        let data_end = last.and_then(|last| last.end());
+        if data_end.is_none_or(|end| end > place.data_end) {
+            let expected = format!("data blocks before offset {}", place.data_end);
+            return Err(Defect::new(
+                expected,
+                format!("the last one up to {data_end:?}"),
+            ));
+        }
         let tops = (0..pieces.len()).map(|p| pieces.top(p)).collect();
         let firsts = (0..=pieces.len())
             .map(|p| pieces.blocks_before(p))
