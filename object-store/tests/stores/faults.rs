@@ -266,7 +266,13 @@ async fn an_object_swapped_between_any_two_requests_is_an_error() {
             });
             let answered = async {
                 let options = OpenOptions::new();
-                let table = options.open_async(scene.source(), Some(100)).await?;
+                // The last server may give the old object's ETag with the new one's bytes, if an object is replaced while it
+                // answers. One request at a time: objects change between two.
+                let source = match name {
+                    "wrong" => scene.source().most_requests(1),
+                    _ => scene.source(),
+                };
+                let table = options.open_async(source, Some(100)).await?;
                 scene.all(&table).await
             };
             let answered = answered.await;
