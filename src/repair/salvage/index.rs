@@ -116,7 +116,9 @@ impl Index {
             for (place, handle) in places.iter_mut().zip(&self.handles) {
                 let found = moved(*handle, by).and_then(|range| survey.at(&range));
                 let found = found.filter(|found| {
+                    // A block cannot lie where its own index does.
                     place.is_none()
+                        && found.range.start != self.range.start
                         && found.range.start >= begin
                         && (kinds.data(found).is_some()
                             || Some(by) == self.moved_by && found.digest().is_some())
