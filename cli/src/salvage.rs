@@ -361,8 +361,10 @@ fn describe(order: KeyOrder, args: &Args, report: &SalvageReport) -> String {
     );
     text += &if report.is_complete() {
         ", nothing lost\n".to_owned()
-    } else if report.lost.is_empty() {
+    } else if report.lost.is_empty() && report.is_as_stated() {
         ", everything that the file holds\n".to_owned()
+    } else if report.lost.is_empty() {
+        ", fewer than the table had\n".to_owned()
     } else {
         format!(", {} of {file_bytes} bytes lost\n", report.lost_bytes())
     };

@@ -91,7 +91,8 @@ pub use set::{Shard, TableSet, publish};
 pub use source::ObjectSource;
 pub use upload::{ObjectTableBuilder, UploadOptions, Uploaded};
 
-/// Opens the table at `path` with [`OpenOptions::new`]: one request, and a second if index and filters take more than 256 KiB.
+/// Opens the table at `path` with [`OpenOptions::new`]: one request for a table of this crate, of any size. Pieces of
+/// its index and filters are requested when they are first needed.
 ///
 /// # Errors
 ///

@@ -42,11 +42,12 @@ const CHECKED_PIECES: usize = 8;
 impl OpenOptions {
     /// Opens the table at `path`.
     ///
-    /// Reads the last 64 KiB of the file, which is all of a small table. Of a larger one, it then reads what is missing of index
-    /// and filters, all at once. A large table in LevelDB's order of blocks takes another read in between: metaindex and index,
-    /// then filters. If nothing says what the table is and its index could be a database's, opening also reads its first data
-    /// block. The order of keys is checked in the index, and in a file of up to 64 KiB in all blocks;
-    /// [`check_order`](OpenOptions::check_order) says what that means for a table that does not name its order.
+    /// Reads the last 64 KiB of the file. That is enough for a table of this crate, of any size but for long index keys, which take a
+    /// second read; pieces of its index and filters are read when a lookup first needs them, unless
+    /// [`preload`](OpenOptions::preload) is asked for. Of a large table of another writer, it then reads metaindex and index; the
+    /// filter is read when it is first asked. If nothing says what the table is and its index could be a database's, opening also
+    /// reads its first data block. The order of keys is checked in what is read of the index, and in a file of up to 64 KiB in all
+    /// blocks; [`check_order`](OpenOptions::check_order) says what that means for a table that does not name its order.
     ///
     /// # Errors
     ///
