@@ -124,8 +124,8 @@ impl Handle {
     /// Bounds of up to `parts` parts of about the same size.
     pub(crate) fn splits(&self, parts: usize) -> Result<Vec<Ends>> {
         let bounds = match self {
-            Handle::Local(table) => table.splits(parts),
-            Handle::Remote(table, _) => table.splits(parts),
+            Handle::Local(table) => table.splits(parts)?,
+            Handle::Remote(table, runtime) => runtime.wait(table.splits(parts))?,
             Handle::Set(set, runtime) => runtime.wait(set.splits(parts))?,
             Handle::Database(_) => vec![(Limit::Unbounded, Limit::Unbounded)],
         };
