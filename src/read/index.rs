@@ -6,8 +6,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
-use crate::db::key::{not_internal, user_order};
-use crate::db::recognise::{Evidence, may_be_internal};
+use crate::db::recognise::Evidence;
 use crate::format::Defect;
 use crate::format::block::{Block, BlockBuilder};
 use crate::format::block_cursor::BlockCursor;
@@ -442,8 +441,7 @@ impl Index {
 
     /// Decodes, checks and keeps piece `p`, unless it is there. Returns how many bytes of memory it takes.
     ///
-    /// Handles must be in the file's order without overlap. Keys must ascend, unless the order is not known (`None`). A database's
-    /// must be internal keys.
+    /// Handles must be in the file's order without overlap. Keys must ascend, unless the order is not known (`None`).
     pub(super) fn admit(
         &self,
         p: usize,
@@ -461,12 +459,6 @@ impl Index {
                 (bytes.clone(), entries)
             }
         };
-        if order.is_some_and(|order| user_order(order).is_some()) {
-            let mut keys = entries.iter().filter_map(|(key, _)| bytes.get(key.clone()));
-            if let Some(key) = keys.find(|key| !may_be_internal(key)) {
-                return Err(not_internal(key));
-            }
-        }
         let piece = Piece::new(bytes, &entries);
         let weight = piece.weight(matches!(self.entries, Entries::InFile(_)));
         // Another thread may have been faster.
