@@ -202,7 +202,12 @@ pub fn payload_at(file: &[u8], handle: Handle) -> Payload {
     if file[range.end + 1..range.end + TRAILER_LEN] != checksum(covered) {
         return Payload::WrongChecksum;
     }
-    let content = match file[range.end] {
+    content(file, range).map_or(Payload::Unknown, Payload::Content)
+}
+
+/// The content of the block that lies at `range`, decompressed if it is a Snappy one, whatever its checksum.
+fn content(file: &[u8], range: Range<usize>) -> Option<Vec<u8>> {
+    match file[range.end] {
         0 => Some(file[range].to_vec()),
         // A claim is made good by the crate, not here.
         1 if snap::raw::decompress_len(&file[range.clone()]).is_ok_and(|len| len <= 1 << 22) => {
@@ -210,8 +215,7 @@ pub fn payload_at(file: &[u8], handle: Handle) -> Payload {
             decoder.decompress_vec(&file[range]).ok()
         }
         _ => None,
-    };
-    content.map_or(Payload::Unknown, Payload::Content)
+    }
 }
 
 fn payload(file: &[u8], handle: Handle) -> Option<Vec<u8>> {
@@ -264,6 +268,19 @@ pub fn table(file: &[u8], compare: Compare, most: usize) -> Option<Vec<Entry>> {
         }
     }
     Some(entries)
+}
+
+/// The order of keys that the table's properties name, whether or not their checksum is right.
+pub fn named_order(file: &[u8]) -> Option<Vec<u8>> {
+    let value_of = |handle: Handle, name: &[u8]| {
+        let range = handle.range(file.len() - FOOTER_LEN)?;
+        let block = Block::decode(&content(file, range)?, usize::MAX)?;
+        let (_, value) = block.entries.into_iter().find(|(key, _)| key == name)?;
+        Some(value)
+    };
+    let (metaindex, _) = footer(file)?;
+    let properties = value_of(metaindex, b"about.leveltable")?;
+    value_of(Handle::decode(&mut &properties[..])?, b"comparator")
 }
 
 /// The data blocks that the index names, in its order, whatever order their keys are in; `None` in place of one that cannot

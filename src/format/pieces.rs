@@ -35,8 +35,11 @@
 //! must come the first restart, whose four bytes are zero: no entry begins so, since its value is a handle. So a key is looked for
 //! in the one piece that can have it; one past the last top in the last piece, which shows that nothing comes after it.
 //!
-//! That is no proof against whoever chose the keys, too: a key that contains an encoded entry can be made to look like the end of a
-//! piece. Decoding the piece that the key is in shows it, as `verify` does, and opening with `preload`.
+//! A key can contain an encoded entry, which then passes for the entry before a piece. The index block's own restarts tell, since
+//! each is the offset of an entry. Before a reader relies on what is *not* in a piece, it reads the piece's *anchor*, four bytes:
+//! the restart of the entry before, which must be where the piece is read from. (An entry that is found is in the table wherever
+//! pieces begin.) The anchor of the first piece is the number of restarts, which tells where they lie, and the codec. A piece needs
+//! no anchor if the one before was read, and is itself known to begin right: it ends where the next one begins.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -47,6 +50,7 @@ use super::Defect;
 use super::block::{Block, BlockBuilder, Entry, check_shared, entries_of};
 use super::block_cursor::BlockCursor;
 use super::checksum::crc32c;
+use super::codec::RAW;
 use super::footer::BlockHandle;
 use super::pieces_filter::FilterPieces;
 use crate::coding::{fixed32_at, get_varint32, get_varint64, put_fixed32, put_varint};
@@ -347,6 +351,38 @@ impl IndexPieces {
         Ok(())
     }
 
+    /// Where the anchor of piece `i`, one of `0..len()`, lies in the file.
+    pub(crate) fn anchor(&self, i: usize) -> Range<u64> {
+        let count_at = self.handle.offset + self.handle.size - 4;
+        if i == 0 {
+            return count_at..count_at + 5;
+        }
+        let restarts = self.blocks_before(self.len()) - self.blocks_before(i) + 1;
+        let start = count_at - 4 * restarts as u64;
+        start..start + 4
+    }
+
+    /// Checks the `bytes` of the anchor of piece `i`, one of `0..len()`.
+    pub(crate) fn check_anchor(&self, i: usize, bytes: &[u8]) -> Result<(), Defect> {
+        let found = fixed32_at(bytes, 0).map(u64::from);
+        let (expected, is_right) = if i == 0 {
+            let count = self.blocks_before(self.len()) as u64;
+            let is_right = found == Some(count) && bytes.get(4) == Some(&RAW);
+            (
+                format!("an index with {count} restarts, stored raw"),
+                is_right,
+            )
+        } else {
+            let start = self.range(i).start - self.handle.offset;
+            let expected = format!("a restart at byte {start} of the index, before piece {i}");
+            (expected, found == Some(start))
+        };
+        if is_right {
+            return Ok(());
+        }
+        Err(Defect::new(expected, format!("{bytes:02x?}")))
+    }
+
     /// Checks that the index block `index`, wherever it lies, is the one that is divided. Takes one pass over it.
     pub(crate) fn check_block(&self, index: &[u8]) -> Result<(), Defect> {
         if index.len() as u64 != self.handle.size {
@@ -541,8 +577,19 @@ mod tests {
             assert_eq!(pieces.len(), entries_len.div_ceil(PIECE_LEN - 8));
             assert_eq!(pieces.blocks_before(pieces.len()), count);
             let mut found = Vec::new();
+            let frame = [&index[..], &[RAW]].concat();
+            let anchor = |i| part(&frame, pieces.handle, pieces.anchor(i));
             for i in 0..pieces.len() {
                 assert_eq!(found.len(), pieces.blocks_before(i));
+                pieces.check_anchor(i, anchor(i)).unwrap();
+                let wrong_ones = anchor(i).iter().enumerate().map(|(at, byte)| {
+                    let mut wrong = anchor(i).to_vec();
+                    wrong[at] = byte ^ 1;
+                    wrong
+                });
+                for wrong in wrong_ones {
+                    assert!(pieces.check_anchor(i, &wrong).is_err());
+                }
                 let bytes = bytes_of(&index, &pieces, i);
                 let order = Some(&Order::Bytewise);
                 pieces

@@ -77,14 +77,15 @@ impl ReadAhead {
 
     /// Data block `i`, which a walk has come to. The pieces of the index that name its next blocks are read with its own.
     pub(super) fn find(&mut self, inner: &Inner, i: usize) -> Result<BlockRef> {
-        if let Ok(found) = inner.index.block(i) {
-            return Ok(found);
+        if inner.index.block(i).is_err() {
+            let direction = self.direction_to(i);
+            // If a piece ahead is damaged, that is for those who come to it: the block's own piece is then read alone.
+            let ahead = inner.bring(inner.pieces_of_walk(i, &self.limits, direction, INDEX_LEN));
+            ahead.or_else(|_| inner.block(i).map(drop))?;
         }
-        let direction = self.direction_to(i);
-        // If a piece ahead is damaged, that is for those who come to it: the block's own piece is then read alone.
-        let ahead = inner.bring(inner.pieces_of_walk(i, &self.limits, direction, INDEX_LEN));
-        ahead.or_else(|_| inner.block(i).map(drop))?;
-        inner.block(i)
+        let found = inner.block(i)?;
+        inner.check_place(found)?;
+        Ok(found)
     }
 
     /// A data block of a file that is not in memory, and whether it is a slice of all that was read with it.

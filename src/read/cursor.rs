@@ -296,9 +296,9 @@ impl Cursor {
         inner.bring(inner.missing_for_bounds(lower, upper)?)?;
         let block_of = |bound: &Bound<Vec<u8>>| -> Result<Option<usize>> {
             match bound {
-                Bound::Included(key) | Bound::Excluded(key) => {
-                    Ok(inner.seek(key, inner.order()?)?.map(|found| found.block))
-                }
+                Bound::Included(key) | Bound::Excluded(key) => Ok(inner
+                    .seek_one(key, inner.order()?)?
+                    .map(|found| found.block)),
                 Bound::Unbounded => Ok(None),
             }
         };

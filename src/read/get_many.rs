@@ -54,8 +54,13 @@ impl Table {
         if self.inner.file.is_memory() {
             self.search_memory(&wanted, &mut values)?;
         } else {
-            self.search_file(wanted, &mut values)?;
+            self.search_file(&mut wanted, &mut values)?;
         }
+        let absent = wanted
+            .iter()
+            .filter(|wanted| values.get(wanted.at) == Some(&None));
+        let places = self.inner.missing_places(absent.map(|wanted| wanted.found));
+        self.inner.bring(places)?;
         Ok(values)
     }
 
@@ -99,7 +104,7 @@ impl Table {
     }
 
     /// Looks for the keys in blocks of a file, in the order in which the blocks are stored.
-    fn search_file(&self, mut wanted: Vec<Wanted<'_>>, values: &mut [Option<Bytes>]) -> Result<()> {
+    fn search_file(&self, wanted: &mut [Wanted<'_>], values: &mut [Option<Bytes>]) -> Result<()> {
         let (inner, order) = (&*self.inner, self.order()?);
         wanted.sort_unstable_by_key(|wanted| (wanted.found.block, wanted.at));
         let of_blocks: Vec<&[Wanted<'_>]> = wanted

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
 
@@ -68,6 +69,10 @@ struct Slot {
     /// The last key.
     top: Bytes,
     piece: OnceLock<Box<Piece>>,
+    /// Whether its [anchor](IndexPieces::anchor) was checked.
+    is_anchored: AtomicBool,
+    /// Whether it is known to begin after the last entry of the piece before.
+    is_placed: AtomicBool,
 }
 
 /// What keeps a search of index or filter from an answer: a piece that it needs is not there yet.
@@ -80,7 +85,7 @@ pub(crate) struct BlockRef {
     /// Which of the table's data blocks it is, from 0.
     pub(crate) block: usize,
     /// Which piece of the index names it, and which of that piece's blocks it is.
-    piece: u32,
+    pub(super) piece: u32,
     at: u32,
     pub(crate) handle: BlockHandle,
 }
@@ -171,6 +176,8 @@ impl Index {
         let slot = |top| Slot {
             top,
             piece: OnceLock::new(),
+            is_anchored: AtomicBool::new(false),
+            is_placed: AtomicBool::new(false),
         };
         Index {
             entries,
@@ -427,6 +434,66 @@ impl Index {
         let own = self.key(found);
         if order.compare(last, own).is_gt() {
             return misordered("a block's last key and its index key", last, own);
+        }
+        Ok(())
+    }
+
+    /// Whether it is known that piece `p` begins where it says, so that an answer may rely on what it does not hold.
+    #[inline]
+    pub(super) fn is_placed(&self, p: usize) -> bool {
+        let slot = self.slots.get(p);
+        slot.is_some_and(|slot| slot.is_placed.load(Relaxed)) || self.find_place(p)
+    }
+
+    #[cold]
+    fn find_place(&self, p: usize) -> bool {
+        let Some(slot) = self.slots.get(p) else {
+            return false;
+        };
+        let is_counted = self.is_anchored(0);
+        let is_shown = |p: usize| {
+            let placed = self
+                .slots
+                .get(p)
+                .is_some_and(|slot| slot.is_placed.load(Relaxed));
+            p == 0 || placed || is_counted && self.is_anchored(p)
+        };
+        // A piece that is there ends where the next one begins.
+        let follows = |before: usize| self.has(before) && is_shown(before);
+        let is_whole = matches!(self.entries, Entries::Whole(_));
+        let found = is_whole || is_shown(p) || p.checked_sub(1).is_some_and(follows);
+        if found {
+            slot.is_placed.store(true, Relaxed);
+        }
+        found
+    }
+
+    /// Notes where all pieces begin, which are there.
+    pub(super) fn place_all(&self) {
+        for p in 0..self.pieces() {
+            self.is_placed(p);
+        }
+    }
+
+    /// Whether the anchor of piece `p` was checked.
+    pub(super) fn is_anchored(&self, p: usize) -> bool {
+        let slot = self.slots.get(p);
+        slot.is_some_and(|slot| slot.is_anchored.load(Relaxed))
+    }
+
+    /// Where in the file the anchor of piece `p` lies; `None` if the index was read at opening.
+    pub(super) fn anchor(&self, p: usize) -> Option<Range<u64>> {
+        match &self.entries {
+            Entries::Whole(_) => None,
+            Entries::InFile(pieces) => Some(pieces.anchor(p)),
+        }
+    }
+
+    /// Checks the bytes of the anchor of piece `p`.
+    pub(super) fn admit_anchor(&self, p: usize, bytes: &[u8]) -> Result<(), Defect> {
+        if let (Entries::InFile(pieces), Some(slot)) = (&self.entries, self.slots.get(p)) {
+            pieces.check_anchor(p, bytes)?;
+            slot.is_anchored.store(true, Relaxed);
         }
         Ok(())
     }

@@ -144,6 +144,8 @@ impl OpenOptions {
         }
         if self.preload {
             inner.bring_by(fetch, inner.missing_parts()).await?;
+            // Where all pieces are there, each begins where the one before ends.
+            inner.index.place_all();
         }
         Ok(inner)
     }
@@ -516,16 +518,27 @@ impl Inner {
     /// Keeps those parts that came with the end of the file. What is damaged there is an error now.
     fn admit_tail(&self) -> Result<()> {
         let tail = self.file.tail();
-        for part in self.missing_parts() {
-            let is_held = |range: &Range<u64>| match self.file.is_memory() {
-                true => tail.start <= range.start,
-                false => self.file.holds(range),
+        let admit = |part| {
+            let is_held = |range: &Range<u64>| {
+                if self.file.is_memory() {
+                    tail.start <= range.start
+                } else {
+                    self.file.holds(range)
+                }
             };
-            if let Some(range) = self.part_range(part).filter(is_held) {
-                self.admit_part(part, &self.file.read(range.start, saturating_len(&range))?)?;
+            match self.part_range(part).filter(is_held) {
+                Some(range) => {
+                    let bytes = self.file.read(range.start, saturating_len(&range))?;
+                    self.admit_part(part, &bytes)
+                }
+                None => Ok(()),
             }
-        }
-        Ok(())
+        };
+        self.missing_parts().into_iter().try_for_each(admit)?;
+        let pieces = (0..self.index.pieces()).filter(|&p| self.index.has(p));
+        pieces
+            .flat_map(|p| self.missing_anchors(p))
+            .try_for_each(admit)
     }
 
     /// Whether the filter holds stored keys, as it passes all of `witnesses`, which are keys of the first data block. One that

@@ -29,6 +29,8 @@ pub(super) enum Part {
     Prefixes(usize),
     /// This piece of the index.
     Index(usize),
+    /// What shows where this piece of the index begins; of the first one, how many entries the index has.
+    Anchor(usize),
 }
 
 impl Inner {
@@ -52,21 +54,57 @@ impl Inner {
         parts
     }
 
-    /// The pieces of the index that name the first and the last data block within bounds, as far as they are not there.
+    /// The pieces of the index that name the first and the last data block within bounds, and the anchor of the first, as far as they
+    /// are not there.
     pub(super) fn missing_for_bounds(
         &self,
         lower: &Bound<Vec<u8>>,
         upper: &Bound<Vec<u8>>,
     ) -> Result<Vec<Part>> {
-        let mut pieces = Vec::new();
-        for bound in [lower, upper] {
-            if let Bound::Included(key) | Bound::Excluded(key) = bound {
-                pieces.extend(self.index.seek_piece(key, self.order()?));
+        let piece_at = |bound: &Bound<Vec<u8>>| -> Result<Option<usize>> {
+            match bound {
+                Bound::Included(key) | Bound::Excluded(key) => {
+                    Ok(self.index.seek_piece(key, self.order()?))
+                }
+                Bound::Unbounded => Ok(None),
             }
+        };
+        let (first, last) = (piece_at(lower)?, piece_at(upper)?);
+        let pieces = first.into_iter().chain(last.filter(|_| first != last));
+        let missing = pieces.filter(|&p| !self.index.has(p)).map(Part::Index);
+        let anchors = first.map(|first| self.missing_anchors(first));
+        Ok(missing.chain(anchors.into_iter().flatten()).collect())
+    }
+
+    /// What must be read before an answer may rely on what piece `p` of the index does not hold: nothing if it is known where the
+    /// piece begins.
+    pub(super) fn missing_anchors(&self, p: usize) -> Vec<Part> {
+        if self.index.is_placed(p) {
+            return Vec::new();
         }
-        pieces.dedup();
-        pieces.retain(|&p| !self.index.has(p));
-        Ok(pieces.into_iter().map(Part::Index).collect())
+        let anchors = [0, p].into_iter().filter(|&p| !self.index.is_anchored(p));
+        anchors.map(Part::Anchor).collect()
+    }
+
+    /// What must be read before answers may rely on what `blocks`, which were searched, do not hold.
+    pub(super) fn missing_places(&self, blocks: impl Iterator<Item = BlockRef>) -> Vec<Part> {
+        let mut parts: Vec<Part> = blocks
+            .flat_map(|found| self.missing_anchors(found.piece as usize))
+            .collect();
+        parts.sort_unstable();
+        parts.dedup();
+        parts
+    }
+
+    /// Makes sure that the piece of the index that a data block was found in begins where it says, before an answer relies on what
+    /// it does not hold.
+    #[inline]
+    pub(super) fn check_place(&self, found: BlockRef) -> Result<()> {
+        let p = found.piece as usize;
+        if self.index.is_placed(p) {
+            return Ok(());
+        }
+        self.bring(self.missing_anchors(p))
     }
 
     /// What the filter of prefixes needs for `prefix` and that is not there yet.
@@ -116,6 +154,7 @@ impl Inner {
             Part::Filter(i) => Some(self.filter.as_ref()?.block.range(i)),
             Part::Prefixes(i) => Some(self.prefixes.as_ref()?.block.range(i)),
             Part::Index(p) => self.index.range(p),
+            Part::Anchor(p) => self.index.anchor(p),
         }
     }
 
@@ -132,6 +171,10 @@ impl Inner {
                 self.index.admit(p, bytes, self.order.as_ref()),
                 Section::Index,
             ),
+            (Part::Anchor(p), _, _) => {
+                let kept = self.index.admit_anchor(p, bytes).map(|()| 0);
+                (kept, Section::Index)
+            }
         };
         let weight = kept.map_err(|defect| {
             let range = self.part_range(part);
@@ -245,12 +288,24 @@ impl Inner {
                 (first..here + 1).rev().take_while(is_due).collect()
             }
         };
-        pieces.into_iter().map(Part::Index).collect()
+        let first = pieces.iter().min().map(|&p| self.missing_anchors(p));
+        let pieces = pieces.into_iter().map(Part::Index);
+        pieces.chain(first.into_iter().flatten()).collect()
     }
 
-    /// The one data block that can hold `key`, by the index; `None` past the last index key.
-    #[inline]
+    /// The one data block that can hold `key`, by the index, in a piece whose place was checked; `None` past the last index key.
     pub(super) fn seek(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
+        let found = self.seek_one(key, order)?;
+        if let Some(found) = found {
+            self.check_place(found)?;
+        }
+        Ok(found)
+    }
+
+    /// The one data block that can hold `key`, by the index; `None` past the last index key. That the block does not hold it tells
+    /// that the table does not once the block's [place was checked](Inner::check_place).
+    #[inline]
+    pub(super) fn seek_one(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
         let seek = || self.index.seek(key, order);
         match seek() {
             Ok(found) => Ok(found),

@@ -362,9 +362,9 @@ impl Inner {
     pub(super) fn last_block_checked(&self) -> bool {
         let last = self.index.len().checked_sub(1);
         let is_checked = |last| {
-            self.index
-                .block(last)
-                .is_ok_and(|last| self.index.state(last).is_checked())
+            self.index.block(last).is_ok_and(|last| {
+                self.index.state(last).is_checked() && self.index.is_placed(last.piece as usize)
+            })
         };
         last.is_none_or(is_checked)
     }
@@ -375,7 +375,9 @@ impl Inner {
     pub(super) fn check_end(&self, read: ReadOptions) -> Result<()> {
         match self.index.len().checked_sub(1) {
             Some(last) if !self.last_block_checked() => {
-                self.load(self.block(last)?, read).map(drop)
+                let last = self.block(last)?;
+                self.load(last, read)?;
+                self.check_place(last)
             }
             _ => Ok(()),
         }

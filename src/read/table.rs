@@ -239,8 +239,10 @@ impl Table {
             Some(block) => block,
             None => Loaded::Owned(inner.load_owned(found, self.read)?),
         };
-        let value = inner.find_value(found, block.payload(), key, order)?;
-        Ok(value.map(|value| take(block, value)))
+        match inner.find_value(found, block.payload(), key, order)? {
+            Some(value) => Ok(Some(take(block, value))),
+            None => inner.check_place(found).map(|()| None),
+        }
     }
 
     /// Counters of the table's work so far, for all its clones together, opening included.
@@ -497,7 +499,7 @@ impl Inner {
     /// checked: only then is it certain that the table ends where its index says.
     #[inline]
     fn find_block(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
-        match self.seek(key, order)? {
+        match self.seek_one(key, order)? {
             None if !self.last_block_checked() => self.block(self.index.len() - 1).map(Some),
             found => Ok(found),
         }

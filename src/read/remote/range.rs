@@ -283,11 +283,12 @@ fn copy(block: &[u8], mut spare: BytesMut) -> Bytes {
     spare.freeze()
 }
 
-/// The data blocks that may have entries within `bounds`, or must be seen to be sure that none has.
+/// The data blocks that may have entries within `bounds`, or must be seen to be sure that none has. The walk checks the places of
+/// those that it comes to.
 fn blocks_of(table: &Table, (lower, upper): &Bounds) -> Result<Range<usize>> {
     let all = table.data_blocks();
     let block_at = |bound: &Bound<Vec<u8>>| match bound {
-        Bound::Included(key) | Bound::Excluded(key) => table.seek(key),
+        Bound::Included(key) | Bound::Excluded(key) => table.inner.seek_one(key, table.order()?),
         Bound::Unbounded => Ok(None),
     };
     let start = match (lower, block_at(lower)?) {

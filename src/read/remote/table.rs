@@ -220,7 +220,16 @@ impl AsyncTable {
         };
         let block = self.fetch_block(found).await?;
         let value = self.search(found, &block, key)?;
+        if value.is_none() {
+            self.check_place(found).await?;
+        }
         Ok(value.map(|value| (block, value)))
+    }
+
+    /// As by a [`Table`]: makes sure that the piece of the index that a data block was found in begins where it says.
+    async fn check_place(&self, found: BlockRef) -> Result<()> {
+        self.bring(self.table.inner.missing_anchors(found.piece as usize))
+            .await
     }
 
     /// The data block to look for `key` in; see [`Table::candidate`].
@@ -254,15 +263,16 @@ impl AsyncTable {
         direction: Direction,
     ) -> Result<BlockRef> {
         let inner = &*self.table.inner;
-        if let Ok(found) = inner.index.block(i) {
-            return Ok(found);
+        if inner.index.block(i).is_err() {
+            let ahead = inner.pieces_of_walk(i, blocks, Some(direction), WALK_LEN);
+            if self.bring(ahead).await.is_err() {
+                // If a piece ahead cannot be read, that is for those who come to it.
+                self.bring(inner.missing_pieces(i..i + 1)).await?;
+            }
         }
-        let ahead = inner.pieces_of_walk(i, blocks, Some(direction), WALK_LEN);
-        if self.bring(ahead).await.is_err() {
-            // If a piece ahead cannot be read, that is for those who come to it.
-            self.bring(inner.missing_pieces(i..i + 1)).await?;
-        }
-        inner.block(i)
+        let found = inner.block(i)?;
+        self.check_place(found).await?;
+        Ok(found)
     }
 
     /// Where the value of `key` lies in a data block.
@@ -325,6 +335,14 @@ impl AsyncTable {
                 take(found, &block)?;
             }
         }
+        let absent = wanted
+            .iter()
+            .filter(|(_, at)| values.get(*at) == Some(&None));
+        let places = self
+            .table
+            .inner
+            .missing_places(absent.map(|(found, _)| *found));
+        self.bring(places).await?;
         Ok(values)
     }
 
