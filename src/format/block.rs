@@ -332,9 +332,15 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// Key and value of the entry at restart `i`. `None` if there is no such restart, or if the entry is damaged.
     #[inline]
     pub(crate) fn restart_entry(&self, i: usize) -> Option<(&[u8], &[u8])> {
-        let offset = self.stored_restarts().get(i).map(restart_offset)?;
-        let entry = self.entries_from(offset, 0).next()?.ok()?;
+        let entry = self.entry_at_restart(i)?;
         Some((self.unshared(&entry), self.bytes(entry.value())))
+    }
+
+    /// Where the entry at restart `i` has key and value. `None` as by [`restart_entry`](Block::restart_entry).
+    #[inline]
+    pub(crate) fn entry_at_restart(&self, i: usize) -> Option<Entry> {
+        let offset = self.stored_restarts().get(i).map(restart_offset)?;
+        self.entries_from(offset, 0).next()?.ok()
     }
 
     /// Offset of the last restart before byte `end` of the entries.

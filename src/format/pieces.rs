@@ -88,7 +88,7 @@ impl Pieces {
     /// Decodes the block; `None` if it is of another version, and so to be ignored.
     ///
     /// Checks everything but the order of the tops and the handles. Takes at most 16 times the block in memory,
-    /// and 32 bytes for each piece of the index.
+    /// and some 50 bytes for each piece of the index.
     pub(crate) fn decode(block: Bytes) -> Result<Option<Pieces>, Defect> {
         let mut input = Input(block);
         if input.take(1)?.first() != Some(&VERSION) {
@@ -155,15 +155,15 @@ impl Input {
 pub(crate) struct IndexPieces {
     /// The handle of the index block.
     pub(crate) handle: BlockHandle,
-    /// End to end.
+    /// End to end, each with the handle of the piece's last data block behind it.
     tops: Bytes,
     pieces: Vec<Piece>,
 }
 
 #[derive(Debug)]
 struct Piece {
-    /// Where its top ends among all.
-    top_end: u32,
+    /// Where its top lies among all.
+    top: Range<u32>,
     /// Where it ends in the index block.
     end: u32,
     /// Number of data blocks up to its end.
@@ -174,7 +174,7 @@ struct Piece {
 
 impl Piece {
     /// The piece after `before`, of which the tops' block has this `value`.
-    fn decode(before: Option<&Piece>, top_end: usize, value: &[u8]) -> Option<Piece> {
+    fn decode(before: Option<&Piece>, top: Range<usize>, value: &[u8]) -> Option<Piece> {
         let (len, a) = get_varint32(value)?;
         let (blocks, b) = get_varint32(value.get(a..)?)?;
         let (last, c) = BlockHandle::decode(value.get(a + b..)?)?;
@@ -183,12 +183,16 @@ impl Piece {
             None => (0, 0, 0),
         };
         (blocks > 0 && last.offset >= data_end).then_some(Piece {
-            top_end: u32::try_from(top_end).ok()?,
+            top: u32::try_from(top.start).ok()?..u32::try_from(top.end).ok()?,
             end: end.checked_add(len)?,
             blocks: count.checked_add(blocks)?,
             crc: fixed32_at(value, a + b + c)?,
             last,
         })
+    }
+
+    fn top(&self) -> Range<usize> {
+        self.top.start as usize..self.top.end as usize
     }
 
     /// The size of an index that ends with this piece.
@@ -205,17 +209,19 @@ impl IndexPieces {
         let (mut tops, mut pieces) = (Vec::new(), Vec::<Piece>::new());
         let mut cursor = BlockCursor::new(block);
         while cursor.next()? {
-            tops.extend_from_slice(cursor.key());
-            let piece = Piece::decode(pieces.last(), tops.len(), cursor.value());
+            let top = tops.len()..tops.len() + cursor.key().len();
+            let piece = Piece::decode(pieces.last(), top.clone(), cursor.value());
             let piece = piece.filter(|piece| {
                 let is_within = piece.last.end().is_some_and(|end| end <= handle.offset);
-                is_within && tops.len() <= most && cursor.key().len() <= MAX_TOP
+                is_within && top.end <= most && cursor.key().len() <= MAX_TOP
             });
             let Some(piece) = piece else {
                 let i = pieces.len();
                 let expected = format!("piece {i} of the index, its blocks past those before");
                 return Err(Defect::new(expected, format!("{:02x?}", cursor.value())));
             };
+            tops.extend_from_slice(cursor.key());
+            piece.last.encode(&mut tops);
             pieces.push(piece);
         }
         let size = pieces.last().map(Piece::index_size);
@@ -241,21 +247,21 @@ impl IndexPieces {
     }
 
     /// The top of piece `i`: its last key. Empty if there is no such piece. The caller checks that tops ascend.
-    pub(crate) fn top(&self, i: usize) -> Bytes {
-        let end = |piece: &Piece| piece.top_end as usize;
-        let start = self.before(i).map_or(0, end);
-        let end = self.pieces.get(i).map_or(start, end);
-        self.tops.slice(start..end)
+    fn top(&self, i: usize) -> &[u8] {
+        let top = self.pieces.get(i).map_or(0..0, Piece::top);
+        self.tops.get(top).unwrap_or(&[])
+    }
+
+    /// The bytes that hold all tops, where each of these lies, and the handle of its piece's last data block, which is behind it in
+    /// the bytes, too.
+    pub(crate) fn tops(&self) -> (Bytes, Vec<(Range<usize>, BlockHandle)>) {
+        let tops = self.pieces.iter().map(|piece| (piece.top(), piece.last));
+        (self.tops.clone(), tops.collect())
     }
 
     /// Number of the first data block of piece `i`; of `len()`, of all blocks.
     pub(crate) fn blocks_before(&self, i: usize) -> usize {
         self.before(i).map_or(0, |piece| piece.blocks as usize)
-    }
-
-    /// The handle of the last data block of piece `i`.
-    pub(crate) fn last_handle(&self, i: usize) -> Option<BlockHandle> {
-        self.pieces.get(i).map(|piece| piece.last)
     }
 
     fn before(&self, i: usize) -> Option<&Piece> {
@@ -271,7 +277,7 @@ impl IndexPieces {
             for len in [0, key.len(), value.len()] {
                 put_varint(&mut entry, len as u64);
             }
-            entry.extend_from_slice(&key);
+            entry.extend_from_slice(key);
             entry.extend_from_slice(&value);
         }
         entry
@@ -328,17 +334,11 @@ impl IndexPieces {
         let data_start = self.before(i).and_then(|piece| piece.last.end());
         let data = data_start.unwrap_or(0)..self.handle.offset;
         let (mut last, mut blocks) = (0, 0);
-        decode_entries(
-            piece,
-            top_before.as_deref(),
-            data,
-            order,
-            |entry, handle| {
-                let (at, len) = entry.unshared_at();
-                take(before.len() + at..before.len() + at + len, handle);
-                (last, blocks) = (entry.offset(), blocks + 1);
-            },
-        )?;
+        decode_entries(piece, top_before, data, order, |entry, handle| {
+            let (at, len) = entry.unshared_at();
+            take(before.len() + at..before.len() + at + len, handle);
+            (last, blocks) = (entry.offset(), blocks + 1);
+        })?;
         let stated = said.blocks as usize - self.blocks_before(i);
         if blocks != stated || piece.get(last..) != Some(&self.last_entry(i)[..]) {
             let expected =
@@ -598,7 +598,7 @@ mod tests {
                         found.push(bytes[key].to_vec());
                     })
                     .unwrap();
-                assert_eq!(found.last().unwrap()[..], pieces.top(i));
+                assert_eq!(found.last().unwrap()[..], *pieces.top(i));
             }
             assert_eq!(found, keys);
             pieces.check_block(&index).unwrap();
@@ -611,7 +611,7 @@ mod tests {
     /// is not as stated.
     fn look_up(index: &[u8], pieces: &IndexPieces, key: &[u8]) -> Result<Option<u64>, Defect> {
         let last = pieces.len() - 1;
-        let i = (0..last).find(|&i| *key <= pieces.top(i)[..]);
+        let i = (0..last).find(|&i| key <= pieces.top(i));
         let i = i.unwrap_or(last);
         let bytes = bytes_of(index, pieces, i);
         let mut found = None;
@@ -695,9 +695,10 @@ mod tests {
             let last = pieces.pieces.last_mut().unwrap();
             last.crc = crc32c(&index[start..last.end as usize]);
             last.last.offset = 105 * (kept as u64 - 1);
-            let tops: Vec<u8> = (0..=before).flat_map(|i| pieces.top(i).to_vec()).collect();
-            pieces.tops = [&tops[..], &keys[kept - 1]].concat().into();
-            pieces.pieces.last_mut().unwrap().top_end = pieces.tops.len() as u32;
+            let kept_top = &keys[kept - 1];
+            let start = pieces.pieces[before + 1].top.start;
+            pieces.tops = [&pieces.tops[..start as usize], kept_top].concat().into();
+            pieces.pieces[before + 1].top = start..start + kept_top.len() as u32;
             assert!(look_up(&index, &pieces, &keys[299]).is_err(), "{left_out}");
             ask(&pieces);
         }

@@ -14,8 +14,8 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::pieces::{IndexPieces, decode_entries};
-use crate::read::index_piece::{Piece, prefix_at};
-use crate::read::states::State;
+use crate::read::index_entries::IndexEntries;
+use crate::read::states::{State, States};
 
 /// Length of a piece that is cut from another writer's index, unless a single entry takes more.
 const PIECE_LEN: usize = 16 << 10;
@@ -37,26 +37,24 @@ pub(crate) struct IndexPlace {
 }
 
 /// The index block, cut into pieces of neighbouring entries. Of each piece it is known from the start how many entries it has, and
-/// its last key, the *top*: so a search knows the piece that it needs, and data blocks are numbered through.
+/// its last one, whose key is the *top*: these entries are an index of the pieces. So a search knows the piece that it needs, and
+/// data blocks are numbered through.
 ///
-/// A piece is decoded and checked once, and immutable then. Takes some 100 bytes per piece, and what [`Piece`] takes of those that
-/// are there.
+/// A piece is decoded and checked once, and immutable then. Takes some 100 bytes per piece, and what those take that are there.
 #[derive(Debug)]
 pub(crate) struct Index {
-    entries: Entries,
+    form: Form,
+    /// The last entry of each piece.
+    tops: IndexEntries,
     slots: Vec<Slot>,
     /// The number of the first data block of each piece, and the number of all.
     firsts: Vec<usize>,
-    /// The leading bytes that all tops but the last share, as [`Piece`] does it.
-    shared: Bytes,
-    /// The eight bytes after those of all tops but the last.
-    prefixes: Vec<u64>,
     place: IndexPlace,
 }
 
 /// Where the entries come from.
 #[derive(Debug)]
-enum Entries {
+enum Form {
     /// The index block, which was read at opening. Every key is stored whole, and has a restart.
     Whole(Block<Bytes>),
     /// The file, piece by piece, as its `about.pieces` says.
@@ -64,15 +62,20 @@ enum Entries {
 }
 
 /// A piece, once it is there.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Slot {
-    /// The last key.
-    top: Bytes,
     piece: OnceLock<Box<Piece>>,
     /// Whether its [anchor](IndexPieces::anchor) was checked.
     is_anchored: AtomicBool,
     /// Whether it is known to begin after the last entry of the piece before.
     is_placed: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Piece {
+    entries: IndexEntries,
+    /// What is known of each data block.
+    states: States,
 }
 
 /// What keeps a search of index or filter from an answer: a piece that it needs is not there yet.
@@ -121,19 +124,22 @@ impl Index {
         while first < count {
             let most = block.restart(first).saturating_add(PIECE_LEN);
             let end = last_within(&block, first, most);
-            let Some((top, _)) = block.restart_entry(end - 1) else {
+            let entry = block.entry_at_restart(end - 1);
+            let top = entry.and_then(|entry| {
+                let (at, len) = entry.unshared_at();
+                let value = block.data().get(entry.value())?;
+                Some((at..at + len, BlockHandle::decode(value)?.0))
+            });
+            let Some(top) = top else {
                 let expected = format!("the entry of data block {} where a restart says", end - 1);
-                return Err(Defect::new(expected, "none"));
+                return Err(Defect::new(expected, "none with a handle"));
             };
-            tops.push(block.data().slice_ref(top));
+            tops.push(top);
             firsts.push(end);
             first = end;
         }
-        let index = Index::new(Entries::Whole(block), tops, firsts, place);
-        if let Some(order) = order {
-            index.check_tops(order)?;
-        }
-        Ok(index)
+        let tops = IndexEntries::new(block.data().clone(), &tops);
+        Index::new(Form::Whole(block), tops, firsts, place, order)
     }
 
     /// The index in a file that says how it is divided. Nothing of it is read yet.
@@ -142,9 +148,8 @@ impl Index {
         place: IndexPlace,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
-        let last = pieces.len().checked_sub(1);
-        let last = last.and_then(|last| pieces.last_handle(last));
-        let data_end = last.and_then(|last| last.end());
+        let (bytes, tops) = pieces.tops();
+        let data_end = tops.last().and_then(|(_, last)| last.end());
         if data_end.is_none_or(|end| end > place.data_end) {
             let expected = format!("data blocks before offset {}", place.data_end);
             return Err(Defect::new(
@@ -152,56 +157,34 @@ impl Index {
                 format!("the last one up to {data_end:?}"),
             ));
         }
-        let tops = (0..pieces.len()).map(|p| pieces.top(p)).collect();
         let firsts = (0..=pieces.len())
             .map(|p| pieces.blocks_before(p))
             .collect();
-        let index = Index::new(Entries::InFile(pieces), tops, firsts, place);
-        if let Some(order) = order {
-            index.check_tops(order)?;
-        }
-        Ok(index)
+        let tops = IndexEntries::new(bytes, &tops);
+        Index::new(Form::InFile(pieces), tops, firsts, place, order)
     }
 
-    fn new(entries: Entries, tops: Vec<Bytes>, firsts: Vec<usize>, place: IndexPlace) -> Index {
-        let others = tops.split_last().map_or(&[][..], |(_, others)| others);
-        let shared = match others {
-            [first, .., last] => first.slice(..common_prefix(first, last)),
-            _ => Bytes::new(),
-        };
-        let prefixes = others
-            .iter()
-            .map(|top| prefix_at(top, shared.len()))
-            .collect();
-        let slot = |top| Slot {
-            top,
-            piece: OnceLock::new(),
-            is_anchored: AtomicBool::new(false),
-            is_placed: AtomicBool::new(false),
-        };
-        Index {
-            entries,
-            slots: tops.into_iter().map(slot).collect(),
-            firsts,
-            shared,
-            prefixes,
-            place,
-        }
-    }
-
-    fn check_tops(&self, order: &Order) -> Result<(), Defect> {
-        for pair in self.slots.windows(2) {
-            if let [a, b] = pair
-                && order.compare(&a.top, &b.top).is_ge()
-            {
-                return Err(Defect::misordered(order.order_message(
-                    "index keys",
-                    &a.top,
-                    &b.top,
-                )));
+    fn new(
+        form: Form,
+        tops: IndexEntries,
+        firsts: Vec<usize>,
+        place: IndexPlace,
+        order: Option<&Order>,
+    ) -> Result<Index, Defect> {
+        for p in 1..tops.len() {
+            let (before, top) = (tops.key(p - 1), tops.key(p));
+            if let Some(order) = order.filter(|order| order.compare(before, top).is_ge()) {
+                let message = order.order_message("index keys", before, top);
+                return Err(Defect::misordered(message));
             }
         }
-        Ok(())
+        Ok(Index {
+            form,
+            slots: (0..tops.len()).map(|_| Slot::default()).collect(),
+            tops,
+            firsts,
+            place,
+        })
     }
 
     /// Number of data blocks.
@@ -222,17 +205,17 @@ impl Index {
 
     /// Bytes of memory that it takes without its pieces.
     pub(super) fn weight(&self) -> usize {
-        let whole = match &self.entries {
-            Entries::Whole(block) => block.data().len(),
-            Entries::InFile(pieces) => pieces.weight(),
+        let own = match &self.form {
+            Form::Whole(_) => 0,
+            Form::InFile(pieces) => pieces.weight(),
         };
-        let tops: usize = self.tops().map(Bytes::len).sum();
-        whole + tops + (size_of::<Slot>() + 2 * size_of::<u64>()) * self.slots.len()
+        let slots = (size_of::<Slot>() + size_of::<usize>()) * self.slots.len();
+        own + self.tops.weight(true) + slots
     }
 
     /// The last key of each piece.
-    pub(crate) fn tops(&self) -> impl Iterator<Item = &Bytes> {
-        self.slots.iter().map(|slot| &slot.top)
+    pub(crate) fn tops(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.tops.len()).map(|p| self.tops.key(p))
     }
 
     /// The data blocks end at or before this offset.
@@ -240,20 +223,9 @@ impl Index {
         self.place.data_end
     }
 
-    /// Where in the file the last data block of piece `p` ends; `None` as by [`last_handle`](Index::last_handle).
+    /// Where in the file the last data block of piece `p`, one of `0..pieces()`, ends.
     pub(super) fn data_end(&self, p: usize) -> Option<u64> {
-        self.last_handle(p)?.end()
-    }
-
-    /// The handle of the last data block of piece `p`; `None` if there is no such piece, or its last entry makes no sense.
-    fn last_handle(&self, p: usize) -> Option<BlockHandle> {
-        match &self.entries {
-            Entries::Whole(block) => {
-                let (_, value) = block.restart_entry(self.blocks_of(p).end.checked_sub(1)?)?;
-                Some(BlockHandle::decode(value)?.0)
-            }
-            Entries::InFile(pieces) => pieces.last_handle(p),
-        }
+        self.tops.handle(p).end()
     }
 
     /// The data blocks of piece `p`.
@@ -304,7 +276,7 @@ impl Index {
 
     /// A key at or after the last of a data block, and before the first of the next.
     pub(crate) fn key(&self, found: BlockRef) -> &[u8] {
-        self.piece_with(found).key(found.at as usize)
+        self.piece_with(found).entries.key(found.at as usize)
     }
 
     /// Data block `i`, one of `0..len()`.
@@ -319,7 +291,7 @@ impl Index {
     pub(super) fn block_after(&self, found: BlockRef) -> Option<Result<BlockRef, Absent>> {
         let (p, at) = (found.piece as usize, found.at as usize + 1);
         let piece = self.piece_with(found);
-        if at < piece.len() {
+        if at < piece.entries.len() {
             return Some(Ok(self.block_in(piece, p, at)));
         }
         let next = found.block + 1;
@@ -344,14 +316,14 @@ impl Index {
             block: self.firsts.get(p).map_or(at, |first| first + at),
             piece: p as u32,
             at: at as u32,
-            handle: piece.handle(at),
+            handle: piece.entries.handle(at),
         }
     }
 
     /// The data blocks that were put in the cache.
     pub(super) fn cached(&self) -> impl Iterator<Item = BlockHandle> {
         let pieces = self.slots.iter().filter_map(|slot| slot.piece.get());
-        pieces.flat_map(|piece| piece.states.cached().map(|i| piece.handle(i)))
+        pieces.flat_map(|piece| piece.states.cached().map(|i| piece.entries.handle(i)))
     }
 
     /// The one data block that can hold `key`; `None` past the last index key.
@@ -361,52 +333,32 @@ impl Index {
             return Ok(None);
         };
         let piece = self.piece(p)?;
-        Ok(Some(self.block_in(piece, p, piece.seek(key, order))))
+        Ok(Some(self.block_in(
+            piece,
+            p,
+            piece.entries.seek(key, order),
+        )))
     }
 
     /// The piece that names the one data block that can hold `key`; `None` past the last index key.
     #[inline]
     pub(super) fn seek_piece(&self, key: &[u8], order: &Order) -> Option<usize> {
-        let (last, others) = self.slots.split_last()?;
-        let p = match order {
-            _ if others.is_empty() => 0,
-            Order::Bytewise => self.seek_by_prefix(key),
-            Order::Custom(_) => {
-                others.partition_point(|slot| order.compare(&slot.top, key).is_lt())
-            }
-        };
-        (p < others.len() || order.compare(&last.top, key).is_ge()).then_some(p)
-    }
-
-    /// The first of all tops but the last that is at or after `key`, in bytewise order.
-    fn seek_by_prefix(&self, key: &[u8]) -> usize {
-        if !self.shared.is_empty() && !key.starts_with(&self.shared) {
-            let is_before = *key < *self.shared;
-            return if is_before { 0 } else { self.prefixes.len() };
-        }
-        let prefix = prefix_at(key, self.shared.len());
-        let low = self.prefixes.partition_point(|&top| top < prefix);
-        let rest = self.prefixes.get(low..).unwrap_or(&[]);
-        if rest.first() != Some(&prefix) {
-            return low;
-        }
-        let ties = rest.partition_point(|&top| top == prefix);
-        let ties = self.slots.get(low..low + ties).unwrap_or(&[]);
-        low + ties.partition_point(|slot| *slot.top < *key)
+        let last = self.tops.len().checked_sub(1)?;
+        let p = self.tops.seek(key, order);
+        (p < last || order.compare(self.tops.key(last), key).is_ge()).then_some(p)
     }
 
     /// The key before those of a data block: the index key of the block before.
     fn key_before(&self, found: BlockRef) -> Option<&[u8]> {
         match found.at.checked_sub(1) {
-            Some(before) => Some(self.piece_with(found).key(before as usize)),
+            Some(before) => Some(self.piece_with(found).entries.key(before as usize)),
             None => self.top_before(found.piece as usize),
         }
     }
 
     /// The top of the piece before piece `p`.
     fn top_before(&self, p: usize) -> Option<&[u8]> {
-        let before = self.slots.get(p.checked_sub(1)?)?;
-        Some(&before.top)
+        Some(self.tops.key(p.checked_sub(1)?))
     }
 
     /// Checks that a block whose keys go from `first` to `last` lies where the index has it: after the index key of the
@@ -420,7 +372,9 @@ impl Index {
     ) -> Result<(), Defect> {
         let piece = self.piece_with(found);
         if matches!(order, Order::Bytewise)
-            && piece.prefixes_enclose(found.at as usize, first, last)
+            && piece
+                .entries
+                .prefixes_enclose(found.at as usize, first, last)
         {
             return Ok(());
         }
@@ -460,7 +414,7 @@ impl Index {
         };
         // A piece that is there ends where the next one begins.
         let follows = |before: usize| self.has(before) && is_shown(before);
-        let is_whole = matches!(self.entries, Entries::Whole(_));
+        let is_whole = matches!(self.form, Form::Whole(_));
         let found = is_whole || is_shown(p) || p.checked_sub(1).is_some_and(follows);
         if found {
             slot.is_placed.store(true, Relaxed);
@@ -483,15 +437,15 @@ impl Index {
 
     /// Where in the file the anchor of piece `p` lies; `None` if the index was read at opening.
     pub(super) fn anchor(&self, p: usize) -> Option<Range<u64>> {
-        match &self.entries {
-            Entries::Whole(_) => None,
-            Entries::InFile(pieces) => Some(pieces.anchor(p)),
+        match &self.form {
+            Form::Whole(_) => None,
+            Form::InFile(pieces) => Some(pieces.anchor(p)),
         }
     }
 
     /// Checks the bytes of the anchor of piece `p`.
     pub(super) fn admit_anchor(&self, p: usize, bytes: &[u8]) -> Result<(), Defect> {
-        if let (Entries::InFile(pieces), Some(slot)) = (&self.entries, self.slots.get(p)) {
+        if let (Form::InFile(pieces), Some(slot)) = (&self.form, self.slots.get(p)) {
             pieces.check_anchor(p, bytes)?;
             slot.is_anchored.store(true, Relaxed);
         }
@@ -500,9 +454,9 @@ impl Index {
 
     /// Where in the file the bytes lie that [`admit`](Index::admit) takes of piece `p`; `None` if it needs none.
     pub(super) fn range(&self, p: usize) -> Option<Range<u64>> {
-        match &self.entries {
-            Entries::Whole(_) => None,
-            Entries::InFile(pieces) => Some(pieces.range(p)),
+        match &self.form {
+            Form::Whole(_) => None,
+            Form::InFile(pieces) => Some(pieces.range(p)),
         }
     }
 
@@ -518,16 +472,20 @@ impl Index {
         if self.has(p) {
             return Ok(0);
         }
-        let (bytes, entries) = match &self.entries {
-            Entries::Whole(block) => self.decode_held(block, p, order)?,
-            Entries::InFile(pieces) => {
+        let (bytes, entries) = match &self.form {
+            Form::Whole(block) => self.decode_held(block, p, order)?,
+            Form::InFile(pieces) => {
                 let mut entries = Vec::new();
                 pieces.decode_piece(p, bytes, order, |key, handle| entries.push((key, handle)))?;
                 (bytes.clone(), entries)
             }
         };
-        let piece = Piece::new(bytes, &entries);
-        let weight = piece.weight(matches!(self.entries, Entries::InFile(_)));
+        let piece = Piece {
+            states: States::new(entries.len()),
+            entries: IndexEntries::new(bytes, &entries),
+        };
+        let is_read = matches!(self.form, Form::InFile(_));
+        let weight = piece.entries.weight(is_read) + entries.len();
         // Another thread may have been faster.
         let kept = self
             .slots
@@ -556,8 +514,8 @@ impl Index {
             end => block.restart(end).min(len),
         };
         let before = p.checked_sub(1);
-        let data =
-            before.and_then(|before| self.data_end(before)).unwrap_or(0)..self.place.data_end;
+        let data_start = before.and_then(|before| self.data_end(before));
+        let data = data_start.unwrap_or(0)..self.place.data_end;
         let bytes = block.data().slice(start..end.max(start));
         let mut restarts = blocks.clone().map(|i| block.restart(i).wrapping_sub(start));
         let (mut entries, mut has_restarts) = (Vec::with_capacity(blocks.len()), true);
@@ -582,9 +540,9 @@ impl Index {
 
     /// The same index of an unknown order, of which no piece is decoded, if all of it was read at opening.
     pub(super) fn in_no_order(&self) -> Option<Index> {
-        match &self.entries {
-            Entries::Whole(block) => Index::of_block(block.data().clone(), self.place, None).ok(),
-            Entries::InFile(_) => None,
+        match &self.form {
+            Form::Whole(block) => Index::of_block(block.data().clone(), self.place, None).ok(),
+            Form::InFile(_) => None,
         }
     }
 
@@ -596,8 +554,8 @@ impl Index {
                 evidence.add_index_key(self.key(found));
             }
         }
-        for slot in self.slots.iter().skip(1) {
-            evidence.add_index_key(&slot.top);
+        for top in self.tops().skip(1) {
+            evidence.add_index_key(top);
         }
         evidence.end_block();
         evidence
@@ -769,10 +727,13 @@ pub(super) mod tests {
             let error = decode(&builder.finish(<[u8]>::to_vec)).unwrap_err();
             let corruption = error.corruption().unwrap();
             assert_eq!(corruption.section(), Section::Index);
-            assert!(
-                corruption.expected().contains("data block between 15"),
-                "{error}"
-            );
+            // What is no handle at all is noticed at the end of a piece before its entries are decoded.
+            let expected = if bad.1.len() < 2 {
+                "the entry of data block 1 where"
+            } else {
+                "data block between 15"
+            };
+            assert!(corruption.expected().contains(expected), "{error}");
         }
     }
 

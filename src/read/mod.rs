@@ -9,7 +9,7 @@ pub(crate) mod file;
 pub(crate) mod filter;
 mod get_many;
 pub(crate) mod index;
-mod index_piece;
+mod index_entries;
 pub(crate) mod input;
 mod map;
 pub(crate) mod merge;

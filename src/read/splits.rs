@@ -64,7 +64,10 @@ impl Inner {
             }
         } else {
             for (p, top) in index.tops().enumerate() {
-                ends.extend(index.data_end(p).map(|end| (top.clone(), end)));
+                let end = index
+                    .data_end(p)
+                    .map(|end| (Bytes::copy_from_slice(top), end));
+                ends.extend(end);
             }
         }
         let parts = n.clamp(1, ends.len().max(1)) as u64;

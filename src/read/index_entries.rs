@@ -1,4 +1,4 @@
-//! A piece of an index in memory: which of some neighbouring data blocks may hold a key, without touching the file.
+//! Entries of an index in memory: which of some neighbouring data blocks may hold a key, without touching the file.
 
 use std::cmp::Ordering;
 use std::mem::size_of;
@@ -8,19 +8,17 @@ use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
 use crate::format::footer::BlockHandle;
-use crate::read::states::States;
 
-/// Neighbouring entries of an index, decoded and checked once: searching them cannot fail. Only what is known of their data blocks
-/// changes.
+/// Neighbouring entries of an index, decoded and checked once: searching them cannot fail.
 ///
 /// For each data block it holds a key at or after all of the block's keys and before all of the next block's, and the
-/// block's handle. Takes the entries' bytes and 25 more per data block.
+/// block's handle. Takes the entries' bytes and 24 more per data block.
 ///
 /// A search in bytewise order compares eight bytes of each key: first those of every span's last key, in one small array,
 /// then those of the few entries of one span, which lie beside the handle that is looked for. Whole keys are read only to
 /// settle ties.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct IndexEntries {
     /// The entries, as they are stored.
     bytes: Bytes,
     keys: Vec<KeyAt>,
@@ -30,11 +28,9 @@ pub(super) struct Piece {
     shared: Bytes,
     /// The prefix of the last entry of each whole span.
     spans: Vec<u64>,
-    /// What is known of each data block.
-    pub(super) states: States,
 }
 
-/// Where a key lies in the bytes of its piece.
+/// Where a key lies in the bytes of all.
 #[derive(Debug, Clone, Copy)]
 struct KeyAt {
     start: u32,
@@ -81,9 +77,9 @@ impl PackedHandle {
 /// Number of entries in a span, which takes two lines of the processor's cache.
 const SPAN: usize = 8;
 
-impl Piece {
-    /// A piece of `entries`, which were checked: where in `bytes` each key lies, with its handle right behind, and the handle.
-    pub(super) fn new(bytes: Bytes, entries: &[(Range<usize>, BlockHandle)]) -> Piece {
+impl IndexEntries {
+    /// The `entries`, which were checked: where in `bytes` each key lies, with its handle right behind, and the handle.
+    pub(super) fn new(bytes: Bytes, entries: &[(Range<usize>, BlockHandle)]) -> IndexEntries {
         let key = |(range, _): &(Range<usize>, BlockHandle)| bytes.slice(range.clone());
         // Keys ascend, so what the first and the last but one share, all between them share.
         let shared = match entries {
@@ -108,8 +104,7 @@ impl Piece {
         let last_prefix = |span: &[IndexEntry]| span.last().map_or(u64::MAX, |last| last.prefix);
         let spans = all_but_last(&entries).chunks_exact(SPAN);
         let spans = spans.map(last_prefix).collect();
-        Piece {
-            states: States::new(entries.len()),
+        IndexEntries {
             bytes,
             keys,
             entries,
@@ -121,7 +116,7 @@ impl Piece {
     /// Bytes of memory that it takes, with its bytes or without.
     pub(super) fn weight(&self, with_bytes: bool) -> usize {
         let bytes = if with_bytes { self.bytes.len() } else { 0 };
-        bytes + 25 * self.entries.len() + 8 * self.spans.len() + size_of::<Piece>()
+        bytes + 24 * self.entries.len() + 8 * self.spans.len() + size_of::<IndexEntries>()
     }
 
     /// Number of data blocks.
@@ -130,7 +125,7 @@ impl Piece {
         self.entries.len()
     }
 
-    /// The handle of data block `i` of the piece, one of `0..len()`.
+    /// The handle of data block `i` of them, one of `0..len()`.
     #[inline]
     #[expect(
         clippy::indexing_slicing,
@@ -144,7 +139,7 @@ impl Piece {
     #[cold]
     #[expect(
         clippy::expect_used,
-        reason = "every handle was decoded when the piece was made"
+        reason = "every handle was decoded when the entries were"
     )]
     fn large_handle(&self, i: usize) -> BlockHandle {
         let value = self
@@ -155,23 +150,23 @@ impl Piece {
         decoded.expect("a handle that was decoded before").0
     }
 
-    /// A key at or after the last of data block `i` of the piece, one of `0..len()`, and before the first of the next.
+    /// A key at or after the last of data block `i` of them, one of `0..len()`, and before the first of the next.
     #[inline]
     #[expect(
         clippy::indexing_slicing,
-        reason = "as `handle`; and the piece was made of these bytes"
+        reason = "as `handle`; and the entries were decoded from these bytes"
     )]
     pub(super) fn key(&self, i: usize) -> &[u8] {
         let KeyAt { start, len } = self.keys[i];
         &self.bytes[start as usize..][..len as usize]
     }
 
-    /// The first data block whose key is at or after `key`. The caller knows that the last key is.
+    /// The first data block whose key is at or after `key`; the last one if no key before that one's is.
     #[inline]
     pub(super) fn seek(&self, key: &[u8], order: &Order) -> usize {
         match order {
             Order::Bytewise => self.seek_by_prefix(key),
-            Order::Custom(_) => self.first_at_or_after(key, 0, self.len() - 1, order),
+            Order::Custom(_) => self.first_at_or_after(key, 0, self.len().saturating_sub(1), order),
         }
     }
 
@@ -219,10 +214,10 @@ impl Piece {
     }
 
     /// Returns whether eight bytes of each key show, in bytewise order, that a block whose keys go from `first` to `last` lies between
-    /// the index keys of data block `i` of the piece and the one before. If they do not, whole keys must be compared.
+    /// the index keys of data block `i` of them and the one before. If they do not, whole keys must be compared.
     ///
     /// The eight bytes lie beside the handles, which a lookup has just read, where the index keys themselves are memory that
-    /// nobody may have touched since the piece was decoded.
+    /// nobody may have touched since they were decoded.
     pub(super) fn prefixes_enclose(&self, i: usize, first: &[u8], last: &[u8]) -> bool {
         let (Some(high), Some(low)) = (
             all_but_last(&self.entries).get(i),
@@ -245,7 +240,7 @@ fn all_but_last(entries: &[IndexEntry]) -> &[IndexEntry] {
 
 /// The eight bytes of `key` from byte `start` on as a number that orders as they do; zeros past its end.
 #[inline]
-pub(super) fn prefix_at(key: &[u8], start: usize) -> u64 {
+fn prefix_at(key: &[u8], start: usize) -> u64 {
     let rest = key.get(start..).unwrap_or(&[]);
     if let Some(bytes) = rest.first_chunk() {
         return u64::from_be_bytes(*bytes);
