@@ -23,7 +23,7 @@ use super::pieces::{Input, PIECE_LEN, part};
 use crate::coding::{fixed32_at, put_fixed32, put_varint};
 #[cfg(any(doc, test))]
 use crate::filter::RibbonFilterPolicy;
-use crate::filter::{RibbonLayout, RibbonProbe};
+use crate::filter::{RIBBON_MAX_WORDS, RibbonLayout, RibbonProbe};
 
 /// After the filter: its offset, the offset of the offsets, lg(base).
 const BLOCK_END: usize = 9;
@@ -42,9 +42,11 @@ pub(crate) struct FilterPieces {
     lg: u64,
     /// Copied from `about.pieces`.
     tail: Bytes,
+    /// What the tail says.
+    layout: RibbonLayout<Box<[u8]>>,
     crcs: Bytes,
-    words_len: usize,
-    codes_len: usize,
+    /// Number of pieces of the words.
+    words: usize,
 }
 
 impl FilterPieces {
@@ -85,14 +87,14 @@ impl FilterPieces {
                 format!("{tail:02x?}, pieces of 1 << {lg}"),
             ));
         };
-        let (words_len, codes_len) = (layout.words_len, layout.codes_len);
-        let count = words_len.div_ceil(1 << lg) + codes_len.div_ceil(1 << lg);
+        let words = layout.words_len.div_ceil(1 << lg);
+        let count = words + layout.codes_len.div_ceil(1 << lg);
         Ok(FilterPieces {
             handle,
             lg,
             crcs: input.take(4 * count)?,
-            words_len,
-            codes_len,
+            words,
+            layout: layout.to_owned(),
             tail,
         })
     }
@@ -121,11 +123,11 @@ impl FilterPieces {
 
     /// Where piece `i`, one of `0..len()`, lies in the file.
     pub(crate) fn range(&self, i: usize) -> Range<u64> {
-        let words = self.words_len.div_ceil(1 << self.lg);
-        let codes_end = self.words_len + self.codes_len;
+        let words_len = self.layout.words_len;
+        let codes_end = words_len + self.layout.codes_len;
         let (start, end) = match i {
-            _ if i < words => (i << self.lg, self.words_len),
-            _ if i < self.tail_piece() => (self.words_len + ((i - words) << self.lg), codes_end),
+            _ if i < self.words => (i << self.lg, words_len),
+            _ if i < self.tail_piece() => (words_len + ((i - self.words) << self.lg), codes_end),
             _ => (codes_end, codes_end + self.tail.len()),
         };
         let end = end.min(start + (1 << self.lg));
@@ -162,12 +164,12 @@ impl FilterPieces {
         piece: impl Fn(usize) -> Option<&'p [u8]>,
     ) -> Option<bool> {
         piece(self.tail_piece())?;
-        let layout = self.layout()?;
+        let layout = &self.layout;
         let mut place = layout.first(hash);
-        while let Some(probe) = place.filter(|probe| probe.code_at() < self.codes_len) {
+        while let Some(probe) = place.filter(|probe| probe.code_at() < layout.codes_len) {
             let codes = piece(self.codes_piece(&probe))?;
             if !probe.is_bumped(*codes.get(probe.code_at() & self.mask())?) {
-                let mut both = [0; RibbonLayout::MAX_WORDS];
+                let mut both = [0; RIBBON_MAX_WORDS];
                 let words = self.gather(layout.words_at(&probe), &mut both, &piece)?;
                 return Some(layout.holds(&probe, words).unwrap_or(true));
             }
@@ -185,15 +187,16 @@ impl FilterPieces {
         piece: impl Fn(usize) -> Option<&'p [u8]>,
     ) -> Vec<usize> {
         let mut needs = vec![self.tail_piece()];
-        let layout = self.layout();
-        let mut place = layout.as_ref().and_then(|layout| layout.first(hash));
-        while let (Some(layout), Some(probe)) = (&layout, place) {
+        let layout = &self.layout;
+        let mut place = layout.first(hash);
+        while let Some(probe) = place {
             let codes = piece(self.codes_piece(&probe));
             let code = codes.and_then(|codes| codes.get(probe.code_at() & self.mask()));
             if code.is_none_or(|&code| !probe.is_bumped(code)) {
                 let words = layout.words_at(&probe);
                 needs.extend(words.start >> self.lg..words.end.div_ceil(1 << self.lg));
-                needs.extend((probe.code_at() < self.codes_len).then(|| self.codes_piece(&probe)));
+                needs
+                    .extend((probe.code_at() < layout.codes_len).then(|| self.codes_piece(&probe)));
                 layers = if code.is_some() {
                     0
                 } else {
@@ -216,7 +219,7 @@ impl FilterPieces {
     fn gather<'b, 'p: 'b>(
         &self,
         range: Range<usize>,
-        both: &'b mut [u8; RibbonLayout::MAX_WORDS],
+        both: &'b mut [u8; RIBBON_MAX_WORDS],
         piece: &impl Fn(usize) -> Option<&'p [u8]>,
     ) -> Option<&'b [u8]> {
         if range.is_empty() {
@@ -239,23 +242,18 @@ impl FilterPieces {
     /// The piece with the code for this place of a key.
     #[inline]
     fn codes_piece(&self, probe: &RibbonProbe) -> usize {
-        self.words_len.div_ceil(1 << self.lg) + (probe.code_at() >> self.lg)
+        self.words + (probe.code_at() >> self.lg)
     }
 
     #[inline]
     fn mask(&self) -> usize {
         (1 << self.lg) - 1
     }
-
-    #[inline]
-    fn layout(&self) -> Option<RibbonLayout<'_>> {
-        layout_of(&self.tail, self.handle.size)
-    }
 }
 
 /// The layout of the ribbon of a filter block of `size` bytes that ends with `tail`, which may be all of it.
 #[inline]
-fn layout_of(tail: &[u8], size: u64) -> Option<RibbonLayout<'_>> {
+fn layout_of(tail: &[u8], size: u64) -> Option<RibbonLayout<&[u8]>> {
     let (ribbon, &[0, 0, 0, 0, a, b, c, d, _]) = tail.split_last_chunk::<BLOCK_END>()? else {
         return None;
     };

@@ -77,15 +77,21 @@ impl ReadAhead {
 
     /// Data block `i`, which a walk has come to. The pieces of the index that name its next blocks are read with its own.
     pub(super) fn find(&mut self, inner: &Inner, i: usize) -> Result<BlockRef> {
-        if inner.index.block(i).is_err() {
-            let direction = self.direction_to(i);
-            // If a piece ahead is damaged, that is for those who come to it: the block's own piece is then read alone.
-            let ahead = inner.bring(inner.pieces_of_walk(i, &self.limits, direction, INDEX_LEN));
-            ahead.or_else(|_| inner.block(i).map(drop))?;
-        }
-        let found = inner.block(i)?;
+        let found = match inner.index.block(i) {
+            Ok(found) => found,
+            Err(_) => self.bring_pieces(inner, i)?,
+        };
         inner.check_place(found)?;
         Ok(found)
+    }
+
+    #[cold]
+    fn bring_pieces(&self, inner: &Inner, i: usize) -> Result<BlockRef> {
+        let direction = self.direction_to(i);
+        // If a piece ahead is damaged, that is for those who come to it: the block's own piece is then read alone.
+        let ahead = inner.bring(inner.pieces_of_walk(i, &self.limits, direction, INDEX_LEN));
+        ahead.or_else(|_| inner.block(i).map(drop))?;
+        inner.block(i)
     }
 
     /// A data block of a file that is not in memory, and whether it is a slice of all that was read with it.

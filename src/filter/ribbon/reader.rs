@@ -3,6 +3,10 @@
 use std::ops::Range;
 
 use super::{MAX_COLUMNS, SLOTS, TRAILER, equation, rehash, start, starts};
+use crate::coding::fixed32_at;
+
+/// Most bytes of words that an equation needs.
+pub(crate) const MAX_WORDS: usize = 8 * MAX_COLUMNS;
 
 /// Number of slots at the front of a segment whose keys are bumped: 0, 8, 16 or 32 for the low two bits of `code`. A shift,
 /// since the processor could not predict a branch.
@@ -14,9 +18,9 @@ fn bumped_slots(code: u8) -> u64 {
 /// A filter without its words and codes: what says where they lie. Nothing in it is trusted, and `None` is always a filter that
 /// contradicts itself.
 #[derive(Debug)]
-pub(crate) struct Layout<'a> {
+pub(crate) struct Layout<E> {
     /// Ends of the layers from the last to the second, four bytes each.
-    ends: &'a [[u8; 4]],
+    ends: E,
     /// End of the first layer.
     end: u32,
     narrow: u64,
@@ -49,7 +53,7 @@ impl Probe {
     }
 }
 
-impl<'a> Layout<'a> {
+impl<'a> Layout<&'a [u8]> {
     /// The layout of a filter of `len` bytes that ends with `tail`, which may be all of it.
     #[inline]
     pub(crate) fn parse(tail: &'a [u8], len: usize) -> Option<Self> {
@@ -61,9 +65,8 @@ impl<'a> Layout<'a> {
 
         let ends_len = 4 * usize::from(layers.checked_sub(1)?);
         let (_, ends) = rest.split_at_checked(rest.len().checked_sub(ends_len)?)?;
-        let (ends, _) = ends.as_chunks::<4>();
         // With a single layer, the end of the first layer is that of the last.
-        let segments = u64::from(ends.first().map_or(end, |&last| u32::from_le_bytes(last)));
+        let segments = u64::from(fixed32_at(ends, 0).unwrap_or(end));
 
         let wide = segments.checked_sub(narrow)?;
         if columns + u64::from(wide > 0) > MAX_COLUMNS as u64 {
@@ -83,15 +86,29 @@ impl<'a> Layout<'a> {
         })
     }
 
+    /// The same layout in memory of its own.
+    pub(crate) fn to_owned(&self) -> Layout<Box<[u8]>> {
+        Layout {
+            ends: self.ends.into(),
+            end: self.end,
+            narrow: self.narrow,
+            columns: self.columns,
+            words_len: self.words_len,
+            codes_len: self.codes_len,
+        }
+    }
+}
+
+impl<E: AsRef<[u8]>> Layout<E> {
     /// Number of bytes at the end of the filter that are neither words nor codes.
     pub(crate) fn tail_len(&self) -> usize {
-        size_of_val(self.ends) + TRAILER
+        self.ends.as_ref().len() + TRAILER
     }
 
     /// Where layer 0 has the key of this hash.
     #[inline]
     pub(crate) fn first(&self, hash: u64) -> Option<Probe> {
-        Self::probe(hash, 0, 0..self.end)
+        probe(hash, 0, 0..self.end)
     }
 
     /// Where the next layer has it.
@@ -100,24 +117,12 @@ impl<'a> Layout<'a> {
         let end = |layer: usize| match layer {
             0 => Some(self.end),
             _ => {
-                let at = self.ends.len().checked_sub(layer)?;
-                self.ends.get(at).map(|&end| u32::from_le_bytes(end))
+                let ends = self.ends.as_ref();
+                fixed32_at(ends, ends.len().checked_sub(4 * layer)?)
             }
         };
         let layer = before.layer + 1;
-        Self::probe(rehash(before.hash), layer, end(before.layer)?..end(layer)?)
-    }
-
-    #[inline]
-    fn probe(hash: u64, layer: usize, segments: Range<u32>) -> Option<Probe> {
-        let size = segments.end.checked_sub(segments.start);
-        let start = start(hash, starts(size.filter(|&size| size > 0)? as usize));
-        Some(Probe {
-            hash,
-            layer,
-            segment: u64::from(segments.start) + start / SLOTS as u64,
-            offset: start % SLOTS as u64,
-        })
+        probe(rehash(before.hash), layer, end(before.layer)?..end(layer)?)
     }
 
     /// Number of columns in the segment.
@@ -127,7 +132,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Where the words of the equation lie: those of its segment and as many after them, if there are. At most
-    /// [`MAX_WORDS`](Self::MAX_WORDS) bytes.
+    /// [`MAX_WORDS`] bytes.
     #[inline]
     pub(crate) fn words_at(&self, probe: &Probe) -> Range<usize> {
         let Probe { segment, .. } = *probe;
@@ -136,9 +141,6 @@ impl<'a> Layout<'a> {
         let within = |at| usize::try_from(at).map_or(self.words_len, |at| at.min(self.words_len));
         within(at)..within(end)
     }
-
-    /// Most bytes of words that an equation needs.
-    pub(crate) const MAX_WORDS: usize = 8 * MAX_COLUMNS;
 
     /// Whether the equation holds in every column, by the `words` at [`words_at`](Self::words_at).
     #[inline]
@@ -170,6 +172,19 @@ impl<'a> Layout<'a> {
             at = last.min(at + 16);
         }
     }
+}
+
+/// Where the layer that lies in these segments has the key of this hash.
+#[inline]
+fn probe(hash: u64, layer: usize, segments: Range<u32>) -> Option<Probe> {
+    let size = segments.end.checked_sub(segments.start);
+    let start = start(hash, starts(size.filter(|&size| size > 0)? as usize));
+    Some(Probe {
+        hash,
+        layer,
+        segment: u64::from(segments.start) + start / SLOTS as u64,
+        offset: start % SLOTS as u64,
+    })
 }
 
 /// Whether the key of this hash may match, by a whole filter.
