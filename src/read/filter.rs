@@ -12,7 +12,7 @@ use crate::format::footer::BlockHandle;
 use crate::format::frame;
 use crate::format::pieces_filter::FilterPieces;
 use crate::format::prefix_block::PrefixBlockReader;
-use crate::read::index::Absent;
+use crate::read::index::NotLoaded;
 use crate::read::store::frame_range;
 
 /// A filter block, of which `W` is the decoded form where it is read whole.
@@ -56,12 +56,12 @@ impl<W> FilterBlock<W> {
         &self,
         hash: impl FnOnce() -> u64,
         whole: impl FnOnce(&W) -> bool,
-    ) -> Result<bool, Absent> {
+    ) -> Result<bool, NotLoaded> {
         match &self.form {
-            Form::Whole(block) => Ok(whole(block.get().ok_or(Absent)?)),
+            Form::Whole(block) => Ok(whole(block.get().ok_or(NotLoaded)?)),
             Form::InPieces(pieces, cells) => {
                 let passes = pieces.ask(hash(), |i| there(cells, i));
-                passes.ok_or(Absent)
+                passes.ok_or(NotLoaded)
             }
         }
     }
@@ -142,7 +142,7 @@ pub(super) struct KeyFilter {
 impl TableFilter {
     /// Whether a filter of the whole table passes `key`. `None` if there are filters of windows, which know no key of another block.
     #[inline]
-    pub(super) fn passes_table(&self, key: &[u8]) -> Result<Option<bool>, Absent> {
+    pub(super) fn passes_table(&self, key: &[u8]) -> Result<Option<bool>, NotLoaded> {
         let mut is_of_table = true;
         let hash = || RibbonFilterPolicy::hash(key);
         let passes = self.block.ask(hash, |filter| {
@@ -158,11 +158,11 @@ impl TableFilter {
         &self,
         block_offset: u64,
         key: &[u8],
-    ) -> Result<Option<bool>, Absent> {
+    ) -> Result<Option<bool>, NotLoaded> {
         match &self.block.form {
             Form::InPieces(..) => Ok(None),
             Form::Whole(block) => {
-                let filter = block.get().ok_or(Absent)?;
+                let filter = block.get().ok_or(NotLoaded)?;
                 let passes = || filter.block.key_may_match(&*self.policy, block_offset, key);
                 Ok((!filter.whole_table).then(passes))
             }
@@ -170,7 +170,7 @@ impl TableFilter {
     }
 
     /// Whether the filter passes `key`, which is looked for in the data block at `block_offset`.
-    pub(crate) fn passes(&self, block_offset: u64, key: &[u8]) -> Result<bool, Absent> {
+    pub(crate) fn passes(&self, block_offset: u64, key: &[u8]) -> Result<bool, NotLoaded> {
         match self.passes_table(key)? {
             Some(passes) => Ok(passes),
             None => Ok(self.passes_block(block_offset, key)?.unwrap_or(true)),
@@ -215,7 +215,7 @@ pub(super) struct PrefixFilter {
 
 impl PrefixFilter {
     /// Whether a key of the table may begin with `prefix`.
-    pub(super) fn passes(&self, prefix: &[u8]) -> Result<bool, Absent> {
+    pub(super) fn passes(&self, prefix: &[u8]) -> Result<bool, NotLoaded> {
         let hash = || RibbonFilterPolicy::hash(prefix);
         self.block.ask(hash, |block| block.may_match(prefix))
     }

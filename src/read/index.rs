@@ -80,7 +80,7 @@ struct Piece {
 
 /// What keeps a search of index or filter from an answer: a piece that it needs is not there yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Absent;
+pub(crate) struct NotLoaded;
 
 /// A data block: the result of a search of the index.
 #[derive(Debug, Clone, Copy)]
@@ -253,11 +253,11 @@ impl Index {
     }
 
     #[inline]
-    fn piece(&self, p: usize) -> Result<&Piece, Absent> {
+    fn piece(&self, p: usize) -> Result<&Piece, NotLoaded> {
         let slot = self.slots.get(p);
         slot.and_then(|slot| slot.piece.get())
             .map(Box::as_ref)
-            .ok_or(Absent)
+            .ok_or(NotLoaded)
     }
 
     /// The piece that a block was found in.
@@ -281,14 +281,14 @@ impl Index {
 
     /// Data block `i`, one of `0..len()`.
     #[inline]
-    pub(super) fn block(&self, i: usize) -> Result<BlockRef, Absent> {
+    pub(super) fn block(&self, i: usize) -> Result<BlockRef, NotLoaded> {
         let p = self.piece_of(i);
         Ok(self.block_in(self.piece(p)?, p, i - self.blocks_of(p).start))
     }
 
     /// The data block after `found`; `None` after the last.
     #[inline]
-    pub(super) fn block_after(&self, found: BlockRef) -> Option<Result<BlockRef, Absent>> {
+    pub(super) fn block_after(&self, found: BlockRef) -> Option<Result<BlockRef, NotLoaded>> {
         let (p, at) = (found.piece as usize, found.at as usize + 1);
         let piece = self.piece_with(found);
         if at < piece.entries.len() {
@@ -299,7 +299,7 @@ impl Index {
     }
 
     /// The data block before `found`; `None` before the first.
-    pub(super) fn block_before(&self, found: BlockRef) -> Option<Result<BlockRef, Absent>> {
+    pub(super) fn block_before(&self, found: BlockRef) -> Option<Result<BlockRef, NotLoaded>> {
         match found.at.checked_sub(1) {
             Some(at) => {
                 let piece = self.piece_with(found);
@@ -328,7 +328,7 @@ impl Index {
 
     /// The one data block that can hold `key`; `None` past the last index key.
     #[inline]
-    pub(super) fn seek(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>, Absent> {
+    pub(super) fn seek(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>, NotLoaded> {
         let Some(p) = self.seek_piece(key, order) else {
             return Ok(None);
         };

@@ -276,7 +276,7 @@ impl OpenOptions {
         else {
             return Ok(None);
         };
-        let read = || {
+        self.if_readable(|| {
             let named_by = (Section::Metaindex, footer.metaindex.offset);
             let block = file.read_block(handle, Section::Pieces, named_by)?;
             let misplaced = |defect| file.locate(defect, Section::Footer, file.footer_offset());
@@ -290,11 +290,7 @@ impl OpenOptions {
             pieces.check_index(footer.index).map_err(misplaced)?;
             pieces.check_filters(&metaindex.handles).map_err(damaged)?;
             Ok(Some(pieces))
-        };
-        match read() {
-            Err(error) if !self.needs_metaindex() && is_of_file(&error) => Ok(None),
-            read => read,
-        }
+        })
     }
 
     /// Where the blocks lie that opening reads after the metaindex: properties, and what tells the pieces of index and filters; or
@@ -369,15 +365,19 @@ impl OpenOptions {
 
     /// What the metaindex names. `None` if it is damaged, for a caller who does without filters.
     fn read_metaindex(&self, file: &TableFile, footer: &Footer) -> Result<Option<Metaindex>> {
-        let read = || {
+        self.if_readable(|| {
             let block = file.read_metaindex(footer)?;
-            let decoded = Metaindex::decode(&block, self);
+            let decoded = Metaindex::decode(&block, self).map(Some);
             let offset = footer.metaindex.offset;
             decoded.map_err(|defect| file.locate(defect, Section::Metaindex, offset))
-        };
+        })
+    }
+
+    /// What `read` returns; `None` in place of damage, for a caller who does without filters.
+    fn if_readable<T>(&self, read: impl FnOnce() -> Result<Option<T>>) -> Result<Option<T>> {
         match read() {
             Err(error) if !self.needs_metaindex() && is_of_file(&error) => Ok(None),
-            read => read.map(Some),
+            read => read,
         }
     }
 
@@ -399,15 +399,11 @@ impl OpenOptions {
             Section::Properties,
             (Section::Metaindex, footer.metaindex.offset),
         );
-        let read = || {
+        self.if_readable(|| {
             let block = file.read_block(handle, section, named_by)?;
             let decoded = Properties::decode(&block).map(Some);
             decoded.map_err(|defect| file.locate(defect, section, handle.offset))
-        };
-        match read() {
-            Err(error) if !self.needs_metaindex() && is_of_file(&error) => Ok(None),
-            read => read,
-        }
+        })
     }
 
     /// The order to read the table in, which is what the caller named, and what the table says of itself if it does; `None`

@@ -16,7 +16,7 @@ use crate::read::ahead::Direction;
 use crate::read::coalesce::coalesce;
 use crate::read::file::{Fetch, FromSource, saturating_len};
 use crate::read::filter::PrefixFilter;
-use crate::read::index::{Absent, BlockRef};
+use crate::read::index::{BlockRef, NotLoaded};
 use crate::read::store::MAX_READ_LEN;
 use crate::read::table::Inner;
 
@@ -199,19 +199,25 @@ impl Inner {
         Ok(Some(exact.unwrap_or(self.index.data_bound())))
     }
 
-    /// Reads parts, those that lie beside each other together and all at once, and keeps them.
-    pub(super) async fn bring_by<F: Fetch>(&self, fetch: &F, parts: Vec<Part>) -> Result<()> {
-        let mut unread: Vec<(Range<u64>, Part)> = Vec::with_capacity(parts.len());
+    /// Where those of `parts` lie that are to be read, in ascending order. The others were read at opening, and are checked and kept.
+    pub(super) fn unread(&self, parts: Vec<Part>) -> Result<Vec<(Range<u64>, Part)>> {
+        let mut unread = Vec::with_capacity(parts.len());
         for part in parts {
             match self.part_range(part) {
                 Some(range) => unread.push((range, part)),
                 None => self.admit_part(part, &Bytes::new())?,
             }
         }
+        unread.sort_unstable_by_key(|(range, _)| (range.start, range.end));
+        Ok(unread)
+    }
+
+    /// Reads parts, those that lie beside each other together and all at once, and keeps them.
+    pub(super) async fn bring_by<F: Fetch>(&self, fetch: &F, parts: Vec<Part>) -> Result<()> {
+        let unread = self.unread(parts)?;
         if unread.is_empty() {
             return Ok(());
         }
-        unread.sort_unstable_by_key(|(range, _)| (range.start, range.end));
         let ranges: Vec<Range<u64>> = unread.iter().map(|(range, _)| range.clone()).collect();
         let groups = coalesce(&ranges, F::MAX_GAP, MAX_READ_LEN);
         let reads = groups.iter();
@@ -238,25 +244,47 @@ impl Inner {
         ready(self.bring_by(&FromSource, parts))
     }
 
-    /// Reads what a lookup of `key` needs next. Nothing, if another thread has just read it.
-    pub(super) fn bring_for(&self, key: &[u8], order: &Order) -> Result<()> {
-        self.bring(self.missing_for(key, order, FromSource::LAYERS))
+    /// What `ask` answers; where it needs parts that are not there, these are read first, the `missing` ones.
+    #[inline]
+    pub(super) fn ask<T>(
+        &self,
+        ask: impl Fn() -> Result<T, NotLoaded>,
+        missing: impl Fn() -> Vec<Part>,
+    ) -> Result<T> {
+        match ask() {
+            Ok(answer) => Ok(answer),
+            Err(NotLoaded) => self.ask_again(ask, missing),
+        }
+    }
+
+    /// May take several reads: a key may be in any layer of a ribbon filter.
+    #[cold]
+    #[inline(never)]
+    fn ask_again<T>(
+        &self,
+        ask: impl Fn() -> Result<T, NotLoaded>,
+        missing: impl Fn() -> Vec<Part>,
+    ) -> Result<T> {
+        /// As many as a ribbon has layers.
+        const MAX_READS: usize = 256;
+        for _ in 0..MAX_READS {
+            // Nothing is missing if another thread has just read it.
+            self.bring(missing())?;
+            if let Ok(answer) = ask() {
+                return Ok(answer);
+            }
+        }
+        Err(Error::new(
+            ErrorKind::InvalidState,
+            "index or filter lack a part that was read",
+        ))
     }
 
     /// Data block `i`, one of `0..index.len()`.
     #[inline]
     pub(super) fn block(&self, i: usize) -> Result<BlockRef> {
-        match self.index.block(i) {
-            Ok(found) => Ok(found),
-            Err(_) => self.bring_block(i),
-        }
-    }
-
-    #[cold]
-    fn bring_block(&self, i: usize) -> Result<BlockRef> {
-        self.bring(vec![Part::Index(self.index.piece_of(i))])?;
-        let found = self.index.block(i);
-        found.map_err(|_| Error::new(ErrorKind::InvalidState, "a piece of the index was not kept"))
+        let missing = || vec![Part::Index(self.index.piece_of(i))];
+        self.ask(|| self.index.block(i), missing)
     }
 
     /// The pieces of the index that a walk reads at once when it comes to data block `i`: the one that names it and, on the walk's
@@ -306,39 +334,12 @@ impl Inner {
     /// that the table does not once the block's [place was checked](Inner::check_place).
     #[inline]
     pub(super) fn seek_one(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
-        let seek = || self.index.seek(key, order);
-        match seek() {
-            Ok(found) => Ok(found),
-            Err(Absent) => ask_again(seek, || self.bring_piece_for(key, order)),
-        }
+        let missing = || {
+            let p = self.index.seek_piece(key, order);
+            p.map(Part::Index).into_iter().collect()
+        };
+        self.ask(|| self.index.seek(key, order), missing)
     }
-
-    fn bring_piece_for(&self, key: &[u8], order: &Order) -> Result<()> {
-        let p = self.index.seek_piece(key, order);
-        self.bring(p.map(Part::Index).into_iter().collect())
-    }
-}
-
-/// What `ask` answers once `bring` has read what it needs, which may take several reads: a key may be in any layer of a ribbon
-/// filter.
-#[cold]
-#[inline(never)]
-pub(super) fn ask_again<T>(
-    ask: impl Fn() -> Result<T, Absent>,
-    bring: impl Fn() -> Result<()>,
-) -> Result<T> {
-    /// As many as a ribbon has layers.
-    const MAX_READS: usize = 256;
-    for _ in 0..MAX_READS {
-        bring()?;
-        if let Ok(answer) = ask() {
-            return Ok(answer);
-        }
-    }
-    Err(Error::new(
-        ErrorKind::InvalidState,
-        "index or filter lack a part that was read",
-    ))
 }
 
 /// What `future` returns, which never waits: reading from a file's own source is done when it returns.

@@ -6,8 +6,6 @@ use crate::comparator::Order;
 use crate::error::Result;
 use crate::filter::{PrefixFilterInfo, prefix_end, prefix_of_all};
 use crate::read::file::{Fetch, FromSource};
-use crate::read::index::Absent;
-use crate::read::parts::ask_again;
 use crate::read::stats::Counter;
 use crate::read::table::Table;
 
@@ -52,12 +50,8 @@ impl Table {
             return Ok(false);
         };
         let inner = &*self.inner;
-        let ask = || filter.passes(prefix);
-        let bring = || inner.bring(inner.missing_for_prefix(prefix, FromSource::LAYERS));
-        let passes = match ask() {
-            Ok(passes) => passes,
-            Err(Absent) => ask_again(ask, bring)?,
-        };
+        let missing = || inner.missing_for_prefix(prefix, FromSource::LAYERS);
+        let passes = inner.ask(|| filter.passes(prefix), missing)?;
         let counter = if passes {
             Counter::PrefixPassed
         } else {

@@ -17,11 +17,10 @@ use crate::format::prefetch::IS_HINT;
 use crate::format::properties::Properties;
 use crate::read::ahead::ReadAhead;
 use crate::read::cache::{BlockCache, TableId};
-use crate::read::file::TableFile;
+use crate::read::file::{Fetch, FromSource, TableFile};
 use crate::read::filter::{PrefixFilter, TableFilter};
-use crate::read::index::{Absent, BlockRef, Index};
+use crate::read::index::{BlockRef, Index, NotLoaded};
 use crate::read::options::ReadOptions;
-use crate::read::parts::ask_again;
 use crate::read::stats::{Counter, Stats};
 use crate::read::store::Loaded;
 
@@ -195,7 +194,7 @@ impl Table {
     ///
     /// If the last key passed, this one is expected to, and its block is prefetched before the filter is asked: the processor
     /// then waits for the memory of both at once. (It can have the memory of some 200 to 500 instructions under way; behind a
-    /// filter that waits, the block is out of that reach.) Absent keys, most of which come after others, are spared the search
+    /// filter that waits, the block is out of that reach.) NotLoaded keys, most of which come after others, are spared the search
     /// in the index.
     #[inline]
     fn lookup<R>(
@@ -449,15 +448,7 @@ impl Inner {
     /// Whether a filter of the whole table knows that `key` is not in it.
     #[inline]
     pub(super) fn table_filter_rejects(&self, key: &[u8], order: &Order) -> Result<bool> {
-        let Some(filter) = &self.filter else {
-            return Ok(false);
-        };
-        let ask = || filter.passes_table(order.filter_key(key));
-        let passes = match ask() {
-            Ok(passes) => passes,
-            Err(Absent) => ask_again(ask, || self.bring_for(key, order))?,
-        };
-        Ok(passes.is_some_and(|passes| !self.note_passed(passes)))
+        self.filter_rejects(key, order, TableFilter::passes_table)
     }
 
     /// Whether the filter of a data block, if it has one that it shares with few others, knows that `key` is not in it.
@@ -468,14 +459,22 @@ impl Inner {
         key: &[u8],
         order: &Order,
     ) -> Result<bool> {
+        let passes = |filter: &TableFilter, key: &_| filter.passes_block(found.handle.offset, key);
+        self.filter_rejects(key, order, passes)
+    }
+
+    #[inline]
+    fn filter_rejects(
+        &self,
+        key: &[u8],
+        order: &Order,
+        passes: impl Fn(&TableFilter, &[u8]) -> Result<Option<bool>, NotLoaded>,
+    ) -> Result<bool> {
         let Some(filter) = &self.filter else {
             return Ok(false);
         };
-        let ask = || filter.passes_block(found.handle.offset, order.filter_key(key));
-        let passes = match ask() {
-            Ok(passes) => passes,
-            Err(Absent) => ask_again(ask, || self.bring_for(key, order))?,
-        };
+        let ask = || passes(filter, order.filter_key(key));
+        let passes = self.ask(ask, || self.missing_for(key, order, FromSource::LAYERS))?;
         Ok(passes.is_some_and(|passes| !self.note_passed(passes)))
     }
 

@@ -73,17 +73,21 @@ impl AsyncTable {
         waiters.map(arrive).buffer_unordered(MAX_IN_FLIGHT).boxed()
     }
 
+    /// Fetches what is `missing` of index and filters, until nothing is: a key may be in any layer of a ribbon filter.
+    pub(super) async fn bring_all(&self, missing: impl Fn() -> Vec<Part>) -> Result<()> {
+        loop {
+            let parts = missing();
+            if parts.is_empty() {
+                return Ok(());
+            }
+            self.bring(parts).await?;
+        }
+    }
+
     /// Reads parts of index and filters, all at once, and keeps them. Tasks that want the same share the request.
     pub(super) async fn bring(&self, parts: Vec<Part>) -> Result<()> {
         let inner = &*self.table.inner;
-        let mut wanted: Vec<(Range<u64>, Part)> = Vec::with_capacity(parts.len());
-        for part in parts {
-            match inner.part_range(part) {
-                Some(range) => wanted.push((range, part)),
-                None => inner.admit_part(part, &Bytes::new())?,
-            }
-        }
-        wanted.sort_unstable_by_key(|(range, _)| (range.start, range.end));
+        let wanted = inner.unread(parts)?;
         let ranges: Vec<Range<u64>> = wanted.iter().map(|(range, _)| range.clone()).collect();
         let wanted = &wanted;
         let arrive = |waiter| {

@@ -1,5 +1,6 @@
 //! A remote table that is open.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Bound;
 use std::path::Path;
@@ -241,18 +242,14 @@ impl AsyncTable {
     /// Fetches what lookups of `keys` need of filter and index.
     async fn bring_for<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
         let (inner, order) = (&*self.table.inner, self.table.order()?);
-        loop {
+        let missing = || {
             let parts = keys
                 .iter()
                 .flat_map(|key| inner.missing_for(key.as_ref(), order, LAYERS));
-            let mut parts: Vec<Part> = parts.collect();
-            if parts.is_empty() {
-                return Ok(());
-            }
-            parts.sort_unstable();
-            parts.dedup();
-            self.bring(parts).await?;
-        }
+            let parts: BTreeSet<Part> = parts.collect();
+            parts.into_iter().collect()
+        };
+        self.bring_all(missing).await
     }
 
     /// Data block `i`, to which a walk over `blocks` comes, after the pieces of the index were fetched that name the next ones.
@@ -393,13 +390,9 @@ impl AsyncTable {
         let Some(prefix) = self.table.prefix_to_ask(lower, upper) else {
             return Ok(());
         };
-        loop {
-            let parts = self.table.inner.missing_for_prefix(prefix, LAYERS);
-            if parts.is_empty() {
-                return Ok(());
-            }
-            self.bring(parts).await?;
-        }
+        let inner = &*self.table.inner;
+        self.bring_all(|| inner.missing_for_prefix(prefix, LAYERS))
+            .await
     }
 
     /// Bounds of about `n` parts of the table with about as many bytes each; see [`Table::splits`].
