@@ -2,7 +2,7 @@
 
 use super::Defect;
 use super::frame::TRAILER_LEN;
-use crate::coding::{MAX_VARINT64_LEN, get_varint64, put_fixed64, put_varint};
+use crate::coding::{MAX_VARINT64_LEN, get_varint64, put_fixed64, put_varint, varint_len};
 
 /// Length of a footer in bytes: two padded handles and the magic number.
 pub(crate) const FOOTER_LEN: usize = 2 * BlockHandle::MAX_LEN + 8;
@@ -24,6 +24,11 @@ impl BlockHandle {
     pub(crate) fn encode(&self, dst: &mut Vec<u8>) {
         put_varint(dst, self.offset);
         put_varint(dst, self.size);
+    }
+
+    /// Number of bytes that [`encode`](Self::encode) appends.
+    pub(crate) fn encoded_len(&self) -> usize {
+        varint_len(self.offset) + varint_len(self.size)
     }
 
     /// The handle at the front of `src`, and how many bytes it takes.

@@ -53,7 +53,7 @@ use super::checksum::crc32c;
 use super::codec::RAW;
 use super::footer::BlockHandle;
 use super::pieces_filter::FilterPieces;
-use crate::coding::{fixed32_at, get_varint32, get_varint64, put_fixed32, put_varint};
+use crate::coding::{fixed32_at, get_varint32, get_varint64, put_fixed32, put_varint, varint_len};
 use crate::comparator::{Order, common_prefix};
 
 /// The metaindex's name of the block. It sorts before all filters, and after the properties.
@@ -164,7 +164,8 @@ pub(crate) struct IndexPieces {
 struct Piece {
     /// Where its top lies among all.
     top: Range<u32>,
-    /// Where it ends in the index block.
+    /// Where its last entry begins in the index block, and where it ends.
+    last_start: u32,
     end: u32,
     /// Number of data blocks up to its end.
     blocks: u32,
@@ -182,9 +183,15 @@ impl Piece {
             Some(before) => (before.end, before.blocks, before.last.end()?),
             None => (0, 0, 0),
         };
+        let end = end.checked_add(len)?;
+        let handle_len = last.encoded_len();
+        let header_len = 1 + varint_len(top.len() as u64) + 1;
+        let entry_len = u32::try_from(header_len + top.len() + handle_len).ok()?;
+        let last_start = end.checked_sub(entry_len)?;
         (blocks > 0 && last.offset >= data_end).then_some(Piece {
+            last_start,
             top: u32::try_from(top.start).ok()?..u32::try_from(top.end).ok()?,
-            end: end.checked_add(len)?,
+            end,
             blocks: count.checked_add(blocks)?,
             crc: fixed32_at(value, a + b + c)?,
             last,
@@ -295,12 +302,10 @@ impl IndexPieces {
     /// Where the bytes lie in the file that [`decode_piece`](Self::decode_piece) takes: those of piece `i`, one of `0..len()`, and
     /// those beside it that show that its ends are right.
     pub(crate) fn range(&self, i: usize) -> Range<u64> {
-        let at = |piece: Option<&Piece>| {
-            self.handle.offset + piece.map_or(0, |piece| u64::from(piece.end))
-        };
-        let before = self.last_entry(i.wrapping_sub(1)).len() as u64;
-        let end = at(self.pieces.get(i)) + self.after(i).len() as u64;
-        at(self.before(i)).saturating_sub(before)..end
+        let start = self.before(i).map_or(0, |before| before.last_start);
+        let end = self.pieces.get(i).map_or(start, |piece| piece.end);
+        let offset = self.handle.offset;
+        offset + u64::from(start)..offset + u64::from(end) + self.after(i).len() as u64
     }
 
     /// Decodes piece `i` from the `bytes` at its [`range`](Self::range), and calls `take` with each entry: where its key lies in
