@@ -63,7 +63,7 @@ pub(crate) const PIECES_NAME: &[u8] = b"about.pieces";
 const VERSION: u8 = 1;
 
 /// Most bytes of a piece, unless it is of one entry, or there would be too many pieces.
-pub(super) const PIECE_LEN: usize = 16 << 10;
+pub(crate) const PIECE_LEN: usize = 16 << 10;
 
 /// Most bytes of a top. A table that would have a longer one gets no `about.pieces`.
 const MAX_TOP: usize = 4096;

@@ -14,6 +14,7 @@ use crate::read::coalesce::coalesce;
 use crate::read::owners::Owners;
 use crate::read::source::{ReadAt, Source, SourceBytes};
 use crate::read::stats::{Counter, Counters};
+use crate::read::store::MAX_READ_LEN;
 use crate::repair::identify;
 use crate::trace;
 
@@ -63,8 +64,8 @@ pub(super) trait Fetch: Sync {
     /// Parts that lie at most so many bytes apart are read as one.
     const MAX_GAP: u64;
 
-    /// Of so many layers of a ribbon filter, the pieces that a key may need are read at once.
-    const LAYERS: usize;
+    /// Most bytes of pieces of index and filters that are read as one.
+    const MAX_LEN: u64;
 
     /// Reads `parts`, each an offset and a length inside the file, at the same time. A part that cannot be read may be missing
     /// from the result only if [`TableFile::read`] reads it again when it is needed.
@@ -80,7 +81,7 @@ pub(super) struct FromSource;
 
 impl Fetch for FromSource {
     const MAX_GAP: u64 = 0;
-    const LAYERS: usize = 1;
+    const MAX_LEN: u64 = MAX_READ_LEN;
 
     async fn fetch(&self, file: &TableFile, parts: &[(u64, usize)]) -> Result<Vec<Stretch>> {
         let mut stretches = Vec::with_capacity(parts.len());

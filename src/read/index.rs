@@ -13,12 +13,9 @@ use crate::format::block::{Block, BlockBuilder};
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
-use crate::format::pieces::{IndexPieces, decode_entries};
+use crate::format::pieces::{IndexPieces, PIECE_LEN, decode_entries};
 use crate::read::index_entries::IndexEntries;
 use crate::read::states::{State, States};
-
-/// Length of a piece that is cut from another writer's index, unless a single entry takes more.
-const PIECE_LEN: usize = 16 << 10;
 
 /// Most memory that keys may unfold to, in multiples of the file's size.
 ///

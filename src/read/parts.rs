@@ -17,7 +17,6 @@ use crate::read::coalesce::coalesce;
 use crate::read::file::{Fetch, FromSource, saturating_len};
 use crate::read::filter::PrefixFilter;
 use crate::read::index::{BlockRef, NotLoaded};
-use crate::read::store::MAX_READ_LEN;
 use crate::read::table::Inner;
 
 /// Part of a file that is neither data nor needed to open the table.
@@ -32,6 +31,9 @@ pub(super) enum Part {
     /// What shows where this piece of the index begins; of the first one, how many entries the index has.
     Anchor(usize),
 }
+
+/// Of so many layers of a ribbon filter, a lookup reads the pieces that a key may need at once.
+pub(super) const LAYERS: usize = 1;
 
 impl Inner {
     /// What a lookup of `key` needs that is not there yet. More may be needed when this is there. Of a ribbon filter, the first
@@ -219,7 +221,7 @@ impl Inner {
             return Ok(());
         }
         let ranges: Vec<Range<u64>> = unread.iter().map(|(range, _)| range.clone()).collect();
-        let groups = coalesce(&ranges, F::MAX_GAP, MAX_READ_LEN);
+        let groups = coalesce(&ranges, F::MAX_GAP, F::MAX_LEN);
         let reads = groups.iter();
         let reads: Vec<(u64, usize)> = reads
             .map(|group| (group.bytes.start, saturating_len(&group.bytes)))

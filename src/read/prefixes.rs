@@ -5,7 +5,7 @@ use std::ops::Bound;
 use crate::comparator::Order;
 use crate::error::Result;
 use crate::filter::{PrefixFilterInfo, prefix_end, prefix_of_all};
-use crate::read::file::{Fetch, FromSource};
+use crate::read::parts::LAYERS;
 use crate::read::stats::Counter;
 use crate::read::table::Table;
 
@@ -50,7 +50,7 @@ impl Table {
             return Ok(false);
         };
         let inner = &*self.inner;
-        let missing = || inner.missing_for_prefix(prefix, FromSource::LAYERS);
+        let missing = || inner.missing_for_prefix(prefix, LAYERS);
         let passes = inner.ask(|| filter.passes(prefix), missing)?;
         let counter = if passes {
             Counter::PrefixPassed

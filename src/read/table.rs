@@ -17,10 +17,11 @@ use crate::format::prefetch::IS_HINT;
 use crate::format::properties::Properties;
 use crate::read::ahead::ReadAhead;
 use crate::read::cache::{BlockCache, TableId};
-use crate::read::file::{Fetch, FromSource, TableFile};
+use crate::read::file::TableFile;
 use crate::read::filter::{PrefixFilter, TableFilter};
 use crate::read::index::{BlockRef, Index, NotLoaded};
 use crate::read::options::ReadOptions;
+use crate::read::parts::LAYERS;
 use crate::read::stats::{Counter, Stats};
 use crate::read::store::Loaded;
 
@@ -474,7 +475,7 @@ impl Inner {
             return Ok(false);
         };
         let ask = || passes(filter, order.filter_key(key));
-        let passes = self.ask(ask, || self.missing_for(key, order, FromSource::LAYERS))?;
+        let passes = self.ask(ask, || self.missing_for(key, order, LAYERS))?;
         Ok(passes.is_some_and(|passes| !self.note_passed(passes)))
     }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 
 use super::ahead::Blocks;
-use super::fetch::MAX_GAP;
+use super::fetch::{MAX_GAP, MAX_REQUEST_LEN};
 use super::flights::Flights;
 use super::range::AsyncRange;
 use super::source::AsyncReadAt;
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::filter::{FilterInfo, FoundFilter};
 use crate::format::properties::Properties;
 use crate::read::ahead::Direction;
-use crate::read::file::{Fetch, Stretch, TableFile};
+use crate::read::file::{Fetch, Stretch, TAIL_LEN, TableFile};
 use crate::read::index::BlockRef;
 use crate::read::open::{SMALL, report};
 use crate::read::options::{OpenOptions, ReadOptions};
@@ -30,9 +30,6 @@ use crate::read::table::Table;
 
 /// Most bytes of the index that a walk fetches at once: they name some 128 MB of data blocks.
 const WALK_LEN: u64 = 1 << 20;
-
-/// Bytes at the end of a source that opening asks for unless the caller says otherwise.
-const TAIL_LEN: u64 = 64 << 10;
 
 /// An open table whose blocks are fetched from an [`AsyncReadAt`]: the twin of [`Table`], with the same answers.
 ///
@@ -131,7 +128,7 @@ const LAYERS: usize = 2;
 
 impl Fetch for Requests<'_> {
     const MAX_GAP: u64 = MAX_GAP;
-    const LAYERS: usize = LAYERS;
+    const MAX_LEN: u64 = MAX_REQUEST_LEN;
 
     async fn fetch(&self, file: &TableFile, parts: &[(u64, usize)]) -> Result<Vec<Stretch>> {
         count(file, parts);
