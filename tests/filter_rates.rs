@@ -1,10 +1,10 @@
 //! The documented rates of the ribbon filter, at the documented sizes. Release builds only:
 //! `cargo test --release --test filter_rates -- --ignored`.
 
-use leveltable::{
-    RibbonFilterPolicy,
-    filter::{FilterPolicy, create_filter},
-};
+mod common;
+
+use common::create_filter;
+use leveltable::{RibbonFilterPolicy, filter::FilterPolicy};
 
 /// Bytes of a filter block beside its filter: two offsets and lg(base).
 const BLOCK_OVERHEAD: usize = 9;

@@ -13,12 +13,12 @@ use std::fs;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Entry, read_entries, testdata};
+use common::{Entry, create_filter, read_entries, testdata};
 use leveltable::{
     BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, OpenOptions, Table,
     WriteOptions,
     db::{DbEntry, InternalKeyComparator, MAX_SEQUENCE, Version},
-    filter::{FilterPolicy, create_filter},
+    filter::FilterPolicy,
 };
 
 // ---- The golden files -----------------------------------------------------------------------

@@ -16,8 +16,7 @@ use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use leveltable::{
     BlockCache, BloomFilterPolicy, Compression, OpenOptions, ReadOptions, RibbonFilterPolicy,
-    Table, WriteOptions,
-    filter::{FilterPolicy, create_filter},
+    Table, WriteOptions, filter::FilterPolicy,
 };
 
 type Key = [u8; 16];
@@ -75,6 +74,19 @@ fn shuffled(range: impl Iterator<Item = u64>) -> Vec<Key> {
     let mut keys: Vec<Key> = range.map(key).collect();
     fastrand::Rng::with_seed(1).shuffle(&mut keys);
     keys
+}
+
+/// Appends the filter that `policy` makes of `keys` to `dst`.
+fn create_filter<K: AsRef<[u8]>>(
+    policy: &(impl FilterPolicy + ?Sized),
+    keys: impl IntoIterator<Item = K>,
+    dst: &mut Vec<u8>,
+) {
+    let mut builder = policy.builder();
+    for key in keys {
+        builder.add_key(key.as_ref());
+    }
+    builder.finish(dst);
 }
 
 /// Building one filter of `n` keys, and asking it for present and for absent keys. A filter of few keys stays

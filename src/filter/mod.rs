@@ -190,17 +190,8 @@ fn not_finite(parameter: &str, range: &str) -> String {
 }
 
 /// Appends the filter that `policy` makes of `keys` to `dst`.
-///
-/// ```
-/// use leveltable::{BloomFilterPolicy, filter::{FilterPolicy, create_filter}};
-///
-/// let policy = BloomFilterPolicy::new(10);
-/// let mut filter = Vec::new();
-/// create_filter(&policy, [b"apple", b"grape"], &mut filter);
-/// assert!(policy.key_may_match(b"apple", &filter));
-/// assert!(!policy.key_may_match(b"lemon", &filter));
-/// ```
-pub fn create_filter<K: AsRef<[u8]>>(
+#[cfg(test)]
+pub(crate) fn create_filter<K: AsRef<[u8]>>(
     policy: &(impl FilterPolicy + ?Sized),
     keys: impl IntoIterator<Item = K>,
     dst: &mut Vec<u8>,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::comparator::{Order, common_prefix};
 use crate::db::key::{internal_order, user_order};
 use crate::error::{Error, ErrorKind, Result};
+use crate::filter::RibbonFilterPolicy;
 use crate::format::block::BlockBuilder;
 use crate::format::codec::Compression;
 use crate::format::filter_block::FilterBlockBuilder;
@@ -125,8 +126,8 @@ impl WriteOptions {
             }
         });
         let prefixes = self.prefixes.as_ref().filter(|_| refused.is_none());
-        let prefixes = prefixes.map(|prefixes| {
-            PrefixBlockBuilder::new(Arc::clone(&prefixes.extractor), prefixes.policy)
+        let prefixes = prefixes.map(|extractor| {
+            PrefixBlockBuilder::new(Arc::clone(extractor), RibbonFilterPolicy::new(10))
         });
         TableBuilder {
             file: Output::new(writer, self.compression, refused),

@@ -39,32 +39,23 @@ pub struct WriteOptions {
     pub(crate) names_codec: bool,
     pub(crate) filter: Option<Arc<dyn FilterPolicy>>,
     pub(crate) span: FilterSpan,
-    pub(crate) prefixes: Option<PrefixOptions>,
+    pub(crate) prefixes: Option<Arc<dyn PrefixExtractor>>,
     pub(crate) order: Order,
     pub(crate) replace: bool,
     pub(crate) properties: bool,
 }
 
-/// The prefix filter that a table gets.
-#[derive(Debug, Clone)]
-pub(crate) struct PrefixOptions {
-    pub(crate) extractor: Arc<dyn PrefixExtractor>,
-    pub(crate) policy: RibbonFilterPolicy,
-}
-
-impl PrefixOptions {
-    fn check(&self, order: &Order) -> Result<(), String> {
-        let extractor = &self.extractor;
-        let check = extractor.check().and_then(|()| self.policy.check());
-        let check = check.and_then(|()| match user_order(order).unwrap_or(order) {
-            Order::Bytewise => Ok(()),
-            Order::Custom(other) => Err(format!(
-                "it needs keys in bytewise order, not in the order {:?}",
-                other.name()
-            )),
-        });
-        check.map_err(|why| format!("prefix_filter {:?}: {why}", extractor.name()))
-    }
+/// Checks that a table in `order` can have a filter of the prefixes that `extractor` finds.
+fn check_prefixes(extractor: &dyn PrefixExtractor, order: &Order) -> Result<(), String> {
+    let check = extractor.check();
+    let check = check.and_then(|()| match user_order(order).unwrap_or(order) {
+        Order::Bytewise => Ok(()),
+        Order::Custom(other) => Err(format!(
+            "it needs keys in bytewise order, not in the order {:?}",
+            other.name()
+        )),
+    });
+    check.map_err(|why| format!("prefix_filter {:?}: {why}", extractor.name()))
 }
 
 impl Default for WriteOptions {
@@ -234,21 +225,8 @@ impl WriteOptions {
     /// assert!(!table.may_contain_prefix("meat/")?);
     /// # Ok::<(), leveltable::Error>(())
     /// ```
-    pub fn prefix_filter(self, extractor: impl PrefixExtractor + 'static) -> WriteOptions {
-        self.prefix_filter_with(extractor, RibbonFilterPolicy::new(10))
-    }
-
-    /// As [`prefix_filter`](WriteOptions::prefix_filter), with as many bits for each distinct prefix as `policy` has for each
-    /// key.
-    pub fn prefix_filter_with(
-        mut self,
-        extractor: impl PrefixExtractor + 'static,
-        policy: RibbonFilterPolicy,
-    ) -> WriteOptions {
-        self.prefixes = Some(PrefixOptions {
-            extractor: Arc::new(extractor),
-            policy,
-        });
+    pub fn prefix_filter(mut self, extractor: impl PrefixExtractor + 'static) -> WriteOptions {
+        self.prefixes = Some(Arc::new(extractor));
         self
     }
 
@@ -297,8 +275,8 @@ impl WriteOptions {
             let check = policy.check();
             check.map_err(|why| format!("filter_policy {:?}: {why}", policy.name()))
         })?;
-        let prefixes = self.prefixes.as_ref();
-        prefixes.map_or(Ok(()), |prefixes| prefixes.check(&self.order))
+        let prefixes = self.prefixes.as_deref();
+        prefixes.map_or(Ok(()), |extractor| check_prefixes(extractor, &self.order))
     }
 }
 
