@@ -29,7 +29,7 @@ const fn opening(
     }
 }
 
-use Peer::{Disk, Fst, Leveldb, Leveltable, Lmdb, LsmTree, Redb};
+use Peer::{Cdb, Coordinode, Disk, Fst, Leveldb, Leveltable, Lmdb, LsmTree, Redb};
 
 /// The openings that are measured with the file in the page cache.
 pub const WARM: &[Opening] = &[
@@ -98,6 +98,13 @@ pub const WARM: &[Opening] = &[
         "snappy",
     ),
     opening("lsm-tree", "`lsm-tree` 3.1", LsmTree, "default", "lsm-tree"),
+    opening(
+        "coordinode",
+        "`coordinode-lsm-tree` 7.4",
+        Coordinode,
+        "default",
+        "coordinode",
+    ),
     opening("redb", "`redb` 4.5", Redb, "default", "redb"),
     opening("lmdb", "LMDB (`heed` 0.23)", Lmdb, "default", "lmdb"),
     opening(
@@ -106,6 +113,13 @@ pub const WARM: &[Opening] = &[
         Fst,
         "default",
         "fst",
+    ),
+    opening(
+        "cdb64",
+        "`cdb64` 0.2 (hash, unordered), mapped",
+        Cdb,
+        "default",
+        "cdb64",
     ),
 ];
 
@@ -131,6 +145,13 @@ pub const COLD: &[Opening] = &[
         Leveltable,
         "default",
         "aligned",
+    ),
+    opening(
+        "preloaded",
+        "the same, index and filter preloaded",
+        Leveltable,
+        "preloaded",
+        "default",
     ),
     opening("mapped", "mapped", Leveltable, "mapped", "default"),
     opening(
@@ -176,6 +197,13 @@ pub const COLD: &[Opening] = &[
         "aligned",
     ),
     opening("lsm-tree", "`lsm-tree` 3.1", LsmTree, "default", "lsm-tree"),
+    opening(
+        "coordinode",
+        "`coordinode-lsm-tree` 7.4",
+        Coordinode,
+        "default",
+        "coordinode",
+    ),
     opening("redb", "`redb` 4.5", Redb, "default", "redb"),
     opening("lmdb", "LMDB (`heed` 0.23)", Lmdb, "default", "lmdb"),
     opening(
@@ -184,6 +212,13 @@ pub const COLD: &[Opening] = &[
         Fst,
         "default",
         "fst",
+    ),
+    opening(
+        "cdb64",
+        "`cdb64` 0.2 (hash, unordered), mapped",
+        Cdb,
+        "default",
+        "cdb64",
     ),
 ];
 
@@ -195,10 +230,10 @@ impl Opening {
             // The tables of which it is known where the blocks lie.
             Leveltable if work.name == TURNS => self.table != "raw",
             _ if work.name == TURNS => false,
-            Leveltable => true,
+            Leveltable | Coordinode => true,
             Disk => work.name == "present" || batch,
-            // An environment cannot be opened twice in a process, which timing a warm opening needs.
-            Lmdb => !batch && work.work != "open",
+            // It has no order.
+            Cdb => !batch && !matches!(work.name, "forward" | "backward" | "seek"),
             // Its streams have one direction.
             Fst => !batch && work.name != "backward",
             _ => !batch,
@@ -208,7 +243,7 @@ impl Opening {
     /// Returns the peer's word for a work. Where the system reads ahead of a map, a pass of few lookups is enough: more
     /// would bring in the whole file. Absent keys read little but the index and the filter.
     pub fn word(&self, work: &Work) -> &'static str {
-        let reads_ahead = self.name == "leveldb" || matches!(self.peer, Lmdb | Fst);
+        let reads_ahead = self.name == "leveldb" || matches!(self.peer, Lmdb | Fst | Cdb);
         match work.work {
             "cold-get" if reads_ahead && work.name == "present" => "cold-get-few",
             word => word,
@@ -247,6 +282,7 @@ pub const TURNS: &str = "turns";
 
 pub const WARM_WORK: &[Work] = &[
     work("open", "open", "open", "present"),
+    work("first", "open, first key", "first", "present"),
     work(HELD, "held", "held", "present"),
     work("present", "get, present", "get", "present"),
     work("absent", "get, absent", "get", "absent"),
@@ -258,6 +294,7 @@ pub const WARM_WORK: &[Work] = &[
 
 pub const COLD_WORK: &[Work] = &[
     work("open", "open", "cold-open", "present"),
+    work("first", "open, first key", "cold-first", "present"),
     work("present", "get, present", "cold-get", "present"),
     work(
         TURNS,
