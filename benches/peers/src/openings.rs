@@ -287,7 +287,7 @@ pub const WARM_WORK: &[Work] = &[
     work("present", "get, present", "get", "present"),
     work("absent", "get, absent", "get", "absent"),
     work("batch", "batch", "get-many", "present"),
-    work("forward", "scan, an entry", "forward", "keys"),
+    work("forward", "scan, per entry", "forward", "keys"),
     work("backward", "scan backward", "backward", "keys"),
     work("seek", "seek and 10 entries", "seek", "starts"),
 ];
@@ -298,13 +298,13 @@ pub const COLD_WORK: &[Work] = &[
     work("present", "get, present", "cold-get", "present"),
     work(
         TURNS,
-        "the same, in turns with a `pread`, times its time",
+        "time to that of `pread`, in turns",
         "cold-get-in-turns",
         "present",
     ),
     work("absent", "get, absent", "cold-get", "absent"),
-    work("batch", "batch, a key", "cold-get-many", "present"),
-    work("forward", "scan, an entry", "cold-forward", "scanned"),
+    work("batch", "batch, per key", "cold-get-many", "present"),
+    work("forward", "scan, per entry", "cold-forward", "scanned"),
 ];
 
 /// A goal for the ratio of two openings' times, or for a figure of one.
