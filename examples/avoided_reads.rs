@@ -70,7 +70,7 @@ const LEVELDB: Filter = Filter::BloomWindows(10);
 const RIBBON: Filter = Filter::Ribbon(10);
 
 const LEGEND: &str = "\
-bits per key       asked of the filter policy; spent on the whole filter block
+bits per key     asked of the filter policy; spent on the whole filter block
 false positives  absent keys that the filter lets pass: in theory, and measured
 wasted reads     data blocks that were read for absent keys, counted at the file
 disk bytes       read from disk, starting with none of the table in the page cache
