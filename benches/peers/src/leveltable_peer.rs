@@ -66,6 +66,7 @@ fn open(path: &Path, opening: &str) -> Result<Table> {
             .cache(BlockCache::new(256 << 20))
             .open(path)?,
         "mapped" => OpenOptions::new().open_source(map(path)?)?,
+        "mapped-preloaded" => OpenOptions::new().preload(true).open_source(map(path)?)?,
         _ => bail!("unknown opening {opening}"),
     })
 }
