@@ -70,7 +70,7 @@ const LEVELDB: Filter = Filter::BloomWindows(10);
 const RIBBON: Filter = Filter::Ribbon(10);
 
 const LEGEND: &str = "\
-bits a key       asked of the filter policy; spent on the whole filter block
+bits per key     asked of the filter policy; spent on the whole filter block
 false positives  absent keys that the filter lets pass: in theory, and measured
 wasted reads     data blocks that were read for absent keys, counted at the file
 disk bytes       read from disk, starting with none of the table in the page cache
@@ -225,7 +225,7 @@ fn compare(workload: &Workload, dir: &Path, out: &mut impl Write) -> Result<(), 
 {}, such as {}
 {} entries with values of {} bytes; {} lookups of absent keys
 
-                        bits a key      false positives     wasted   disk bytes    time per
+                        bits per key    false positives     wasted   disk bytes    time per
 filter                 asked   spent   expected  measured    reads   per lookup      lookup",
         workload.title,
         show_key(key),
@@ -247,7 +247,7 @@ filter                 asked   spent   expected  measured    reads   per lookup 
     if let (Some(leveldb), Some(ribbon)) = (leveldb, ribbon) {
         write!(
             out,
-            "\nLevelDB's own filter wastes {} reads at {:.1} bits a key, the ribbon {} at {:.1}",
+            "\nLevelDB's own filter wastes {} reads at {:.1} bits per key, the ribbon {} at {:.1}",
             thousands(leveldb.wasted_reads),
             leveldb.bits_per_key,
             thousands(ribbon.wasted_reads),

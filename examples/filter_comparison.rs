@@ -1,5 +1,5 @@
 //! Compares LevelDB's Bloom filter, Bloom filters with a better hash, a plain ribbon filter, and this crate's
-//! ribbon filter: bits a key, false positives, and the time to build and to query.
+//! ribbon filter: bits per key, false positives, and the time to build and to query.
 //!
 //! ```text
 //! cargo run --release --example filter_comparison [keys ...]     # default: 100 10000 1000000
@@ -41,7 +41,7 @@ fn main() {
 
     for &keys in &sizes {
         println!("\n{keys} decimal keys of 16 bytes\n");
-        println!("| filter | bits a key | false positives | build | absent key | present key |");
+        println!("| filter | bits per key | false positives | build | absent key | present key |");
         println!("|---|---|---|---|---|---|");
         let present = Keys::new(keys, |i| decimal(2 * i));
         let absent = Keys::new(200_000, |i| decimal(2 * (random(i) % (1 << 40)) + 1));
@@ -171,7 +171,7 @@ impl Row {
     }
 }
 
-/// A Bloom filter with 10 bits a key, 7 probes and a good hash. The probes go to the whole filter or, if `blocked`,
+/// A Bloom filter with 10 bits per key, 7 probes and a good hash. The probes go to the whole filter or, if `blocked`,
 /// to one cache line (512 bits).
 #[derive(Debug)]
 struct XxBloom {
@@ -218,7 +218,7 @@ impl FilterPolicy for XxBloom {
 }
 
 /// A ribbon filter of width 128 without bumping. It starts with 5 % more slots than keys and adds 1 % until the
-/// equations have a solution. Fingerprints have 9 or 10 bits, mixed to spend 10 bits a key.
+/// equations have a solution. Fingerprints have 9 or 10 bits, mixed to spend 10 bits per key.
 #[derive(Debug)]
 struct PlainRibbon;
 

@@ -12,7 +12,7 @@ use leveltable::{
 
 use crate::workload::Workload;
 
-/// A filter, with the bits a key asked of its policy.
+/// A filter, with the bits per key asked of its policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Filter {
     None,
@@ -62,7 +62,7 @@ impl Filter {
 
     /// Returns the share of absent keys that pass in theory.
     ///
-    /// A Bloom filter with `b` bits a key, `k` probes and an ideal hash lets `(1 - e^(-k/b))^k` pass.
+    /// A Bloom filter with `b` bits per key, `k` probes and an ideal hash lets `(1 - e^(-k/b))^k` pass.
     /// [`RibbonFilterPolicy::new`] documents `2^(-0.99 b)` for the ribbon.
     pub(crate) fn expected_rate(self) -> f64 {
         match self {

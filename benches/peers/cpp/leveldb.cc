@@ -173,6 +173,13 @@ Answers Get(leveldb::Table* table, const Keys& probes, size_t first) {
   return answers;
 }
 
+// The first key after an opening, which is present.
+void GetFirst(leveldb::Table* table, const Keys& probes, size_t first) {
+  Answers answers;
+  GetRange(table, probes, first, first + 1, &answers);
+  if (answers.count != 1) throw std::runtime_error("the first key is absent");
+}
+
 Answers ScanFirst(leveldb::Table* table, size_t limit) {
   const std::unique_ptr<leveldb::Iterator> it(table->NewIterator(leveldb::ReadOptions()));
   Answers answers;
@@ -269,6 +276,13 @@ void OpenAsUsersDo(const Command& command) {
   const auto open = [&](Opened* opened) { opened->reset(new FileTable(command)); };
   if (command.work == "open") return TimeOpen<Opened>(open);
   const Keys probes(command.Path(command.probes));
+  if (command.work == "first") {
+    size_t next = 0;
+    return TimeOpen<Opened>([&](Opened* opened) {
+      open(opened);
+      GetFirst(opened->get()->get(), probes, next++ % probes.size());
+    });
+  }
   MeasureMemory<Opened>([&](Opened* opened) {
     open(opened);
     Get(opened->get()->get(), probes, 0);
@@ -297,6 +311,11 @@ void RunCold(const Command& command) {
     const auto open = [&] { table.reset(new FileTable(command)); };
     if (work == "open") {
       cold.Time(1, open);
+    } else if (work == "first") {
+      cold.Time(1, [&] {
+        open();
+        GetFirst(table->get(), probes, first);
+      });
     } else if (work == "get" || work == "get-few") {
       open();
       cold.Time(last - first, [&] { GetRange(table->get(), probes, first, last, &answers); });
@@ -314,7 +333,7 @@ void Run(const Command& command) {
   if (command.opening == "pread") no_maps.reset(new NoMaps(command));
   if (command.opening != "tuned") CheckMapping(command);
   if (work.rfind("cold-", 0) == 0) return RunCold(command);
-  if (work == "held") return OpenAsUsersDo(command);
+  if (work == "held" || work == "first") return OpenAsUsersDo(command);
   if (work == "open" && command.opening != "tuned") return OpenAsUsersDo(command);
   if (work == "open" || work == "memory") return Open(command);
   if (work == "build-file") return BuildFile(command);

@@ -228,18 +228,17 @@ void TimeThreads(size_t probes, Pass pass) {
 // Mean time of `open(&opened)` in nanoseconds; what it opened is destroyed outside of the measurement.
 template <typename Opened, typename Open>
 void TimeOpen(Open open) {
-  constexpr int kBatch = 8;  // so that the clock's own time does not count
-  Opened opened[kBatch];
-  open(&opened[0]);
+  Opened opened;
+  open(&opened);
   double total = 0;
-  int batches = 0;
-  for (; batches < 2 || total < 2e8; batches++) {
-    for (auto& one : opened) one.reset();
+  int openings = 0;
+  for (; openings < 10 || total < 2e8; openings++) {
+    opened.reset();
     const double start = ProcessorTime();
-    for (auto& one : opened) open(&one);
+    open(&opened);
     total += ProcessorTime() - start;
   }
-  Report(total / (batches * kBatch), Answers());
+  Report(total / openings, Answers());
 }
 
 // Bytes on the heap that what `open` makes holds.

@@ -1,11 +1,12 @@
-//! Runs the workload with databases that a user might take instead of a table: `lsm-tree`, `redb`, LMDB (`heed`) and `fst`, each
-//! with its defaults.
+//! Runs the workload with what a user might take instead of a table: `lsm-tree`, `redb`, LMDB (`heed`), `fst` and `cdb64`, each
+//! with its defaults. `coordinode.rs` has another one.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use cdb64::{CdbHash, CdbWriter};
 use fst::{IntoStreamer as _, Streamer as _};
 use heed::types::Bytes;
 use heed::{CommitOrAbort, EnvOpenOptions, RoTxn, WithoutTls};
@@ -15,6 +16,7 @@ use redb::{
     ReadOnlyDatabase, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _, TableDefinition,
 };
 
+use crate::coordinode::{self, Coordinode};
 use crate::store::{self, Store};
 use crate::workload::{self, Answers, Key, Measured, SEEK_STEPS, VALUE_LEN};
 
@@ -28,6 +30,8 @@ pub fn run(peer: &str, directory: &Path, work: &str, probes: &str) -> Result<Mea
             "lsm-tree" => write_lsm_tree(&path, entries)?,
             "redb" => write_redb(&path, entries)?,
             "fst" => write_fst(&path, entries)?,
+            "cdb64" => write_cdb(&path, entries)?,
+            "coordinode" => coordinode::write(&path, entries)?,
             _ => write_lmdb(&path, entries)?,
         }
         return Ok(Measured {
@@ -41,12 +45,14 @@ pub fn run(peer: &str, directory: &Path, work: &str, probes: &str) -> Result<Mea
         "redb" => store::run(directory, &path, work, probes, || Redb::open(&path)),
         "fst" => store::run(directory, &path, work, probes, || Fst::open(&path)),
         "lmdb" => store::run(directory, &path, work, probes, || Lmdb::open(&path)),
+        "cdb64" => store::run(directory, &path, work, probes, || Cdb::open(&path)),
+        "coordinode" => store::run(directory, &path, work, probes, || Coordinode::open(&path)),
         _ => bail!("unknown peer {peer}"),
     }
 }
 
 /// Walks over entries as `entry` yields them.
-fn walk<E>(
+pub fn walk<E>(
     entries: impl Iterator<Item = E>,
     limit: usize,
     answers: &mut Answers,
@@ -381,5 +387,45 @@ impl Store for Fst {
             self.walk(start, SEEK_STEPS, &mut answers)?;
         }
         Ok(answers)
+    }
+}
+
+struct Cdb(cdb64::Cdb<File, CdbHash>);
+
+fn write_cdb<'a>(path: &Path, entries: impl Iterator<Item = (&'a Key, &'a [u8])>) -> Result<()> {
+    let file = BufWriter::new(File::create(path)?);
+    let mut writer = CdbWriter::<_, CdbHash>::new(file)?;
+    for (key, value) in entries {
+        writer.put(key, value)?;
+    }
+    writer.finalize()?;
+    writer.into_inner()?.into_inner()?;
+    Ok(())
+}
+
+impl Cdb {
+    fn open(path: &Path) -> Result<Cdb> {
+        Ok(Cdb(cdb64::Cdb::open_mmap(path)?))
+    }
+}
+
+impl Store for Cdb {
+    fn get(&self, key: &Key, answers: &mut Answers) -> Result<()> {
+        if let Some(value) = self.0.get(key)? {
+            answers.value(&value);
+        }
+        Ok(())
+    }
+
+    fn forward(&self, _limit: usize) -> Result<Answers> {
+        bail!("no such call")
+    }
+
+    fn backward(&self) -> Result<Answers> {
+        bail!("no such call")
+    }
+
+    fn seek(&self, _starts: &[Key]) -> Result<Answers> {
+        bail!("no such call")
     }
 }

@@ -162,8 +162,8 @@ impl Figures {
                 "present",
             ),
             ("absent key", "open", "leveldb", "absent"),
-            ("scan forward, an entry", "open", "leveldb", "forward"),
-            ("scan backward, an entry", "open", "leveldb", "backward"),
+            ("scan forward, per entry", "open", "leveldb", "forward"),
+            ("scan backward, per entry", "open", "leveldb", "backward"),
             ("seek, then 10 entries", "open", "leveldb", "seek"),
             ("open", "open", "leveldb", "open"),
         ];
@@ -188,8 +188,8 @@ impl Figures {
                 "leveldb",
                 "absent",
             ),
-            ("scan forward, an entry", "mapped", "leveldb", "forward"),
-            ("scan backward, an entry", "mapped", "leveldb", "backward"),
+            ("scan forward, per entry", "mapped", "leveldb", "forward"),
+            ("scan backward, per entry", "mapped", "leveldb", "backward"),
             ("seek, then 10 entries", "mapped", "leveldb", "seek"),
         ];
         self.summary(&title, "mapped", &rows)
@@ -226,9 +226,9 @@ impl Figures {
         ];
         let rows = [
             ("present key", "present"),
-            ("256 present keys at once, a key", "batch"),
+            ("256 present keys at once, per key", "batch"),
             ("absent key", "absent"),
-            ("scan forward, an entry", "forward"),
+            ("scan forward, per entry", "forward"),
             ("open", "open"),
         ];
         let mut text = header(&title, columns.map(|(title, _)| title));

@@ -60,11 +60,13 @@ pub fn run(
 fn open(path: &Path, opening: &str) -> Result<Table> {
     Ok(match opening {
         "default" => Table::open(path)?,
+        "preloaded" => OpenOptions::new().preload(true).open(path)?,
         "no-cache" => OpenOptions::new().no_cache().open(path)?,
         "256-mib" => OpenOptions::new()
             .cache(BlockCache::new(256 << 20))
             .open(path)?,
         "mapped" => OpenOptions::new().open_source(map(path)?)?,
+        "mapped-preloaded" => OpenOptions::new().preload(true).open_source(map(path)?)?,
         _ => bail!("unknown opening {opening}"),
     })
 }

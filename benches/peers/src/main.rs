@@ -3,6 +3,8 @@
 //! README.md describes the work and the options.
 
 #[cfg(feature = "databases")]
+mod coordinode;
+#[cfg(feature = "databases")]
 mod databases;
 mod disk;
 mod figures;
@@ -153,7 +155,9 @@ fn run_worker(
         "disk" => disk::run(directory, work, table),
         "sstable" => sstable_peer::run(directory, work, table, probes),
         #[cfg(feature = "databases")]
-        "lsm-tree" | "redb" | "lmdb" | "fst" => databases::run(peer, directory, work, probes),
+        "lsm-tree" | "coordinode" | "redb" | "lmdb" | "fst" | "cdb64" => {
+            databases::run(peer, directory, work, probes)
+        }
         _ => anyhow::bail!(
             "{peer} is not in this build: add --features databases to Cargo's options"
         ),
@@ -332,7 +336,7 @@ impl Arguments {
 
     /// Has the databases in Rust make theirs of the workload.
     fn prepare_databases(&self, directory: &Path) -> Result<()> {
-        for peer in [Peer::LsmTree, Peer::Redb, Peer::Lmdb, Peer::Fst] {
+        for peer in Peer::DATABASES {
             if self.peers.contains(&peer) {
                 peer.run(directory, "prepare", "raw", "present", "default")?;
             }

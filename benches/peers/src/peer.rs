@@ -22,14 +22,29 @@ pub enum Peer {
     Redb,
     Lmdb,
     Fst,
+    /// `cdb64`.
+    #[value(name = "cdb64")]
+    Cdb,
+    /// `coordinode-lsm-tree`.
+    Coordinode,
 }
 
 impl Peer {
+    /// The peers of the feature `databases`.
+    pub const DATABASES: [Peer; 6] = [
+        Peer::LsmTree,
+        Peer::Coordinode,
+        Peer::Redb,
+        Peer::Lmdb,
+        Peer::Fst,
+        Peer::Cdb,
+    ];
+
     /// The peers that a run has unless `--peers` names others.
     pub fn others() -> Vec<Peer> {
         let mut others = vec![Peer::Leveldb, Peer::Rocksdb, Peer::Sstable];
         if cfg!(feature = "databases") {
-            others.extend([Peer::LsmTree, Peer::Redb, Peer::Lmdb, Peer::Fst]);
+            others.extend(Peer::DATABASES);
         }
         others
     }
@@ -45,6 +60,8 @@ impl Peer {
             Peer::Redb => "`redb`",
             Peer::Lmdb => "LMDB",
             Peer::Fst => "`fst`",
+            Peer::Cdb => "`cdb64`",
+            Peer::Coordinode => "`coordinode-lsm-tree`",
         }
     }
 
@@ -75,6 +92,8 @@ impl Peer {
             Peer::Redb => rust("redb"),
             Peer::Lmdb => rust("lmdb"),
             Peer::Fst => rust("fst"),
+            Peer::Cdb => rust("cdb64"),
+            Peer::Coordinode => rust("coordinode"),
             Peer::Leveldb => cpp(option_env!("PEER_leveldb")),
             Peer::Rocksdb => cpp(option_env!("PEER_rocksdb")),
         }

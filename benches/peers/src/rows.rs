@@ -120,7 +120,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "forward",
-        what: "scan forward, cursor, an entry",
+        what: "scan forward, cursor, per entry",
         ours: ("forward", "raw"),
         theirs: ("forward", "raw"),
         target: Some(4.0),
@@ -128,7 +128,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "backward",
-        what: "scan backward, cursor, an entry",
+        what: "scan backward, cursor, per entry",
         ours: ("backward", "raw"),
         theirs: ("backward", "raw"),
         target: Some(8.0),
@@ -144,7 +144,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "build",
-        what: "build into memory, an entry",
+        what: "build into memory, per entry",
         ours: ("build-memory", "raw"),
         theirs: ("build-memory", "raw"),
         target: Some(2.3),
@@ -152,7 +152,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "build-snappy",
-        what: "build into memory, Snappy, an entry",
+        what: "build into memory, Snappy, per entry",
         ours: ("build-memory", "snappy"),
         theirs: ("build-memory", "snappy"),
         target: Some(2.0),
@@ -160,7 +160,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "build-small",
-        what: "build into memory, a fiftieth of the entries, an entry",
+        what: "build into memory, a fiftieth of the entries, per entry",
         size: Size::Fiftieth,
         ours: ("build-memory", "raw"),
         theirs: ("build-memory", "raw"),
@@ -168,21 +168,21 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "build-default",
-        what: "build into memory, `WriteOptions::new()` without compression, an entry",
+        what: "build into memory, `WriteOptions::new()` without compression, per entry",
         ours: ("build-memory", "default"),
         theirs: ("build-memory", "raw"),
         ..SCAN
     },
     Row {
         name: "build-file",
-        what: "build into a file, not synced, an entry",
+        what: "build into a file, not synced, per entry",
         ours: ("build-file", "raw"),
         theirs: ("build-file", "raw"),
         ..SCAN
     },
     Row {
         name: "build-file-snappy",
-        what: "build into a file, not synced, Snappy, an entry",
+        what: "build into a file, not synced, Snappy, per entry",
         ours: ("build-file", "snappy"),
         theirs: ("build-file", "snappy"),
         ..SCAN

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::disk::{self, Cold};
 use crate::figures::Spread;
@@ -46,6 +46,14 @@ pub fn run<S: Store>(
     let n = keys.len();
     match work {
         "open" => return workload::time_open(open),
+        "first" => {
+            let mut next = keys.iter().cycle();
+            return workload::time_open(|| {
+                let store = open()?;
+                first(&store, next.next().context("no keys")?)?;
+                Ok(store)
+            });
+        }
         "held" => {
             return workload::measure_memory(|| {
                 let store = open()?;
@@ -81,6 +89,14 @@ fn get(store: &impl Store, keys: &[Key]) -> Result<Answers> {
     Ok(answers)
 }
 
+/// Looks up the first key after an opening, which is present.
+fn first(store: &impl Store, key: &Key) -> Result<()> {
+    let mut answers = Answers::default();
+    store.get(key, &mut answers)?;
+    ensure!(answers.count == 1, "the first key is absent");
+    Ok(())
+}
+
 /// Each pass starts with none of the file in the page cache, opens it, and reads each block at most once.
 fn cold<S: Store>(
     directory: &Path,
@@ -107,6 +123,11 @@ fn cold<S: Store>(
         disk::drop_pages(path)?;
         if work == "open" {
             cold.time(1, &open)?;
+            continue;
+        }
+        if work == "first" {
+            let key = pass.first().context("a pass without keys")?;
+            cold.time(1, || first(&open()?, key))?;
             continue;
         }
         let store = open()?;
