@@ -174,6 +174,7 @@ pub use table_set::TableSet;
 pub struct SetOptions {
     tables: OpenOptions,
     most_open: usize,
+    most_bytes: u64,
     most_requests: usize,
     timeouts: Timeouts,
     retries: Retries,
@@ -186,11 +187,12 @@ impl Default for SetOptions {
 }
 
 impl SetOptions {
-    /// Tables are opened with [`OpenOptions::new`], and 64 of them stay open.
+    /// Tables are opened with [`OpenOptions::new`], and 64 of them stay open, of at most 128 MiB.
     pub fn new() -> SetOptions {
         SetOptions {
             tables: OpenOptions::new(),
             most_open: 64,
+            most_bytes: 128 << 20,
             most_requests: MOST_REQUESTS,
             timeouts: Timeouts::default(),
             retries: Retries::default(),
@@ -203,10 +205,17 @@ impl SetOptions {
         self
     }
 
-    /// How many tables stay open, at least one. The one that was not used for longest is closed. An open table keeps its
-    /// filter and its index in memory, about as many bytes as its [tail](Shard::tail_len).
+    /// How many tables stay open, at least one. The one that was not used for longest is closed. An open table keeps the pieces of
+    /// its filter and its index that were needed so far; see [`AsyncTable::weight`](leveltable::remote::AsyncTable::weight).
     pub fn most_open(mut self, tables: usize) -> SetOptions {
         self.most_open = tables;
+        self
+    }
+
+    /// How many bytes of memory the open tables take at most, blocks apart: 128 MiB by default. Beyond, those that were not used for
+    /// longest are closed, but never the last.
+    pub fn most_bytes(mut self, bytes: u64) -> SetOptions {
+        self.most_bytes = bytes;
         self
     }
 

@@ -1,6 +1,6 @@
 //! How many requests a call makes.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leveltable::{BlockCache, ErrorKind, OpenOptions};
@@ -42,6 +42,28 @@ async fn open(shards: u32) -> (Arc<Watched>, TableSet) {
 async fn open_at(store: &Arc<Watched>, options: SetOptions) -> TableSet {
     let store: Arc<dyn ObjectStore> = Arc::clone(store) as _;
     options.open(store, &manifest()).await.unwrap()
+}
+
+/// The store with answers that take `delay`, and how many requests are on their way now, and were at most.
+fn counted(
+    store: Arc<dyn ObjectStore>,
+    delay: Duration,
+) -> (Arc<Watched>, Arc<Mutex<(usize, usize)>>) {
+    let now = Arc::new(Mutex::new((0, 0)));
+    let counted = Arc::clone(&now);
+    let slow = Watched::with(store, move |_, _| {
+        let now = Arc::clone(&counted);
+        Fate::After(Box::pin(async move {
+            {
+                let mut now = now.lock().unwrap();
+                now.0 += 1;
+                now.1 = now.1.max(now.0);
+            }
+            tokio::time::sleep(delay).await;
+            now.lock().unwrap().0 -= 1;
+        }))
+    });
+    (slow, now)
 }
 
 #[test]
@@ -426,20 +448,7 @@ fn requests_on_their_way_are_limited() {
     run(async {
         let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         put_set(&store, 20).await;
-        let now = Arc::new(std::sync::Mutex::new((0, 0)));
-        let counted = Arc::clone(&now);
-        let slow = Watched::with(store, move |_, _| {
-            let now = Arc::clone(&counted);
-            Fate::After(Box::pin(async move {
-                {
-                    let mut now = now.lock().unwrap();
-                    now.0 += 1;
-                    now.1 = now.1.max(now.0);
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                now.lock().unwrap().0 -= 1;
-            }))
-        });
+        let (slow, now) = counted(store, Duration::from_millis(5));
         let set = open_at(&slow, options().most_requests(8)).await;
         let tasks: Vec<_> = (0..1000)
             .map(|i| {
@@ -503,20 +512,7 @@ fn get_many_reads_shards_concurrently() {
     run(async {
         let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         put_set(&store, 64).await;
-        let now = Arc::new(std::sync::Mutex::new((0, 0)));
-        let counted = Arc::clone(&now);
-        let slow = Watched::with(store, move |_, _| {
-            let now = Arc::clone(&counted);
-            Fate::After(Box::pin(async move {
-                {
-                    let mut now = now.lock().unwrap();
-                    now.0 += 1;
-                    now.1 = now.1.max(now.0);
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                now.lock().unwrap().0 -= 1;
-            }))
-        });
+        let (slow, now) = counted(store, Duration::from_millis(20));
         let set = open_at(&slow, options().most_requests(32)).await;
         slow.take();
         let model = numbered(0..64 * 3000, "a");
