@@ -27,7 +27,7 @@ use crate::open::{
 use crate::output::{BOLD, complain, file_record};
 use crate::place::{copy_if_remote, is_url};
 use crate::progress::Progress;
-use crate::set_info::SetInfo;
+use crate::set;
 pub(crate) use json::key_json;
 pub(crate) use text::{shown, size};
 
@@ -99,13 +99,14 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
             return Ok(Answer::Yes);
         }
         Opened::Set(set) => {
-            let set = SetInfo::of(path, &set, args.blocks);
+            let shards = set.shards();
             print(|mut out| {
                 if args.json {
-                    return writeln!(out, "{}", set.to_json(args.fields()));
+                    let record = set::to_json(path, &shards, args.fields());
+                    return writeln!(out, "{record}");
                 }
                 title(&mut out)?;
-                set.draw(&mut out)
+                set::draw(&shards, args.blocks, &mut out)
             })?;
             return Ok(Answer::Yes);
         }

@@ -19,7 +19,8 @@ use crate::files::tables_in;
 use crate::notation::{Notation, as_json, write_json_field};
 use crate::output::complain;
 use crate::place::{check_url, copy_if_remote, is_url, source};
-use crate::remote::Set;
+use crate::remote::open_set;
+use crate::set::Set;
 use crate::sort::KeyOrder;
 
 /// The option that overrules what a table's keys are taken for.
@@ -45,7 +46,7 @@ pub(crate) struct LookupArgs {
 
 /// What a path names.
 pub(crate) enum Opened {
-    Set(Set),
+    Set(Box<dyn Set>),
     Database(Database),
     Table(AnyTable),
 }
@@ -97,7 +98,7 @@ pub(crate) fn open_any(
         Some(Err(e)) => is_not_found(e),
         None => true,
     };
-    if may_be_set && let Some(set) = Set::open(path)? {
+    if may_be_set && let Some(set) = open_set(path)? {
         return Ok(Opened::Set(set));
     }
     match opened {
@@ -152,6 +153,18 @@ pub(crate) enum TypedTable {
 
 /// Rows of a table, or the error at which they end.
 pub(crate) type RowIter = Box<dyn DoubleEndedIterator<Item = Result<Row>>>;
+
+/// The same, in the order in which they are wanted.
+pub(crate) type RowSource = Box<dyn Iterator<Item = Result<Row>>>;
+
+/// Which way a walk goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Direction {
+    pub(crate) reverse: bool,
+    /// Whether it is to reach the end of its bounds, and not only their first entries. Stores read ahead by it.
+    #[cfg_attr(not(feature = "object-store"), expect(dead_code))]
+    pub(crate) is_whole: bool,
+}
 
 /// How an entry is written as a JSON object.
 #[derive(Clone, Copy)]

@@ -16,12 +16,13 @@ use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::notation::{Notation, NotationArgs, quoted};
 use crate::open::{
-    AnyTable, Bounds, JsonStyle, Keys, LookupArgs, Opened, Order, Row, RowIter, SHOWN_AS_STORED,
-    another_order, note_assumed_order, note_unknown_order, open_in_stored_order,
+    AnyTable, Bounds, Direction, JsonStyle, Keys, LookupArgs, Opened, Order, Row, RowIter,
+    RowSource, SHOWN_AS_STORED, another_order, note_assumed_order, note_unknown_order,
+    open_in_stored_order,
 };
 use crate::output::{Rows, complain};
 use crate::place::{copy_if_remote, is_url};
-use crate::remote::{self, Direction};
+use crate::remote;
 use crate::salvage::{Rescued, rescue};
 use crate::sort::KeyOrder;
 
@@ -162,8 +163,6 @@ impl Args {
     }
 }
 
-type RowSource = Box<dyn Iterator<Item = leveltable::Result<Row>>>;
-
 /// Prints the entries of one file.
 struct Printer<'a> {
     path: &'a Path,
@@ -282,11 +281,7 @@ impl Printer<'_> {
         let is_plain = !table.is_database() && self.args.keys() != Keys::Stored;
         if is_url(self.path) && is_plain && table.order != Order::Unknown {
             let bounds = self.wanted.bounds.clone();
-            return Ok(Box::new(remote::rows(
-                self.path,
-                bounds,
-                self.wanted.direction,
-            )?));
+            return Ok(remote::rows(self.path, bounds, self.wanted.direction)?);
         }
         self.wanted.rows(table, self.path)
     }

@@ -156,8 +156,8 @@ impl SetOptions {
         self.commit(store, manifest, shards, previous).await
     }
 
-    /// As [`publish`](SetOptions::publish), of shards that were described before, such as those of the previous publication and
-    /// new ones. Makes one request for each to see that its object is still the same.
+    /// As [`publish`](SetOptions::publish), of shards that were described before, such as those of the previous publication, and
+    /// new ones that whoever built them has described. Makes one request for each to see that its object is still the same.
     ///
     /// # Errors
     ///
@@ -309,6 +309,7 @@ impl Client {
     /// Checks that the object of `shard` is still the one that was described.
     async fn check(&self, shard: &Shard) -> Result<(), PublishError> {
         let bad = || bad_shard(&shard.path);
+        shard.check().map_err(|why| bad().caused_by(why))?;
         let head = self.attempts(|| async { Ok(self.store.head(&shard.path).await?) });
         let head = head.await.map_err(|error| bad().caused_by(error))?;
         if !is_same(&shard.version, &version_of(&head)) || shard.size != head.size {
