@@ -11,8 +11,10 @@ use std::path::Path;
 
 use leveltable::OpenOptions;
 use leveltable_database::{
-    Database, DatabaseOptions, Edit, FileKind, FileState, GapKind, LogItem, LogReader,
+    Database, DatabaseOptions, Edit, FileKind, FileState, GapKind, HistoryEntry, LogItem,
+    LogReader, VersionState,
 };
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::complain;
@@ -62,6 +64,23 @@ pub(crate) fn complain_of_damage(db: &Database) -> bool {
         is_damaged = true;
     }
     is_damaged
+}
+
+/// The error of an option of a database, on something else.
+pub(crate) const NEEDS_DIRECTORY: &str = "--history needs a database: name its directory";
+
+/// Returns where a version is and what became of it: as the beginning of a line of text, and of a JSON object.
+pub(crate) fn origin(version: &HistoryEntry) -> (String, String) {
+    let HistoryEntry { file, offset, .. } = version;
+    let (state, by) = match version.state {
+        VersionState::Live => ("live", None),
+        VersionState::Overwritten(by) => ("overwritten", Some(by)),
+        VersionState::Deleted(by) => ("deleted", Some(by)),
+        VersionState::FileNotListed => ("file not listed", None),
+    };
+    let lead = json!({"file": file, "offset": offset, "state": state, "by": by}).to_string();
+    let lead = lead.replace(['{', '}'], "") + ",";
+    (format!("{file}\t{offset}\t{state}\t"), lead)
 }
 
 /// Returns the word for a file's state.

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use leveltable::ErrorKind;
 use leveltable::db::{MAX_SEQUENCE, ValueType};
-use leveltable_database::{Database, HistoryEntry, VersionState};
+use leveltable_database::{Database, HistoryEntry};
 use serde_json::json;
 
 use crate::Answer;
-use crate::database::note_part;
+use crate::database::{NEEDS_DIRECTORY, note_part, origin};
 use crate::failure::Failure;
 use crate::input::BYTE_ORDER_MARK;
 use crate::notation::{Notation, NotationArgs, quoted, write_json_field};
@@ -83,9 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         return Err(Failure::new(NEEDS_DATABASE));
     }
     if args.history && !matches!(opened, Opened::Database(_)) {
-        return Err(Failure::new(
-            "--history needs a database: name its directory",
-        ));
+        return Err(Failure::new(NEEDS_DIRECTORY));
     }
     let keys = all_keys(keys, args.notation);
     match &opened {
@@ -215,7 +213,7 @@ fn show_history(
             answers.no("not found", &key)?;
         }
         for version in versions {
-            answers.show_version(&key, version)?;
+            answers.show_version(version)?;
         }
     }
     Ok(())
@@ -361,20 +359,11 @@ impl Answers<'_> {
         }
     }
 
-    /// Prints a version of `key`, the file that holds it, and what became of it.
-    fn show_version(&mut self, key: &[u8], version: HistoryEntry) -> Result<(), Failure> {
-        let HistoryEntry { file, offset, .. } = &version;
-        let (state, by) = match version.state {
-            VersionState::Live => ("live", None),
-            VersionState::Overwritten(by) => ("overwritten", Some(by)),
-            VersionState::Deleted(by) => ("deleted", Some(by)),
-            VersionState::FileNotListed => ("file not listed", None),
-        };
+    /// Prints a version of a key, the file that holds it, and what became of it.
+    fn show_version(&mut self, version: HistoryEntry) -> Result<(), Failure> {
         let (style, notation) = (self.style(), self.args.notation.shown());
-        let lead = json!({"file": file, "offset": offset, "state": state, "by": by}).to_string();
-        let lead = lead.replace(['{', '}'], "") + ",";
-        let text = format!("{file}\t{offset}\t{state}\t");
-        let row = Row::of_version(key.to_vec().into(), version.sequence, version.version);
+        let (text, lead) = origin(&version);
+        let row = Row::of_version(version.user_key, version.sequence, version.version);
         self.out.write(|out| {
             if self.args.json {
                 return row.write_json(style, &lead, out);

@@ -35,7 +35,7 @@ pub(crate) use text::{shown, size};
 ///
 /// Of a directory with CURRENT, which is a database, shows the order, the logs and the files: live, missing, obsolete, or not listed.
 ///
-/// Reads the metadata and the first and the last block of a table. With --full, reads the whole file twice, the first time to check the order
+/// Reads the metadata of a table; for the first and the last key also their blocks, if the properties do not state them. With --full, reads the whole file twice, the first time to check the order
 /// of the keys: counts entries, measures codecs and how many absent keys the filter lets pass, and lists blocks that cannot be
 /// read. Exits with status 1 if something that was read is damaged.
 ///
@@ -175,6 +175,9 @@ fn open_with_filter(
 /// Returns whether the keys of all blocks, or of the first and the last, are in another order than the one that was assumed. In a
 /// large table that shows only when a block is read.
 fn shows_another_order(table: &Table, all: bool) -> bool {
+    if !all && table.properties().is_some() {
+        return false;
+    }
     let mut cursor = table.cursor();
     let mut moved = cursor.seek_to_first();
     while all && matches!(moved, Ok(true)) {
@@ -315,16 +318,9 @@ impl Anatomy<'_> {
         if args.is_full() {
             anatomy.measure();
         } else {
-            let mut cursor = table.cursor();
-            let mut ends = || {
-                cursor.seek_to_first()?;
-                let first = Bytes::copy_from_slice(cursor.key());
-                let is_empty = !cursor.seek_to_last()?;
-                Ok((!is_empty).then(|| (first, Bytes::copy_from_slice(cursor.key()))))
-            };
-            match ends() {
+            match ends(table) {
                 Ok(ends) => anatomy.key_range = ends,
-                Err(e) => anatomy.faults.push(leveltable::Error::to_string(&e)),
+                Err(e) => anatomy.faults.push(e.to_string()),
             }
         }
         Ok(anatomy)
@@ -394,6 +390,17 @@ impl Anatomy<'_> {
             .filter_map(|filter| Some((filter, why(filter.unused?))))
             .collect()
     }
+}
+
+/// Returns the first key and the last: as the properties state them, or by reading blocks.
+fn ends(table: &Table) -> leveltable::Result<Option<(Bytes, Bytes)>> {
+    if let Some(stated) = table.properties()
+        && let (Some(first), Some(last)) = (&stated.first_key, &stated.last_key)
+    {
+        return Ok(Some((first.clone().into(), last.clone().into())));
+    }
+    let ends = table.first()?.zip(table.last()?);
+    Ok(ends.map(|((first, _), (last, _))| (first, last)))
 }
 
 impl Measured {

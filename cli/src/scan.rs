@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::database::records::{self, Record};
-use crate::database::{complain_of_damage, kind_of, note_part, order_beside};
+use crate::database::{
+    NEEDS_DIRECTORY, complain_of_damage, kind_of, note_part, order_beside, origin,
+};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::notation::{Notation, NotationArgs, quoted};
@@ -45,6 +47,9 @@ pub(crate) struct Args {
     /// Of a database, show all entries of its tables, one table after the other
     #[arg(long = "files")]
     apart: bool,
+    /// Show all versions that the files of a database still hold, and where: file, offset, state, key, sequence, type, value
+    #[arg(long, conflicts_with = "apart")]
+    history: bool,
     #[command(flatten)]
     lookup: LookupArgs,
     /// Start at this key, or at the first key after it
@@ -117,6 +122,8 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
         note_part(path);
     }
     match args.lookup.open(path, args.skip_damaged) {
+        Ok(Opened::Database(db)) if args.history => printer.show_history(&db),
+        Ok(_) if args.history => Err(Failure::new(NEEDS_DIRECTORY).at(path.display())),
         Ok(Opened::Set(_)) if args.skip_damaged => {
             let what = "--skip-damaged needs a single table: scan those of the set";
             Err(Failure::new(what).at(path.display()))
@@ -318,6 +325,42 @@ impl Printer<'_> {
         }
     }
 
+    /// Prints all versions that the files of a database still hold.
+    fn show_history(&mut self, db: &Database) -> Result<Answer, Failure> {
+        let is_damaged = complain_of_damage(db);
+        let order = KeyOrder::of_database(&db.comparator());
+        if order.is_none() {
+            self.wanted.check_order_is_known(self.path)?;
+        }
+        let order = order.unwrap_or(KeyOrder::Internal).of_user_keys();
+        let Wanted {
+            from, to, prefix, ..
+        } = self.wanted;
+        let mut versions = db.history_of(|key| {
+            let is_before = |bound: &Option<Vec<u8>>| {
+                let bound = bound.as_ref();
+                bound.is_some_and(|bound| order.compare(key, bound).is_lt())
+            };
+            let has_prefix = |prefix: &Vec<u8>| key.starts_with(prefix);
+            !is_before(from)
+                && (to.is_none() || is_before(to))
+                && prefix.as_ref().is_none_or(has_prefix)
+        })?;
+        if self.args.reverse {
+            versions.reverse();
+        }
+        for version in versions {
+            if self.has_all() {
+                break;
+            }
+            let (text, lead) = origin(&version);
+            self.lead = lead;
+            let row = Row::of_version(version.user_key, version.sequence, version.version);
+            self.show(row, &text)?;
+        }
+        Ok(if is_damaged { Answer::No } else { Answer::Yes })
+    }
+
     /// Prints the changes in a log, or the edits in a MANIFEST.
     fn show_records(&mut self) -> Result<Answer, Failure> {
         let lead = self.lead.clone();
@@ -409,6 +452,16 @@ impl Wanted {
         RangeBounds::<[u8]>::contains(&bounds, key)
     }
 
+    /// Fails if there are bounds, which need an order.
+    fn check_order_is_known(&self, path: &Path) -> Result<(), Failure> {
+        if !self.has_ends() {
+            return Ok(());
+        }
+        let what =
+            "--from and --to need an order that is known: use --prefix, or scan the whole table";
+        Err(Failure::new(what).at(path.display()))
+    }
+
     fn has_ends(&self) -> bool {
         self.from.is_some() || self.to.is_some()
     }
@@ -418,9 +471,8 @@ impl Wanted {
     }
 
     fn rows(&self, table: &AnyTable, path: &Path) -> Result<RowSource, Failure> {
-        if self.has_ends() && table.order == Order::Unknown {
-            let what = "--from and --to need an order that is known: use --prefix, or scan the whole table";
-            return Err(Failure::new(what).at(path.display()));
+        if table.order == Order::Unknown {
+            self.check_order_is_known(path)?;
         }
         Ok(self.select(table.is_bytewise, |bounds| table.rows(bounds)))
     }
