@@ -17,6 +17,7 @@ use leveltable_database::{
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::open::Lead;
 use crate::output::complain;
 use crate::place::is_url;
 use crate::sort::KeyOrder;
@@ -69,8 +70,8 @@ pub(crate) fn complain_of_damage(db: &Database) -> bool {
 /// The error of an option of a database, on something else.
 pub(crate) const NEEDS_DIRECTORY: &str = "--history needs a database: name its directory";
 
-/// Returns where a version is and what became of it: as the beginning of a line of text, and of a JSON object.
-pub(crate) fn origin(version: &HistoryEntry) -> (String, String) {
+/// Returns where a version is and what became of it.
+pub(crate) fn origin(version: &HistoryEntry) -> Lead {
     let HistoryEntry { file, offset, .. } = version;
     let (state, by) = match version.state {
         VersionState::Live => ("live", None),
@@ -78,9 +79,11 @@ pub(crate) fn origin(version: &HistoryEntry) -> (String, String) {
         VersionState::Deleted(by) => ("deleted", Some(by)),
         VersionState::FileNotListed => ("file not listed", None),
     };
-    let lead = json!({"file": file, "offset": offset, "state": state, "by": by}).to_string();
-    let lead = lead.replace(['{', '}'], "") + ",";
-    (format!("{file}\t{offset}\t{state}\t"), lead)
+    let json = json!({"file": file, "offset": offset, "state": state, "by": by}).to_string();
+    Lead {
+        text: format!("{file}\t{offset}\t{state}\t"),
+        json: json.replace(['{', '}'], "") + ",",
+    }
 }
 
 /// Returns the word for a file's state.

@@ -14,7 +14,7 @@ use leveltable::{
     filter::{FilterInfo, FilterLayout, FoundFilter, Unused},
     inspect::{BlockInfo, FilterRate, Layout},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::database::{info::DatabaseInfo, note_part};
@@ -76,9 +76,15 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 }
 
 fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure> {
-    let title = |out: &mut dyn Write| {
-        let gap = if is_first { "" } else { "\n" };
-        writeln!(out, "{gap}{BOLD}{}{BOLD:#}", path.display())
+    let show = |to_json: &dyn Fn() -> Value, draw: &dyn Fn(&mut Out) -> io::Result<()>| {
+        print(|mut out| {
+            if args.json {
+                return writeln!(out, "{}", to_json());
+            }
+            let gap = if is_first { "" } else { "\n" };
+            writeln!(out, "{gap}{BOLD}{}{BOLD:#}", path.display())?;
+            draw(&mut out)
+        })
     };
     let (mut fault, keys) = (None, args.keys.keys);
     if !args.apart {
@@ -89,25 +95,13 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
         Opened::Table(table) => table,
         Opened::Database(db) => {
             let db = DatabaseInfo::of(&db)?;
-            print(|mut out| {
-                if args.json {
-                    return writeln!(out, "{}", db.to_json(args.fields()));
-                }
-                title(&mut out)?;
-                db.draw(&mut out)
-            })?;
+            show(&|| db.to_json(args.fields()), &|out| db.draw(out))?;
             return Ok(Answer::Yes);
         }
         Opened::Set(set) => {
             let shards = set.shards();
-            print(|mut out| {
-                if args.json {
-                    let record = set::to_json(path, &shards, args.fields());
-                    return writeln!(out, "{record}");
-                }
-                title(&mut out)?;
-                set::draw(&shards, args.blocks, &mut out)
-            })?;
+            let json = || set::to_json(path, &shards, args.fields());
+            show(&json, &|out| set::draw(&shards, args.blocks, out))?;
             return Ok(Answer::Yes);
         }
     };
@@ -128,13 +122,7 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
             anatomy.other_faults.insert(0, fault);
         }
     }
-    print(|mut out| {
-        if args.json {
-            return writeln!(out, "{}", anatomy.to_json());
-        }
-        title(&mut out)?;
-        anatomy.draw(&mut out)
-    })?;
+    show(&|| anatomy.to_json(), &|out| anatomy.draw(out))?;
     for fault in anatomy.all_faults() {
         complain("unreadable", fault);
     }
@@ -145,10 +133,10 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
     })
 }
 
+type Out = anstream::AutoStream<io::StdoutLock<'static>>;
+
 /// Writes to standard output.
-fn print(
-    write: impl FnOnce(anstream::AutoStream<io::StdoutLock<'static>>) -> io::Result<()>,
-) -> Result<(), Failure> {
+fn print(write: impl FnOnce(Out) -> io::Result<()>) -> Result<(), Failure> {
     write(anstream::stdout().lock())
         .and_then(|()| io::stdout().flush())
         .map_err(Failure::output)

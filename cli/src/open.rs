@@ -16,7 +16,7 @@ use leveltable_database::Database;
 use crate::database::{self, order_beside};
 use crate::failure::{Failure, is_not_found};
 use crate::files::tables_in;
-use crate::notation::{Notation, as_json, write_json_field};
+use crate::notation::{Notation, NotationArgs, as_json, write_json_field};
 use crate::output::complain;
 use crate::place::{check_url, copy_if_remote, is_url, source};
 use crate::remote::open_set;
@@ -166,13 +166,33 @@ pub(crate) struct Direction {
     pub(crate) is_whole: bool,
 }
 
-/// How an entry is written as a JSON object.
+/// The options that say how entries are shown.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct ShowArgs {
+    #[command(flatten)]
+    pub(crate) notation: NotationArgs,
+    /// Show each entry as a JSON object
+    #[arg(long, conflicts_with = "raw")]
+    pub(crate) json: bool,
+    /// Show a value that is a JSON object, array, number, true or false as such, and not as a string
+    #[arg(long, requires = "json", conflicts_with = "hex")]
+    json_values: bool,
+}
+
+/// What is shown of values.
 #[derive(Clone, Copy)]
-pub(crate) struct JsonStyle {
-    pub(crate) hex: bool,
-    pub(crate) keys_only: bool,
-    /// Embed values that are JSON.
-    pub(crate) json_values: bool,
+pub(crate) enum Values {
+    All,
+    /// So many characters of each.
+    Cut(usize),
+    None,
+}
+
+/// With what an entry begins: a line of text, and a JSON object.
+#[derive(Default)]
+pub(crate) struct Lead {
+    pub(crate) text: String,
+    pub(crate) json: String,
 }
 
 /// An entry of either kind of table.
@@ -474,47 +494,57 @@ impl Row {
         }
     }
 
-    /// Writes the line `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value`. Cuts the value to `width` characters.
-    pub(crate) fn write_line(
+    /// Writes the entry after `lead`: as a line `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value`, or as one with a JSON object.
+    pub(crate) fn write(
         &self,
-        notation: Notation,
-        keys_only: bool,
-        width: Option<usize>,
+        show: ShowArgs,
+        values: Values,
+        lead: &Lead,
         out: &mut impl Write,
     ) -> io::Result<()> {
+        if show.json {
+            return self.write_json(show, values, &lead.json, out);
+        }
+        let notation = show.notation.shown();
+        out.write_all(lead.text.as_bytes())?;
         notation.write(&self.key, out)?;
         if let Some((sequence, value_type)) = self.tag {
             write!(out, "\t{sequence}\t{}", type_name(value_type))?;
         }
-        if !keys_only {
-            out.write_all(b"\t")?;
-            match width {
-                Some(width) => notation.write_cut(&self.value, width, out)?,
-                None => notation.write(&self.value, out)?,
+        match values {
+            Values::None => {}
+            Values::Cut(width) => {
+                out.write_all(b"\t")?;
+                notation.write_cut(&self.value, width, out)?;
+            }
+            Values::All => {
+                out.write_all(b"\t")?;
+                notation.write(&self.value, out)?;
             }
         }
         out.write_all(b"\n")
     }
 
-    /// Writes the entry as a line with a JSON object, which begins with the fields of `lead`.
-    pub(crate) fn write_json(
+    fn write_json(
         &self,
-        style: JsonStyle,
+        show: ShowArgs,
+        values: Values,
         lead: &str,
         out: &mut impl Write,
     ) -> io::Result<()> {
+        let is_hex = show.notation.shown() == Notation::Hex;
         write!(out, "{{{lead}")?;
-        write_json_field("key", &self.key, style.hex, out)?;
+        write_json_field("key", &self.key, is_hex, out)?;
         if let Some((sequence, value_type)) = self.tag {
             let name = type_name(value_type);
             write!(out, ",\"sequence\":{sequence},\"type\":\"{name}\"")?;
         }
         let deleted = matches!(self.tag, Some((_, ValueType::Deletion)));
-        if !style.keys_only && !deleted {
+        if !matches!(values, Values::None) && !deleted {
             out.write_all(b",")?;
-            match as_json(&self.value).filter(|_| style.json_values) {
+            match as_json(&self.value).filter(|_| show.json_values) {
                 Some(json) => write!(out, "\"value\":{json}")?,
-                None => write_json_field("value", &self.value, style.hex, out)?,
+                None => write_json_field("value", &self.value, is_hex, out)?,
             }
         }
         out.write_all(b"}\n")

@@ -122,13 +122,14 @@ fn keys_of_large_shards_take_few_bytes() {
         let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         put_large_shard(&store, entries).await;
         let key = |i: u64| format!("{:016}", i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % entries);
-        let (mut alone, mut of_ten, mut weight) = (0, 0, 0);
+        let (mut alone, mut of_ten, mut weight, mut requests) = (0, 0, 0, [0; 2]);
         for i in 0..tries {
             let set = TableSet::open(Arc::clone(&store), &manifest())
                 .await
                 .unwrap();
             assert!(set.get(key(i)).await.unwrap().is_some());
             alone += set.stats().source_bytes;
+            requests[0] += set.stats().source_reads;
             let set = TableSet::open(Arc::clone(&store), &manifest())
                 .await
                 .unwrap();
@@ -136,14 +137,17 @@ fn keys_of_large_shards_take_few_bytes() {
             let values = set.get_many(&keys).await.unwrap();
             assert!(values.iter().all(Option::is_some));
             of_ten += set.stats().source_bytes;
+            requests[1] += set.stats().source_reads;
             let table =
                 leveltable_object_store::open(Arc::clone(&store), Path::from("set/large.ldb"));
             weight = table.await.unwrap().weight();
         }
         let (alone, of_ten) = (alone / tries, of_ten / (10 * tries));
         println!(
-            "{alone} bytes for a key alone, {of_ten} for one of ten; {weight} bytes of memory when opened"
+            "alone: {alone} bytes, one of ten: {of_ten} bytes, opened: {weight} bytes of memory"
         );
+        let requests = requests.map(|requests| requests as f64 / tries as f64);
+        println!("requests for one key and for ten: {requests:?}");
         assert!(alone <= 300_000 && of_ten <= 150_000);
     });
 }
