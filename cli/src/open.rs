@@ -8,8 +8,8 @@ use std::path::Path;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use leveltable::{
-    BytewiseComparator, DbTable, Error, ErrorKind, OpenOptions, Result, Table,
-    db::{DbEntry, InternalKeyComparator, KeyKind, ValueType, Version},
+    DbTable, Error, ErrorKind, OpenOptions, Result, Source, Table,
+    db::{DbEntry, KeyKind, ValueType, Version},
 };
 use leveltable_database::Database;
 
@@ -213,27 +213,24 @@ impl Keys {
         }
     }
 
-    fn open(self, path: &Path, options: &OpenOptions) -> Result<TypedTable> {
-        let as_plain = |options: OpenOptions| {
-            let opened = options.open_source(source(path)?);
-            opened.map(TypedTable::Plain)
-        };
-        let as_database = || {
-            let opened = options.open_db_source(source(path)?);
-            opened.map(TypedTable::Database)
-        };
-        match self {
-            Keys::Auto => match as_plain(options.clone()) {
-                Err(e) if e.kind() == ErrorKind::DatabaseTable => as_database(),
-                opened => opened,
+    fn open(self, path: &Path, options: &OpenOptions) -> Result<AnyTable> {
+        let (source, options) = (source(path)?, options.clone());
+        // Without an order, the library says whether the keys are those of a database, or in an order that the table names.
+        let as_database = |source| options.open_db_source(source).map(TypedTable::Database);
+        let keys = match self {
+            Keys::Auto => match options.open_source(source.clone()) {
+                Err(e) if e.kind() == ErrorKind::DatabaseTable => as_database(source)?,
+                opened => TypedTable::Plain(opened?),
             },
-            Keys::Plain => as_plain(options.clone().comparator(BytewiseComparator)),
-            Keys::Database => as_database(),
-            Keys::Stored => {
-                let order = InternalKeyComparator::new(BytewiseComparator);
-                as_plain(options.clone().comparator(order))
-            }
-        }
+            Keys::Database => as_database(source)?,
+            Keys::Plain => return open_as(false, Some(KeyOrder::Bytewise), source, options),
+            Keys::Stored => return open_as(false, Some(KeyOrder::Internal), source, options),
+        };
+        Ok(AnyTable {
+            keys,
+            order: Order::Certain,
+            is_bytewise: true,
+        })
     }
 
     /// Returns whether the filter is unused because of `--keys plain`: the same table has a filter when it is
@@ -281,12 +278,7 @@ pub(crate) fn open_with(
         return Ok(table);
     }
     match keys.open(path, &options) {
-        Ok(typed) => {
-            let mut table = AnyTable {
-                keys: typed,
-                order: Order::Certain,
-                is_bytewise: keys != Keys::Stored,
-            };
+        Ok(mut table) => {
             let plain = table.table();
             let is_small = plain.file_bytes() <= CHECKED_WHEN_OPENED;
             if keys == Keys::Auto && !check_order && !is_small && plain.properties().is_none() {
@@ -319,15 +311,38 @@ pub(crate) fn open_with(
 /// Opens a table of a database in this order, which its MANIFEST or the table itself names for nothing. Programs that do not know
 /// another order than byte order have opened such databases and written tables in byte order, so that order is checked.
 fn open_in(order: KeyOrder, path: &Path, options: &OpenOptions) -> Result<AnyTable> {
-    let is_bytewise = order == KeyOrder::Internal;
-    let mut options = options.clone().comparator(order.of_user_keys());
-    if !is_bytewise {
-        options = options.check_order(true);
-    }
+    let options = match order {
+        KeyOrder::IndexedDb => options.clone().check_order(true),
+        _ => options.clone(),
+    };
+    open_as(true, Some(order), source(path)?, options)
+}
+
+/// Opens a table of a database, or one whose keys are shown as they are stored, in this order; `None` stands for the one in which it is
+/// stored, in which it can only be walked.
+pub(crate) fn open_as(
+    is_database: bool,
+    order: Option<KeyOrder>,
+    source: impl Into<Source>,
+    options: OpenOptions,
+) -> Result<AnyTable> {
+    let options = match order {
+        None => options.stored_order(),
+        Some(order) if is_database => options.comparator(order.of_user_keys()),
+        Some(order) => order.read(options),
+    };
     Ok(AnyTable {
-        keys: TypedTable::Database(options.open_db_source(source(path)?)?),
-        order: Order::Certain,
-        is_bytewise,
+        keys: if is_database {
+            TypedTable::Database(options.open_db_source(source)?)
+        } else {
+            TypedTable::Plain(options.open_source(source)?)
+        },
+        order: order.map_or(Order::Unknown, |_| Order::Certain),
+        is_bytewise: order.is_some_and(|order| match order {
+            KeyOrder::Bytewise => true,
+            KeyOrder::Internal => is_database,
+            KeyOrder::IndexedDb => false,
+        }),
     })
 }
 
@@ -343,17 +358,12 @@ pub(crate) fn order_stated(path: &Path) -> Option<KeyOrder> {
 /// Opens a table for walking, in the order in which it is stored.
 pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<AnyTable> {
     copy_if_remote(path)?;
-    let options = OpenOptions::new().no_cache().stored_order();
-    let keys = if is_database {
-        TypedTable::Database(options.open_db_source(source(path)?)?)
-    } else {
-        TypedTable::Plain(options.open_source(source(path)?)?)
-    };
-    Ok(AnyTable {
-        keys,
-        order: Order::Unknown,
-        is_bytewise: false,
-    })
+    open_as(
+        is_database,
+        None,
+        source(path)?,
+        OpenOptions::new().no_cache(),
+    )
 }
 
 /// Says on standard error that the answer about the table at `path` holds only in the order that was assumed.

@@ -127,6 +127,22 @@ fn told(shard: &set::Shard, store: Option<&Url>) -> Shard {
     }
 }
 
+/// Returns the table at `path` of the store, of which this record was made.
+fn as_told(shard: Shard, path: ObjectPath) -> set::Shard {
+    set::Shard {
+        path,
+        first_key: shard.first_key.into(),
+        last_key: shard.last_key.into(),
+        size: shard.bytes,
+        tail_len: shard.tail_bytes,
+        version: Version {
+            e_tag: shard.e_tag,
+            version: shard.version,
+        },
+        entries: shard.entries,
+    }
+}
+
 /// Returns the record of the table at `path`; `None` if it has no entries.
 pub(crate) fn describe(path: &Path) -> leveltable::Result<Option<Shard>> {
     let (store, object) = locate(path)?;
@@ -210,19 +226,9 @@ pub(crate) fn publish(
     }
     let mut shards = Vec::new();
     for shard in described {
-        shards.push(set::Shard {
-            path: object_at(Path::new(&shard.path))?,
-            first_key: shard.first_key.into(),
-            last_key: shard.last_key.into(),
-            size: shard.bytes,
-            tail_len: shard.tail_bytes,
-            version: Version {
-                e_tag: shard.e_tag,
-                version: shard.version,
-            },
-            entries: shard.entries,
-        });
-        names.push(shard.path);
+        let table = object_at(Path::new(&shard.path))?;
+        names.push(shard.path.clone());
+        shards.push(as_told(shard, table));
     }
     let options = SetOptions::new();
     let previous = if force {
