@@ -107,6 +107,9 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         let what = "--json prints to standard output: name a file or a URL for the table";
         return Err(Failure::new(what));
     }
+    if args.json {
+        remote::check(&args.out)?;
+    }
     let input = InputOptions {
         format: args.format,
         notation,
