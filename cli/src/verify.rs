@@ -5,7 +5,6 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use leveltable::db::KeyKind;
 use leveltable::repair::{Finding, VerifyOptions, VerifyReport, verify};
 use leveltable::{ErrorKind, OpenOptions, Section, Source, Table};
@@ -172,14 +171,17 @@ pub(crate) fn other_ends(
     who: &str,
 ) -> Result<Option<String>, Failure> {
     let ends = [("first", table.first()?), ("last", table.last()?)];
-    let mut ends = ends.into_iter().zip(listed);
-    let is_other = |((_, end), listed): &((_, Option<(Bytes, Bytes)>), &Vec<u8>)| {
-        end.as_ref().is_none_or(|(key, _)| key != *listed)
-    };
-    Ok(ends.find(is_other).map(|((which, end), listed)| {
-        let found = end.map_or_else(|| "none".to_owned(), |(key, _)| show(&key));
-        format!("its {which} key is {found}, and {who} {}", show(listed))
-    }))
+    for ((which, end), listed) in ends.into_iter().zip(listed) {
+        let found = end.map(|(key, _)| key);
+        if found.as_ref().is_none_or(|key| key != listed) {
+            let found = found.map_or_else(|| "none".to_owned(), |key| show(&key));
+            let listed = show(listed);
+            return Ok(Some(format!(
+                "its {which} key is {found}, and {who} {listed}"
+            )));
+        }
+    }
+    Ok(None)
 }
 
 fn verify_file(path: &Path, args: &Args) -> Result<Verified, Failure> {
