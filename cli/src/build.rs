@@ -1,15 +1,19 @@
 //! `leveltable build`: builds a table from lines of text, CSV or JSON lines.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use leveltable::ErrorKind;
+use serde_json::json;
 
 use crate::Answer;
 use crate::failure::Failure;
 use crate::input::{Entries, Format, InputOptions};
 use crate::notation::Notation;
+use crate::output::Rows;
 use crate::place::{check_order_of_arguments, refuse_url};
 use crate::progress::Progress;
+use crate::remote;
 use crate::sort::{KeyOrder, Sorter};
 use crate::write::{Add, TableOptions, check_out, not_written, parse_size, write_table};
 
@@ -28,6 +32,9 @@ pub(crate) struct Args {
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
+    /// Print the record of the table for `publish -`, which then need not open it; none of an empty table
+    #[arg(long)]
+    json: bool,
     /// Build an empty table if there are no entries
     #[arg(long, help_heading = "Input")]
     allow_empty: bool,
@@ -96,6 +103,13 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     )?;
     check_order_of_arguments(&args.out, &args.input)?;
     check_out(&args.out, args.force)?;
+    if args.json && args.out.as_os_str() == "-" {
+        let what = "--json prints to standard output: name a file or a URL for the table";
+        return Err(Failure::new(what));
+    }
+    if args.json {
+        remote::check(&args.out)?;
+    }
     let input = InputOptions {
         format: args.format,
         notation,
@@ -112,6 +126,13 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     write_table(&args.out, args.force, &options, |add| {
         fill(add, entries, args)
     })?;
+    if args.json
+        && let Some(shard) = remote::describe(&args.out)?
+    {
+        let mut rows = Rows::new();
+        rows.write(|out| writeln!(out, "{}", json!(shard)))?;
+        rows.finish()?;
+    }
     Ok(Answer::Yes)
 }
 

@@ -11,10 +11,13 @@ use std::path::Path;
 
 use leveltable::OpenOptions;
 use leveltable_database::{
-    Database, DatabaseOptions, Edit, FileKind, FileState, GapKind, LogItem, LogReader,
+    Database, DatabaseOptions, Edit, FileKind, FileState, GapKind, HistoryEntry, LogItem,
+    LogReader, VersionState,
 };
+use serde_json::json;
 
 use crate::failure::Failure;
+use crate::open::Lead;
 use crate::output::complain;
 use crate::place::is_url;
 use crate::sort::KeyOrder;
@@ -62,6 +65,25 @@ pub(crate) fn complain_of_damage(db: &Database) -> bool {
         is_damaged = true;
     }
     is_damaged
+}
+
+/// The error of an option of a database, on something else.
+pub(crate) const NEEDS_DIRECTORY: &str = "--history needs a database: name its directory";
+
+/// Returns where a version is and what became of it.
+pub(crate) fn origin(version: &HistoryEntry) -> Lead {
+    let HistoryEntry { file, offset, .. } = version;
+    let (state, by) = match version.state {
+        VersionState::Live => ("live", None),
+        VersionState::Overwritten(by) => ("overwritten", Some(by)),
+        VersionState::Deleted(by) => ("deleted", Some(by)),
+        VersionState::FileNotListed => ("file not listed", None),
+    };
+    let json = json!({"file": file, "offset": offset, "state": state, "by": by}).to_string();
+    Lead {
+        text: format!("{file}\t{offset}\t{state}\t"),
+        json: json.replace(['{', '}'], "") + ",",
+    }
 }
 
 /// Returns the word for a file's state.

@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use leveltable::ErrorKind;
 use leveltable::db::{MAX_SEQUENCE, ValueType};
-use leveltable_database::{Database, HistoryEntry, VersionState};
+use leveltable_database::{Database, HistoryEntry};
 use serde_json::json;
 
 use crate::Answer;
-use crate::database::note_part;
+use crate::database::{NEEDS_DIRECTORY, note_part, origin};
 use crate::failure::Failure;
 use crate::input::BYTE_ORDER_MARK;
 use crate::notation::{Notation, NotationArgs, quoted, write_json_field};
 use crate::open::{
-    AnyTable, JsonStyle, LookupArgs, Opened, Order, Row, TypedTable, another_order,
+    AnyTable, Lead, LookupArgs, Opened, Order, Row, ShowArgs, TypedTable, Values, another_order,
     note_assumed_order, note_unknown_order,
 };
 use crate::output::{Rows, complain};
@@ -50,13 +50,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "at")]
     history: bool,
     #[command(flatten)]
-    notation: NotationArgs,
-    /// Show each entry as a JSON object
-    #[arg(long, conflicts_with = "raw")]
-    json: bool,
-    /// Show a value that is a JSON object, array, number, true or false as such, and not as a string
-    #[arg(long, requires = "json", conflicts_with = "hex")]
-    json_values: bool,
+    show: ShowArgs,
 }
 
 const NEEDS_DATABASE: &str =
@@ -68,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     for key in &args.key {
         keys.push(
             (key != "-")
-                .then(|| args.notation.parse_key("KEY", key))
+                .then(|| args.show.notation.parse_key("KEY", key))
                 .transpose()?,
         );
     }
@@ -83,11 +77,9 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         return Err(Failure::new(NEEDS_DATABASE));
     }
     if args.history && !matches!(opened, Opened::Database(_)) {
-        return Err(Failure::new(
-            "--history needs a database: name its directory",
-        ));
+        return Err(Failure::new(NEEDS_DIRECTORY));
     }
-    let keys = all_keys(keys, args.notation);
+    let keys = all_keys(keys, args.show.notation);
     match &opened {
         Opened::Set(set) => look_up(
             &|keys| each_of(keys, &|keys| set.get_many(keys)),
@@ -168,7 +160,7 @@ fn look_up(
                     answers.out.flush()?;
                     return Err(another_order(e));
                 }
-                Err(e) if answers.is_single && !answers.args.json => return Err(e.into()),
+                Err(e) if answers.is_single && !answers.args.show.json => return Err(e.into()),
                 Err(e) => answers.fail(key, &e.into())?,
             }
         }
@@ -215,7 +207,7 @@ fn show_history(
             answers.no("not found", &key)?;
         }
         for version in versions {
-            answers.show_version(&key, version)?;
+            answers.show_version(version)?;
         }
     }
     Ok(())
@@ -322,28 +314,27 @@ impl Answers<'_> {
     }
 
     fn show(&mut self, key: &[u8], row: Option<&Row>) -> Result<(), Failure> {
-        let notation = self.args.notation.shown();
-        let is_json = self.args.json;
-        let style = self.style();
+        let (show, notation) = (self.args.show, self.args.show.notation.shown());
         let Some(row) = row else {
-            if is_json {
+            if show.json {
                 self.write_no_value(key, None)?;
             }
             return self.no("not found", key);
         };
         match row.tag {
-            _ if is_json => self.out.write(|out| row.write_json(style, "", out))?,
-            Some((_, ValueType::Deletion)) => {}
-            _ if self.is_single => self.out.write(|out| {
+            Some((_, ValueType::Deletion)) if !show.json => {}
+            _ if self.is_single && !show.json => self.out.write(|out| {
                 notation.write(&row.value, out)?;
                 match notation {
                     Notation::Raw => Ok(()),
                     _ => out.write_all(b"\n"),
                 }
             })?,
-            _ => self
-                .out
-                .write(|out| row.write_line(notation, false, None, out))?,
+            _ => {
+                let lead = Lead::default();
+                self.out
+                    .write(|out| row.write(show, Values::All, &lead, out))?;
+            }
         }
         match row.tag {
             Some((sequence, ValueType::Deletion)) => {
@@ -353,35 +344,12 @@ impl Answers<'_> {
         }
     }
 
-    fn style(&self) -> JsonStyle {
-        JsonStyle {
-            hex: self.args.notation.shown() == Notation::Hex,
-            keys_only: false,
-            json_values: self.args.json_values,
-        }
-    }
-
-    /// Prints a version of `key`, the file that holds it, and what became of it.
-    fn show_version(&mut self, key: &[u8], version: HistoryEntry) -> Result<(), Failure> {
-        let HistoryEntry { file, offset, .. } = &version;
-        let (state, by) = match version.state {
-            VersionState::Live => ("live", None),
-            VersionState::Overwritten(by) => ("overwritten", Some(by)),
-            VersionState::Deleted(by) => ("deleted", Some(by)),
-            VersionState::FileNotListed => ("file not listed", None),
-        };
-        let (style, notation) = (self.style(), self.args.notation.shown());
-        let lead = json!({"file": file, "offset": offset, "state": state, "by": by}).to_string();
-        let lead = lead.replace(['{', '}'], "") + ",";
-        let text = format!("{file}\t{offset}\t{state}\t");
-        let row = Row::of_version(key.to_vec().into(), version.sequence, version.version);
-        self.out.write(|out| {
-            if self.args.json {
-                return row.write_json(style, &lead, out);
-            }
-            out.write_all(text.as_bytes())?;
-            row.write_line(notation, false, None, out)
-        })
+    /// Prints a version of a key, the file that holds it, and what became of it.
+    fn show_version(&mut self, version: HistoryEntry) -> Result<(), Failure> {
+        let (show, lead) = (self.args.show, origin(&version));
+        let row = Row::of_version(version.user_key, version.sequence, version.version);
+        self.out
+            .write(|out| row.write(show, Values::All, &lead, out))
     }
 
     /// Prints to standard error that `key` has no value.
@@ -395,7 +363,7 @@ impl Answers<'_> {
 
     /// Prints why the value of `key` is unknown.
     fn fail(&mut self, key: &[u8], failure: &Failure) -> Result<(), Failure> {
-        if self.args.json {
+        if self.args.show.json {
             self.write_no_value(key, Some(&failure.to_string()))?;
         }
         self.out.flush()?;
@@ -405,7 +373,7 @@ impl Answers<'_> {
     }
 
     fn write_no_value(&mut self, key: &[u8], error: Option<&str>) -> Result<(), Failure> {
-        let is_hex = self.args.notation.shown() == Notation::Hex;
+        let is_hex = self.args.show.notation.shown() == Notation::Hex;
         self.out.write(|out| {
             out.write_all(b"{")?;
             write_json_field("key", key, is_hex, out)?;

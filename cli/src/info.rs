@@ -14,7 +14,7 @@ use leveltable::{
     filter::{FilterInfo, FilterLayout, FoundFilter, Unused},
     inspect::{BlockInfo, FilterRate, Layout},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::database::{info::DatabaseInfo, note_part};
@@ -27,7 +27,7 @@ use crate::open::{
 use crate::output::{BOLD, complain, file_record};
 use crate::place::{copy_if_remote, is_url};
 use crate::progress::Progress;
-use crate::set_info::SetInfo;
+use crate::set;
 pub(crate) use json::key_json;
 pub(crate) use text::{shown, size};
 
@@ -35,7 +35,7 @@ pub(crate) use text::{shown, size};
 ///
 /// Of a directory with CURRENT, which is a database, shows the order, the logs and the files: live, missing, obsolete, or not listed.
 ///
-/// Reads the metadata and the first and the last block of a table. With --full, reads the whole file twice, the first time to check the order
+/// Reads the metadata of a table; for the first and the last key also their blocks, if the properties do not state them. With --full, reads the whole file twice, the first time to check the order
 /// of the keys: counts entries, measures codecs and how many absent keys the filter lets pass, and lists blocks that cannot be
 /// read. Exits with status 1 if something that was read is damaged.
 ///
@@ -76,9 +76,15 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 }
 
 fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure> {
-    let title = |out: &mut dyn Write| {
-        let gap = if is_first { "" } else { "\n" };
-        writeln!(out, "{gap}{BOLD}{}{BOLD:#}", path.display())
+    let show = |to_json: &dyn Fn() -> Value, draw: &dyn Fn(&mut Out) -> io::Result<()>| {
+        print(|mut out| {
+            if args.json {
+                return writeln!(out, "{}", to_json());
+            }
+            let gap = if is_first { "" } else { "\n" };
+            writeln!(out, "{gap}{BOLD}{}{BOLD:#}", path.display())?;
+            draw(&mut out)
+        })
     };
     let (mut fault, keys) = (None, args.keys.keys);
     if !args.apart {
@@ -89,24 +95,13 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
         Opened::Table(table) => table,
         Opened::Database(db) => {
             let db = DatabaseInfo::of(&db)?;
-            print(|mut out| {
-                if args.json {
-                    return writeln!(out, "{}", db.to_json(args.fields()));
-                }
-                title(&mut out)?;
-                db.draw(&mut out)
-            })?;
+            show(&|| db.to_json(args.fields()), &|out| db.draw(out))?;
             return Ok(Answer::Yes);
         }
         Opened::Set(set) => {
-            let set = SetInfo::of(path, &set, args.blocks);
-            print(|mut out| {
-                if args.json {
-                    return writeln!(out, "{}", set.to_json(args.fields()));
-                }
-                title(&mut out)?;
-                set.draw(&mut out)
-            })?;
+            let shards = set.shards();
+            let json = || set::to_json(path, &shards, args.fields());
+            show(&json, &|out| set::draw(&shards, args.blocks, out))?;
             return Ok(Answer::Yes);
         }
     };
@@ -127,13 +122,7 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
             anatomy.other_faults.insert(0, fault);
         }
     }
-    print(|mut out| {
-        if args.json {
-            return writeln!(out, "{}", anatomy.to_json());
-        }
-        title(&mut out)?;
-        anatomy.draw(&mut out)
-    })?;
+    show(&|| anatomy.to_json(), &|out| anatomy.draw(out))?;
     for fault in anatomy.all_faults() {
         complain("unreadable", fault);
     }
@@ -144,10 +133,10 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
     })
 }
 
+type Out = anstream::AutoStream<io::StdoutLock<'static>>;
+
 /// Writes to standard output.
-fn print(
-    write: impl FnOnce(anstream::AutoStream<io::StdoutLock<'static>>) -> io::Result<()>,
-) -> Result<(), Failure> {
+fn print(write: impl FnOnce(Out) -> io::Result<()>) -> Result<(), Failure> {
     write(anstream::stdout().lock())
         .and_then(|()| io::stdout().flush())
         .map_err(Failure::output)
@@ -174,6 +163,9 @@ fn open_with_filter(
 /// Returns whether the keys of all blocks, or of the first and the last, are in another order than the one that was assumed. In a
 /// large table that shows only when a block is read.
 fn shows_another_order(table: &Table, all: bool) -> bool {
+    if !all && table.properties().is_some() {
+        return false;
+    }
     let mut cursor = table.cursor();
     let mut moved = cursor.seek_to_first();
     while all && matches!(moved, Ok(true)) {
@@ -314,16 +306,9 @@ impl Anatomy<'_> {
         if args.is_full() {
             anatomy.measure();
         } else {
-            let mut cursor = table.cursor();
-            let mut ends = || {
-                cursor.seek_to_first()?;
-                let first = Bytes::copy_from_slice(cursor.key());
-                let is_empty = !cursor.seek_to_last()?;
-                Ok((!is_empty).then(|| (first, Bytes::copy_from_slice(cursor.key()))))
-            };
-            match ends() {
+            match ends(table) {
                 Ok(ends) => anatomy.key_range = ends,
-                Err(e) => anatomy.faults.push(leveltable::Error::to_string(&e)),
+                Err(e) => anatomy.faults.push(e.to_string()),
             }
         }
         Ok(anatomy)
@@ -393,6 +378,17 @@ impl Anatomy<'_> {
             .filter_map(|filter| Some((filter, why(filter.unused?))))
             .collect()
     }
+}
+
+/// Returns the first key and the last: as the properties state them, or by reading blocks.
+fn ends(table: &Table) -> leveltable::Result<Option<(Bytes, Bytes)>> {
+    if let Some(stated) = table.properties()
+        && let (Some(first), Some(last)) = (&stated.first_key, &stated.last_key)
+    {
+        return Ok(Some((first.clone().into(), last.clone().into())));
+    }
+    let ends = table.first()?.zip(table.last()?);
+    Ok(ends.map(|((first, _), (last, _))| (first, last)))
 }
 
 impl Measured {

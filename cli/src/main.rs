@@ -36,7 +36,7 @@ mod remote;
 mod remote;
 mod salvage;
 mod scan;
-mod set_info;
+mod set;
 mod shell;
 mod sort;
 mod splits;

@@ -8,7 +8,7 @@ use crate::Answer;
 use crate::database::order_beside;
 use crate::failure::Failure;
 use crate::files::expand;
-use crate::open::{Keys, KeysArg, Order, open_table};
+use crate::open::{Keys, KeysArg, Order, open_as, open_table};
 use crate::place::{check_order_of_arguments, copy_if_remote, source};
 use crate::sort::{KeyOrder, merge};
 use crate::write::{TableOptions, check_out, not_written, write_table};
@@ -78,7 +78,8 @@ fn open(path: &Path, keys: Keys) -> Result<(Range, KeyOrder), Failure> {
         _ if !table.is_database() => KeyOrder::Bytewise,
         order => order.unwrap_or(KeyOrder::Internal),
     };
-    let options = order.read(OpenOptions::new().no_cache().no_filter());
     copy_if_remote(path)?;
-    Ok((options.open_source(source(path)?)?.iter(), order))
+    let options = OpenOptions::new().no_cache().no_filter();
+    let table = open_as(false, Some(order), source(path)?, options)?;
+    Ok((table.table().iter(), order))
 }

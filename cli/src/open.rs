@@ -8,18 +8,19 @@ use std::path::Path;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use leveltable::{
-    BytewiseComparator, DbTable, Error, ErrorKind, OpenOptions, Result, Table,
-    db::{DbEntry, InternalKeyComparator, KeyKind, ValueType, Version},
+    DbTable, Error, ErrorKind, OpenOptions, Result, Source, Table,
+    db::{DbEntry, KeyKind, ValueType, Version},
 };
 use leveltable_database::Database;
 
 use crate::database::{self, order_beside};
 use crate::failure::{Failure, is_not_found};
 use crate::files::tables_in;
-use crate::notation::{Notation, as_json, write_json_field};
+use crate::notation::{Notation, NotationArgs, as_json, write_json_field};
 use crate::output::complain;
 use crate::place::{check_url, copy_if_remote, is_url, source};
-use crate::remote::Set;
+use crate::remote::open_set;
+use crate::set::Set;
 use crate::sort::KeyOrder;
 
 /// The option that overrules what a table's keys are taken for.
@@ -45,7 +46,7 @@ pub(crate) struct LookupArgs {
 
 /// What a path names.
 pub(crate) enum Opened {
-    Set(Set),
+    Set(Box<dyn Set>),
     Database(Database),
     Table(AnyTable),
 }
@@ -97,7 +98,7 @@ pub(crate) fn open_any(
         Some(Err(e)) => is_not_found(e),
         None => true,
     };
-    if may_be_set && let Some(set) = Set::open(path)? {
+    if may_be_set && let Some(set) = open_set(path)? {
         return Ok(Opened::Set(set));
     }
     match opened {
@@ -153,13 +154,45 @@ pub(crate) enum TypedTable {
 /// Rows of a table, or the error at which they end.
 pub(crate) type RowIter = Box<dyn DoubleEndedIterator<Item = Result<Row>>>;
 
-/// How an entry is written as a JSON object.
+/// The same, in the order in which they are wanted.
+pub(crate) type RowSource = Box<dyn Iterator<Item = Result<Row>>>;
+
+/// Which way a walk goes.
 #[derive(Clone, Copy)]
-pub(crate) struct JsonStyle {
-    pub(crate) hex: bool,
-    pub(crate) keys_only: bool,
-    /// Embed values that are JSON.
-    pub(crate) json_values: bool,
+pub(crate) struct Direction {
+    pub(crate) reverse: bool,
+    /// Whether it is to reach the end of its bounds, and not only their first entries. Stores read ahead by it.
+    #[cfg_attr(not(feature = "object-store"), expect(dead_code))]
+    pub(crate) is_whole: bool,
+}
+
+/// The options that say how entries are shown.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct ShowArgs {
+    #[command(flatten)]
+    pub(crate) notation: NotationArgs,
+    /// Show each entry as a JSON object
+    #[arg(long, conflicts_with = "raw")]
+    pub(crate) json: bool,
+    /// Show a value that is a JSON object, array, number, true or false as such, and not as a string
+    #[arg(long, requires = "json", conflicts_with = "hex")]
+    json_values: bool,
+}
+
+/// What is shown of values.
+#[derive(Clone, Copy)]
+pub(crate) enum Values {
+    All,
+    /// So many characters of each.
+    Cut(usize),
+    None,
+}
+
+/// With what an entry begins: a line of text, and a JSON object.
+#[derive(Default)]
+pub(crate) struct Lead {
+    pub(crate) text: String,
+    pub(crate) json: String,
 }
 
 /// An entry of either kind of table.
@@ -180,27 +213,24 @@ impl Keys {
         }
     }
 
-    fn open(self, path: &Path, options: &OpenOptions) -> Result<TypedTable> {
-        let as_plain = |options: OpenOptions| {
-            let opened = options.open_source(source(path)?);
-            opened.map(TypedTable::Plain)
-        };
-        let as_database = || {
-            let opened = options.open_db_source(source(path)?);
-            opened.map(TypedTable::Database)
-        };
-        match self {
-            Keys::Auto => match as_plain(options.clone()) {
-                Err(e) if e.kind() == ErrorKind::DatabaseTable => as_database(),
-                opened => opened,
+    fn open(self, path: &Path, options: &OpenOptions) -> Result<AnyTable> {
+        let (source, options) = (source(path)?, options.clone());
+        // Without an order, the library says whether the keys are those of a database, or in an order that the table names.
+        let as_database = |source| options.open_db_source(source).map(TypedTable::Database);
+        let keys = match self {
+            Keys::Auto => match options.open_source(source.clone()) {
+                Err(e) if e.kind() == ErrorKind::DatabaseTable => as_database(source)?,
+                opened => TypedTable::Plain(opened?),
             },
-            Keys::Plain => as_plain(options.clone().comparator(BytewiseComparator)),
-            Keys::Database => as_database(),
-            Keys::Stored => {
-                let order = InternalKeyComparator::new(BytewiseComparator);
-                as_plain(options.clone().comparator(order))
-            }
-        }
+            Keys::Database => as_database(source)?,
+            Keys::Plain => return open_as(false, Some(KeyOrder::Bytewise), source, options),
+            Keys::Stored => return open_as(false, Some(KeyOrder::Internal), source, options),
+        };
+        Ok(AnyTable {
+            keys,
+            order: Order::Certain,
+            is_bytewise: true,
+        })
     }
 
     /// Returns whether the filter is unused because of `--keys plain`: the same table has a filter when it is
@@ -248,12 +278,7 @@ pub(crate) fn open_with(
         return Ok(table);
     }
     match keys.open(path, &options) {
-        Ok(typed) => {
-            let mut table = AnyTable {
-                keys: typed,
-                order: Order::Certain,
-                is_bytewise: keys != Keys::Stored,
-            };
+        Ok(mut table) => {
             let plain = table.table();
             let is_small = plain.file_bytes() <= CHECKED_WHEN_OPENED;
             if keys == Keys::Auto && !check_order && !is_small && plain.properties().is_none() {
@@ -286,15 +311,38 @@ pub(crate) fn open_with(
 /// Opens a table of a database in this order, which its MANIFEST or the table itself names for nothing. Programs that do not know
 /// another order than byte order have opened such databases and written tables in byte order, so that order is checked.
 fn open_in(order: KeyOrder, path: &Path, options: &OpenOptions) -> Result<AnyTable> {
-    let is_bytewise = order == KeyOrder::Internal;
-    let mut options = options.clone().comparator(order.of_user_keys());
-    if !is_bytewise {
-        options = options.check_order(true);
-    }
+    let options = match order {
+        KeyOrder::IndexedDb => options.clone().check_order(true),
+        _ => options.clone(),
+    };
+    open_as(true, Some(order), source(path)?, options)
+}
+
+/// Opens a table of a database, or one whose keys are shown as they are stored, in this order; `None` stands for the one in which it is
+/// stored, in which it can only be walked.
+pub(crate) fn open_as(
+    is_database: bool,
+    order: Option<KeyOrder>,
+    source: impl Into<Source>,
+    options: OpenOptions,
+) -> Result<AnyTable> {
+    let options = match order {
+        None => options.stored_order(),
+        Some(order) if is_database => options.comparator(order.of_user_keys()),
+        Some(order) => order.read(options),
+    };
     Ok(AnyTable {
-        keys: TypedTable::Database(options.open_db_source(source(path)?)?),
-        order: Order::Certain,
-        is_bytewise,
+        keys: if is_database {
+            TypedTable::Database(options.open_db_source(source)?)
+        } else {
+            TypedTable::Plain(options.open_source(source)?)
+        },
+        order: order.map_or(Order::Unknown, |_| Order::Certain),
+        is_bytewise: order.is_some_and(|order| match order {
+            KeyOrder::Bytewise => true,
+            KeyOrder::Internal => is_database,
+            KeyOrder::IndexedDb => false,
+        }),
     })
 }
 
@@ -310,17 +358,12 @@ pub(crate) fn order_stated(path: &Path) -> Option<KeyOrder> {
 /// Opens a table for walking, in the order in which it is stored.
 pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<AnyTable> {
     copy_if_remote(path)?;
-    let options = OpenOptions::new().no_cache().stored_order();
-    let keys = if is_database {
-        TypedTable::Database(options.open_db_source(source(path)?)?)
-    } else {
-        TypedTable::Plain(options.open_source(source(path)?)?)
-    };
-    Ok(AnyTable {
-        keys,
-        order: Order::Unknown,
-        is_bytewise: false,
-    })
+    open_as(
+        is_database,
+        None,
+        source(path)?,
+        OpenOptions::new().no_cache(),
+    )
 }
 
 /// Says on standard error that the answer about the table at `path` holds only in the order that was assumed.
@@ -461,47 +504,57 @@ impl Row {
         }
     }
 
-    /// Writes the line `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value`. Cuts the value to `width` characters.
-    pub(crate) fn write_line(
+    /// Writes the entry after `lead`: as a line `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value`, or as one with a JSON object.
+    pub(crate) fn write(
         &self,
-        notation: Notation,
-        keys_only: bool,
-        width: Option<usize>,
+        show: ShowArgs,
+        values: Values,
+        lead: &Lead,
         out: &mut impl Write,
     ) -> io::Result<()> {
+        if show.json {
+            return self.write_json(show, values, &lead.json, out);
+        }
+        let notation = show.notation.shown();
+        out.write_all(lead.text.as_bytes())?;
         notation.write(&self.key, out)?;
         if let Some((sequence, value_type)) = self.tag {
             write!(out, "\t{sequence}\t{}", type_name(value_type))?;
         }
-        if !keys_only {
-            out.write_all(b"\t")?;
-            match width {
-                Some(width) => notation.write_cut(&self.value, width, out)?,
-                None => notation.write(&self.value, out)?,
+        match values {
+            Values::None => {}
+            Values::Cut(width) => {
+                out.write_all(b"\t")?;
+                notation.write_cut(&self.value, width, out)?;
+            }
+            Values::All => {
+                out.write_all(b"\t")?;
+                notation.write(&self.value, out)?;
             }
         }
         out.write_all(b"\n")
     }
 
-    /// Writes the entry as a line with a JSON object, which begins with the fields of `lead`.
-    pub(crate) fn write_json(
+    fn write_json(
         &self,
-        style: JsonStyle,
+        show: ShowArgs,
+        values: Values,
         lead: &str,
         out: &mut impl Write,
     ) -> io::Result<()> {
+        let is_hex = show.notation.shown() == Notation::Hex;
         write!(out, "{{{lead}")?;
-        write_json_field("key", &self.key, style.hex, out)?;
+        write_json_field("key", &self.key, is_hex, out)?;
         if let Some((sequence, value_type)) = self.tag {
             let name = type_name(value_type);
             write!(out, ",\"sequence\":{sequence},\"type\":\"{name}\"")?;
         }
         let deleted = matches!(self.tag, Some((_, ValueType::Deletion)));
-        if !style.keys_only && !deleted {
+        if !matches!(values, Values::None) && !deleted {
             out.write_all(b",")?;
-            match as_json(&self.value).filter(|_| style.json_values) {
+            match as_json(&self.value).filter(|_| show.json_values) {
                 Some(json) => write!(out, "\"value\":{json}")?,
-                None => write_json_field("value", &self.value, style.hex, out)?,
+                None => write_json_field("value", &self.value, is_hex, out)?,
             }
         }
         out.write_all(b"}\n")

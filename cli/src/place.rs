@@ -23,7 +23,7 @@ pub(crate) fn is_url(path: &Path) -> bool {
 pub(crate) fn check_url(path: &Path) -> Result<(), Failure> {
     check_no_secret(path)?;
     if is_url(path) {
-        return remote::check(path);
+        remote::check(path)?;
     }
     Ok(())
 }

@@ -8,11 +8,12 @@ use crate::failure::Failure;
 use crate::output::{count, entries};
 use crate::place::check_no_secret;
 use crate::remote;
+use crate::set::{Shard, entries_of};
 
 /// Make tables one set.
 ///
 /// Opens all tables, then writes the manifest, which lists them, by one request: readers see the set that was there before, or the
-/// new one. Fails if tables have keys in common, or lie elsewhere than under the manifest's directory. Leaves out tables
+/// new one. Of a table whose record `build --json` has printed, only sees that it is still the same. Fails if tables have keys in common, or lie elsewhere than under the manifest's directory. Leaves out tables
 /// without entries.
 ///
 /// `get`, `scan`, `splits`, `info` and `verify` take MANIFEST as they take a table.
@@ -21,7 +22,7 @@ use crate::remote;
 pub(crate) struct Args {
     /// The file or URL of the set
     manifest: PathBuf,
-    /// The tables' files or URLs; - for lines of standard input
+    /// The tables' files or URLs; - for lines of standard input, which are these or records
     #[arg(required = true, value_name = "TABLE")]
     tables: Vec<PathBuf>,
     /// Replace the set that is published there
@@ -31,38 +32,42 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     check_no_secret(&args.manifest)?;
-    let mut tables = Vec::new();
+    let (mut tables, mut described) = (Vec::new(), Vec::new());
     for table in &args.tables {
         if table.as_os_str() == "-" {
-            read_names(&mut tables)?;
+            read_lines(&mut tables, &mut described)?;
         } else {
             tables.push(table.clone());
         }
     }
-    for table in &tables {
+    let described_paths = described.iter().map(|shard: &Shard| Path::new(&shard.path));
+    for table in tables.iter().map(PathBuf::as_path).chain(described_paths) {
         check_no_secret(table)?;
     }
-    let published = remote::publish(&args.manifest, &tables, args.force)?;
+    let shards = remote::publish(&args.manifest, &tables, described, args.force)?;
     if io::stderr().is_terminal() {
         let manifest = args.manifest.display();
-        let tables = count(published.shards as u64, "table");
-        let n = published
-            .entries
-            .map(|n| format!(", {}", entries(n)))
-            .unwrap_or_default();
-        let size = indicatif::BinaryBytes(published.bytes);
+        let tables = count(shards.len() as u64, "table");
+        let n = entries_of(&shards).map(|n| format!(", {}", entries(n)));
+        let n = n.unwrap_or_default();
+        let size = indicatif::BinaryBytes(shards.iter().map(|shard| shard.bytes).sum());
         anstream::eprintln!("{manifest}: {tables}{n}, {size}");
     }
     Ok(Answer::Yes)
 }
 
-/// Reads the names on the lines of standard input. Empty lines are skipped.
-fn read_names(tables: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    for line in io::stdin().lock().lines() {
+/// Reads the names, or the records that `build --json` printed, on the lines of standard input. Empty lines are skipped.
+fn read_lines(tables: &mut Vec<PathBuf>, described: &mut Vec<Shard>) -> Result<(), Failure> {
+    for (line, number) in io::stdin().lock().lines().zip(1..) {
         let line = line.map_err(|e| Failure::new(format!("reading standard input: {e}")))?;
-        let name = line.trim_end_matches('\r');
-        if !name.is_empty() {
-            tables.push(Path::new(name).to_owned());
+        let line = line.trim_end_matches('\r');
+        if line.starts_with('{') {
+            described.push(serde_json::from_str(line).map_err(|e| {
+                let what = format!("no record of a table, as `build --json` prints it: {e}");
+                Failure::new(what).at(format!("standard input, line {number}"))
+            })?);
+        } else if !line.is_empty() {
+            tables.push(line.into());
         }
     }
     Ok(())

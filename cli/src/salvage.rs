@@ -17,7 +17,7 @@ use crate::database::{self, order_beside};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::open::{
-    AnyTable, Keys, KeysArg, Order, TypedTable, check_is_file, is_manifest, note_unknown_order,
+    AnyTable, Keys, KeysArg, check_is_file, is_manifest, note_unknown_order, open_as,
 };
 use crate::output::{Rows, count, entries};
 use crate::place::{check_order_of_arguments, check_url, is_url, source};
@@ -302,18 +302,9 @@ pub(crate) fn rescue(path: &Path, keys: Keys, order: Option<KeyOrder>) -> Result
     let write = |attempt: Attempt| Ok(attempt.order.write(WriteOptions::new().no_filter()));
     let (attempt, report, file) = salvage_to_temporary(path, keys, first, write)?;
     let is_database = attempt.order.is_database() && keys != Keys::Stored;
-    let is_bytewise = attempt.order != KeyOrder::IndexedDb && keys != Keys::Stored;
+    let order = (!attempt.stored).then_some(attempt.order);
     let options = OpenOptions::new().no_cache().no_filter();
-    let options = match (attempt.stored, is_database) {
-        (true, _) => options.stored_order(),
-        (false, true) => options.comparator(attempt.order.of_user_keys()),
-        (false, false) => attempt.order.read(options),
-    };
-    let opened = if is_database {
-        options.open_db_source(file).map(TypedTable::Database)
-    } else {
-        options.open_source(file).map(TypedTable::Plain)
-    };
+    let opened = open_as(is_database, order, file, options);
     let mut left_out: Vec<String> = report
         .lost
         .iter()
@@ -330,15 +321,7 @@ pub(crate) fn rescue(path: &Path, keys: Keys, order: Option<KeyOrder>) -> Result
         left_out.push(format!("other blocks may be missing: {stated}"));
     }
     Ok(Rescued {
-        table: AnyTable {
-            keys: opened.map_err(|e| Failure::from(e).at(path.display()))?,
-            order: if attempt.stored {
-                Order::Unknown
-            } else {
-                Order::Certain
-            },
-            is_bytewise: is_bytewise && !attempt.stored,
-        },
+        table: opened.map_err(|e| Failure::from(e).at(path.display()))?,
         left_out,
     })
 }

@@ -11,17 +11,20 @@ use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::database::records::{self, Record};
-use crate::database::{complain_of_damage, kind_of, note_part, order_beside};
+use crate::database::{
+    NEEDS_DIRECTORY, complain_of_damage, kind_of, note_part, order_beside, origin,
+};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
-use crate::notation::{Notation, NotationArgs, quoted};
+use crate::notation::quoted;
 use crate::open::{
-    AnyTable, Bounds, JsonStyle, Keys, LookupArgs, Opened, Order, Row, RowIter, SHOWN_AS_STORED,
-    another_order, note_assumed_order, note_unknown_order, open_in_stored_order,
+    AnyTable, Bounds, Direction, Keys, Lead, LookupArgs, Opened, Order, Row, RowIter, RowSource,
+    SHOWN_AS_STORED, ShowArgs, Values, another_order, note_assumed_order, note_unknown_order,
+    open_in_stored_order,
 };
 use crate::output::{Rows, complain};
 use crate::place::{copy_if_remote, is_url};
-use crate::remote::{self, Direction};
+use crate::remote;
 use crate::salvage::{Rescued, rescue};
 use crate::sort::KeyOrder;
 
@@ -44,6 +47,9 @@ pub(crate) struct Args {
     /// Of a database, show all entries of its tables, one table after the other
     #[arg(long = "files")]
     apart: bool,
+    /// Show all versions that the files of a database still hold, and where: file, offset, state, key, sequence, type, value
+    #[arg(long, conflicts_with = "apart")]
+    history: bool,
     #[command(flatten)]
     lookup: LookupArgs,
     /// Start at this key, or at the first key after it
@@ -71,13 +77,7 @@ pub(crate) struct Args {
     #[arg(long)]
     skip_damaged: bool,
     #[command(flatten)]
-    notation: NotationArgs,
-    /// Show each entry as a JSON object
-    #[arg(long, conflicts_with = "raw")]
-    json: bool,
-    /// Show a value that is a JSON object, array, number, true or false as such, and not as a string
-    #[arg(long, requires = "json", conflicts_with = "hex")]
-    json_values: bool,
+    show: ShowArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
@@ -86,12 +86,12 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let mut out = Rows::new();
     let mut is_first = true;
     let answer = each_file(&files, |path| {
-        if files.len() > 1 && !args.json {
+        if files.len() > 1 && !args.show.json {
             out.heading(path, is_first)?;
             is_first = false;
         }
         let scanned = scan_file(path, args, &wanted, &mut out);
-        if let (true, Err(failure @ Failure::Message(_))) = (args.json, &scanned) {
+        if let (true, Err(failure @ Failure::Message(_))) = (args.show.json, &scanned) {
             let record = json!({"file": path.to_string_lossy(), "error": failure.to_string()});
             out.write(|out| writeln!(out, "{record}"))?;
         }
@@ -116,6 +116,8 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
         note_part(path);
     }
     match args.lookup.open(path, args.skip_damaged) {
+        Ok(Opened::Database(db)) if args.history => printer.show_history(&db),
+        Ok(_) if args.history => Err(Failure::new(NEEDS_DIRECTORY).at(path.display())),
         Ok(Opened::Set(_)) if args.skip_damaged => {
             let what = "--skip-damaged needs a single table: scan those of the set";
             Err(Failure::new(what).at(path.display()))
@@ -129,7 +131,7 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
         Ok(Opened::Database(db)) => {
             let is_damaged = complain_of_damage(&db);
             // An entry is in no file that a user knows.
-            printer.lead.clear();
+            printer.lead = Lead::default();
             match printer.show_rows(wanted.rows_of_database(&db))? {
                 Some(e) => Err(e.into()),
                 None if is_damaged => Ok(Answer::No),
@@ -162,16 +164,14 @@ impl Args {
     }
 }
 
-type RowSource = Box<dyn Iterator<Item = leveltable::Result<Row>>>;
-
 /// Prints the entries of one file.
 struct Printer<'a> {
     path: &'a Path,
     args: &'a Args,
     wanted: &'a Wanted,
     out: &'a mut Rows,
-    /// The fields with which JSON objects begin.
-    lead: String,
+    /// With what entries begin.
+    lead: Lead,
     /// The number of rows printed, and the last of them.
     shown: usize,
     last: Option<Row>,
@@ -189,7 +189,10 @@ impl Printer<'_> {
             args,
             wanted,
             out,
-            lead: format!("\"file\":{},", json!(path.to_string_lossy())),
+            lead: Lead {
+                text: String::new(),
+                json: format!("\"file\":{},", json!(path.to_string_lossy())),
+            },
             shown: 0,
             last: None,
         }
@@ -199,21 +202,16 @@ impl Printer<'_> {
         self.args.limit.is_some_and(|limit| self.shown >= limit)
     }
 
-    /// Prints one row; before a line of text, `before`.
-    fn show(&mut self, row: Row, before: &str) -> Result<(), Failure> {
-        let (args, notation) = (self.args, self.args.notation.shown());
-        let style = JsonStyle {
-            hex: notation == Notation::Hex,
-            keys_only: args.keys_only,
-            json_values: args.json_values,
+    /// Prints one row.
+    fn show(&mut self, row: Row) -> Result<(), Failure> {
+        let args = self.args;
+        let values = match args.width {
+            _ if args.keys_only => Values::None,
+            Some(width) => Values::Cut(width),
+            None => Values::All,
         };
-        self.out.write(|out| {
-            if args.json {
-                return row.write_json(style, &self.lead, out);
-            }
-            out.write_all(before.as_bytes())?;
-            row.write_line(notation, args.keys_only, args.width, out)
-        })?;
+        self.out
+            .write(|out| row.write(args.show, values, &self.lead, out))?;
         self.shown += 1;
         self.last = Some(row);
         Ok(())
@@ -229,7 +227,7 @@ impl Printer<'_> {
             && let Some(row) = rows.next()
         {
             match row {
-                Ok(row) => self.show(row, "")?,
+                Ok(row) => self.show(row)?,
                 Err(e) => {
                     self.out.flush()?;
                     return Ok(Some(e));
@@ -282,11 +280,7 @@ impl Printer<'_> {
         let is_plain = !table.is_database() && self.args.keys() != Keys::Stored;
         if is_url(self.path) && is_plain && table.order != Order::Unknown {
             let bounds = self.wanted.bounds.clone();
-            return Ok(Box::new(remote::rows(
-                self.path,
-                bounds,
-                self.wanted.direction,
-            )?));
+            return Ok(remote::rows(self.path, bounds, self.wanted.direction)?);
         }
         self.wanted.rows(table, self.path)
     }
@@ -323,20 +317,59 @@ impl Printer<'_> {
         }
     }
 
+    /// Prints all versions that the files of a database still hold.
+    fn show_history(&mut self, db: &Database) -> Result<Answer, Failure> {
+        let is_damaged = complain_of_damage(db);
+        let order = KeyOrder::of_database(&db.comparator());
+        if order.is_none() {
+            self.wanted.check_order_is_known(self.path)?;
+        }
+        let order = order.unwrap_or(KeyOrder::Internal).of_user_keys();
+        let Wanted {
+            from, to, prefix, ..
+        } = self.wanted;
+        let mut versions = db.history_of(|key| {
+            let is_before = |bound: &Option<Vec<u8>>| {
+                let bound = bound.as_ref();
+                bound.is_some_and(|bound| order.compare(key, bound).is_lt())
+            };
+            let has_prefix = |prefix: &Vec<u8>| key.starts_with(prefix);
+            !is_before(from)
+                && (to.is_none() || is_before(to))
+                && prefix.as_ref().is_none_or(has_prefix)
+        })?;
+        if self.args.reverse {
+            versions.reverse();
+        }
+        for version in versions {
+            if self.has_all() {
+                break;
+            }
+            self.lead = origin(&version);
+            let row = Row::of_version(version.user_key, version.sequence, version.version);
+            self.show(row)?;
+        }
+        Ok(if is_damaged { Answer::No } else { Answer::Yes })
+    }
+
     /// Prints the changes in a log, or the edits in a MANIFEST.
     fn show_records(&mut self) -> Result<Answer, Failure> {
-        let lead = self.lead.clone();
+        let json = self.lead.json.clone();
         records::scan(self.path, self.args.skip_damaged, |offset, record| {
-            self.lead = format!("{lead}\"offset\":{offset},");
+            self.lead = Lead {
+                text: format!("{offset}\t"),
+                json: format!("{json}\"offset\":{offset},"),
+            };
             match record {
                 Record::Change(row) if !self.wanted.includes(&row.key) => {}
-                Record::Change(row) => self.show(row, &format!("{offset}\t"))?,
+                Record::Change(row) => self.show(row)?,
                 Record::Edit(fields) => {
                     let fields = Value::from(fields).to_string();
-                    let begin = if self.args.json {
-                        format!("{{{}", self.lead)
+                    let Lead { text, json } = &self.lead;
+                    let begin = if self.args.show.json {
+                        format!("{{{json}")
                     } else {
-                        format!("{offset}\t{{")
+                        format!("{text}{{")
                     };
                     let rest = fields.strip_prefix('{').unwrap_or(&fields);
                     self.out.write(|out| writeln!(out, "{begin}{rest}"))?;
@@ -363,7 +396,7 @@ impl Wanted {
     fn new(args: &Args) -> Result<Wanted, Failure> {
         let key = |option: &str, written: &Option<OsString>| {
             let written = written.as_ref();
-            let key = written.map(|written| args.notation.parse_key(option, written));
+            let key = written.map(|written| args.show.notation.parse_key(option, written));
             key.transpose()
         };
         let (from, to) = (key("--from", &args.from)?, key("--to", &args.to)?);
@@ -414,6 +447,16 @@ impl Wanted {
         RangeBounds::<[u8]>::contains(&bounds, key)
     }
 
+    /// Fails if there are bounds, which need an order.
+    fn check_order_is_known(&self, path: &Path) -> Result<(), Failure> {
+        if !self.has_ends() {
+            return Ok(());
+        }
+        let what =
+            "--from and --to need an order that is known: use --prefix, or scan the whole table";
+        Err(Failure::new(what).at(path.display()))
+    }
+
     fn has_ends(&self) -> bool {
         self.from.is_some() || self.to.is_some()
     }
@@ -423,9 +466,8 @@ impl Wanted {
     }
 
     fn rows(&self, table: &AnyTable, path: &Path) -> Result<RowSource, Failure> {
-        if self.has_ends() && table.order == Order::Unknown {
-            let what = "--from and --to need an order that is known: use --prefix, or scan the whole table";
-            return Err(Failure::new(what).at(path.display()));
+        if table.order == Order::Unknown {
+            self.check_order_is_known(path)?;
         }
         Ok(self.select(table.is_bytewise, |bounds| table.rows(bounds)))
     }

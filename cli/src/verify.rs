@@ -7,18 +7,20 @@ use std::path::{Path, PathBuf};
 
 use leveltable::db::KeyKind;
 use leveltable::repair::{Finding, VerifyOptions, VerifyReport, verify};
-use leveltable::{ErrorKind, OpenOptions, Section, Source};
+use leveltable::{ErrorKind, OpenOptions, Section, Source, Table};
 use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::database::{self, is_database, order_beside};
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
+use crate::notation::quoted;
 use crate::open::{Keys, KeysArg, check_is_file, order_stated};
 use crate::output::{Rows, count, entries, file_record};
 use crate::place::{copy_if_remote, source};
 use crate::progress::Progress;
-use crate::remote::Set;
+use crate::remote::open_set;
+use crate::set::{Set, entries_of};
 
 /// Check whether tables are sound.
 ///
@@ -57,9 +59,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let mut rows = Rows::new();
     let worst = each_file(&expand(&args.files, args.apart)?, |path| {
-        match Set::open(path) {
+        match open_set(path) {
             Ok(None) if is_database(path) => database::verify::check(path, args, &mut rows),
-            Ok(Some(set)) => check_set(path, &set, args, &mut rows),
+            Ok(Some(set)) => check_set(path, &*set, args, &mut rows),
             Ok(None) => check_table(path, || verify_file(path, args), args, &mut rows),
             // What is wrong with a damaged manifest is told as of any table.
             Err(failure) => {
@@ -121,15 +123,24 @@ pub(crate) fn check_table(
 }
 
 /// Checks each table of a set, and that it is the one that the set lists.
-fn check_set(path: &Path, set: &Set, args: &Args, rows: &mut Rows) -> Result<Answer, Failure> {
-    let worst = each_file(set.shards().enumerate(), |(i, shard)| {
+fn check_set(path: &Path, set: &dyn Set, args: &Args, rows: &mut Rows) -> Result<Answer, Failure> {
+    let shards = set.shards();
+    let worst = each_file(shards.iter().zip(set.copies()), |(shard, copy)| {
         let name = Path::new(&shard.path);
         let verify = || {
-            let options = args.open_options(Path::new(&shard.path));
-            let size = Some(shard.bytes);
-            let mut verified = verify_source(|| set.source(i), size, options)?;
-            if verified.report.is_sound() {
-                verified.difference = set.difference(i, &shard, verified.report.entries)?;
+            let copy = copy?;
+            let options = args.open_options(name);
+            let mut verified = verify_source(copy.clone(), Some(shard.bytes), options)?;
+            let n = verified.report.entries;
+            if let Some(listed) = shard.entries.filter(|&listed| listed != n) {
+                verified.difference = Some(format!("the set lists {}", entries(listed)));
+            } else if verified.report.is_sound() {
+                // All of it was checked before.
+                let options = OpenOptions::new().no_filter().no_cache();
+                let table = options.open_source(copy)?;
+                let listed = [&shard.first_key, &shard.last_key];
+                let show = |key: &[u8]| quoted(key, 60);
+                verified.difference = other_ends(&table, listed, show, "the set lists")?;
             }
             Ok(verified)
         };
@@ -139,23 +150,46 @@ fn check_set(path: &Path, set: &Set, args: &Args, rows: &mut Rows) -> Result<Ans
     if args.json {
         let record = json!({
             "sound": is_sound,
-            "entries": set.entries(),
+            "entries": entries_of(&shards),
             "error": (!is_sound).then_some("not all of its tables are sound and as listed"),
         });
         rows.write(|out| writeln!(out, "{}", file_record(path, &FIELDS, record)))?;
     } else if !args.quiet {
         let sound = if is_sound { "sound" } else { "not sound" };
-        let tables = count(set.shards().len() as u64, "table");
+        let tables = count(shards.len() as u64, "table");
         rows.write(|out| writeln!(out, "{}: {sound}: a set of {tables}", path.display()))?;
     }
     Ok(worst)
+}
+
+/// Returns how the first or the last key of a table differs from those that `who` says, as `show` writes keys: lookups would miss
+/// others.
+pub(crate) fn other_ends(
+    table: &Table,
+    listed: [&Vec<u8>; 2],
+    show: impl Fn(&[u8]) -> String,
+    who: &str,
+) -> Result<Option<String>, Failure> {
+    let ends = [("first", table.first()?), ("last", table.last()?)];
+    for ((which, end), listed) in ends.into_iter().zip(listed) {
+        let found = end.map(|(key, _)| key);
+        if found.as_ref().is_none_or(|key| key != listed) {
+            let found = found.map_or_else(|| "none".to_owned(), |key| show(&key));
+            let listed = show(listed);
+            return Ok(Some(format!(
+                "its {which} key is {found}, and {who} {listed}"
+            )));
+        }
+    }
+    Ok(None)
 }
 
 fn verify_file(path: &Path, args: &Args) -> Result<Verified, Failure> {
     check_is_file(path)?;
     copy_if_remote(path)?;
     let size = fs::metadata(path).map(|metadata| metadata.len());
-    verify_source(|| source(path), size.ok(), args.open_options(path))
+    let options = args.open_options(path);
+    verify_source(source(path)?, size.ok(), options)
 }
 
 impl Args {
@@ -176,9 +210,9 @@ impl Args {
     }
 }
 
-/// Verifies the table of `size` bytes that `source` opens, whose keys are of this kind if one is given.
+/// Verifies the table of `size` bytes in `source`, whose keys are of this kind if one is given.
 pub(crate) fn verify_source(
-    source: impl Fn() -> leveltable::Result<Source>,
+    source: Source,
     size: Option<u64>,
     (kind, open_options): (Option<KeyKind>, OpenOptions),
 ) -> Result<Verified, Failure> {
@@ -190,9 +224,9 @@ pub(crate) fn verify_source(
     if let Some(kind) = kind {
         options = options.keys(kind);
     }
-    let report = verify(source()?, options.open_options(open_options))?;
+    let report = verify(source.clone(), options.open_options(open_options))?;
     let is_table = report.data_blocks > 0 || {
-        let opened = OpenOptions::new().no_filter().open_source(source()?);
+        let opened = OpenOptions::new().no_filter().open_source(source);
         !opened.is_err_and(|e| e.kind() == ErrorKind::NotATable)
     };
     Ok(Verified {

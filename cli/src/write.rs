@@ -12,7 +12,7 @@ use leveltable::{BloomFilterPolicy, Compression, RibbonFilterPolicy, Summary, Wr
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::place::{check_url, is_url};
-use crate::remote::{Upload, file_at};
+use crate::remote::{self, file_at};
 use crate::sort::KeyOrder;
 
 /// Options for writing a table.
@@ -188,18 +188,16 @@ pub(crate) fn write_table(
     let summary = if is_stdout(out) {
         let mut builder = options.clone().build(io::stdout().lock());
         fill(&mut |key, value| builder.add(key, value))?;
-        builder.finish()
+        builder.finish().map_err(failed)?
     } else if is_url(out) {
-        let mut upload = Upload::create(options, out, force).map_err(failed)?;
-        fill(&mut |key, value| upload.add(key, value))?;
-        upload.finish()
+        remote::write(options, out, force, fill)?
     } else {
         let options = options.clone().replace_existing(force);
         let mut builder = interrupt::create(&options, out).map_err(failed)?;
         fill(&mut |key, value| builder.add(key, value))?;
-        builder.finish()
+        builder.finish().map_err(failed)?
     };
-    report(out, &summary.map_err(failed)?);
+    report(out, &summary);
     Ok(())
 }
 

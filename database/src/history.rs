@@ -1,5 +1,6 @@
 //! All versions of a user key that files still hold.
 
+use bytes::Bytes;
 use leveltable::Result;
 use leveltable::db::Version;
 
@@ -14,6 +15,8 @@ use crate::state::State;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HistoryEntry {
+    /// The user key.
+    pub user_key: Bytes,
     /// When it was written: larger is later.
     pub sequence: u64,
     /// What was written.
@@ -51,43 +54,75 @@ impl Database {
     /// Those of [`get`](Database::get).
     pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Vec<HistoryEntry>> {
         let key = key.as_ref();
+        self.versions(Some(key), |found| found == key)
+    }
+
+    /// Returns each version of the keys that are `wanted`, in the order of the keys, and of each key as
+    /// [`history`](Database::history) does. Keys of a database in an unknown order are in byte order.
+    ///
+    /// Reads all files, and needs memory for all that it returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Database::get).
+    pub fn history_of(&self, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<HistoryEntry>> {
+        self.versions(None, wanted)
+    }
+
+    /// The versions of the keys that are `wanted`: of `only` one, if that is given.
+    fn versions(
+        &self,
+        only: Option<&[u8]>,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Result<Vec<HistoryEntry>> {
         let state = self.shared.state();
-        let mut live = Vec::new();
-        let mut unlisted = Vec::new();
+        let mut versions: Vec<(bool, HistoryEntry)> = Vec::new();
         for file in self.files()? {
-            let is_live = match file.state {
-                FileState::Live => true,
-                FileState::Obsolete | FileState::Orphan => false,
+            let is_unlisted = match file.state {
+                FileState::Live => false,
+                FileState::Obsolete | FileState::Orphan => true,
                 FileState::Missing | FileState::Aside => continue,
             };
             let found = match file.kind {
-                FileKind::Log => self.versions_in_log(&file, key),
-                FileKind::Table => state.versions_in_table(&file, key),
+                FileKind::Log => self.versions_in_log(&file, &wanted),
+                FileKind::Table => state.versions_in_table(&file, only, &wanted),
                 _ => continue,
             };
             match found {
-                Ok(found) if is_live => live.extend(found),
-                Ok(found) => unlisted.extend(found),
-                Err(error) if is_live => return Err(error),
+                Ok(found) => versions.extend(found.into_iter().map(|entry| (is_unlisted, entry))),
+                Err(error) if !is_unlisted => return Err(error),
                 Err(_) => {}
             }
         }
-        live.sort_by_key(|entry| std::cmp::Reverse(entry.sequence));
-        let mut newer: Option<(u64, bool)> = None;
-        for entry in &mut live {
-            entry.state = match newer {
-                None => VersionState::Live,
-                Some((by, true)) => VersionState::Deleted(by),
-                Some((by, false)) => VersionState::Overwritten(by),
+        versions.sort_by(|(a_unlisted, a), (b_unlisted, b)| {
+            let keys = match &state.order {
+                Some(order) => order.compare(&a.user_key, &b.user_key),
+                None => a.user_key.cmp(&b.user_key),
             };
-            newer = Some((entry.sequence, entry.version == Version::Deleted));
+            let sequences = b.sequence.cmp(&a.sequence);
+            keys.then(a_unlisted.cmp(b_unlisted)).then(sequences)
+        });
+        let mut newer: Option<(Bytes, u64, bool)> = None;
+        for (is_unlisted, entry) in &mut versions {
+            if *is_unlisted {
+                continue;
+            }
+            entry.state = match &newer {
+                Some((key, by, true)) if *key == entry.user_key => VersionState::Deleted(*by),
+                Some((key, by, false)) if *key == entry.user_key => VersionState::Overwritten(*by),
+                _ => VersionState::Live,
+            };
+            let is_deletion = entry.version == Version::Deleted;
+            newer = Some((entry.user_key.clone(), entry.sequence, is_deletion));
         }
-        unlisted.sort_by_key(|entry| std::cmp::Reverse(entry.sequence));
-        live.extend(unlisted);
-        Ok(live)
+        Ok(versions.into_iter().map(|(_, entry)| entry).collect())
     }
 
-    fn versions_in_log(&self, file: &DatabaseFile, key: &[u8]) -> Result<Vec<HistoryEntry>> {
+    fn versions_in_log(
+        &self,
+        file: &DatabaseFile,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Result<Vec<HistoryEntry>> {
         let path = self.path().join(&file.name);
         let mut versions = Vec::new();
         for item in LogReader::open(&path)? {
@@ -99,9 +134,10 @@ impl Database {
             let Ok(batch) = Batch::parse(&record.payload) else {
                 continue;
             };
-            for change in batch.changes().filter(|change| change.user_key == key) {
+            for change in batch.changes().filter(|change| wanted(change.user_key)) {
                 let value = change.value.map(<[u8]>::to_vec);
                 versions.push(HistoryEntry {
+                    user_key: Bytes::copy_from_slice(change.user_key),
                     sequence: change.sequence,
                     version: value.into(),
                     file: file.name.clone(),
@@ -115,8 +151,13 @@ impl Database {
 }
 
 impl State {
-    fn versions_in_table(&self, file: &DatabaseFile, key: &[u8]) -> Result<Vec<HistoryEntry>> {
-        if let (Some((level, listed)), Some(order)) = (&file.listed, &self.order)
+    fn versions_in_table(
+        &self,
+        file: &DatabaseFile,
+        only: Option<&[u8]>,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Result<Vec<HistoryEntry>> {
+        if let (Some(key), Some((level, listed)), Some(order)) = (only, &file.listed, &self.order)
             && self.trusts_ends(*level)
             && (order.compare(key, listed.first_user_key()).is_lt()
                 || order.compare(key, listed.last_user_key()).is_gt())
@@ -140,8 +181,9 @@ impl State {
                 (offset, left) = (block.offset, block.entries);
             }
             left = left.saturating_sub(1);
-            if entry.user_key == key {
+            if wanted(&entry.user_key) {
                 versions.push(HistoryEntry {
+                    user_key: entry.user_key,
                     sequence: entry.sequence,
                     version: entry.version,
                     file: file.name.clone(),

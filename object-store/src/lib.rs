@@ -2,8 +2,8 @@
 //! the crate [`object_store`].
 //!
 //! A table is one object. [`ObjectTableBuilder`] uploads it while it builds it, and [`open`] reads it where it is, by requests of
-//! the bytes that a lookup needs: one request to open a small table, at most two for a large one, none for a key that the filter
-//! excludes, one for any other.
+//! the bytes that a lookup needs: one request for the last 64 KiB to open a table of any size, some for the pieces of filter and index
+//! that lookups need first, then none for a key that the filter excludes, and one for any other.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -10,7 +10,7 @@ use leveltable::remote::AsyncTable;
 use leveltable::{Error, ErrorKind, OpenOptions, Result, Stats, Table};
 use leveltable_database::{Database, DatabaseRange};
 use leveltable_object_store::set::SetOptions;
-use leveltable_object_store::{ObjectSource, Shard, TableSet};
+use leveltable_object_store::{ObjectSource, TableSet};
 
 use crate::keys::{Bounds, Ends, half_open};
 use crate::runtime::{Place, Runtime};
@@ -185,7 +185,7 @@ impl Handle {
             Handle::Remote(found, _) => table(found.file_bytes(), found.filter()),
             Handle::Set(set, _) => {
                 let shards = set.shards();
-                let bytes: u64 = shards.iter().map(Shard::size).sum();
+                let bytes: u64 = shards.iter().map(|shard| shard.size).sum();
                 format!("a set of {} tables, {bytes} bytes{entries}", shards.len())
             }
             Handle::Database(database) => {

@@ -21,13 +21,27 @@ use crate::write::summary::Summary;
 #[non_exhaustive]
 pub struct Layout {
     /// The metaindex block, whose entries are [`named`](Layout::named).
-    pub metaindex: BlockInfo,
+    pub metaindex: IndexInfo,
     /// The index block, which has an entry for each data block.
-    pub index: BlockInfo,
+    pub index: IndexInfo,
     /// What the metaindex names: filter blocks, and whatever else a writer put there.
     pub named: Vec<NamedBlock>,
     /// Offset of the footer in bytes, which is 48 before the end of the file.
     pub footer_offset: u64,
+}
+
+/// Where the metaindex block or the index block lies, and what it is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IndexInfo {
+    /// Offset in bytes from the start of the file.
+    pub offset: u64,
+    /// Bytes that it takes in the file, the five of its trailer included.
+    pub stored_bytes: u64,
+    /// As that of a [data block](BlockInfo::codec).
+    pub codec: &'static str,
+    /// Number of entries.
+    pub entries: u64,
 }
 
 /// A block that the metaindex names; nothing but the name says what is in it.
@@ -64,10 +78,22 @@ pub struct BlockInfo {
     pub key_range: Option<(Bytes, Bytes)>,
 }
 
+impl IndexInfo {
+    fn of(block: BlockInfo) -> IndexInfo {
+        IndexInfo {
+            offset: block.offset,
+            stored_bytes: block.stored_bytes,
+            codec: block.codec,
+            entries: block.entries,
+        }
+    }
+}
+
 impl Table {
     /// Where metaindex, index and footer lie, and what the metaindex names.
     ///
-    /// Reads footer, metaindex and index once more, and keeps nothing of them.
+    /// Reads footer and metaindex once more, and keeps nothing of them. So it does with the index, unless `about.pieces` divides it: it
+    /// is then as long as its pieces, and stored raw.
     ///
     /// # Errors
     ///
@@ -99,7 +125,17 @@ impl Table {
             .map_err(|defect| file.locate(defect, section, handle.offset))
         };
         let metaindex = read(footer.metaindex, Section::Metaindex)?;
-        let index = read(footer.index, Section::Index)?;
+        let index = if self.index().is_divided() {
+            let len = file.check_handle(footer.index, Section::Index);
+            IndexInfo {
+                offset: footer.index.offset,
+                stored_bytes: len.map_err(|e| file.locate(e, named_by.0, named_by.1))?,
+                codec: "none",
+                entries: self.data_blocks() as u64,
+            }
+        } else {
+            IndexInfo::of(read(footer.index, Section::Index)?)
+        };
         if names_len > file.size {
             // Sharing prefixes, they could be the square of that.
             let found = format!("{names_len} bytes");
@@ -107,7 +143,7 @@ impl Table {
             return Err(file.locate(defect, Section::Metaindex, footer.metaindex.offset));
         }
         Ok(Layout {
-            metaindex,
+            metaindex: IndexInfo::of(metaindex),
             index,
             named,
             footer_offset: file.footer_offset(),

@@ -184,6 +184,11 @@ impl Index {
         })
     }
 
+    /// Whether `about.pieces` divides the index block, which is then read in pieces.
+    pub(crate) fn is_divided(&self) -> bool {
+        matches!(self.entries, Entries::InFile(_))
+    }
+
     /// Number of data blocks.
     #[inline]
     pub(crate) fn len(&self) -> usize {

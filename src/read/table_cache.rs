@@ -126,6 +126,15 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         drop(removed);
     }
 
+    /// Returns clones of the tables that are open and that no other call is looking at, in no order.
+    pub fn tables(&self) -> Vec<T> {
+        let open = lock(&self.open);
+        let slots = open.slots.values();
+        slots
+            .filter_map(|slot| slot.table.try_lock().ok()?.clone())
+            .collect()
+    }
+
     /// Number of open tables.
     pub fn len(&self) -> usize {
         lock(&self.open).slots.len()

@@ -3,8 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use leveltable::DbTable;
-use leveltable::db::{DbRange, InternalKey, Memtable};
+use leveltable::db::{InternalKey, ValueType, Version};
 use leveltable_database::{
     Batch, Database, DatabaseFile, FileKind, FileState, GapKind, LogItem, LogReader,
 };
@@ -12,20 +11,21 @@ use leveltable_database::{
 use super::{info::gap_name, options};
 use crate::Answer;
 use crate::failure::Failure;
-use crate::open::{Keys, Order, TypedTable};
+use crate::open::{Keys, TypedTable};
 use crate::output::{Rows, complain, count, entries};
 use crate::salvage::{Args, rescue};
-use crate::sort::KeyOrder;
+use crate::sort::{KeyOrder, Sorter};
 use crate::write::{check_out, not_written, write_table};
+
+/// Memory for sorting the entries.
+const MEMORY: usize = 256 << 20;
 
 /// What was found in the files of a database.
 struct Found {
     order: KeyOrder,
-    tables: Vec<DbRange>,
-    logged: Memtable,
+    versions: Sorter,
+    tables: u64,
     logs: u64,
-    /// Number of tables that were sorted in memory, to the logs' entries.
-    sorted: u64,
     /// A line for each part that is left out, and may hold entries.
     left_out: Vec<String>,
 }
@@ -35,10 +35,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     check_out(&args.out, args.force)?;
     let input = &args.input;
     let db = options(true).open_read_only(input).or_else(|e| {
-        complain(
-            "note",
-            &format!("{}: taking all tables and logs", Failure::from(e)),
-        );
+        let what = format!("{}: taking all tables and logs", Failure::from(e));
+        complain("note", &what);
         options(true).open_without_manifest(input)
     });
     let db = db?;
@@ -47,30 +45,13 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         Failure::new(what).at(input.display())
     })?;
     let found = Found::of(&db, order, args.unlisted)?;
-    let (tables, logs) = (found.tables.len() as u64 + found.sorted, found.logs);
-    let inputs = found.tables.into_iter().chain([found.logged.iter()]);
-    let mut merged = DbTable::merge(inputs)?;
     let mut n = 0;
     let options = args.table.write(order, false)?;
     write_table(&args.out, args.force, &options, |add| {
-        let (mut key, mut last) = (Vec::new(), Vec::new());
-        while merged.next()? {
-            key.clear();
-            let (sequence, value_type) = (merged.sequence(), merged.value_type());
-            let user_key = merged.user_key();
-            InternalKey {
-                user_key,
-                sequence,
-                value_type,
-            }
-            .encode(&mut key);
-            // A table that was compacted may still be there, with the same entries.
-            if key != last {
-                add(&key, merged.value()).map_err(|e| not_written(e, &args.out))?;
-                n += 1;
-            }
-            std::mem::swap(&mut key, &mut last);
-        }
+        found.versions.drain(|key, value| {
+            n += 1;
+            add(key, value).map_err(|e| not_written(e, &args.out))
+        })?;
         if n == 0 {
             let why = found.left_out.first().map_or("no entries", String::as_str);
             return Err(Failure::new(format!("nothing to salvage: {why}")).at(input.display()));
@@ -78,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         Ok(())
     })?;
     let (input, out) = (input.display(), args.out.display());
-    let (tables, logs) = (count(tables, "table"), count(logs, "log"));
+    let (tables, logs) = (count(found.tables, "table"), count(found.logs, "log"));
     let mut text = format!(
         "{input}: {} of {tables} and {logs} copied to {out}\n",
         entries(n)
@@ -98,10 +79,10 @@ impl Found {
     fn of(db: &Database, order: KeyOrder, unlisted: bool) -> Result<Found, Failure> {
         let mut found = Found {
             order,
-            tables: Vec::new(),
-            logged: Memtable::with_comparator(order.of_user_keys()),
+            // A table that was compacted may still be there, with the same entries.
+            versions: Sorter::new(order, true, MEMORY),
+            tables: 0,
             logs: 0,
-            sorted: 0,
             left_out: Vec::new(),
         };
         let all = unlisted || db.recovery().without_manifest;
@@ -132,23 +113,15 @@ impl Found {
                 return Ok(());
             }
         };
-        match rescued.table.keys {
-            TypedTable::Database(table) if rescued.table.order == Order::Certain => {
-                self.tables.push(table.into());
-            }
-            // Sorts a table that is in another order than the database.
-            TypedTable::Database(table) => {
-                for entry in table.iter() {
-                    let entry = entry?;
-                    let (sequence, version) = (entry.sequence, entry.version);
-                    self.logged.add(entry.user_key, sequence, version);
-                }
-                self.sorted += 1;
-            }
-            TypedTable::Plain(_) => {
-                let what = format!("{}, which is no table of a database", file.name);
-                self.left_out.push(what);
-            }
+        let TypedTable::Database(table) = rescued.table.keys else {
+            let what = format!("{}, which is no table of a database", file.name);
+            self.left_out.push(what);
+            return Ok(());
+        };
+        self.tables += 1;
+        for entry in table.iter() {
+            let entry = entry?;
+            self.add(&entry.user_key, entry.sequence, &entry.version)?;
         }
         let parts = rescued.left_out.iter();
         self.left_out
@@ -164,9 +137,8 @@ impl Found {
                 LogItem::Record(record) => match Batch::parse(&record.payload) {
                     Ok(batch) => {
                         for change in batch.changes() {
-                            let value = change.value.map(<[u8]>::to_vec);
-                            self.logged
-                                .add(change.user_key, change.sequence, value.into());
+                            let version = change.value.map(<[u8]>::to_vec).into();
+                            self.add(change.user_key, change.sequence, &version)?;
                         }
                         continue;
                     }
@@ -181,5 +153,20 @@ impl Found {
             self.left_out.push(format!("{}, {fault}", file.name));
         }
         Ok(())
+    }
+
+    fn add(&mut self, user_key: &[u8], sequence: u64, version: &Version) -> Result<(), Failure> {
+        let (value_type, value) = match version {
+            Version::Value(value) => (ValueType::Value, &value[..]),
+            Version::Deleted => (ValueType::Deletion, &[][..]),
+        };
+        let mut key = Vec::new();
+        let parts = InternalKey {
+            user_key,
+            sequence,
+            value_type,
+        };
+        parts.encode(&mut key);
+        self.versions.add(&key, value)
     }
 }

@@ -16,7 +16,7 @@ use crate::files::each_file;
 use crate::output::{Rows, count, file_record};
 use crate::place::source;
 use crate::sort::KeyOrder;
-use crate::verify::{Args, FIELDS, Verified, check_table, verify_source};
+use crate::verify::{Args, FIELDS, Verified, check_table, other_ends, verify_source};
 
 /// Checks the database in the directory `path`.
 pub(crate) fn check(path: &Path, args: &Args, rows: &mut Rows) -> Result<Answer, Failure> {
@@ -97,7 +97,7 @@ fn check_listed(
             None => options.stored_order(),
         };
         let known = (Some(KeyKind::Database), options.clone());
-        let mut verified = verify_source(|| source(&path), Some(listed.size), known)?;
+        let mut verified = verify_source(source(&path)?, Some(listed.size), known)?;
         if verified.report.is_sound() {
             verified.difference = difference(&path, listed, options)?;
         }
@@ -136,19 +136,8 @@ fn difference(
             listed.size
         )));
     }
-    let mut cursor = table.as_table().cursor();
-    let first = cursor.seek_to_first()?.then(|| cursor.key().to_vec());
-    let last = cursor.seek_to_last()?.then(|| cursor.key().to_vec());
-    let ends = [
-        ("first", first, &listed.smallest),
-        ("last", last, &listed.largest),
-    ];
-    let differing = ends
-        .into_iter()
-        .find(|(_, found, listed)| found.as_ref() != Some(listed));
-    Ok(differing.map(|(which, found, listed)| {
-        let found = found.map_or_else(|| "none".to_owned(), |key| KeyOrder::Internal.show(&key));
-        let listed = KeyOrder::Internal.show(listed);
-        format!("its {which} key is {found}, and the MANIFEST says {listed}")
-    }))
+    let (ends, show) = ([&listed.smallest, &listed.largest], |key: &[u8]| {
+        KeyOrder::Internal.show(key)
+    });
+    other_ends(table.as_table(), ends, show, "the MANIFEST says")
 }

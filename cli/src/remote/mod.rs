@@ -6,31 +6,32 @@
 
 mod errors;
 mod object;
-mod rows;
 mod set;
 mod store;
 mod upload;
 
 use std::fs::File;
+use std::io;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use leveltable::{Error, Source};
+use bytes::Bytes;
+use leveltable::{Error, OpenOptions, Source};
 use tokio::runtime::{self, Runtime};
 use url::Url;
 
-use crate::failure::Failure;
+use crate::open::{Bounds, Direction, Row, RowSource};
 use crate::place::is_url;
-use object::Object;
+use object::{Object, TAIL_LEN};
 use store::locate;
 use store::locate_for_upload;
 
 pub(crate) use errors::explain;
-pub(crate) use rows::{Direction, rows};
-pub(crate) use set::{Set, Shard, holds_manifests, prune, publish};
-pub(crate) use upload::{Upload, upload};
+pub(crate) use set::{describe, holds_manifests, open_set, prune, publish};
+pub(crate) use upload::{upload, write};
 
 /// The threads that requests run on.
 fn runtime() -> leveltable::Result<&'static Runtime> {
@@ -47,9 +48,8 @@ fn runtime() -> leveltable::Result<&'static Runtime> {
 }
 
 /// Fails if `path` is not a URL of a store.
-pub(crate) fn check(path: &Path) -> Result<(), Failure> {
-    locate(path)?;
-    Ok(())
+pub(crate) fn check(path: &Path) -> leveltable::Result<()> {
+    locate(path).map(drop)
 }
 
 /// Opens the object at the URL `path`.
@@ -73,8 +73,40 @@ fn object(path: &Path) -> leveltable::Result<Arc<Object>> {
 /// Copies the object at the URL `path` to a temporary file.
 pub(crate) fn download(path: &Path) -> leveltable::Result<File> {
     let copied = object(path)?.download_visibly();
-    let what = "copying the table to a temporary file";
-    copied.map_err(|e| Error::io(what, e).at_path(path))
+    copied.map_err(|e| not_copied(e, path))
+}
+
+fn not_copied(error: io::Error, path: &Path) -> Error {
+    Error::io("copying the table to a temporary file", error).at_path(path)
+}
+
+/// Returns the entries within `bounds` of the table at the URL `path`, whose keys are plain ones in order.
+pub(crate) fn rows(
+    path: &Path,
+    bounds: Bounds,
+    direction: Direction,
+) -> leveltable::Result<RowSource> {
+    let runtime = runtime()?;
+    let options = OpenOptions::new().no_filter().no_cache();
+    let opened = wait(runtime, options.open_async(object(path)?, Some(TAIL_LEN)));
+    let mut range = opened?.range(bounds);
+    if direction.is_whole {
+        range = range.expect_all();
+    }
+    if direction.reverse {
+        range = range.reverse();
+    }
+    Ok(Box::new(iter::from_fn(move || {
+        row(wait(runtime, range.next()))
+    })))
+}
+
+fn row(entry: leveltable::Result<Option<(Bytes, Bytes)>>) -> Option<leveltable::Result<Row>> {
+    Some(
+        entry
+            .transpose()?
+            .map(|(key, value)| Row::plain(key, value)),
+    )
 }
 
 /// Returns the path of the file that `path` names, if it is a URL of a file.

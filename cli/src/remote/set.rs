@@ -1,232 +1,154 @@
 //! Sets of tables, which are read and published as one.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
+use std::iter;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use leveltable::{Error, ErrorKind, OpenOptions, Source};
-use leveltable_object_store::set::{PublishErrorKind, SetOptions};
-use leveltable_object_store::{ObjectSource, TableSet};
+use futures_util::{StreamExt as _, stream};
+use leveltable::{Error, OpenOptions, Source};
+use leveltable_object_store::set::{self, PublishErrorKind, SetOptions};
+use leveltable_object_store::{ObjectSource, TableSet, Version};
 use object_store::ObjectStore;
 use object_store::path::Path as ObjectPath;
 use tokio::runtime::Runtime;
-use tokio::task::JoinHandle;
 use url::Url;
 
 use super::object::Object;
-use super::rows::{Direction, Rows, rows_of_set};
-use super::{file_at, locate, object, runtime, wait};
+use super::{file_at, locate, not_copied, object, row, runtime, wait};
 use crate::failure::{Failure, is_not_found};
-use crate::notation::quoted;
-use crate::open::{Bounds, check_is_file, is_manifest};
-use crate::output;
+use crate::open::{Bounds, Direction, RowSource, check_is_file, is_manifest};
 use crate::place::{check_url, is_url};
+use crate::set::{Set, Shard};
 
-/// An open set.
-pub(crate) struct Set {
+/// A set that is open.
+struct OpenSet {
     set: TableSet,
-    /// The tables that are being copied.
-    ahead: Ahead,
+    store: Arc<dyn ObjectStore>,
     /// The URL of the store. `None` for files.
     url: Option<Url>,
     runtime: &'static Runtime,
 }
 
-/// A table of a set.
-pub(crate) struct Shard {
-    /// A file or a URL.
-    pub(crate) path: String,
-    pub(crate) first_key: Vec<u8>,
-    pub(crate) last_key: Vec<u8>,
-    pub(crate) bytes: u64,
-    pub(crate) entries: Option<u64>,
-}
-
-/// What was published.
-pub(crate) struct Published {
-    pub(crate) shards: usize,
-    pub(crate) bytes: u64,
-    pub(crate) entries: Option<u64>,
-}
-
-impl Set {
-    /// Opens the set whose manifest is at `path`. `None` if there is no manifest, but perhaps a table.
-    pub(crate) fn open(path: &Path) -> Result<Option<Set>, Failure> {
-        check_url(path)?;
-        if !may_be_manifest(path)? {
-            return Ok(None);
-        }
-        let (store, manifest) = locate(path)?;
-        let runtime = runtime()?;
-        // Every block is read once.
-        let options = SetOptions::new().tables(OpenOptions::new().no_cache());
-        let set = if is_url(path) && file_at(path).is_none() {
-            open_read(path, &options, &store, &manifest).transpose()
-        } else {
-            None
-        };
-        match set.unwrap_or_else(|| wait(runtime, options.open(store.clone(), &manifest))) {
-            Ok(set) => Ok(Some(Set {
-                ahead: Ahead::new(set.clone(), store.clone()),
-                set,
-                url: store_of(path, &manifest),
-                runtime,
-            })),
-            Err(e) if is_not_found(&e) => Ok(None),
-            Err(e) => Err(e.at_path(path).into()),
-        }
-    }
-
-    /// Returns the name of an object as the tool takes it.
-    fn name(&self, path: &ObjectPath) -> String {
-        name_of(self.url.as_ref(), path)
-    }
-
-    /// Returns the value of each key, `None` where there is none.
-    pub(crate) fn get_many(&self, keys: &[Vec<u8>]) -> leveltable::Result<Vec<Option<Bytes>>> {
-        wait(self.runtime, self.set.get_many(keys))
-    }
-
-    /// Returns the entries within `bounds`.
-    pub(crate) fn rows(&self, bounds: Bounds, direction: Direction) -> Rows {
-        rows_of_set(self.set.range(bounds), direction, self.runtime)
-    }
-
-    /// Returns a copy of table number `i`, one of [`shards`](Set::shards), as it was when the set was published. While it is read,
-    /// the next ones are copied.
-    pub(crate) fn source(&self, i: usize) -> leveltable::Result<Source> {
-        let Some(shard) = self.set.shards().get(i) else {
-            return Err(Error::new(ErrorKind::InvalidState, "no such table"));
-        };
-        let name = self.name(shard.path());
-        let named =
-            |e| Error::io("copying the table to a temporary file", e).at_path(name.as_ref());
-        let file = self.ahead.copy(i, self.runtime, |path| self.name(path));
-        Ok(Source::from(file.map_err(named)?).named(&name))
-    }
-
-    /// Returns how table number `i`, which is `shard` and has `entries`, differs from what the set lists: lookups would miss keys
-    /// of it. `None` if it does not.
-    pub(crate) fn difference(
-        &self,
-        i: usize,
-        shard: &Shard,
-        entries: u64,
-    ) -> Result<Option<String>, Failure> {
-        if let Some(listed) = shard.entries.filter(|&listed| listed != entries) {
-            let listed = output::entries(listed);
-            return Ok(Some(format!("the set lists {listed}")));
-        }
-        // All of it was checked before.
-        let options = OpenOptions::new().no_filter().no_cache().check_order(false);
-        let table = options.open_source(self.source(i)?)?;
-        let mut cursor = table.cursor();
-        let first = cursor.seek_to_first()?.then(|| cursor.key().to_vec());
-        let last = cursor.seek_to_last()?.then(|| cursor.key().to_vec());
-        let ends = [
-            ("first", &shard.first_key, first),
-            ("last", &shard.last_key, last),
-        ];
-        let differing = ends
-            .into_iter()
-            .find(|(_, listed, found)| found.as_ref() != Some(listed));
-        Ok(differing.map(|(which, listed, found)| {
-            let found = found.map_or_else(|| "none".to_owned(), |key| quoted(&key, 60));
-            let listed = quoted(listed, 60);
-            format!("its {which} key is {found}, and the set lists {listed}")
-        }))
-    }
-
-    pub(crate) fn splits(&self, n: usize) -> leveltable::Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
-        wait(self.runtime, self.set.splits(n))
-    }
-
-    /// Returns what tells this publication from any other.
-    pub(crate) fn id(&self) -> String {
-        self.set.version().to_string()
-    }
-
-    pub(crate) fn entries(&self) -> Option<u64> {
-        self.set.entries()
-    }
-
-    /// Returns the tables, in the order of their keys.
-    pub(crate) fn shards(&self) -> impl ExactSizeIterator<Item = Shard> + '_ {
-        self.set.shards().iter().map(move |shard| Shard {
-            path: self.name(shard.path()),
-            first_key: shard.first_key().to_vec(),
-            last_key: shard.last_key().to_vec(),
-            bytes: shard.size(),
-            entries: shard.entries(),
-        })
-    }
-}
-
 /// Most tables of a set that are copied at a time.
 const MOST_COPIES: usize = 4;
 
-/// Copies of tables in temporary files, some of them on their way.
-struct Ahead {
-    set: TableSet,
-    store: Arc<dyn ObjectStore>,
-    /// By the numbers of the tables. One that was used is kept until a later one is.
-    copies: Mutex<BTreeMap<usize, Copy>>,
-}
-
-enum Copy {
-    OnItsWay(JoinHandle<io::Result<File>>),
-    Done(File),
-}
-
-impl Ahead {
-    fn new(set: TableSet, store: Arc<dyn ObjectStore>) -> Ahead {
-        Ahead {
+/// Opens the set whose manifest is at `path`. `None` if there is no manifest, but perhaps a table.
+pub(crate) fn open_set(path: &Path) -> Result<Option<Box<dyn Set>>, Failure> {
+    check_url(path)?;
+    if !may_be_manifest(path)? {
+        return Ok(None);
+    }
+    let (store, manifest) = locate(path)?;
+    let runtime = runtime()?;
+    // Every block is read once.
+    let options = SetOptions::new().tables(OpenOptions::new().no_cache());
+    let set = if is_url(path) && file_at(path).is_none() {
+        open_read(path, &options, &store, &manifest).transpose()
+    } else {
+        None
+    };
+    match set.unwrap_or_else(|| wait(runtime, options.open(store.clone(), &manifest))) {
+        Ok(set) => Ok(Some(Box::new(OpenSet {
             set,
             store,
-            copies: Mutex::default(),
-        }
+            url: store_of(path, &manifest),
+            runtime,
+        }))),
+        Err(e) if is_not_found(&e) => Ok(None),
+        Err(e) => Err(e.at_path(path).into()),
+    }
+}
+
+impl Set for OpenSet {
+    fn id(&self) -> String {
+        self.set.version().to_string()
     }
 
-    /// Returns a copy of table number `i`, and begins with the next ones.
-    fn copy(
-        &self,
-        i: usize,
-        runtime: &Runtime,
-        name: impl Fn(&ObjectPath) -> String,
-    ) -> io::Result<File> {
-        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
-        copies.retain(|&number, _| number >= i);
-        for (number, shard) in self
-            .set
-            .shards()
-            .iter()
-            .enumerate()
-            .skip(i)
-            .take(MOST_COPIES)
-        {
-            let copy = || {
-                let source = ObjectSource::new(self.store.clone(), shard.path().clone())
-                    .pinned_to(shard.version().clone())
-                    .sized(shard.size())
-                    .named(name(shard.path()));
-                let copy = async move { Object::new(source)?.download(|_, _| {}).await };
-                Copy::OnItsWay(runtime.spawn(copy))
-            };
-            copies.entry(number).or_insert_with(copy);
-        }
-        let file = match copies.remove(&i) {
-            Some(Copy::OnItsWay(copy)) => runtime.block_on(copy)??,
-            Some(Copy::Done(file)) => file,
-            None => return Err(io::ErrorKind::NotFound.into()),
-        };
-        copies.insert(i, Copy::Done(file.try_clone()?));
-        Ok(file)
+    fn shards(&self) -> Vec<Shard> {
+        let shards = self.set.shards().iter();
+        shards.map(|shard| told(shard, self.url.as_ref())).collect()
     }
+
+    fn get_many(&self, keys: &[Vec<u8>]) -> leveltable::Result<Vec<Option<Bytes>>> {
+        wait(self.runtime, self.set.get_many(keys))
+    }
+
+    fn rows(&self, bounds: Bounds, direction: Direction) -> RowSource {
+        let (mut range, runtime) = (self.set.range(bounds), self.runtime);
+        if direction.is_whole {
+            range = range.expect_all();
+        }
+        if direction.reverse {
+            range = range.reverse();
+        }
+        Box::new(iter::from_fn(move || row(wait(runtime, range.next()))))
+    }
+
+    fn splits(&self, n: usize) -> leveltable::Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
+        wait(self.runtime, self.set.splits(n))
+    }
+
+    fn copies(&self) -> Box<dyn Iterator<Item = leveltable::Result<Source>> + '_> {
+        let copies = self.set.shards().iter().map(|shard| {
+            let name = name_of(self.url.as_ref(), &shard.path);
+            let source = ObjectSource::new(self.store.clone(), shard.path.clone())
+                .pinned_to(shard.version.clone())
+                .sized(shard.size)
+                .named(&name);
+            // Goes on while the copies before are used.
+            let copy = async move { Object::new(source)?.download(|_, _| {}).await };
+            let copy = self.runtime.spawn(copy);
+            async move {
+                let copied = copy.await.unwrap_or_else(|e| Err(e.into()));
+                Ok(Source::from(copied.map_err(|e| not_copied(e, name.as_ref()))?).named(&name))
+            }
+        });
+        let mut copies = Box::pin(stream::iter(copies).buffered(MOST_COPIES));
+        Box::new(iter::from_fn(move || wait(self.runtime, copies.next())))
+    }
+}
+
+/// Returns the record of a table in the store of this URL.
+fn told(shard: &set::Shard, store: Option<&Url>) -> Shard {
+    Shard {
+        path: name_of(store, &shard.path),
+        first_key: shard.first_key.to_vec(),
+        last_key: shard.last_key.to_vec(),
+        bytes: shard.size,
+        tail_bytes: shard.tail_len,
+        e_tag: shard.version.e_tag.clone(),
+        version: shard.version.version.clone(),
+        entries: shard.entries,
+    }
+}
+
+/// Returns the table at `path` of the store, of which this record was made.
+fn as_told(shard: Shard, path: ObjectPath) -> set::Shard {
+    set::Shard {
+        path,
+        first_key: shard.first_key.into(),
+        last_key: shard.last_key.into(),
+        size: shard.bytes,
+        tail_len: shard.tail_bytes,
+        version: Version {
+            e_tag: shard.e_tag,
+            version: shard.version,
+        },
+        entries: shard.entries,
+    }
+}
+
+/// Returns the record of the table at `path`; `None` if it has no entries.
+pub(crate) fn describe(path: &Path) -> leveltable::Result<Option<Shard>> {
+    let (store, object) = locate(path)?;
+    let described = wait(runtime()?, set::Shard::describe(store, &object));
+    let described = described.map_err(|e| e.at_path(path))?;
+    Ok(described.map(|shard| told(&shard, store_of(path, &object).as_ref())))
 }
 
 /// Opens the set whose manifest is the object at the URL `path`, which was read before, at least its end. `None` if there is no
@@ -275,38 +197,39 @@ fn may_be_manifest(path: &Path) -> Result<bool, Failure> {
     Ok(is_manifest(path).unwrap_or_else(|e| is_not_found(&e)))
 }
 
-/// Makes the tables at `shards` one set, whose manifest appears at `manifest`, or replaces the one there by `force`.
+/// Makes the tables at `tables`, and those that were `described` before, one set, whose manifest appears at `manifest`, or replaces
+/// the one there by `force`. Returns them in the order of their keys.
 pub(crate) fn publish(
     manifest: &Path,
-    shards: &[PathBuf],
+    tables: &[PathBuf],
+    described: Vec<Shard>,
     force: bool,
-) -> Result<Published, Failure> {
+) -> Result<Vec<Shard>, Failure> {
     check_url(manifest)?;
     let runtime = runtime()?;
     let (store, object) = locate(manifest)?;
-    let store_url = store_of(manifest, &object);
-    let mut objects = Vec::new();
-    for shard in shards {
-        check_url(shard)?;
-        let (_, table) = locate(shard)?;
-        if store_of(shard, &table) != store_url {
+    let url = store_of(manifest, &object);
+    let object_at = |path: &Path| {
+        check_url(path)?;
+        let (_, table) = locate(path)?;
+        if store_of(path, &table) != url {
             let what = "is not in the store of the manifest, under whose directory all tables of a set lie";
-            return Err(Failure::new(what).at(shard.display()));
+            return Err(Failure::new(what).at(path.display()));
         }
-        check_is_file(shard)?;
-        objects.push(table);
-    }
-    // Messages call tables as the user does.
-    let prefix = format!("{store}/");
-    let as_given = |word: &str| {
-        let name = word.trim_end_matches([':', ',']);
-        let object = name.strip_prefix(&prefix).unwrap_or(name);
-        let at = objects.iter().position(|other| other.as_ref() == object);
-        match at.and_then(|at| shards.get(at)) {
-            Some(shard) => word.replace(name, &shard.to_string_lossy()),
-            None => word.to_owned(),
-        }
+        Ok(table)
     };
+    let (mut objects, mut names) = (Vec::new(), Vec::new());
+    for table in tables {
+        objects.push(object_at(table)?);
+        check_is_file(table)?;
+        names.push(table.to_string_lossy().into_owned());
+    }
+    let mut shards = Vec::new();
+    for shard in described {
+        let table = object_at(Path::new(&shard.path))?;
+        names.push(shard.path.clone());
+        shards.push(as_told(shard, table));
+    }
     let options = SetOptions::new();
     let previous = if force {
         match wait(runtime, options.open(store.clone(), &object)) {
@@ -317,25 +240,53 @@ pub(crate) fn publish(
     } else {
         None
     };
-    let published = options.publish(store, &object, &objects, previous.as_ref());
-    let published = wait(runtime, published).map_err(|e| {
+    let all: Vec<ObjectPath> = { objects.iter() }
+        .chain(shards.iter().map(|shard| &shard.path))
+        .cloned()
+        .collect();
+    let published = async {
+        if shards.is_empty() {
+            let published = options.publish(store.clone(), &object, &objects, previous.as_ref());
+            return Ok(published.await);
+        }
+        for path in &objects {
+            shards.extend(options.describe(store.clone(), path).await?);
+        }
+        let published = options.publish_shards(store.clone(), &object, shards, previous.as_ref());
+        Ok::<_, Error>(published.await)
+    };
+    let published = wait(runtime, published)?.map_err(|e| {
         let failure = match e.kind() {
             PublishErrorKind::Conflict if !force => {
                 Failure::new("a set is published here already: use --force to replace it")
             }
-            _ => {
-                let words: Vec<String> = e.to_string().split(' ').map(as_given).collect();
-                Failure::new(words.join(" "))
-            }
+            _ => Failure::new(as_given(&e.to_string(), &store, &all, &names)),
         };
         failure.at(manifest.display())
     })?;
-    let shards = &published.shards;
-    Ok(Published {
-        shards: shards.len(),
-        bytes: shards.iter().map(|shard| shard.size()).sum(),
-        entries: shards.iter().map(|shard| shard.entries()).sum(),
-    })
+    let shards = published.shards.iter();
+    Ok(shards.map(|shard| told(shard, url.as_ref())).collect())
+}
+
+/// Returns `message` with the `objects` of `store` called by their `names`, as the user does.
+fn as_given(
+    message: &str,
+    store: &dyn ObjectStore,
+    objects: &[ObjectPath],
+    names: &[String],
+) -> String {
+    let prefix = format!("{store}/");
+    let word = |word: &str| {
+        let name = word.trim_end_matches([':', ',']);
+        let object = name.strip_prefix(&prefix).unwrap_or(name);
+        let at = objects.iter().position(|other| other.as_ref() == object);
+        match at.and_then(|at| names.get(at)) {
+            Some(given) => word.replace(name, given),
+            None => word.to_owned(),
+        }
+    };
+    let words: Vec<String> = message.split(' ').map(word).collect();
+    words.join(" ")
 }
 
 /// Returns the URL of the store that holds `object`, which is at `path`: all that comes before the object's own path, since some
@@ -367,7 +318,7 @@ pub(crate) fn prune(
     directory: &Path,
     age: Duration,
     delete: bool,
-) -> Result<Vec<(String, u64)>, Failure> {
+) -> leveltable::Result<Vec<(String, u64)>> {
     let runtime = runtime()?;
     let (store, object) = locate(directory)?;
     let (options, url) = (SetOptions::new(), store_of(directory, &object));

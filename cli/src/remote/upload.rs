@@ -16,11 +16,13 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
 use super::{locate_for_upload, runtime, wait};
+use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::complain;
+use crate::write::{Add, not_written};
 
 /// A table that appears in a store when it is finished, and never if it is dropped or the user ends the program before.
-pub(crate) struct Upload {
+struct Upload {
     shared: Arc<Shared>,
     runtime: &'static Runtime,
 }
@@ -69,11 +71,7 @@ impl Shared {
 
 impl Upload {
     /// Starts a table at `path`, a URL.
-    pub(crate) fn create(
-        options: &WriteOptions,
-        path: &Path,
-        force: bool,
-    ) -> leveltable::Result<Upload> {
+    fn create(options: &WriteOptions, path: &Path, force: bool) -> leveltable::Result<Upload> {
         let runtime = runtime()?;
         let (store, object) = locate_for_upload(path)?;
         if !force {
@@ -93,7 +91,7 @@ impl Upload {
     }
 
     /// Adds an entry.
-    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> leveltable::Result<()> {
+    fn add(&mut self, key: &[u8], value: &[u8]) -> leveltable::Result<()> {
         let mut locked = self.shared.lock();
         let State::Building(builder) = &mut *locked else {
             drop(locked);
@@ -111,7 +109,7 @@ impl Upload {
     }
 
     /// Makes the table appear.
-    pub(crate) fn finish(self) -> leveltable::Result<Summary> {
+    fn finish(self) -> leveltable::Result<Summary> {
         // The lock is held until the table is there, so that a signal ends the program before or after, and not between.
         let mut locked = self.shared.lock();
         let State::Building(builder) = mem::replace(&mut *locked, State::Gone) else {
@@ -137,6 +135,19 @@ impl Drop for Upload {
     fn drop(&mut self) {
         self.shared.abort(self.runtime);
     }
+}
+
+/// Builds the table of the entries that `fill` adds, at `path`, a URL.
+pub(crate) fn write(
+    options: &WriteOptions,
+    path: &Path,
+    force: bool,
+    fill: impl FnOnce(&mut Add<'_>) -> Result<(), Failure>,
+) -> Result<Summary, Failure> {
+    let failed = |e| not_written(e, path);
+    let mut upload = Upload::create(options, path, force).map_err(failed)?;
+    fill(&mut |key, value| upload.add(key, value))?;
+    upload.finish().map_err(failed)
 }
 
 /// Uploads the table in `file` to `path`, a URL. It appears as a whole, or not at all if the user ends the program before.

@@ -200,9 +200,29 @@ fn history_shows_all_versions_and_where_they_are() {
         ]
     );
     assert!(complaint(history("none", &[]), 1).starts_with("not found"));
-    let refused = on(&db.join("000005.ldb"), "get", &["apple", "--history"]);
-    let refused = String::from_utf8(refused.stderr).unwrap();
-    assert!(refused.contains("--history needs a database"), "{refused}");
+    // A scan shows them key by key.
+    let all = |more: &[&str]| shown(on(&db, "scan", &[&["--history"], more].concat()));
+    let keys = ["apple", "banana", "cherry", "date", "elder", "fig"];
+    for json in [&[][..], &["--json"]] {
+        let of_keys = keys.map(|key| on(&db, "get", &[&[key, "--history"], json].concat()));
+        let of_keys = of_keys.map(|output| String::from_utf8(output.stdout).unwrap());
+        assert_eq!(all(json), of_keys.concat());
+        assert_eq!(all(&[&["--prefix=b"], json].concat()), of_keys[1]);
+        let bounds = ["--from=banana", "--to=date"];
+        let found = all(&[&bounds, json].concat());
+        assert_eq!(found, of_keys[1..3].concat());
+    }
+    let last = all(&["--reverse", "--limit=1", "--keys-only"]);
+    assert_eq!(last.lines().count(), 1);
+    for (command, key) in [("get", &["apple"][..]), ("scan", &[])] {
+        let refused = on(
+            &db.join("000005.ldb"),
+            command,
+            &[key, &["--history"]].concat(),
+        );
+        let refused = String::from_utf8(refused.stderr).unwrap();
+        assert!(refused.contains("--history needs a database"), "{refused}");
+    }
 }
 
 #[test]

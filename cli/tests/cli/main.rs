@@ -222,6 +222,8 @@ fn a_url_needs_a_feature_that_the_message_names() {
         &["salvage", URL, "rescued.ldb"],
         &["build", URL],
         &["publish", "manifest", "table.ldb"],
+        &["prune", "."],
+        &["build", "table.ldb", "--json"],
     ] {
         let complaint = complaint(run(arguments), 2);
         let names_feature =

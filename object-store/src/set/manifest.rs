@@ -143,9 +143,9 @@ impl Manifest {
 /// use leveltable_object_store::set::read_local;
 /// # fn find(words: &std::path::Path, key: &[u8]) -> leveltable::Result<Option<bytes::Bytes>> {
 /// let shards = read_local(&words.join("manifest"))?;
-/// let at = shards.partition_point(|shard| shard.last_key() < key);
-/// match shards.get(at).filter(|shard| shard.first_key() <= key) {
-///     Some(shard) => Table::open(words.join(shard.path().as_ref()))?.get(key),
+/// let at = shards.partition_point(|shard| shard.last_key < key);
+/// match shards.get(at).filter(|shard| shard.first_key <= key) {
+///     Some(shard) => Table::open(words.join(shard.path.as_ref()))?.get(key),
 ///     None => Ok(None),
 /// }
 /// # }

@@ -46,11 +46,11 @@
 //! | opening a set | one for the manifest, which is read as a whole |
 //! | [`refresh`](TableSet::refresh) | one, with which nothing comes if the manifest is still the same; a local directory is listed |
 //! | a key between shards | none |
-//! | a key of a shard that is not open | one to open the shard, since the size of its tail is known; then as of an open one |
-//! | a key of an open shard | as of an [`AsyncTable`](leveltable::remote::AsyncTable): none if the filter excludes it or the block is in the cache, otherwise one |
+//! | a key of a shard that is not open | one for the last 64 KiB of the shard; of a table without pieces, for all after its data; then as of an open one |
+//! | a key of an open shard | as of an [`AsyncTable`](leveltable::remote::AsyncTable): none if the filter excludes it or the block is in the cache, otherwise one; the first keys need pieces of filter and index, too |
 //! | [`get_many`](TableSet::get_many) | as of a table; 32 shards at the same time |
 //! | a walk | as of a table; the next shard is opened ahead once as many bytes were returned as half of a shard has |
-//! | [`publish`] | one or two for each shard, one for the manifest; the first publication makes four more to learn what the store can do |
+//! | [`publish`] | one for each shard, two if it has no pieces, one for the manifest; the first publication makes four more to learn what the store can do |
 //!
 //! A set has at most 64 requests for its tables on their way at a time; see [`SetOptions::most_requests`].
 //!
@@ -121,7 +121,7 @@
 //!   1  path, relative to the directory of the manifest: UTF-8, segments parted by "/"
 //!   2  first key
 //!   3  size of the object in bytes, at least 48            varint
-//!   4  bytes at its end that are read to open it           varint, at most 4 GiB
+//!   4  bytes at its end that are read to open it           varint, at most 4 GiB; 64 KiB, or what a table without pieces needs
 //!   5  ETag, if the store has one: UTF-8
 //!   6  version, if the store has one: UTF-8
 //!   7  number of entries, if the table says                varint
@@ -174,6 +174,7 @@ pub use table_set::TableSet;
 pub struct SetOptions {
     tables: OpenOptions,
     most_open: usize,
+    most_bytes: u64,
     most_requests: usize,
     timeouts: Timeouts,
     retries: Retries,
@@ -186,11 +187,12 @@ impl Default for SetOptions {
 }
 
 impl SetOptions {
-    /// Tables are opened with [`OpenOptions::new`], and 64 of them stay open.
+    /// Tables are opened with [`OpenOptions::new`], and 64 of them stay open, of at most 128 MiB.
     pub fn new() -> SetOptions {
         SetOptions {
             tables: OpenOptions::new(),
             most_open: 64,
+            most_bytes: 128 << 20,
             most_requests: MOST_REQUESTS,
             timeouts: Timeouts::default(),
             retries: Retries::default(),
@@ -203,10 +205,17 @@ impl SetOptions {
         self
     }
 
-    /// How many tables stay open, at least one. The one that was not used for longest is closed. An open table keeps its
-    /// filter and its index in memory, about as many bytes as its [tail](Shard::tail_len).
+    /// How many tables stay open, at least one. The one that was not used for longest is closed. An open table keeps the pieces of
+    /// its filter and its index that were needed so far; see [`AsyncTable::weight`](leveltable::remote::AsyncTable::weight).
     pub fn most_open(mut self, tables: usize) -> SetOptions {
         self.most_open = tables;
+        self
+    }
+
+    /// How many bytes of memory the open tables take at most, blocks apart: 128 MiB by default. Beyond, those that were not used for
+    /// longest are closed, but never the last.
+    pub fn most_bytes(mut self, bytes: u64) -> SetOptions {
+        self.most_bytes = bytes;
         self
     }
 

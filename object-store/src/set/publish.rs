@@ -101,6 +101,12 @@ impl SetOptions {
         let source = Arc::new(source);
         let options = OpenOptions::new().no_cache();
         let table = options.open_async(Arc::clone(&source), None).await?;
+        // The last 64 KiB say where the pieces of index and filter are, which are read when a lookup needs them. A table that they did
+        // not open has no pieces, and everything that comes after its data is read at once.
+        let tail_len = match table.stats().source_reads {
+            1 => LEAST_TAIL,
+            _ => table.tail_len().clamp(LEAST_TAIL, MOST_TAIL),
+        };
         let Some((first_key, last_key)) = ends(&table).await? else {
             return Ok(None);
         };
@@ -109,10 +115,7 @@ impl SetOptions {
             first_key,
             last_key,
             size: table.file_bytes(),
-            tail_len: table
-                .tail_len()
-                .clamp(LEAST_TAIL, MOST_TAIL)
-                .min(table.file_bytes()),
+            tail_len: tail_len.min(table.file_bytes()),
             version: source.version().unwrap_or(UNKNOWN),
             entries: table.entries(),
         }))
@@ -156,8 +159,8 @@ impl SetOptions {
         self.commit(store, manifest, shards, previous).await
     }
 
-    /// As [`publish`](SetOptions::publish), of shards that were described before, such as those of the previous publication and
-    /// new ones. Makes one request for each to see that its object is still the same.
+    /// As [`publish`](SetOptions::publish), of shards that were described before, such as those of the previous publication, and
+    /// new ones that whoever built them has described. Makes one request for each to see that its object is still the same.
     ///
     /// # Errors
     ///
@@ -309,6 +312,7 @@ impl Client {
     /// Checks that the object of `shard` is still the one that was described.
     async fn check(&self, shard: &Shard) -> Result<(), PublishError> {
         let bad = || bad_shard(&shard.path);
+        shard.check().map_err(|why| bad().caused_by(why))?;
         let head = self.attempts(|| async { Ok(self.store.head(&shard.path).await?) });
         let head = head.await.map_err(|error| bad().caused_by(error))?;
         if !is_same(&shard.version, &version_of(&head)) || shard.size != head.size {

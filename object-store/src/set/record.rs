@@ -23,53 +23,28 @@ pub(super) const MOST_TAIL: u64 = 4 << 30;
 const FOOTER_LEN: u64 = 48;
 
 /// A table of a set: where it lies, which keys it has, and what opening it with one request takes.
+///
+/// Made by [`describe`](Shard::describe), or from what was told of it then: [`publish_shards`](super::SetOptions::publish_shards) checks
+/// that its object is still of this version and size, and whoever opens it that keys and entries are those that the table states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shard {
-    pub(super) path: Path,
-    pub(super) first_key: Bytes,
-    pub(super) last_key: Bytes,
-    pub(super) size: u64,
-    pub(super) tail_len: u64,
-    pub(super) version: Version,
-    pub(super) entries: Option<u64>,
+    /// Where the table lies in the store.
+    pub path: Path,
+    /// The first key.
+    pub first_key: Bytes,
+    /// The last key.
+    pub last_key: Bytes,
+    /// Size of the object in bytes.
+    pub size: u64,
+    /// Bytes at the end of the object that opening reads.
+    pub tail_len: u64,
+    /// Which version of the object it is. Another one at the same path is another shard.
+    pub version: Version,
+    /// Number of entries, if the table says.
+    pub entries: Option<u64>,
 }
 
 impl Shard {
-    /// Where the table lies in the store.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The first key.
-    pub fn first_key(&self) -> &[u8] {
-        &self.first_key
-    }
-
-    /// The last key.
-    pub fn last_key(&self) -> &[u8] {
-        &self.last_key
-    }
-
-    /// Size of the object in bytes.
-    pub fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// Bytes at the end of the object that opening reads.
-    pub fn tail_len(&self) -> u64 {
-        self.tail_len
-    }
-
-    /// Which version of the object it is. Another one at the same path is another shard.
-    pub fn version(&self) -> &Version {
-        &self.version
-    }
-
-    /// Number of entries, if the table says.
-    pub fn entries(&self) -> Option<u64> {
-        self.entries
-    }
-
     /// Whether `key` lies between the first and the last key.
     pub(super) fn covers(&self, key: &[u8]) -> bool {
         self.first_key <= key && key <= self.last_key
@@ -132,26 +107,28 @@ impl Shard {
             version,
             entries,
         };
-        if shard.first_key > shard.last_key {
-            return Err("its first key comes after its last".into());
-        }
-        if shard.tail_len > shard.size {
-            let (tail, size) = (shard.tail_len, shard.size);
-            return Err(format!(
-                "its tail of {tail} bytes is longer than its {size} bytes"
-            ));
-        }
-        if shard.tail_len > MOST_TAIL {
-            let tail = shard.tail_len;
-            return Err(format!("its tail of {tail} bytes is longer than 4 GiB"));
-        }
-        if shard.size < FOOTER_LEN {
-            let size = shard.size;
-            return Err(format!(
-                "its {size} bytes are fewer than a table's footer has"
-            ));
-        }
+        shard.check()?;
         Ok(shard)
+    }
+
+    /// Fails if no table is such a shard. The error says why.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let (tail, size) = (self.tail_len, self.size);
+        if self.first_key > self.last_key {
+            Err("its first key comes after its last".into())
+        } else if tail > size {
+            Err(format!(
+                "its tail of {tail} bytes is longer than its {size} bytes"
+            ))
+        } else if tail > MOST_TAIL {
+            Err(format!("its tail of {tail} bytes is longer than 4 GiB"))
+        } else if size < FOOTER_LEN {
+            Err(format!(
+                "its {size} bytes are fewer than a table's footer has"
+            ))
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A set that is open.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::error::Error as _;
 use std::io;
 use std::ops::Bound;
@@ -86,7 +86,7 @@ impl SetOptions {
         manifest: Manifest,
         place: Place,
     ) -> TableSet {
-        let shelf = Arc::new(Shelf::new(self.most_open));
+        let shelf = Arc::new(Shelf::new(self.most_open, self.most_bytes));
         let numbers = manifest.shards.iter().map(|_| shelf.number()).collect();
         TableSet(Arc::new(Inner {
             store,
@@ -176,7 +176,13 @@ impl TableSet {
             _ => shelf.number(),
         };
         let numbers: Vec<usize> = read.shards.iter().map(number).collect();
-        shelf.keep_only(&numbers.iter().copied().collect());
+        let kept: HashSet<usize> = numbers.iter().copied().collect();
+        let gone = self
+            .0
+            .numbers
+            .iter()
+            .filter(|&number| !kept.contains(number));
+        gone.for_each(|&number| shelf.close(number));
         let mut set = options.set(Arc::clone(store), manifest, read, place);
         if let Some(inner) = Arc::get_mut(&mut set.0) {
             inner.numbers = numbers;

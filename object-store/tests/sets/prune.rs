@@ -207,9 +207,9 @@ fn pruning_beside_publishers_removes_nothing_that_is_listed() {
                     {
                         Ok(set) => {
                             let kept = set.shards().iter().filter(|shard| {
-                                shard.first_key() != format!("{first:08}").as_bytes()
+                                shard.first_key != format!("{first:08}").as_bytes()
                             });
-                            let kept: Vec<Path> = kept.map(|shard| shard.path().clone()).collect();
+                            let kept: Vec<Path> = kept.map(|shard| shard.path.clone()).collect();
                             (Some(set.version().clone()), kept)
                         }
                         Err(_) => (None, Vec::new()),
@@ -256,7 +256,7 @@ fn pruning_beside_publishers_removes_nothing_that_is_listed() {
             for manifest in &manifests {
                 let set = TableSet::open(Arc::clone(&store), manifest).await.unwrap();
                 for shard in set.shards() {
-                    let key = shard.first_key().to_vec();
+                    let key = shard.first_key.to_vec();
                     assert!(set.get(key).await.unwrap().is_some());
                 }
             }
@@ -267,8 +267,8 @@ fn pruning_beside_publishers_removes_nothing_that_is_listed() {
         let shards = read_local(&root.join("manifest")).unwrap();
         assert_eq!(shards.len(), 5);
         for shard in shards {
-            let table = leveltable::Table::open(root.join(shard.path().as_ref())).unwrap();
-            assert!(table.get(shard.first_key()).unwrap().is_some());
+            let table = leveltable::Table::open(root.join(shard.path.as_ref())).unwrap();
+            assert!(table.get(shard.first_key).unwrap().is_some());
         }
         fs::write(root.join("manifest/9999999999"), b"").unwrap();
         assert_eq!(

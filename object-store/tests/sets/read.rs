@@ -208,7 +208,7 @@ fn many_tasks_share_few_open_tables() {
                 .await
                 .unwrap();
             let options = SetOptions::new().most_open(2);
-            let set = options.open(store, &manifest).await.unwrap();
+            let set = options.open(Arc::clone(&store), &manifest).await.unwrap();
             let model = Arc::new(numbered(0..1000, "a"));
             let tasks: Vec<_> = (0..8u32)
                 .map(|task| {
@@ -229,6 +229,15 @@ fn many_tasks_share_few_open_tables() {
                 task.await.unwrap();
             }
             assert!(set.open_tables() <= 2);
+
+            // Any table has more bytes than that, and the last one stays open.
+            let options = SetOptions::new().most_bytes(1);
+            let set = options.open(store, &manifest).await.unwrap();
+            for key in ["00000007", "00000507", "00000907"] {
+                assert!(set.contains_key(key).await.unwrap());
+                assert_eq!(set.open_tables(), 1);
+            }
+            assert!(set.stats().source_reads >= 3, "those of closed ones, too");
         });
     }
 }

@@ -149,7 +149,7 @@ async fn no_answer_is_wrong_and_none_hangs() {
                         begun.elapsed()
                     );
                     let shard = &set.shards()[(i / KEYS) as usize];
-                    let version = shard.path().as_ref().split('/').nth(1).unwrap();
+                    let version = shard.path.as_ref().split('/').nth(1).unwrap();
                     match found {
                         Ok(Some(found)) => {
                             assert!(is_there, "{wanted}");

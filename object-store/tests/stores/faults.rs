@@ -286,7 +286,9 @@ async fn an_object_swapped_between_any_two_requests_is_an_error() {
                 assert!(answered.unwrap());
                 continue;
             }
-            let error = answered.unwrap_err();
+            let Err(error) = answered else {
+                panic!("{name}: no error after the swap before request {at}");
+            };
             assert_eq!(error.kind(), ErrorKind::Replaced, "{name} {at}: {error}");
         }
     }

@@ -190,7 +190,7 @@ async fn figures(server: &Server) {
     let seen = proxy.take();
     assert_eq!(seen.len(), 2);
     let shard = &set.shards()[1];
-    assert!(seen[0].received <= shard.tail_len(), "{}", seen[0].received);
+    assert!(seen[0].received <= shard.tail_len, "{}", seen[0].received);
     assert!(seen[1].received <= 4300, "{}", seen[1].received);
     // In an open one, then absent, within shards and between them.
     assert!(set.get(format!("{:016}", 16_000)).await.unwrap().is_some());

@@ -27,6 +27,7 @@ use crate::read::range::{KeyRange, Range, prefix_bounds};
 use crate::read::source::{ReadAt, Source};
 use crate::read::stats::{Counter, Stats};
 use crate::read::table::Table;
+use crate::read::table_cache::OpenTable;
 
 /// Most bytes of the index that a walk fetches at once: they name some 128 MB of data blocks.
 const WALK_LEN: u64 = 1 << 20;
@@ -47,6 +48,12 @@ pub struct AsyncTable {
 impl std::fmt::Debug for AsyncTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("AsyncTable").field(&self.table).finish()
+    }
+}
+
+impl OpenTable for AsyncTable {
+    fn weight(&self) -> usize {
+        AsyncTable::weight(self)
     }
 }
 
@@ -439,6 +446,11 @@ impl AsyncTable {
     /// Size of the file in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.table.file_bytes()
+    }
+
+    /// Bytes of memory that the table takes, blocks in a cache apart; see [`Table::weight`].
+    pub fn weight(&self) -> usize {
+        self.table.weight()
     }
 
     /// Bytes at the end of the file that are all that opening needs: those behind the last data block, or all of a file of up to

@@ -1,0 +1,123 @@
+//! Sets of tables, as commands know them. What reads and writes them is in [`remote`](crate::remote), which may be left out.
+
+use std::io::{self, Write};
+use std::ops::Bound;
+use std::path::Path;
+
+use bytes::Bytes;
+use leveltable::Source;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Value, json};
+
+use crate::info::{key_json, size};
+use crate::notation::{Notation, quoted};
+use crate::open::{Bounds, Direction, RowSource};
+use crate::output::{BOLD, count, entries, file_record};
+
+/// An open set.
+pub(crate) trait Set {
+    /// Returns what tells this publication from any other.
+    fn id(&self) -> String;
+
+    /// Returns the tables, in the order of their keys.
+    fn shards(&self) -> Vec<Shard>;
+
+    /// Returns the value of each key, `None` where there is none.
+    fn get_many(&self, keys: &[Vec<u8>]) -> leveltable::Result<Vec<Option<Bytes>>>;
+
+    /// Returns the entries within `bounds`.
+    fn rows(&self, bounds: Bounds, direction: Direction) -> RowSource;
+
+    /// Returns the bounds of at most `n` parts of about the same size.
+    fn splits(&self, n: usize) -> leveltable::Result<Vec<(Bound<Bytes>, Bound<Bytes>)>>;
+
+    /// Returns a copy of each of the tables, as it was when the set was published. While one is used, the next ones are copied.
+    fn copies(&self) -> Box<dyn Iterator<Item = leveltable::Result<Source>> + '_>;
+}
+
+/// A table of a set, as its manifest records it, and `build --json` and `info --json` print it.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Shard {
+    /// A file or a URL.
+    pub(crate) path: String,
+    #[serde(with = "Key")]
+    pub(crate) first_key: Vec<u8>,
+    #[serde(with = "Key")]
+    pub(crate) last_key: Vec<u8>,
+    pub(crate) bytes: u64,
+    /// Bytes at its end that opening reads.
+    pub(crate) tail_bytes: u64,
+    /// What the store tells of the content.
+    pub(crate) e_tag: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) entries: Option<u64>,
+}
+
+/// A key with the field that `scan --json` prints.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Key {
+    Key(String),
+    KeyHex(String),
+}
+
+impl Key {
+    fn serialize<S: Serializer>(key: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        key_json(key).serialize(serializer)
+    }
+
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let mut key = Vec::new();
+        let (notation, written) = match <Key as Deserialize>::deserialize(deserializer)? {
+            Key::Key(text) => (Notation::Raw, text),
+            Key::KeyHex(digits) => (Notation::Hex, digits),
+        };
+        let parsed = notation.parse(written.as_bytes(), &mut key);
+        parsed.map(|()| key).map_err(D::Error::custom)
+    }
+}
+
+/// Returns the number of entries of all tables, if each says its own.
+pub(crate) fn entries_of(shards: &[Shard]) -> Option<u64> {
+    shards.iter().map(|shard| shard.entries).sum()
+}
+
+/// Prints what `info` shows of a set; with `list`, each table.
+pub(crate) fn draw(shards: &[Shard], list: bool, out: &mut impl Write) -> io::Result<()> {
+    let bytes = shards.iter().map(|shard| shard.bytes).sum();
+    let tables = count(shards.len() as u64, "table");
+    let n = entries_of(shards).map(|n| format!(", {}", entries(n)));
+    let n = n.unwrap_or_default();
+    writeln!(out, "a set of {tables}, {}{n}", size(bytes))?;
+    if let (Some(first), Some(last)) = (shards.first(), shards.last()) {
+        writeln!(out, "\nkeys    {}", quoted(&first.first_key, 60))?;
+        writeln!(out, "     .. {}", quoted(&last.last_key, 60))?;
+    }
+    if !list {
+        return Ok(());
+    }
+    let (bytes, n) = ("bytes", "entries");
+    writeln!(out, "\n{BOLD}{bytes:>12} {n:>12}  table{BOLD:#}")?;
+    for shard in shards {
+        let Shard { path, bytes, .. } = shard;
+        let n = shard.entries.map_or("-".into(), |n| n.to_string());
+        let first = quoted(&shard.first_key, 60);
+        writeln!(out, "{bytes:>12} {n:>12}  {path} from {first}")?;
+    }
+    Ok(())
+}
+
+/// Returns the record that `info --json` prints of a set.
+pub(crate) fn to_json(path: &Path, shards: &[Shard], fields: &[&str]) -> Value {
+    let record = json!({
+        "file_bytes": shards.iter().map(|shard| shard.bytes).sum::<u64>(),
+        "keys": "plain",
+        "order_known": true,
+        "entries": entries_of(shards),
+        "first_key": shards.first().map(|shard| key_json(&shard.first_key)),
+        "last_key": shards.last().map(|shard| key_json(&shard.last_key)),
+        "shards": shards,
+    });
+    file_record(path, fields, record)
+}
