@@ -231,6 +231,6 @@ fn is_ordinary(key: &[u8]) -> bool {
 }
 
 /// Whether `key` ends as an index key does that was shortened: in the largest sequence number.
-fn is_separator(key: &[u8]) -> bool {
+pub(crate) fn is_separator(key: &[u8]) -> bool {
     tag(key).is_some_and(|tag| tag >> 8 == MAX_SEQUENCE && (1..TYPES_END).contains(&(tag & 0xff)))
 }

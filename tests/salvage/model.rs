@@ -440,14 +440,21 @@ impl File {
         })
     }
 
-    /// The last table whose index is whole.
+    /// The last table whose index is whole. If tables have the same index to the byte, that of which most blocks lie where it
+    /// says.
     fn indexed(&self) -> Option<&Written> {
         let last = self.tables.iter().filter_map(|table| {
             let index = &table.file[table.index.clone()];
             let last = *occurrences(&self.bytes, index).last()?;
-            Some((last, table))
+            let is_there = |(range, block): &&(Range<usize>, Block)| {
+                let start = (last + range.start).checked_sub(table.index.start);
+                let bytes = start.and_then(|start| self.bytes.get(start..));
+                bytes.is_some_and(|bytes| bytes.starts_with(&block.frame))
+            };
+            Some((last, table.blocks.iter().filter(is_there).count(), table))
         });
-        last.max_by_key(|(at, _)| *at).map(|(_, table)| table)
+        let last = last.max_by_key(|(at, there, _)| (*at, *there));
+        last.map(|(.., table)| table)
     }
 
     /// The entries that must be in the copy, for a builder of this order.

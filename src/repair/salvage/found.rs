@@ -18,11 +18,13 @@ use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::pieces::Pieces;
 use crate::format::properties::{FIRST_PROPERTY, Properties};
 
-/// A frame whose checksum is right, or a footer, and what is in it.
+/// A frame whose checksum is right, or a footer: where it lies and what is in it.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(super) range: Range<u64>,
     pub(super) content: Content,
+    /// What it is a part of: data, until something shows that it is not.
+    pub(super) section: Section,
 }
 
 #[derive(Debug)]
@@ -51,6 +53,8 @@ pub(super) struct Digest {
     pub(super) names_parts: bool,
     /// Whether every value is one handle, and they ascend without overlap, as in an index.
     pub(super) is_list: bool,
+    /// Whether every key is stored whole, at a restart, as nearly all writers do in an index and few in data.
+    pub(super) has_restarts_only: bool,
     /// The checksum as it is stored, to tell copies of a block.
     pub(super) checksum: u32,
     pub(super) codec: &'static str,
@@ -58,23 +62,22 @@ pub(super) struct Digest {
     pub(super) evidence: Counts,
 }
 
-/// Checksum, length, number of entries, first and last key: what tells copies of a block, but for one in 2^32.
-pub(super) type Identity<'a> = (u32, u64, u64, &'a [u8], &'a [u8]);
-
-impl Digest {
-    pub(super) fn identity(&self, found: &Found) -> Identity<'_> {
-        let (checksum, entries) = (self.checksum, self.entries);
-        (checksum, found.len(), entries, &self.first, &self.last)
-    }
-}
-
 impl Found {
+    pub(super) fn new(range: Range<u64>, content: Content) -> Found {
+        let section = content.section();
+        Found {
+            range,
+            content,
+            section,
+        }
+    }
+
     /// Number of entries; 0 for anything but a block of data.
     pub(crate) fn entries(&self) -> u64 {
         self.data().map_or(0, |digest| digest.entries)
     }
 
-    /// The digest of a block of entries.
+    /// The digest of a block of entries, whatever they are.
     pub(super) fn digest(&self) -> Option<&Digest> {
         match &self.content {
             Content::Entries(digest) if digest.entries > 0 => Some(digest),
@@ -82,9 +85,10 @@ impl Found {
         }
     }
 
-    /// The digest of a block that may hold data.
+    /// The digest of a block that holds data, or cannot be told from data.
     pub(super) fn data(&self) -> Option<&Digest> {
-        self.digest().filter(|digest| !digest.is_properties)
+        let is_data = self.section == Section::Data;
+        self.digest().filter(|_| is_data)
     }
 
     /// Length of the frame.
@@ -96,19 +100,30 @@ impl Found {
         handle_of(&self.range)
     }
 
-    /// The same, but unreadable if its keys take more than `room`. Otherwise takes them from `room`.
-    pub(super) fn within(mut self, room: &mut u64) -> Found {
-        if let Content::Entries(digest) = &self.content {
-            let keys = (digest.first.len() + digest.last.len()) as u64;
-            match room.checked_sub(keys) {
-                Some(rest) => *room = rest,
-                None => {
-                    let reason = "its keys take more memory than a sound table's would";
-                    self.content = Content::Unreadable(reason.into());
-                }
-            }
+    /// Checksum, length, number of entries, first and last key: what tells copies of a block, but for one in 2^32.
+    pub(super) fn identity(&self) -> Option<(u32, u64, u64, &[u8], &[u8])> {
+        let Digest {
+            checksum,
+            entries,
+            first,
+            last,
+            ..
+        } = self.digest()?;
+        Some((*checksum, self.len(), *entries, first, last))
+    }
+}
+
+impl Content {
+    /// What it is a part of, by itself.
+    pub(super) fn section(&self) -> Section {
+        match self {
+            Content::Entries(digest) if digest.entries == 0 => Section::Metaindex,
+            Content::Entries(digest) if digest.is_properties => Section::Properties,
+            Content::Entries(_) | Content::Unreadable(_) => Section::Data,
+            Content::Filter => Section::Filter,
+            Content::Pieces => Section::Pieces,
+            Content::Footer(_) => Section::Footer,
         }
-        self
     }
 }
 
@@ -120,93 +135,115 @@ pub(super) fn handle_of(range: &Range<u64>) -> BlockHandle {
     }
 }
 
-/// How much of a file's keys may be held in memory, of its blocks, and as much of its index.
-///
-/// Raw and Snappy blocks cannot come near it: a block is at most 64 / 3 of its stored size, and at most two of its keys
-/// are held. Other codecs make a key of megabytes from a few bytes.
-pub(super) fn key_room(file_size: u64) -> u64 {
-    file_size.saturating_mul(64).saturating_add(16 << 20)
+/// Opens frames and examines what they hold, within limits for a file.
+#[derive(Debug)]
+pub(super) struct Inspector<'a> {
+    pub(super) order: &'a Order,
+    work: KeyWork,
+    /// Bytes of keys that may still be held in memory.
+    ///
+    /// Raw and Snappy blocks cannot come near it: a block is at most 64 / 3 of its stored size, and at most two of its keys are
+    /// held. Other codecs make a key of megabytes from a few bytes.
+    room: u64,
 }
 
-/// Opens the frame at `offset` and examines its content. An error if its checksum is wrong.
-pub(super) fn inspect(
-    offset: u64,
-    frame: &Bytes,
-    order: &Order,
-    work: &mut KeyWork,
-) -> Result<Content, Defect> {
-    frame::verify(frame)?;
-    let digest = frame::open(frame).and_then(|payload| {
-        let digest = digest(payload.clone(), order, work);
-        digest.map(Content::Entries).or_else(|defect| {
-            let content = frame::is_raw(frame).then(|| raw_content(payload));
-            content.flatten().ok_or(defect)
+impl<'a> Inspector<'a> {
+    pub(super) fn new(file_size: u64, order: &'a Order) -> Inspector<'a> {
+        Inspector {
+            order,
+            work: KeyWork::of_file(),
+            room: file_size.saturating_mul(64).saturating_add(16 << 20),
+        }
+    }
+
+    /// Examines the frame at `offset`. `None` if its checksum is wrong.
+    pub(super) fn inspect(&mut self, offset: u64, frame: &Bytes) -> Option<Found> {
+        frame::verify(frame).ok()?;
+        let content = self.content(frame).unwrap_or_else(|defect| {
+            Content::Unreadable(defect.locate(Section::Data, offset).to_string())
+        });
+        Some(Found::new(offset..offset + frame.len() as u64, content))
+    }
+
+    fn content(&mut self, frame: &Bytes) -> Result<Content, Defect> {
+        let payload = frame::open(frame)?;
+        match self.digest(payload.clone()) {
+            Ok(digest) => {
+                let keys = (digest.first.len() + digest.last.len()) as u64;
+                let Some(room) = self.room.checked_sub(keys) else {
+                    let reason = "its keys take more memory than a sound table's would";
+                    return Ok(Content::Unreadable(reason.into()));
+                };
+                self.room = room;
+                Ok(Content::Entries(Digest {
+                    checksum: fixed32_at(frame, frame.len() - 4).unwrap_or_default(),
+                    codec: frame::codec_name(frame)?,
+                    ..digest
+                }))
+            }
+            // Filters and pieces are always stored raw.
+            Err(defect) if frame::is_raw(frame) => not_entries(payload).ok_or(defect),
+            Err(defect) => Err(defect),
+        }
+    }
+
+    fn digest(&mut self, payload: Bytes) -> Result<Digest, Defect> {
+        let block = Block::parse(payload.clone())?;
+        block.check_entries()?;
+        self.work.take(&block)?;
+        let restarts = block.restart_count() as u64;
+        let mut cursor = BlockCursor::new(block);
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        let (mut entries, mut ascends) = (0, true);
+        let (mut is_handles, mut is_list, mut list_end) = (true, true, 0);
+        let (mut names_parts, mut is_rocksdbs) = (true, true);
+        let mut evidence = Evidence::default();
+        while cursor.next()? {
+            let (key, value) = (cursor.key(), cursor.value());
+            evidence.add_entry(key, value);
+            let handle = BlockHandle::decode(value).filter(|(_, len)| *len == value.len());
+            is_handles &= handle.is_some();
+            let end =
+                handle.and_then(|(handle, _)| handle.end().filter(|_| handle.offset >= list_end));
+            is_list &= end.is_some();
+            list_end = end.unwrap_or(list_end);
+            names_parts &= names_part(key);
+            is_rocksdbs &= key.starts_with(b"rocksdb.") && !key.iter().any(u8::is_ascii_digit);
+            if entries == 0 {
+                first = key.to_vec();
+            } else {
+                ascends = ascends && self.order.compare(&last, key).is_lt();
+            }
+            entries += 1;
+            last.clear();
+            last.extend_from_slice(key);
+        }
+        let has_entries = entries > 0;
+        Ok(Digest {
+            is_properties: (has_entries && is_rocksdbs && !is_handles)
+                || first == FIRST_PROPERTY && Properties::decode(&payload).is_ok(),
+            entries,
+            ascends,
+            first: first.into(),
+            last: last.into(),
+            names_parts: has_entries && names_parts && is_handles,
+            is_list: has_entries && is_list,
+            has_restarts_only: entries == restarts,
+            checksum: 0,
+            codec: "",
+            evidence: evidence.counts(),
         })
-    });
-    Ok(match digest {
-        Ok(Content::Entries(digest)) => Content::Entries(Digest {
-            checksum: fixed32_at(frame, frame.len() - 4).unwrap_or_default(),
-            codec: frame::codec_name(frame)?,
-            ..digest
-        }),
-        Ok(content) => content,
-        Err(defect) => Content::Unreadable(defect.locate(Section::Data, offset).to_string()),
-    })
+    }
 }
 
-/// What a block holds that is always stored raw, and not entries.
-fn raw_content(payload: Bytes) -> Option<Content> {
+/// What a block holds that is not entries.
+fn not_entries(payload: Bytes) -> Option<Content> {
     // The end of a long one could pass for that of a filter.
     if let Ok(Some(_)) = Pieces::decode(payload.clone()) {
         return Some(Content::Pieces);
     }
     let filter = FilterBlockReader::new(payload).ok()?;
     filter.check_offsets().is_ok().then_some(Content::Filter)
-}
-
-fn digest(payload: Bytes, order: &Order, work: &mut KeyWork) -> Result<Digest, Defect> {
-    let block = Block::parse(payload.clone())?;
-    block.check_entries()?;
-    work.take(&block)?;
-    let mut cursor = BlockCursor::new(block);
-    let (mut first, mut last) = (Vec::new(), Vec::new());
-    let (mut entries, mut ascends) = (0, true);
-    let (mut is_handles, mut is_list, mut list_end) = (true, true, 0);
-    let (mut names_parts, mut is_rocksdbs) = (true, true);
-    let mut evidence = Evidence::default();
-    while cursor.next()? {
-        let (key, value) = (cursor.key(), cursor.value());
-        evidence.add_entry(key, value);
-        let handle = BlockHandle::decode(value).filter(|(_, len)| *len == value.len());
-        is_handles &= handle.is_some();
-        let end = handle.and_then(|(handle, _)| handle.end().filter(|_| handle.offset >= list_end));
-        is_list &= end.is_some();
-        list_end = end.unwrap_or(list_end);
-        names_parts &= names_part(key);
-        is_rocksdbs &= key.starts_with(b"rocksdb.") && !key.iter().any(u8::is_ascii_digit);
-        if entries == 0 {
-            first = key.to_vec();
-        } else {
-            ascends = ascends && order.compare(&last, key).is_lt();
-        }
-        entries += 1;
-        last.clear();
-        last.extend_from_slice(key);
-    }
-    let has_entries = entries > 0;
-    Ok(Digest {
-        is_properties: (has_entries && is_rocksdbs && !is_handles)
-            || first == FIRST_PROPERTY && Properties::decode(&payload).is_ok(),
-        entries,
-        ascends,
-        first: first.into(),
-        last: last.into(),
-        names_parts: has_entries && names_parts && is_handles,
-        is_list: has_entries && is_list,
-        checksum: 0,
-        codec: "",
-        evidence: evidence.counts(),
-    })
 }
 
 /// Whether a metaindex, of this crate or of RocksDB, has a filter or properties under `name`.

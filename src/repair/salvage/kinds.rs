@@ -4,16 +4,20 @@
 //! - Another block is *metadata* if it decodes as properties, or if its keys are names of a metaindex and its values are
 //!   handles that lead to no data. User keys may begin with `filter.`, and user values may look like handles.
 //! - An *index* lists handles whose sizes are those of the data blocks before it. A footer may name it, but need not: it is
-//!   usable wherever it lies, and in whatever order its keys are. One that `about.pieces` divides is certainly an index.
+//!   usable wherever it lies, and in whatever order its keys are. It certainly is one if `about.pieces` divides it, or if
+//!   properties after it state as many blocks of as many bytes as it lists.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
 use super::found::{Content, Digest, Found};
-use super::index::{Index, moved};
-use super::survey::Survey;
+use super::index::Index;
+use super::survey::{Survey, moved};
+use crate::db::key::user_order;
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
+use crate::format::frame::TRAILER_LEN;
 use crate::format::pieces::Pieces;
 use crate::format::properties::Properties;
 
@@ -23,244 +27,292 @@ const STOCK: [&[u8]; 3] = [b"about.", b"filter.leveldb.", b"filter.leveltable."]
 /// Most parts of a table that are looked for by its metaindex.
 pub(super) const MOST_PARTS: usize = 16;
 
-/// The frames by kind.
+/// The table to copy.
+#[derive(Debug, Default)]
 pub(super) struct Kinds {
-    /// The index of the table to copy: of several whole ones, the last in the file.
+    /// Its index: of several whole ones, the last in the file.
     pub(super) index: Option<Index>,
-    /// The frames that hold no data, by their offsets.
-    pub(super) metadata: HashMap<u64, Section>,
-    /// What the table says of itself, if it is clear which of several tables it is.
+    /// Without one, the blocks of a whole table that seems to be stored in a value: they are better attested than others.
+    pub(super) attested: HashSet<u64>,
+    /// What it says of itself, if it is clear which of several tables it is.
     pub(super) properties: Option<Properties>,
+    /// Whether its keys are in another order than the builder's, by what it says of itself.
+    pub(super) is_other_order: bool,
 }
 
 impl Kinds {
-    pub(super) fn of(survey: &Survey<'_>) -> Kinds {
-        let mut kinds = Kinds {
-            index: None,
-            metadata: HashMap::new(),
-            properties: None,
-        };
-        let named = kinds.follow_footers(survey);
-        kinds.set_aside_metadata(survey, &named);
-        let divided = divided_indexes(survey);
-        let runs = survey.runs();
-        let (mut listed, mut must_have_room, mut inside) = (HashSet::new(), false, None);
-        for found in survey.before(survey.file.size) {
-            let start = found.range.start;
-            let moved_by = named.get(&start).copied();
-            let is_divided = divided.contains(&start);
-            let is_list = kinds.data(found).is_some_and(|digest| digest.is_list);
-            if (moved_by.is_some() || is_divided || is_list)
-                && !listed.contains(&start)
-                && let Some(index) =
-                    Index::of(survey, &kinds, found, moved_by, is_divided, must_have_room)
-            {
-                kinds.metadata.insert(start, Section::Index);
-                listed.extend(index.places.iter().flatten());
-                let is_inside = kinds.is_inside_a_value(survey, &index, &runs);
-                match &kinds.index {
-                    // One that seemed to be inside a value cannot be: this index comes before it.
-                    None if !is_inside => kinds.index = inside.take().or(Some(index)),
-                    None if inside.is_none() => inside = Some(index),
-                    _ => {}
-                }
-            }
-            // Pieces that divide another index would divide this one.
-            must_have_room |=
-                matches!(found.content, Content::Pieces) || kinds.data(found).is_some();
+    /// Tells each frame of `survey` what it is.
+    pub(super) fn of(survey: &mut Survey<'_>) -> Kinds {
+        for found in survey.frames.values_mut() {
+            found.section = found.content.section();
         }
-        // An index that lists nothing of use is no data either, if a footer names it.
+        let named = follow_footers(survey);
+        set_aside_metaindexes(survey, &named);
+        let (mut index, inside) = find_index(survey, &named);
         for start in named.keys() {
-            kinds.metadata.entry(*start).or_insert(Section::Index);
+            // One that lists nothing of use is no data either.
+            set(survey, *start, Section::Index, |found| {
+                found.section == Section::Data
+            });
         }
-        if let Some(index) = &kinds.index {
-            kinds.properties = kinds.properties_beside(survey, index, &listed);
-        } else {
-            // Those of the file, if they are the only ones.
-            let frames = survey.frames.values();
-            let mut all = frames.filter_map(|found| kinds.properties_in(survey, found));
-            kinds.properties = all.next().filter(|_| all.next().is_none());
-        }
-        kinds
-    }
-
-    /// Whether the frame holds data, or cannot be told from data.
-    pub(super) fn data<'a>(&self, found: &'a Found) -> Option<&'a Digest> {
-        let is_metadata = self.metadata.contains_key(&found.range.start);
-        found.data().filter(|_| !is_metadata)
-    }
-
-    /// Whether the table of `index` seems to be stored in a value of a damaged block: it is whole, begins a stretch of frames
-    /// with bytes before and after it that belong to none, and data comes after these.
-    fn is_inside_a_value(&self, survey: &Survey<'_>, index: &Index, runs: &[Range<u64>]) -> bool {
-        let run = runs.iter().find(|run| run.contains(&index.range.start));
-        let first = index.places.iter().flatten().min();
-        let is_whole = index.places.iter().all(Option::is_some);
-        let is_data = |found: &Found| self.data(found).is_some();
-        is_whole
-            && run.is_some_and(|run| {
-                let mut in_run = survey
-                    .from(index.range.end)
-                    .take_while(|found| found.range.start < run.end);
-                run.start > 0
-                    && first == Some(&run.start)
-                    && !in_run.any(is_data)
-                    && survey.from(run.end).any(is_data)
-            })
-    }
-
-    /// Whether the frame is one of the last of a table.
-    pub(super) fn ends_a_table(&self, found: &Found) -> bool {
-        let section = self.metadata.get(&found.range.start);
-        matches!(section, Some(Section::Metaindex | Section::Footer))
-    }
-
-    /// Sets aside the metaindex that each footer names. Returns the indexes that they name, each with how far it has moved.
-    fn follow_footers(&mut self, survey: &Survey<'_>) -> HashMap<u64, u64> {
-        let mut named = HashMap::new();
-        for found in survey.frames.values() {
-            let Content::Footer(footer) = &found.content else {
-                continue;
-            };
-            let Some(end) = footer.blocks_end() else {
-                continue;
-            };
-            let by = found.range.start.wrapping_sub(end);
-            let entries_at = |handle: BlockHandle| {
-                let found = survey.at(&moved(handle, by)?)?;
-                matches!(found.content, Content::Entries(_)).then_some(found)
-            };
-            let metaindex = entries_at(footer.metaindex);
-            let section = metaindex.map(|found| (found.range.start, Section::Metaindex));
-            self.metadata.extend(section);
-            // A footer that lost bytes of its padding is read from a byte too early, and may name anything.
-            let is_index = |found: &&Found| {
-                found.digest().is_none_or(|digest| {
-                    digest.is_list && (by == 0 || metaindex.is_some() || !digest.names_parts)
-                })
-            };
-            let index = entries_at(footer.index).filter(is_index);
-            if let (Some(index), Some(metaindex)) = (index, metaindex) {
-                // Other parts that it names are no data, unless the index lists them.
-                let listed = survey.handles_in(index.handle());
-                let mut parts = survey.handles_in(metaindex.handle());
-                parts.truncate(MOST_PARTS);
-                parts.retain(|part| !listed.contains(part));
-                let parts = parts.into_iter().filter_map(entries_at);
-                let parts = parts.filter(|part| part.data().is_some());
-                let sections = parts.map(|part| (part.range.start, Section::Metaindex));
-                self.metadata.extend(sections);
+        let properties = match &index {
+            Some(index) => index.properties(survey),
+            None => {
+                // Those of the file, if they are the only ones.
+                let mut all = survey
+                    .frames
+                    .values()
+                    .filter_map(|found| properties_in(survey, found));
+                all.next().filter(|_| all.next().is_none())
             }
-            named.extend(index.map(|found| (found.range.start, by)));
-        }
-        named
-    }
-
-    /// Sets aside all that holds no data by itself, and metaindexes by what their handles lead to.
-    fn set_aside_metadata(&mut self, survey: &Survey<'_>, named: &HashMap<u64, u64>) {
-        let ranges = |is_one: fn(&Digest) -> bool| -> Vec<Range<u64>> {
-            let found = survey.frames.values();
-            let found = found.filter(|found| found.data().is_some_and(is_one));
-            found.map(|found| found.range.clone()).collect()
         };
-        let data = ranges(|_| true);
-        let plain = ranges(|digest| !digest.is_list && !digest.names_parts);
-        // The sizes of the parts that hold no data, of which a metaindex comes after those that it names.
-        let mut parts: HashSet<u64> = HashSet::new();
-        // Whether there was a gap since the last block of data.
-        let (mut has_gap, mut end) = (false, 0);
-        for found in survey.frames.values() {
-            let start = found.range.start;
-            has_gap |= start != end;
-            end = found.range.end;
-            if found.data().is_none() {
-                parts.insert(found.len());
+        let order = user_order(survey.order()).unwrap_or(survey.order());
+        let is_other = |properties: &Properties| properties.comparator != order.comparator().name();
+        let is_other_order = properties.as_ref().is_some_and(is_other);
+        if let Some(index) = &mut index {
+            index.settle(survey, is_other_order);
+            for start in index.places.iter().flatten() {
+                set(survey, *start, Section::Data, |_| true);
             }
-            let section = match &found.content {
-                Content::Filter => Section::Filter,
-                Content::Pieces => Section::Pieces,
-                Content::Footer(_) => Section::Footer,
-                Content::Unreadable(_) => continue,
-                Content::Entries(digest) if digest.entries == 0 => Section::Metaindex,
-                Content::Entries(digest) if digest.is_properties => Section::Properties,
-                Content::Entries(digest) => {
-                    // What a stock name leads to may have moved, so that other metadata, or itself, is there.
-                    let is_stock = STOCK.iter().any(|name| digest.first.starts_with(name));
-                    let data = if is_stock { &plain } else { &data };
-                    // Where it says or, in a file that lost or gained bytes, elsewhere.
-                    let leads_to_no_data = |part: &BlockHandle| {
-                        moved(*part, 0).is_some_and(|place| {
-                            let is_part = || parts.contains(&(place.end - place.start));
-                            let block = last_before(data, place.end);
-                            block != Some(&place)
-                                && (has_gap
-                                    || is_part()
-                                    || block.is_none_or(|block| block.end <= place.start))
-                        })
-                    };
-                    let is_metaindex = digest.names_parts
-                        && !named.contains_key(&start)
-                        && survey
-                            .handles_in(found.handle())
-                            .iter()
-                            .all(leads_to_no_data);
-                    if !is_metaindex {
-                        has_gap &= digest.is_list;
-                        continue;
-                    }
-                    Section::Metaindex
-                }
-            };
-            self.metadata.entry(start).or_insert(section);
         }
-    }
-
-    /// The properties after `index`, where this crate writes them, or between it and its data. None of another table.
-    fn properties_beside(
-        &self,
-        survey: &Survey<'_>,
-        index: &Index,
-        listed: &HashSet<u64>,
-    ) -> Option<Properties> {
-        let is_beside = |found: &&Found| {
-            let section = self.metadata.get(&found.range.start);
-            let ends = matches!(section, Some(Section::Index | Section::Footer));
-            !ends && !listed.contains(&found.range.start) && self.data(found).is_none()
-        };
-        let after = survey.from(index.range.end).take_while(is_beside);
-        let before = survey.before(index.range.start).take_while(is_beside);
-        let mut beside = after.chain(before);
-        beside.find_map(|found| self.properties_in(survey, found))
-    }
-
-    fn properties_in(&self, survey: &Survey<'_>, found: &Found) -> Option<Properties> {
-        let section = self.metadata.get(&found.range.start);
-        section.filter(|section| **section == Section::Properties)?;
-        Properties::decode(survey.block(found.handle())?.data()).ok()
+        Kinds {
+            attested: inside
+                .into_iter()
+                .flat_map(|index| index.places)
+                .flatten()
+                .collect(),
+            index,
+            properties,
+            is_other_order,
+        }
     }
 }
 
-/// Where the indexes begin that an `about.pieces` after them divides, wherever they have moved. Reads each list once at most.
-fn divided_indexes(survey: &Survey<'_>) -> HashSet<u64> {
-    let (mut divided, mut pieces) = (HashSet::new(), None);
-    for found in survey.before(survey.file.size) {
-        pieces = survey.pieces(found).or(pieces);
+fn set(survey: &mut Survey<'_>, start: u64, section: Section, if_so: fn(&Found) -> bool) {
+    if let Some(found) = survey.frames.get_mut(&start).filter(|found| if_so(found)) {
+        found.section = section;
+    }
+}
+
+/// Finds the index of the table to copy, or at least of one that seems to be stored in a value, and sets aside those of others.
+fn find_index(
+    survey: &mut Survey<'_>,
+    named: &HashMap<u64, u64>,
+) -> (Option<Index>, Option<Index>) {
+    let runs = survey.runs();
+    let clues = Clues::of(survey);
+    let starts: Vec<u64> = survey.frames.keys().rev().copied().collect();
+    let (mut listed, mut must_have_room) = (HashSet::<u64>::new(), false);
+    let (mut index, mut inside) = (None, None);
+    for start in starts {
+        let Some(found) = survey.frames.get(&start) else {
+            continue;
+        };
+        let moved_by = named.get(&start).copied();
+        let is_certain = clues.certain.contains(&start);
+        let is_list = found.data().is_some_and(|digest| digest.is_list);
+        let may_be_one = moved_by.is_some() || is_certain || is_list;
+        let is_in_the_way = shows_that_nothing_is_missing(survey, found);
+        let found_index = (may_be_one && !listed.contains(&start))
+            .then(|| Index::locate(survey, found, moved_by))
+            .flatten()
+            .filter(|index| is_certain || index.is_likely(survey, found, &clues, must_have_room));
+        let Some(found_index) = found_index else {
+            must_have_room |= is_in_the_way;
+            continue;
+        };
+        listed.extend(found_index.places.iter().flatten());
+        set(survey, start, Section::Index, |_| true);
+        if index.is_none() {
+            if !found_index.is_inside_a_value(survey, &runs) {
+                // One that seemed to be inside a value cannot be: this index comes before it.
+                index = inside.take().or(Some(found_index));
+            } else if inside.is_none() {
+                inside = Some(found_index);
+            }
+        }
+    }
+    (index, inside)
+}
+
+/// Whether a block that comes after a list shows that the list is no index which has lost all that was before it: data,
+/// pieces and properties that are another one's, or what has not moved.
+fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
+    let is_there =
+        |handle: BlockHandle| moved(handle, 0).is_some_and(|range| survey.at(&range).is_some());
+    match (&found.content, found.section) {
+        (_, Section::Pieces | Section::Properties) => true,
+        (Content::Footer(footer), _) => is_there(footer.index),
+        (_, Section::Metaindex) => survey.handles_in(found.handle()).into_iter().any(is_there),
+        _ => found.data().is_some(),
+    }
+}
+
+/// What shows that a list of handles is an index.
+pub(super) struct Clues {
+    /// Where the lists begin that certainly are.
+    certain: HashSet<u64>,
+    /// Whether keys are a database's: none of the data has the largest sequence number.
+    pub(super) is_database: bool,
+    hasher: RandomState,
+    /// By size and key, as hashes: what an index says of a block of data, if it is shortened as by this crate or not at all.
+    entries: HashSet<u64>,
+}
+
+impl Clues {
+    fn of(survey: &Survey<'_>) -> Clues {
+        let mut clues = Clues {
+            certain: certain_indexes(survey),
+            is_database: survey.order().shortens_filter_keys(),
+            hasher: RandomState::new(),
+            entries: HashSet::new(),
+        };
+        for found in survey.data() {
+            let size = found.handle().size;
+            let last = found.digest().map(|digest| digest.last.to_vec());
+            let mut key = last.unwrap_or_default();
+            clues.entries.insert(clues.hasher.hash_one((size, &key)));
+            survey.order().comparator().find_short_successor(&mut key);
+            clues.entries.insert(clues.hasher.hash_one((size, &key)));
+        }
+        clues
+    }
+
+    /// Whether some block of this size has just this key in the index, if it is the last of its table.
+    pub(super) fn has_block(&self, size: u64, key: &[u8]) -> bool {
+        let entry = self.hasher.hash_one((size, &key.to_vec()));
+        self.entries.contains(&entry)
+    }
+}
+
+/// The lists that an `about.pieces` after them divides, or of which properties after them state the blocks, wherever they have
+/// moved. Reads each list twice at most.
+fn certain_indexes(survey: &Survey<'_>) -> HashSet<u64> {
+    let (mut certain, mut pieces, mut properties) = (HashSet::new(), None, None);
+    for found in survey.before(survey.file().size) {
+        if matches!(found.content, Content::Pieces) {
+            let decoded = survey.payload(found.handle()).map(Pieces::decode);
+            pieces = decoded.and_then(Result::ok).flatten().or(pieces);
+        }
+        properties = properties_in(survey, found).or(properties);
+        if !found.digest().is_some_and(|digest| digest.is_list) {
+            continue;
+        }
         let divides = |pieces: &mut Pieces| {
-            found.digest().is_some_and(|digest| digest.is_list)
-                && found.handle().size == pieces.index.handle.size
+            found.handle().size == pieces.index.handle.size
                 && survey
                     .payload(found.handle())
                     .is_some_and(|block| pieces.index.check_block(&block).is_ok())
         };
-        if pieces.take_if(divides).is_some() {
-            divided.insert(found.range.start);
+        let states = |properties: &mut Properties| {
+            let handles = survey.handles_in(found.handle());
+            let sizes = handles
+                .iter()
+                .map(|handle| handle.size + TRAILER_LEN as u64);
+            (handles.len() as u64, sizes.sum()) == (properties.data_blocks, properties.data_bytes)
+        };
+        if pieces.take_if(divides).is_some() | properties.take_if(states).is_some() {
+            certain.insert(found.range.start);
         }
     }
-    divided
+    certain
 }
 
-/// The last of `ranges` that begins before `end`.
-fn last_before(ranges: &[Range<u64>], end: u64) -> Option<&Range<u64>> {
-    let before = ranges.partition_point(|range| range.start < end);
-    ranges.get(before.checked_sub(1)?)
+/// Sets aside the metaindex that each footer names. Returns the indexes that they name, each with how far it has moved.
+fn follow_footers(survey: &mut Survey<'_>) -> HashMap<u64, u64> {
+    let (mut named, mut metadata) = (HashMap::new(), Vec::new());
+    for found in survey.frames.values() {
+        let Content::Footer(footer) = &found.content else {
+            continue;
+        };
+        let Some(end) = footer.blocks_end() else {
+            continue;
+        };
+        let by = found.range.start.wrapping_sub(end);
+        let entries_at = |handle: BlockHandle| {
+            let found = survey.at(&moved(handle, by)?)?;
+            matches!(found.content, Content::Entries(_)).then_some(found)
+        };
+        let metaindex = entries_at(footer.metaindex);
+        metadata.extend(metaindex.map(|found| found.range.start));
+        // A footer that lost bytes of its padding is read from a byte too early, and may name anything.
+        let is_index = |found: &&Found| {
+            found.digest().is_none_or(|digest| {
+                digest.is_list && (by == 0 || metaindex.is_some() || !digest.names_parts)
+            })
+        };
+        let index = entries_at(footer.index).filter(is_index);
+        if let (Some(index), Some(metaindex)) = (index, metaindex) {
+            // Other parts that it names are no data, unless the index lists them.
+            let listed = survey.handles_in(index.handle());
+            let mut parts = survey.handles_in(metaindex.handle());
+            parts.truncate(MOST_PARTS);
+            parts.retain(|part| !listed.contains(part));
+            let parts = parts.into_iter().filter_map(entries_at);
+            metadata.extend(
+                parts
+                    .filter(|part| part.data().is_some())
+                    .map(|part| part.range.start),
+            );
+        }
+        named.extend(index.map(|found| (found.range.start, by)));
+    }
+    for start in metadata {
+        set(survey, start, Section::Metaindex, |_| true);
+    }
+    named
+}
+
+/// Sets aside metaindexes by their names and by what their handles lead to.
+fn set_aside_metaindexes(survey: &mut Survey<'_>, named: &HashMap<u64, u64>) {
+    let mut metaindexes = Vec::new();
+    // The lengths of the parts that hold no data, of which a metaindex comes after those that it names.
+    let mut parts = HashSet::new();
+    // Whether there was a gap since the last block of data.
+    let (mut has_gap, mut end) = (false, 0);
+    for found in survey.frames.values() {
+        has_gap |= found.range.start != end;
+        end = found.range.end;
+        let Some(digest) = found.data() else {
+            parts.insert(found.len());
+            continue;
+        };
+        let leads_to_no_data = |part: &BlockHandle| {
+            moved(*part, 0).is_some_and(|place| {
+                let block = data_before(survey, digest, place.end);
+                let is_free = block.is_none_or(|block| block.end <= place.start);
+                let is_part = || parts.contains(&(place.end - place.start));
+                block != Some(&place) && (has_gap || is_free || is_part())
+            })
+        };
+        let is_metaindex = digest.names_parts && !named.contains_key(&found.range.start) && {
+            let handles = survey.handles_in(found.handle());
+            handles.iter().all(leads_to_no_data)
+        };
+        if is_metaindex {
+            metaindexes.push(found.range.start);
+        } else {
+            has_gap &= digest.is_list;
+        }
+    }
+    for start in metaindexes {
+        set(survey, start, Section::Metaindex, |_| true);
+    }
+}
+
+/// The last block of data that begins before `end`. What a stock name in `metaindex` leads to may have moved, so that other
+/// metadata, or itself, is there.
+fn data_before<'s>(survey: &'s Survey<'_>, metaindex: &Digest, end: u64) -> Option<&'s Range<u64>> {
+    let is_stock = STOCK.iter().any(|name| metaindex.first.starts_with(name));
+    let is_data = |digest: &Digest| !is_stock || !digest.is_list && !digest.names_parts;
+    let mut before = survey.before(end);
+    let block = before.find(|found| found.data().is_some_and(is_data))?;
+    Some(&block.range)
+}
+
+/// What the properties block `found` says, if it is one.
+pub(super) fn properties_in(survey: &Survey<'_>, found: &Found) -> Option<Properties> {
+    let is_one = found.section == Section::Properties;
+    let block = is_one.then(|| survey.payload(found.handle()))??;
+    Properties::decode(&block).ok()
 }

@@ -232,16 +232,12 @@ impl<D: Destination> sealed::HasTable for DbTableBuilder<D> {
 impl SalvageReport {
     /// What is known before anything is copied.
     fn of(survey: &Survey<'_>, kinds: &Kinds) -> SalvageReport {
-        let metadata = kinds.metadata.iter();
-        let set_aside = metadata.filter_map(|(start, section)| {
-            let found = survey.frames.get(start)?;
-            Some((*section, found.range.clone()))
-        });
-        let mut set_aside: Vec<(Section, Range<u64>)> = set_aside.collect();
-        set_aside.sort_by_key(|(_, range)| range.start);
+        let frames = survey.frames.values();
+        let set_aside = frames.filter(|found| found.section != Section::Data);
+        let set_aside = set_aside.map(|found| (found.section, found.range.clone()));
         let properties = kinds.properties.as_ref();
         SalvageReport {
-            file_bytes: survey.file.size,
+            file_bytes: survey.file().size,
             index: match &kinds.index {
                 Some(index) if index.is_in_place => IndexState::Sound,
                 Some(_) => IndexState::Found,
@@ -249,7 +245,7 @@ impl SalvageReport {
             },
             stated_entries: properties.map(|properties| properties.entries),
             stated_data_blocks: properties.map(|properties| properties.data_blocks),
-            set_aside,
+            set_aside: set_aside.collect(),
             ..SalvageReport::default()
         }
     }
@@ -343,7 +339,7 @@ impl fmt::Display for LostRange {
 ///
 /// - tables or blocks stored as values in a block that is damaged, in a file without an index: they are copied, and the report
 ///   says where they are [uncertain](SalvageReport::uncertain). If a whole table was stored so, and nothing after it is left, it
-///   is the last with an index;
+///   is the last with an index; if data comes after it, its blocks go before those which they overlap;
 /// - blocks of an older table whose keys fit in.
 ///
 /// A table's kind is guessed from its keys, and a builder of the wrong kind is refused. A table in another order than the
@@ -361,7 +357,7 @@ impl fmt::Display for LostRange {
 /// codec. After damage, blocks are searched for by their checksums, in windows of 4 MiB: one larger than 2 MiB is found by
 /// the index, after another block and at the front of the file, but not right after damage. The end of a damaged block is
 /// looked for up to the end of the file, in all over four times the file, and then over 64 KiB each. Memory: the largest
-/// block; the first and last key and some 250 bytes for each block; up to 120 MB while windows are searched.
+/// block; the first and last key and some 300 bytes for each block; up to 120 MB while windows are searched.
 ///
 /// # Errors
 ///
@@ -419,15 +415,14 @@ pub fn salvage(
     };
     let mut progress = Reporter::new(file.size.saturating_mul(2), options.progress);
     let mut survey = Survey::new(&file, &target.order, Patience::Endless);
-    let is_cancelled = survey.run(&mut progress).is_break();
+    let kinds = survey.run(&mut progress);
     if survey.frames.is_empty() && file.size > 0 {
         // Nothing at all. If nothing can be read, the source's error says why.
         let len = file.size.min(SECTOR) as usize;
         file.read(0, len).map_err(at_path)?;
     }
-    let kinds = Kinds::of(&survey);
     let report = SalvageReport::of(&survey, &kinds);
-    if is_cancelled {
+    if progress.is_cancelled() {
         return Ok(SalvageReport {
             cancelled: true,
             ..report
@@ -472,13 +467,12 @@ pub(crate) fn recoverable(
         return Recoverable::default();
     }
     let mut survey = Survey::new(file, order, Patience::Limited);
-    let _ = survey.run(progress);
-    let kinds = Kinds::of(&survey);
+    let kinds = survey.run(progress);
     if matches!(order, Order::Bytewise) && target::kind(&survey, &kinds) == KeyKind::Database {
         return recoverable(file, &internal_order(Order::Bytewise), progress);
     }
     let mut recoverable = Recoverable::default();
-    for block in Plan::of(&survey, &kinds, false, false).blocks() {
+    for block in Plan::of(&survey, &kinds, false).blocks() {
         recoverable.entries += block.digest.entries;
         recoverable.blocks += 1;
     }

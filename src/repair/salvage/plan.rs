@@ -5,12 +5,13 @@ use std::ops::Range;
 
 use super::LostRange;
 use super::found::{Content, Digest, Found, handle_of};
-use super::index::{Index, Placement, moved, run_of};
+use super::index::Index;
 use super::kinds::Kinds;
-use super::survey::Survey;
+use super::survey::{Survey, moved, run_of};
 use crate::comparator::Order;
 use crate::error::Section;
 use crate::format::frame;
+use crate::format::pieces::Pieces;
 
 /// What the new table will be made of.
 #[derive(Debug, Default)]
@@ -36,104 +37,86 @@ pub(super) enum Piece<'s> {
 pub(super) struct Copy<'s> {
     pub(super) found: &'s Found,
     pub(super) digest: &'s Digest,
-    /// Whether the index led to it.
+    /// Whether an index led to it.
     pub(super) by_index: bool,
     /// Whether it may have been a part of a value.
     pub(super) is_uncertain: bool,
 }
 
 impl<'s> Plan<'s> {
-    /// `is_other`: whether the table says that its order is not the builder's. `keep_all`: whether blocks that overlap are
-    /// copied in the order in which they are stored.
-    pub(super) fn of(
-        survey: &'s Survey<'_>,
-        kinds: &Kinds,
-        is_other: bool,
-        keep_all: bool,
-    ) -> Plan<'s> {
-        match &kinds.index {
-            Some(index) => {
-                let placement = Placement::of(survey, kinds, index, is_other);
-                Plan::by_index(survey, kinds, index, placement)
+    /// `keep_all`: whether, without an index, blocks that overlap are copied in the order in which they are stored.
+    pub(super) fn of(survey: &'s Survey<'_>, kinds: &Kinds, keep_all: bool) -> Plan<'s> {
+        let mut plan = Plan::default();
+        let mut reported = HashSet::new();
+        let why = if let Some(index) = &kinds.index {
+            reported = plan.add_listed(survey, index);
+            "it has no place in the index: a block of another table, or out of its place"
+        } else {
+            plan.add_found(survey, kinds, keep_all);
+            "its keys overlap those of other blocks: a block of another table?"
+        };
+        let mut copied: HashSet<_> = plan.blocks().map(|block| block.found.identity()).collect();
+        for found in survey.data() {
+            let is_inside = |index: &Index| index.is_inside_another(found);
+            if kinds.index.as_ref().is_some_and(is_inside) || !copied.insert(found.identity()) {
+                continue;
             }
-            None => Plan::by_keys(survey, kinds, is_other, keep_all),
+            plan.left_out += found.entries();
+            if !reported.contains(&found.range.start) {
+                plan.lose(
+                    found.range.clone(),
+                    why.into(),
+                    Some(found.entries()),
+                    false,
+                );
+            }
         }
+        plan
     }
 
-    /// The blocks that the index lists, in its order.
-    fn by_index(
-        survey: &'s Survey<'_>,
-        kinds: &Kinds,
-        index: &Index,
-        placement: Placement<'s>,
-    ) -> Plan<'s> {
-        let mut plan = Plan {
-            stored_order: !placement.is_ordered,
-            ..Plan::default()
-        };
-        let mut reported = HashSet::new();
-        let mut copied = HashSet::new();
-        let listed = index.handles.iter().zip(&index.places);
-        let found = placement.blocks.iter().zip(&placement.extents);
-        for ((handle, place), (found, extent)) in listed.zip(found) {
+    /// Adds the blocks that the index lists, in its order. Returns where those begin that are missing.
+    fn add_listed(&mut self, survey: &'s Survey<'_>, index: &Index) -> HashSet<u64> {
+        self.stored_order = !index.is_ordered;
+        let mut missing = HashSet::new();
+        for ((handle, place), extent) in index.handles.iter().zip(&index.places).zip(&index.extents)
+        {
+            let found = place.and_then(|place| survey.frames.get(&place));
             if let Some((found, digest)) = found.and_then(|found| Some((found, found.digest()?))) {
-                reported.insert(found.range.start);
-                copied.insert(digest.identity(found));
-                plan.pieces.push(Piece::Copy(Copy {
+                self.pieces.push(Piece::Copy(Copy {
                     found,
                     digest,
-                    by_index: *place == Some(found.range.start),
+                    by_index: extent.as_ref() == Some(&found.range),
                     is_uncertain: false,
                 }));
             } else {
                 let range = extent.clone().or(moved(*handle, 0)).unwrap_or_default();
                 let why = why_not(survey, &range, extent.is_some());
-                reported.insert(range.start);
-                plan.lose(range, why, None, true);
+                missing.insert(range.start);
+                self.lose(range, why, None, true);
             }
         }
-        for found in survey.frames.values() {
-            if let Some(digest) = kinds.data(found)
-                && !copied.contains(&digest.identity(found))
-                && !placement.is_inside_another(found)
-            {
-                let is_reported = reported.contains(&found.range.start);
-                let why =
-                    "it has no place in the index: a block of another table, or out of its place";
-                plan.leave_out(found, digest, (!is_reported).then_some(why));
-            }
-        }
-        plan
+        missing
     }
 
-    /// Without an index: the blocks sorted by their keys, if keys ascend in them, or else all in the file's order.
-    fn by_keys(survey: &'s Survey<'_>, kinds: &Kinds, is_other: bool, keep_all: bool) -> Plan<'s> {
+    /// Without an index, adds the blocks sorted by their keys, if keys ascend in them, or else all in the file's order.
+    fn add_found(&mut self, survey: &'s Survey<'_>, kinds: &Kinds, keep_all: bool) {
         let data = data_once(survey, kinds);
-        let ascend = !is_other && data.iter().all(|block| block.digest.ascends);
-        let chain = ascend.then(|| heaviest_chain(&data, survey.order));
+        let ascend = !kinds.is_other_order && data.iter().all(|block| block.digest.ascends);
+        let chain = ascend.then(|| heaviest_chain(&data, survey.order()));
         let chain = chain.filter(|chain| !keep_all || chain.len() == data.len());
-        let mut plan = Plan {
-            stored_order: chain.is_none(),
-            ..Plan::default()
-        };
+        self.stored_order = chain.is_none();
         let chosen = chain.unwrap_or_else(|| (0..data.len()).collect());
-        let mut left: BTreeMap<usize, &Copy<'_>> = data.iter().enumerate().collect();
-        let blocks: Vec<&Copy<'_>> = chosen.iter().filter_map(|i| left.remove(i)).collect();
+        let blocks: Vec<&Copy<'_>> = chosen.iter().filter_map(|i| data.get(*i)).collect();
         let in_file_order = blocks.is_sorted_by_key(|block| block.found.range.start);
         let mut gaps = gaps_of_data(survey, kinds).into_iter().peekable();
         for block in blocks {
             let is_before = |gap: &(Range<u64>, _)| gap.0.start < block.found.range.start;
             while in_file_order && let Some((gap, why)) = gaps.next_if(is_before) {
-                plan.lose(gap, why, None, true);
+                self.lose(gap, why, None, true);
             }
-            plan.pieces.push(Piece::Copy(*block));
+            self.pieces.push(Piece::Copy(*block));
         }
-        gaps.for_each(|(gap, why)| plan.lose(gap, why, None, in_file_order));
-        for Copy { found, digest, .. } in left.into_values() {
-            let why = "its keys overlap those of other blocks: a block of another table?";
-            plan.leave_out(found, digest, Some(why));
-        }
-        plan
+        gaps.for_each(|(gap, why)| self.lose(gap, why, None, in_file_order));
     }
 
     /// The blocks to copy.
@@ -154,14 +137,6 @@ impl<'s> Plan<'s> {
             .into_iter()
             .max_by_key(|(codec, blocks)| (*codec != "none", *blocks));
         most.map(|(codec, _)| codec)
-    }
-
-    /// Leaves out a sound block, and reports why, unless its place was reported before.
-    fn leave_out(&mut self, found: &Found, digest: &Digest, why: Option<&str>) {
-        self.left_out += digest.entries;
-        if let Some(why) = why {
-            self.lose(found.range.clone(), why.into(), Some(digest.entries), false);
-        }
     }
 
     /// Adds a range that is lost, as a part of the previous one if it begins where that ends.
@@ -190,8 +165,8 @@ impl<'s> Plan<'s> {
 
 /// Why no block of a table lies at `extent`. `is_place`: whether it would be there, and not where its handle says only.
 fn why_not(survey: &Survey<'_>, extent: &Range<u64>, is_place: bool) -> String {
-    if extent.end > survey.file.size {
-        return format!("the file ends before it, at {}", survey.file.size);
+    if extent.end > survey.file().size {
+        return format!("the file ends before it, at {}", survey.file().size);
     }
     if !is_place {
         return "what is left of the file does not hold it: these are the offsets of its handle"
@@ -200,7 +175,7 @@ fn why_not(survey: &Survey<'_>, extent: &Range<u64>, is_place: bool) -> String {
     if let Some(Content::Unreadable(why)) = survey.at(extent).map(|found| &found.content) {
         return why.clone();
     }
-    let frame = survey.file.read_frame(handle_of(extent));
+    let frame = survey.file().read_frame(handle_of(extent));
     match frame.map(|frame| frame::verify(&frame)) {
         Ok(Ok(())) => "its place is taken by another block".into(),
         Ok(Err(defect)) => defect.locate(Section::Data, extent.start).to_string(),
@@ -215,73 +190,61 @@ fn data_once<'s>(survey: &'s Survey<'_>, kinds: &Kinds) -> Vec<Copy<'s>> {
     let mut uncertain = survey.runs();
     uncertain.retain(|run| {
         let last = survey.before(run.end).next();
-        let ends_in_data = last.is_some_and(|last| kinds.data(last).is_some());
-        run.start > 0 && (run.end < survey.file.size || ends_in_data)
+        let ends_in_data = last.is_some_and(|last| last.data().is_some());
+        run.start > 0 && (run.end < survey.file().size || ends_in_data)
     });
     let mut seen: HashMap<_, &Found> = HashMap::new();
-    let mut data = Vec::new();
-    for found in survey.frames.values() {
-        let Some(digest) = kinds.data(found) else {
-            continue;
-        };
-        let first = *seen.entry(digest.identity(found)).or_insert(found);
-        let is_copy = first.range != found.range
-            && survey
-                .read(first.handle())
-                .is_some_and(|frame| survey.read(found.handle()) == Some(frame));
-        if !is_copy {
-            data.push(Copy {
-                found,
-                digest,
-                by_index: false,
-                is_uncertain: run_of(&uncertain, found).is_some(),
-            });
-        }
-    }
-    data
+    let data = survey.data().filter_map(|found| {
+        let first = *seen.entry(found.identity()).or_insert(found);
+        let payload = |found: &Found| survey.payload(found.handle());
+        let is_copy = first.range != found.range && payload(first) == payload(found);
+        Some(Copy {
+            found,
+            digest: found.digest().filter(|_| !is_copy)?,
+            by_index: kinds.attested.contains(&found.range.start),
+            is_uncertain: run_of(&uncertain, found).is_some(),
+        })
+    });
+    data.collect()
 }
 
 /// The parts in which no data was found although there may have been, each with why, if that is known.
 fn gaps_of_data(survey: &Survey<'_>, kinds: &Kinds) -> Vec<(Range<u64>, String)> {
     // After metadata comes no data of the same table.
-    let mut from_end = survey.before(survey.file.size);
-    let data_end = from_end
-        .find(|found| kinds.data(found).is_some())
-        .map_or(0, |last| last.range.end);
-    let metadata = survey
-        .from(data_end)
-        .find(|found| kinds.metadata.contains_key(&found.range.start));
-    let end = metadata.map_or(survey.file.size, |found| found.range.start);
+    let data_end = survey.data().last().map_or(0, |last| last.range.end);
+    let mut after = survey.from(data_end);
+    let metadata = after.find(|found| found.section != Section::Data);
+    let end = metadata.map_or(survey.file().size, |found| found.range.start);
     let end = end.min(stated_data_end(survey, kinds, data_end).unwrap_or(end));
-    let gaps = survey.gaps().into_iter().map(|gap| (gap, None));
-    let frames = survey.frames.values();
-    let unreadable = frames.filter_map(|found| match &found.content {
-        Content::Unreadable(why) => Some((found.range.clone(), Some(why))),
-        _ => None,
-    });
-    let mut gaps: Vec<_> = gaps
-        .chain(unreadable)
+    let gaps = survey.gaps().into_iter().map(|gap| (gap, String::new()));
+    let unreadable = survey
+        .frames
+        .values()
+        .filter_map(|found| match &found.content {
+            Content::Unreadable(why) => Some((found.range.clone(), why.clone())),
+            _ => None,
+        });
+    let all = gaps.chain(unreadable);
+    let until_end = |(gap, why): (Range<u64>, _)| (gap.start..gap.end.min(end), why);
+    let mut gaps: Vec<_> = all
+        .map(until_end)
         .filter(|(gap, _)| gap.start < end)
         .collect();
-    gaps.iter_mut()
-        .for_each(|(gap, _)| gap.end = gap.end.min(end));
     gaps.sort_by_key(|(gap, _)| gap.start);
-    let with_reason = |(gap, why): (_, Option<&String>)| (gap, why.cloned().unwrap_or_default());
-    gaps.into_iter().map(with_reason).collect()
+    gaps
 }
 
 /// Where the data ends by what the table says of itself: none of it is missing after `found_until`.
 fn stated_data_end(survey: &Survey<'_>, kinds: &Kinds, found_until: u64) -> Option<u64> {
-    if kinds
-        .properties
-        .as_ref()
-        .is_some_and(|own| own.entries == 0)
-    {
+    let stated = kinds.properties.as_ref();
+    if stated.is_some_and(|stated| stated.entries == 0) {
         return Some(found_until);
     }
     let mut after = survey.from(found_until);
-    let index = after.find_map(|found| survey.pieces(found))?.index.handle;
+    let pieces = after.find(|found| found.section == Section::Pieces)?;
+    let pieces = Pieces::decode(survey.payload(pieces.handle())?).ok()??;
     // If nothing has moved, the next block is there.
+    let index = pieces.index.handle;
     let is_there = index
         .end()
         .is_some_and(|end| survey.frames.contains_key(&end));
@@ -289,7 +252,7 @@ fn stated_data_end(survey: &Survey<'_>, kinds: &Kinds, found_until: u64) -> Opti
 }
 
 /// Which of `blocks`, whose keys ascend, to copy, and in which order, so that no two overlap: those with the most entries,
-/// of blocks that are certainly the table's first.
+/// first of blocks that an index led to, then of those that are certainly no part of a value.
 ///
 /// The heaviest chain of blocks that end no later than a given one is either the one without it, or that block after the
 /// heaviest chain of those that end before its first key: O(n log n) in all.
@@ -301,13 +264,17 @@ fn heaviest_chain(blocks: &[Copy<'_>], order: &Order) -> Vec<usize> {
     for (i, block) in &by_last {
         let is_before = |other: &Digest| order.compare(&other.last, &block.digest.first).is_lt();
         let before = by_last.partition_point(|(_, other)| is_before(other.digest));
-        let mut weight = chains.get(before).map_or([0, 0], |chain| chain.weight);
-        let [certain, uncertain] = &mut weight;
-        *(if block.is_uncertain {
-            uncertain
-        } else {
-            certain
-        }) += block.digest.entries;
+        let before_it = chains.get(before).copied().unwrap_or_default();
+        let mut weight = before_it.weight;
+        let [listed, certain, uncertain] = &mut weight;
+        let of_its_kind = match block {
+            Copy { by_index: true, .. } => listed,
+            Copy {
+                is_uncertain: true, ..
+            } => uncertain,
+            _ => certain,
+        };
+        *of_its_kind += block.digest.entries;
         let without = chains.last().copied().unwrap_or_default();
         let last = Some((*i, before));
         chains.push(if weight > without.weight {
@@ -329,8 +296,8 @@ fn heaviest_chain(blocks: &[Copy<'_>], order: &Order) -> Vec<usize> {
 /// The heaviest chain of blocks without overlaps.
 #[derive(Debug, Clone, Copy, Default)]
 struct Chain {
-    /// Entries that are certainly the table's, and others.
-    weight: [u64; 2],
+    /// Entries that an index led to, those that are certainly the table's, and others.
+    weight: [u64; 3],
     /// Its last block, and of the first how many blocks the rest of it is the heaviest chain.
     last: Option<(usize, usize)>,
 }
@@ -350,18 +317,16 @@ mod tests {
             is_properties: false,
             names_parts: false,
             is_list: false,
+            has_restarts_only: false,
             checksum: 0,
             codec: "none",
             evidence: Counts::default(),
         });
-        Found {
-            range: 0..1,
-            content,
-        }
+        Found::new(0..1, content)
     }
 
     /// The weight of the best subset without overlaps, by trying all of them.
-    fn heaviest_by_trying(blocks: &[Copy<'_>]) -> [u64; 2] {
+    fn heaviest_by_trying(blocks: &[Copy<'_>]) -> [u64; 3] {
         let weights = (0..1u32 << blocks.len()).filter_map(|subset| {
             let chosen = blocks
                 .iter()
@@ -381,30 +346,32 @@ mod tests {
             .all(|pair| pair[0].digest.last < pair[1].digest.first)
     }
 
-    fn weight(chosen: &[&Copy<'_>]) -> [u64; 2] {
-        let of = |is_uncertain| {
-            let blocks = chosen
-                .iter()
-                .filter(|block| block.is_uncertain == is_uncertain);
+    fn weight(chosen: &[&Copy<'_>]) -> [u64; 3] {
+        let of = |kind| {
+            let kind_of = |block: &Copy<'_>| match (block.by_index, block.is_uncertain) {
+                (true, _) => 0,
+                (false, is_uncertain) => 1 + u8::from(is_uncertain),
+            };
+            let blocks = chosen.iter().filter(|block| kind_of(block) == kind);
             blocks.map(|block| block.digest.entries).sum()
         };
-        [of(false), of(true)]
+        [of(0), of(1), of(2)]
     }
 
     proptest! {
         #[test]
         fn the_most_entries_in_order_are_chosen(
-            blocks in prop::collection::vec((0u8..20, 0u8..6, 1u64..9, any::<bool>()), 0..10),
+            blocks in prop::collection::vec((0u8..20, 0u8..6, 1u64..9, any::<[bool; 2]>()), 0..10),
         ) {
             let key = |n: u8| format!("{n:02}");
             let frames: Vec<_> = { blocks.iter() }
                 .map(|(first, len, entries, _)| found(&key(*first), &key(first + len), *entries))
                 .collect();
             let blocks: Vec<_> = { frames.iter().zip(&blocks) }
-                .map(|(found, (.., is_uncertain))| Copy {
+                .map(|(found, (.., [by_index, is_uncertain]))| Copy {
                     found,
                     digest: found.data().unwrap(),
-                    by_index: false,
+                    by_index: *by_index,
                     is_uncertain: *is_uncertain,
                 })
                 .collect();

@@ -12,9 +12,8 @@ use std::ops::{ControlFlow, Range};
 use bytes::Bytes;
 
 use super::checksums::{frame_end, frames_by_checksum};
-use super::found::{Content, Found, inspect, key_room};
+use super::found::{Content, Found, Inspector};
 use crate::comparator::Order;
-use crate::format::block_check::KeyWork;
 use crate::format::footer::{FOOTER_LEN, Footer};
 use crate::format::frame::TRAILER_LEN;
 use crate::format::page;
@@ -40,16 +39,13 @@ pub(crate) enum Patience {
 
 /// Finds frames with valid checksums, wherever they are.
 pub(crate) struct Scanner<'a> {
-    file: &'a TableFile,
-    order: &'a Order,
+    pub(super) file: &'a TableFile,
+    pub(super) inspector: Inspector<'a>,
     patience: Patience,
     /// Where the page begins that was read last, and its bytes.
     page: (u64, Bytes),
     /// Bytes that may still be gone through in vain where a frame could begin. Then each such walk ends after a page.
     walk_budget: u64,
-    /// Bytes of keys that may still be held.
-    room: u64,
-    work: KeyWork,
 }
 
 /// The search by checksums, which goes from window to window.
@@ -67,15 +63,13 @@ impl<'a> Scanner<'a> {
     pub(crate) fn new(file: &'a TableFile, order: &'a Order, patience: Patience) -> Scanner<'a> {
         Scanner {
             file,
-            order,
+            inspector: Inspector::new(file.size, order),
             patience,
             page: (0, Bytes::new()),
             walk_budget: match patience {
                 Patience::Endless => file.size.saturating_mul(4).saturating_add(1 << 20),
                 Patience::Limited => 0,
             },
-            room: key_room(file.size),
-            work: KeyWork::of_file(),
         }
     }
 
@@ -95,7 +89,7 @@ impl<'a> Scanner<'a> {
             .or_else(|| self.search(&mut search, at, range.end, &mut reached))
         {
             at = found.range.end;
-            frames.push(found.within(&mut self.room));
+            frames.push(found);
             if reached(at).is_break() {
                 break;
             }
@@ -107,8 +101,7 @@ impl<'a> Scanner<'a> {
     fn footer(&mut self, at: u64, end: u64) -> Option<Found> {
         let range = at..at.saturating_add(FOOTER_LEN as u64);
         let footer = Footer::decode(self.page_from(at).get(..FOOTER_LEN)?).ok()?;
-        let content = Content::Footer(footer);
-        (range.end <= end).then_some(Found { range, content })
+        (range.end <= end).then(|| Found::new(range, Content::Footer(footer)))
     }
 
     /// The frame that begins at `at`, or after the padding there, and ends at or before `end`.
@@ -131,7 +124,7 @@ impl<'a> Scanner<'a> {
             let mut bytes = self.page_from(at);
             bytes.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
             if let Some(len) = frame_end(&mut register, &bytes) {
-                return self.check(start..at + len as u64);
+                return self.read(start..at + len as u64);
             }
             at += bytes.len().saturating_sub(TRAILER_LEN - 1).max(1) as u64;
         }
@@ -140,15 +133,11 @@ impl<'a> Scanner<'a> {
     }
 
     /// The frame at `range`, if its checksum is right.
-    fn check(&mut self, range: Range<u64>) -> Option<Found> {
-        let len = usize::try_from(range.end - range.start).ok()?;
-        let frame = self.file.read(range.start, len).ok()?;
-        self.inspect(range, &frame)
-    }
-
-    fn inspect(&mut self, range: Range<u64>, frame: &Bytes) -> Option<Found> {
-        let content = inspect(range.start, frame, self.order, &mut self.work).ok()?;
-        Some(Found { range, content })
+    pub(super) fn read(&mut self, range: Range<u64>) -> Option<Found> {
+        let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
+        let is_inside = range.end <= self.file.size;
+        let frame = is_inside.then(|| self.file.read(range.start, len).ok());
+        self.inspector.inspect(range.start, &frame??)
     }
 
     /// The first frame at or after `at` that ends at or before `end`. Also `None` if `reached` ends the search, or if
@@ -179,7 +168,7 @@ impl<'a> Scanner<'a> {
                 // and then: its place must be likely, too.
                 let is_likely =
                     |found: &Found| start == at || !matches!(found.content, Content::Unreadable(_));
-                let found = self.inspect(start..start + len, &frame);
+                let found = self.inspector.inspect(start, &frame);
                 if let Some(found) = found.filter(is_likely) {
                     return Some(found);
                 }

@@ -6,150 +6,139 @@ use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
-use super::found::{Content, Found, inspect, key_room};
-use super::index::Placement;
+use super::found::{Content, Found};
 use super::kinds::{Kinds, MOST_PARTS};
 use super::scan::{Patience, Scanner};
 use crate::comparator::Order;
+use crate::error::Section;
 use crate::format::block::Block;
-use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::{BlockHandle, Footer};
-use crate::format::pieces::Pieces;
 use crate::format::{frame, page};
 use crate::read::file::TableFile;
 use crate::repair::progress::Reporter;
 
 /// The sound frames of a file.
 pub(super) struct Survey<'a> {
-    pub(super) file: &'a TableFile,
-    pub(super) order: &'a Order,
-    patience: Patience,
+    scanner: Scanner<'a>,
     /// By their offsets, without overlaps.
     pub(super) frames: BTreeMap<u64, Found>,
-    /// Bytes of keys that may still be held, of blocks that handles lead to.
-    room: u64,
-    work: KeyWork,
-    /// Length of all frames together.
-    bytes: u64,
 }
 
 impl<'a> Survey<'a> {
     pub(super) fn new(file: &'a TableFile, order: &'a Order, patience: Patience) -> Survey<'a> {
         Survey {
-            file,
-            order,
-            patience,
+            scanner: Scanner::new(file, order, patience),
             frames: BTreeMap::new(),
-            room: key_room(file.size),
-            work: KeyWork::of_file(),
-            bytes: 0,
         }
     }
 
-    /// Surveys the whole file, unless the callback of `progress` ends the run early.
-    pub(super) fn run(&mut self, progress: &mut Reporter<'_>) -> ControlFlow<()> {
-        if let Ok(footer) = self.file.footer() {
-            self.follow(footer, progress)?;
+    pub(super) fn file(&self) -> &'a TableFile {
+        self.scanner.file
+    }
+
+    pub(super) fn order(&self) -> &'a Order {
+        self.scanner.inspector.order
+    }
+
+    /// Surveys the whole file, unless the callback of `progress` ends the run early, and tells what the frames are.
+    pub(super) fn run(&mut self, progress: &mut Reporter<'_>) -> Kinds {
+        if let Ok(footer) = self.file().footer()
+            && self.follow(footer, progress).is_break()
+        {
+            return Kinds::default();
         }
         let kinds = Kinds::of(self);
-        let is_whole = kinds.index.as_ref().is_some_and(|index| {
-            index.is_in_place && Placement::of(self, &kinds, index, false).is_whole()
-        });
-        if !is_whole {
-            let mut scanner = Scanner::new(self.file, self.order, self.patience);
-            let mut done = self.bytes;
-            for gap in self.gaps() {
-                let Range { start, end } = gap;
-                let frames = scanner.scan(gap, |at| progress.reach(done + (at - start)));
-                frames.into_iter().for_each(|found| self.insert(found));
-                done += end - start;
-                progress.reach(done)?;
+        let is_whole = |kinds: &Kinds| {
+            let index = kinds.index.as_ref();
+            index.is_some_and(|index| index.is_in_place && index.is_whole())
+        };
+        if is_whole(&kinds) {
+            let _ = progress.reach(self.file().size);
+            return kinds;
+        }
+        let mut done = self.bytes();
+        for gap in self.gaps() {
+            let Range { start, end } = gap;
+            let reached = |at| progress.reach(done + (at - start));
+            let found = self.scanner.scan(gap, reached);
+            found.into_iter().for_each(|found| self.insert(found));
+            done += end - start;
+            if progress.reach(done).is_break() {
+                return Kinds::default();
             }
         }
-        progress.reach(self.file.size)
+        let _ = progress.reach(self.file().size);
+        Kinds::of(self)
     }
 
     /// Finds what footer, index and metaindex lead to. They are trusted only as far as checksums confirm them: the
     /// footer has none of its own, and a damaged index may still lead to blocks that no search finds.
     fn follow(&mut self, footer: Footer, progress: &mut Reporter<'_>) -> ControlFlow<()> {
-        let range = self.file.footer_offset()..self.file.size;
+        let range = self.file().footer_offset()..self.file().size;
         // Elsewhere, the scan finds it: one that lost bytes would reach into the block before it.
         if footer.blocks_end() == Some(range.start) {
-            let content = Content::Footer(footer);
-            self.insert(Found { range, content });
+            self.insert(Found::new(range, Content::Footer(footer)));
         }
-        let mut end_before = 0;
+        let (mut end_before, mut done) = (0, 0);
         for handle in self.handles_in(footer.index) {
             // Blocks in file order, so that no byte is read twice.
             let Some(end) = handle.end().filter(|_| handle.offset >= end_before) else {
                 break;
             };
             end_before = end;
-            self.place(handle);
-            progress.reach(self.bytes)?;
+            done += self.place(handle);
+            progress.reach(done)?;
         }
         self.place(footer.index);
         self.place(footer.metaindex);
-        let parts = self.handles_in(footer.metaindex);
-        parts
-            .into_iter()
-            .take(MOST_PARTS)
-            .for_each(|part| self.place(part));
+        let parts = self.handles_in(footer.metaindex).into_iter();
+        parts.take(MOST_PARTS).for_each(|part| {
+            self.place(part);
+        });
         ControlFlow::Continue(())
     }
 
     /// Adds a frame, unless it overlaps one that is there.
     fn insert(&mut self, found: Found) {
-        let before = self.frames.range(..found.range.end).next_back();
-        if before.is_none_or(|(_, before)| before.range.end <= found.range.start) {
-            self.bytes += found.range.end - found.range.start;
+        let before = self.before(found.range.end).next();
+        if before.is_none_or(|before| before.range.end <= found.range.start) {
             self.frames.insert(found.range.start, found);
         }
     }
 
-    /// Adds the frame at `handle` if its checksum is right.
-    fn place(&mut self, handle: BlockHandle) {
-        if let (Some(frame), Some(end)) = (self.read(handle), handle.end())
-            && let Ok(content) = inspect(handle.offset, &frame, self.order, &mut self.work)
-        {
-            let range = handle.offset..end;
-            let found = Found { range, content }.within(&mut self.room);
-            self.insert(found);
-        }
+    /// Adds the frame at `handle` if its checksum is right. Returns its length.
+    fn place(&mut self, handle: BlockHandle) -> u64 {
+        let range = moved(handle, 0);
+        let found = range.and_then(|range| self.scanner.read(range));
+        let len = found.as_ref().map_or(0, Found::len);
+        found.into_iter().for_each(|found| self.insert(found));
+        len
     }
 
-    /// The frame at `handle`, if the file has it.
-    pub(super) fn read(&self, handle: BlockHandle) -> Option<Bytes> {
-        handle.end().filter(|&end| end <= self.file.size)?;
-        self.file.read_frame(handle).ok()
+    /// Length of all frames together.
+    fn bytes(&self) -> u64 {
+        self.frames.values().map(Found::len).sum()
     }
 
-    /// The block at `handle`, whose checksum may be wrong.
-    pub(super) fn block(&self, handle: BlockHandle) -> Option<Block<Bytes>> {
-        Block::parse(self.payload(handle)?).ok()
-    }
-
-    /// The payload of the frame at `handle`, decompressed.
+    /// The payload of the frame at `handle`, decompressed. Its checksum may be wrong.
     pub(super) fn payload(&self, handle: BlockHandle) -> Option<Bytes> {
-        frame::open(&self.read(handle)?).ok()
+        handle.end().filter(|&end| end <= self.file().size)?;
+        frame::open(&self.file().read_frame(handle).ok()?).ok()
     }
 
-    /// The pieces that `found` holds, if it does.
-    pub(super) fn pieces(&self, found: &Found) -> Option<Pieces> {
-        if !matches!(found.content, Content::Pieces) {
-            return None;
-        }
-        Pieces::decode(self.payload(found.handle())?).ok()?
+    /// The entries of the block at `handle`, whose checksum may be wrong.
+    pub(super) fn entries(&self, handle: BlockHandle) -> Option<BlockCursor<Bytes>> {
+        let block = Block::parse(self.payload(handle)?).ok()?;
+        Some(BlockCursor::new(block))
     }
 
     /// The handles in the block at `handle`, up to the first value that is none.
     pub(super) fn handles_in(&self, handle: BlockHandle) -> Vec<BlockHandle> {
         let mut handles = Vec::new();
-        if let Some(block) = self.block(handle) {
-            let mut cursor = BlockCursor::new(block);
-            while let Ok(true) = cursor.next()
-                && let Some((handle, _)) = BlockHandle::decode(cursor.value())
+        if let Some(mut entries) = self.entries(handle) {
+            while let Ok(true) = entries.next()
+                && let Some((handle, _)) = BlockHandle::decode(entries.value())
             {
                 handles.push(handle);
             }
@@ -173,12 +162,17 @@ impl<'a> Survey<'a> {
         self.frames.range(offset..).map(|(_, found)| found)
     }
 
+    /// Those that hold data, or cannot be told from data.
+    pub(super) fn data(&self) -> impl Iterator<Item = &Found> {
+        self.frames.values().filter(|found| found.data().is_some())
+    }
+
     /// The parts of the file in which no frame was found, without the padding of an aligned table.
     pub(super) fn gaps(&self) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut at = 0;
         for next in self.frames.values().map(Some).chain([None]) {
-            let next_start = next.map_or(self.file.size, |next| next.range.start);
+            let next_start = next.map_or(self.file().size, |next| next.range.start);
             let start = at + self.padding(at..next_start, next);
             if start < next_start {
                 gaps.push(start..next_start);
@@ -189,21 +183,19 @@ impl<'a> Survey<'a> {
     }
 
     /// Bytes of padding at the front of `gap`, before the frame `next`. A lost block may be zeros up to a page, too: so the
-    /// gap is all padding only if `next` holds data and needs that.
+    /// gap is all padding only if `next` may hold data and needs that.
     fn padding(&self, gap: Range<u64>, next: Option<&Found>) -> u64 {
         let (padding, len) = (page::to_boundary(gap.start), gap.end - gap.start);
         let needs_padding = |next: &Found| {
-            let is_data = match &next.content {
-                Content::Entries(digest) => !digest.is_list && next.data().is_some(),
-                content => matches!(content, Content::Unreadable(_)),
-            };
-            is_data && page::padding(gap.start, next.range.end - next.range.start) > 0
+            let is_list = next.digest().is_some_and(|digest| digest.is_list);
+            let may_be_data = next.content.section() == Section::Data && !is_list;
+            may_be_data && page::padding(gap.start, next.len()) > 0
         };
         let may_be_padding = gap.start > 0
             && padding > 0
             && (padding < len || padding == len && next.is_some_and(needs_padding));
         let is_padding = may_be_padding && {
-            let bytes = self.file.read(gap.start, padding as usize);
+            let bytes = self.file().read(gap.start, padding as usize);
             bytes.is_ok_and(|bytes| page::is_padding(gap.start, &bytes))
         };
         if is_padding { padding } else { 0 }
@@ -213,8 +205,8 @@ impl<'a> Survey<'a> {
     pub(super) fn runs(&self) -> Vec<Range<u64>> {
         let mut at = 0;
         let mut runs = Vec::new();
-        let end = self.file.size..self.file.size;
-        for gap in self.gaps().into_iter().chain([end]) {
+        let size = self.file().size;
+        for gap in self.gaps().into_iter().chain([size..size]) {
             if at < gap.start {
                 runs.push(at..gap.start);
             }
@@ -222,4 +214,17 @@ impl<'a> Survey<'a> {
         }
         runs
     }
+}
+
+/// Where the frame at `handle` lies if it has moved by so many bytes, counted round and round.
+pub(super) fn moved(handle: BlockHandle, by: u64) -> Option<Range<u64>> {
+    let offset = handle.offset.wrapping_add(by);
+    let end = BlockHandle { offset, ..handle }.end()?;
+    Some(offset..end)
+}
+
+/// The one of `runs`, which ascend, that a frame belongs to.
+pub(super) fn run_of<'r>(runs: &'r [Range<u64>], found: &Found) -> Option<&'r Range<u64>> {
+    let after = runs.partition_point(|run| run.end <= found.range.start);
+    runs.get(after).filter(|run| run.start <= found.range.start)
 }

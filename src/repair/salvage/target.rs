@@ -42,12 +42,11 @@ impl Target {
         self.check_kind(survey, kinds)?;
         let named = kinds.properties.as_ref();
         let named = named.map(|properties| &*properties.comparator);
-        let is_other = named.is_some_and(|name| name != self.comparator());
-        let plan = Plan::of(survey, kinds, is_other, self.stored_order);
+        let plan = Plan::of(survey, kinds, self.stored_order);
         if !plan.stored_order || self.stored_order || self.has_properties {
             return Ok(plan);
         }
-        let why = match named.filter(|_| is_other) {
+        let why = match named.filter(|_| kinds.is_other_order) {
             Some(name) => format!("this table is ordered by {}", show_key(name.as_bytes())),
             None => format!(
                 "the keys of this table do not ascend under comparator {:?}",
@@ -105,7 +104,7 @@ pub(super) fn kind(survey: &Survey<'_>, kinds: &Kinds) -> KeyKind {
 fn evidence(survey: &Survey<'_>, kinds: &Kinds) -> Evidence {
     let mut evidence = Evidence::default();
     let Some(index) = &kinds.index else {
-        let data = survey.frames.values().filter_map(|found| kinds.data(found));
+        let data = survey.data().filter_map(Found::data);
         data.for_each(|digest| evidence.add(&digest.evidence));
         return evidence;
     };

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::Verifier;
 use super::report::Severity;
 use crate::error::{ErrorKind, Section};
+use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
 use crate::format::frame;
@@ -15,6 +16,13 @@ pub(super) struct Extent {
     pub(super) offset: u64,
     pub(super) end: u64,
     pub(super) section: Section,
+}
+
+/// The block that holds a handle, and whether it is sound. If not, the handle may be rubbish, unless it leads to a sound block.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NamedBy {
+    pub(super) place: (Section, u64),
+    pub(super) is_sound: bool,
 }
 
 /// The content of a block, and whether its checksum is right.
@@ -73,19 +81,73 @@ impl Verifier<'_, '_> {
 
     /// The block at `handle`, which the footer holds, if its entries can be walked.
     pub(super) fn load_block(&mut self, handle: BlockHandle, section: Section) -> Option<Parsed> {
-        let footer = (Section::Footer, self.file.footer_offset());
+        let footer = NamedBy {
+            place: (Section::Footer, self.file.footer_offset()),
+            is_sound: true,
+        };
         let loaded = self.load(handle, section, footer)?;
         self.parse(handle.offset, loaded, section)
     }
 
-    /// Reads the block at `handle`, which the block at `named_by` holds, and checks its frame. Returns the content even if
-    /// the checksum is wrong: some of it may be right.
+    /// Reads the block at `handle` and checks its frame. Returns the content even if the checksum is wrong: some of it may be
+    /// right.
     pub(super) fn load(
         &mut self,
         handle: BlockHandle,
         section: Section,
-        named_by: (Section, u64),
+        named_by: NamedBy,
     ) -> Option<Loaded> {
+        let place = (section, handle.offset);
+        let frame = if named_by.is_sound {
+            self.read_frame(handle, section, named_by.place)?
+        } else {
+            self.try_frame(handle)?
+        };
+        self.account(place, frame.len() as u64);
+        let verified = frame::verify(&frame);
+        let trusted = verified.is_ok();
+        // One finding a block is enough: a wrong checksum explains the rest.
+        let opened = match verified {
+            Ok(()) => frame::open(&frame).map_err(Some),
+            Err(defect) => {
+                self.report.find_defect(place, defect);
+                frame::open(&frame).map_err(|_| None)
+            }
+        };
+        match opened {
+            Ok(payload) => Some(Loaded { payload, trusted }),
+            Err(defect) => {
+                let defect = defect?;
+                self.report.find_defect(place, defect);
+                None
+            }
+        }
+    }
+
+    /// Reads a block and decodes it, also if its checksum is wrong. Returns whether that is right, too.
+    pub(super) fn load_as<T>(
+        &mut self,
+        handle: BlockHandle,
+        section: Section,
+        named_by: NamedBy,
+        decode: impl FnOnce(Bytes) -> Result<T, Defect>,
+    ) -> Option<(T, bool)> {
+        let Loaded { payload, trusted } = self.load(handle, section, named_by)?;
+        let decoded = decode(payload).map_err(|defect| {
+            if trusted {
+                self.report.find_defect((section, handle.offset), defect);
+            }
+        });
+        decoded.ok().map(|decoded| (decoded, trusted))
+    }
+
+    /// The frame at `handle`, which the sound block at `named_by` holds.
+    fn read_frame(
+        &mut self,
+        handle: BlockHandle,
+        section: Section,
+        named_by: (Section, u64),
+    ) -> Option<Bytes> {
         let len = self.file.check_handle(handle, section);
         let len = len
             .map_err(|defect| self.report.find_defect(named_by, defect))
@@ -102,37 +164,7 @@ impl Verifier<'_, '_> {
         };
         self.budget = budget;
         let frame = self.file.read_frame(handle);
-        let frame = frame.map_err(|e| self.report.find_error(place, &e)).ok()?;
-        self.account(place, frame.len() as u64);
-        let verified = frame::verify(&frame);
-        let trusted = verified.is_ok();
-        if let Err(defect) = verified {
-            self.report.find_defect(place, defect);
-        }
-        match frame::open(&frame) {
-            Ok(payload) => Some(Loaded { payload, trusted }),
-            // One finding a block is enough: a wrong checksum explains the rest.
-            Err(_) if !trusted => None,
-            Err(defect) => {
-                self.report.find_defect(place, defect);
-                None
-            }
-        }
-    }
-
-    /// The same of a block that the metaindex names, which may be damaged: then the handle may be rubbish, unless it leads to
-    /// a sound block.
-    pub(super) fn load_named(
-        &mut self,
-        handle: BlockHandle,
-        section: Section,
-        named_by: (Section, u64),
-        named_surely: bool,
-    ) -> Option<Loaded> {
-        if !named_surely {
-            self.try_frame(handle)?;
-        }
-        self.load(handle, section, named_by)
+        frame.map_err(|e| self.report.find_error(place, &e)).ok()
     }
 
     /// Checks the structure of a block. Returns the block if its entries can be walked, even if not to the end.

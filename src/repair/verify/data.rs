@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 use super::Verifier;
-use super::blocks::{Loaded, Parsed};
+use super::blocks::{Loaded, NamedBy, Parsed};
 use super::filters::Filter;
 use super::properties::Stated;
 use super::report::{Ascent, Severity, Tally};
@@ -16,7 +16,7 @@ use crate::error::{Section, show_key};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
-use crate::format::frame::{self, TRAILER_LEN};
+use crate::format::frame;
 
 /// A data block's first and last key.
 struct Ends {
@@ -82,6 +82,10 @@ impl Verifier<'_, '_> {
         filters: &mut [Filter],
     ) -> ControlFlow<()> {
         let place = (Section::Index, index_offset);
+        let named_by = NamedBy {
+            place,
+            is_sound: index.trusted,
+        };
         let (mut ascent, mut trailing) = (Ascent::default(), Tally::default());
         let mut separator: Option<Vec<u8>> = None;
         let mut last_key: Option<Vec<u8>> = None;
@@ -93,18 +97,16 @@ impl Verifier<'_, '_> {
             blocks += 1;
             ascent.add(key, |a, b| self.order.compare(a, b));
             let decoded = BlockHandle::decode(value);
-            if let Some((_, len)) = decoded
-                && len < value.len()
-            {
-                trailing.note(|| {
-                    (
-                        format!("nothing after the handle of data block {i}"),
-                        format!("{} bytes more", value.len() - len),
-                    )
-                });
+            let rest = decoded.map_or(0, |(_, len)| value.len() - len);
+            if rest > 0 {
+                let expected = || format!("nothing after the handle of data block {i}");
+                trailing.note(|| (expected(), format!("{rest} bytes more")));
             }
             let loaded = match decoded {
-                Some((handle, _)) => self.load_data(handle, place, index.trusted),
+                Some((handle, _)) => {
+                    self.counted.add_block(handle);
+                    self.load(handle, Section::Data, named_by)
+                }
                 None if index.trusted => {
                     let expected = format!("a handle for data block {i}");
                     self.report
@@ -138,24 +140,6 @@ impl Verifier<'_, '_> {
             self.report.find_tally(Severity::Warning, place, trailing);
         }
         ControlFlow::Continue(())
-    }
-
-    /// Loads the data block at `handle`. Of an index that is damaged itself, only handles that lead to sound blocks count.
-    fn load_data(
-        &mut self,
-        handle: BlockHandle,
-        named_by: (Section, u64),
-        is_trusted: bool,
-    ) -> Option<Loaded> {
-        if is_trusted {
-            let bytes = &mut self.counted.data.data_bytes;
-            *bytes = bytes.saturating_add(handle.size.saturating_add(TRAILER_LEN as u64));
-            return self.load(handle, Section::Data, named_by);
-        }
-        let frame = self.try_frame(handle)?;
-        let (payload, trusted) = (frame::open(&frame).ok()?, true);
-        self.account((Section::Data, handle.offset), frame.len() as u64);
-        Some(Loaded { payload, trusted })
     }
 
     /// Checks a data block's keys against the index keys around it and the block before.

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Verifier;
-use super::blocks::{Loaded, Parsed};
+use super::blocks::{NamedBy, Parsed};
 use super::report::{Ascent, Severity, Tally};
 use crate::error::{Section, show_key};
 use crate::filter::{FilterPolicy, PrefixExtractor, prefix_of};
-use crate::format::Defect;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::BlockHandle;
@@ -107,72 +106,38 @@ impl Verifier<'_, '_> {
     /// Checks the metaindex and loads what it leads to. Returns the filters that can be asked.
     pub(super) fn check_metaindex(&mut self, offset: u64, metaindex: &Parsed) -> Vec<Filter> {
         let place = (Section::Metaindex, offset);
-        let policies = self.options.known_policies();
-        let mut filters: Vec<Filter> = Vec::new();
-        let mut named = Vec::new();
+        let named_by = NamedBy {
+            place,
+            is_sound: metaindex.trusted,
+        };
+        let (mut filters, mut named) = (Vec::new(), Vec::new());
         let mut budget_of_others = self.file.size;
         let mut ascent = Ascent::default();
         let mut cursor = BlockCursor::new(metaindex.block.clone());
         while let Ok(true) = cursor.next() {
             let name = cursor.key();
             ascent.add(name, <[u8]>::cmp);
-            let handle = BlockHandle::decode(cursor.value()).map(|(handle, _)| handle);
-            let is_properties = name == PROPERTIES_NAME;
-            let is_pieces = name == PIECES_NAME;
-            let prefixes = name.strip_prefix(PREFIXES_NAME);
-            match (name.strip_prefix(FILTER_PREFIX), handle) {
-                (None, Some(handle)) if is_properties => {
-                    self.read_properties(handle, place, metaindex.trusted);
+            let policy = name.strip_prefix(FILTER_PREFIX);
+            let is_filter = policy.is_some() || name.starts_with(PREFIXES_NAME);
+            let is_known = is_filter || [PROPERTIES_NAME, PIECES_NAME].contains(&name);
+            match BlockHandle::decode(cursor.value()) {
+                Some((handle, _)) if name == PROPERTIES_NAME => {
+                    self.read_properties(handle, named_by);
                 }
-                (None, Some(handle)) if is_pieces => {
-                    self.read_pieces(handle, place, metaindex.trusted);
-                }
-                (filter, None)
-                    if metaindex.trusted
-                        && (is_properties
-                            || is_pieces
-                            || prefixes.is_some()
-                            || filter.is_some()) =>
-                {
-                    self.report.find(
-                        Severity::Damage,
-                        place,
-                        format!("the handle of {}", show_key(name)),
-                        show_key(cursor.value()),
-                    )
-                }
-                (Some(policy), Some(handle)) => {
-                    named.push((policy.to_vec(), handle.size));
+                Some((handle, _)) if name == PIECES_NAME => self.read_pieces(handle, named_by),
+                Some((handle, _)) if is_filter => {
+                    named.extend(policy.map(|policy| (policy.to_vec(), handle.size)));
                     self.divided.filters.push(handle);
-                    let known = policies.iter().find(|p| p.name().as_bytes() == policy);
-                    // Readers use the first of a name. More of them are out of order, and would all be held in
-                    // memory.
-                    let known = known.filter(|known| {
-                        let mut others = filters.iter().filter(|filter| filter.is_of_keys());
-                        others.all(|other| other.name() != known.name())
-                    });
-                    let decode = |payload| {
-                        let policy = Arc::clone(known?);
-                        let reader = FilterBlockReader::new(payload);
-                        let reader = reader.and_then(|r| r.check_offsets().map(|()| r));
-                        Some(reader.map(|reader| FilterBlock::Keys { policy, reader }))
-                    };
-                    filters.extend(self.load_filter(handle, place, metaindex.trusted, decode));
-                }
-                (None, Some(handle)) if prefixes.is_some() => {
-                    self.divided.filters.push(handle);
-                    let known = prefixes.and_then(|name| self.options.known_extractor(name));
-                    // Readers use the first.
-                    let known = known.filter(|_| filters.iter().all(Filter::is_of_keys));
-                    let decode = |payload| {
-                        let (extractor, reader) = (known?, PrefixBlockReader::new(payload));
-                        Some(reader.map(|reader| FilterBlock::Prefixes { extractor, reader }))
-                    };
-                    filters.extend(self.load_filter(handle, place, metaindex.trusted, decode));
+                    self.load_filter(name, handle, named_by, &mut filters);
                 }
                 // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
-                (None, Some(handle)) => self.account_if_sound(handle, &mut budget_of_others),
-                (_, None) => {}
+                Some((handle, _)) => self.account_if_sound(handle, &mut budget_of_others),
+                None if is_known && metaindex.trusted => {
+                    let expected = format!("the handle of {}", show_key(name));
+                    let found = show_key(cursor.value());
+                    self.report.find(Severity::Damage, place, expected, found);
+                }
+                None => {}
             }
         }
         if metaindex.trusted {
@@ -184,29 +149,55 @@ impl Verifier<'_, '_> {
         filters
     }
 
-    /// Reads the filter block at `handle` and has it decoded, which returns `None` if the filter is not known.
+    /// Reads the filter block that the metaindex has under `name`, and adds it to `filters` if it is known.
+    ///
+    /// Readers use the first of a policy, and the first of prefixes. More of them are out of order, and would all be held in memory.
     fn load_filter(
         &mut self,
+        name: &[u8],
         handle: BlockHandle,
-        named_by: (Section, u64),
-        named_surely: bool,
-        decode: impl FnOnce(Bytes) -> Option<Result<FilterBlock, Defect>>,
-    ) -> Option<Filter> {
-        let loaded = self.load_named(handle, Section::Filter, named_by, named_surely);
-        let Loaded { payload, trusted } = loaded?;
-        let place = (Section::Filter, handle.offset);
-        let block = decode(payload)?.map_err(|defect| {
-            if trusted {
-                self.report.find_defect(place, defect);
-            }
-        });
-        Some(Filter {
-            block: block.ok()?,
-            offset: handle.offset,
-            trusted,
-            hidden: Tally::default(),
-            unfiltered: Tally::default(),
-        })
+        named_by: NamedBy,
+        filters: &mut Vec<Filter>,
+    ) {
+        let policy = name.strip_prefix(FILTER_PREFIX);
+        let extractor = name
+            .strip_prefix(PREFIXES_NAME)
+            .filter(|_| policy.is_none());
+        let is_first = |filter: &Filter| {
+            let name = filter.is_of_keys().then(|| filter.name().as_bytes());
+            name != policy
+        };
+        let is_first = filters.iter().all(is_first);
+        let policies = self.options.known_policies();
+        let known = policies
+            .into_iter()
+            .find(|p| is_first && Some(p.name().as_bytes()) == policy);
+        let extractor = extractor.and_then(|name| self.options.known_extractor(name));
+        let extractor = extractor.filter(|_| is_first);
+        let decode = |payload: Bytes| {
+            Ok(match (known, extractor) {
+                (Some(policy), _) => {
+                    let reader = FilterBlockReader::new(payload)?;
+                    reader.check_offsets()?;
+                    Some(FilterBlock::Keys { policy, reader })
+                }
+                (None, Some(extractor)) => {
+                    let reader = PrefixBlockReader::new(payload)?;
+                    Some(FilterBlock::Prefixes { extractor, reader })
+                }
+                (None, None) => None,
+            })
+        };
+        let loaded = self.load_as(handle, Section::Filter, named_by, decode);
+        filters.extend(loaded.and_then(|(block, trusted)| {
+            Some(Filter {
+                block: block?,
+                offset: handle.offset,
+                trusted,
+                hidden: Tally::default(),
+                unfiltered: Tally::default(),
+            })
+        }));
     }
 
     fn account_if_sound(&mut self, handle: BlockHandle, budget: &mut u64) {

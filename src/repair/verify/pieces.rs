@@ -1,7 +1,7 @@
 //! `about.pieces`: compared with the index and the filters that it divides.
 
 use super::Verifier;
-use super::blocks::Parsed;
+use super::blocks::{NamedBy, Parsed};
 use super::report::Severity;
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
@@ -19,27 +19,16 @@ pub(super) struct Divided {
 
 impl Verifier<'_, '_> {
     /// Reads the block at `handle`.
-    pub(super) fn read_pieces(
-        &mut self,
-        handle: BlockHandle,
-        named_by: (Section, u64),
-        named_surely: bool,
-    ) {
-        // Otherwise the handle may be rubbish, unless it leads to a sound block.
-        if (named_surely || self.try_frame(handle).is_some())
-            && let Some(loaded) = self.load(handle, Section::Pieces, named_by)
-            && loaded.trusted
-        {
-            let place = (Section::Pieces, handle.offset);
-            match Pieces::decode(loaded.payload) {
-                Ok(Some(pieces)) => self.divided.stated = Some((pieces, handle.offset)),
-                Ok(None) => {
-                    let expected = "a version of about.pieces that is known";
-                    let found = "another, which readers ignore";
-                    self.report.find(Severity::Note, place, expected, found);
-                }
-                Err(defect) => self.report.find_defect(place, defect),
+    pub(super) fn read_pieces(&mut self, handle: BlockHandle, named_by: NamedBy) {
+        match self.load_as(handle, Section::Pieces, named_by, Pieces::decode) {
+            Some((Some(pieces), true)) => self.divided.stated = Some((pieces, handle.offset)),
+            Some((None, true)) => {
+                let expected = "a version of about.pieces that is known";
+                let found = "another, which readers ignore";
+                let place = (Section::Pieces, handle.offset);
+                self.report.find(Severity::Note, place, expected, found);
             }
+            Some((_, false)) | None => {}
         }
     }
 

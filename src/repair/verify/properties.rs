@@ -1,12 +1,14 @@
 //! The properties block: reads what the table says of itself, and compares that with what was counted.
 
-use std::ops::RangeInclusive;
+use bytes::Bytes;
 
 use super::Verifier;
+use super::blocks::NamedBy;
 use super::report::Severity;
 use crate::db::recognise::KeyKind;
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
+use crate::format::frame::TRAILER_LEN;
 use crate::format::properties::{MAX_KEY_LEN, Properties};
 use crate::write::summary::Summary;
 
@@ -48,57 +50,57 @@ impl Counted {
             self.data.add_version(key);
         }
     }
+
+    /// Counts the data block at `handle`, as the index has it.
+    pub(super) fn add_block(&mut self, handle: BlockHandle) {
+        let len = handle.size.saturating_add(TRAILER_LEN as u64);
+        self.data.data_bytes = self.data.data_bytes.saturating_add(len);
+    }
+
+    /// The properties that the table should have: `stated`, but for what was counted.
+    fn as_properties(self, mut stated: Properties) -> Properties {
+        if let Some(filters) = self.filters {
+            // Of several filters, the properties name one.
+            let name = |filter: &(Vec<u8>, u64)| String::from_utf8_lossy(&filter.0).into_owned();
+            let is_named = |filter: &&(Vec<u8>, u64)| Some(name(filter)) == stated.filter_policy;
+            let named = filters.iter().find(is_named);
+            // The size of another filter says nothing.
+            if let Some((_, bytes)) = named {
+                stated.filter_bytes = Some(*bytes);
+            } else if filters.is_empty() && stated.filter_policy.is_none() {
+                stated.filter_bytes = None;
+            } else {
+                stated.filter_policy = filters.first().map(name);
+            }
+        }
+        if !self.is_complete {
+            return stated;
+        }
+        // A longer one is left out.
+        let short = |key: &Vec<u8>| key.len() <= MAX_KEY_LEN;
+        Properties {
+            entries: self.data.entries,
+            key_bytes: self.data.key_bytes,
+            value_bytes: self.data.value_bytes,
+            data_blocks: self.data.data_blocks,
+            data_bytes: self.data.data_bytes,
+            deletions: self.data.deletions,
+            sequences: self.data.sequences,
+            first_key: self.data.first_key.filter(short),
+            last_key: self.data.last_key.filter(short),
+            ..stated
+        }
+    }
 }
-
-/// A property that is a number: its name, what was counted and what is stated.
-type Number = (&'static str, fn(&Summary) -> u64, fn(&Properties) -> u64);
-
-const NUMBERS: [Number; 6] = [
-    ("entries", |data| data.entries, |stated| stated.entries),
-    (
-        "key.bytes",
-        |data| data.key_bytes,
-        |stated| stated.key_bytes,
-    ),
-    (
-        "value.bytes",
-        |data| data.value_bytes,
-        |stated| stated.value_bytes,
-    ),
-    (
-        "data.blocks",
-        |data| data.data_blocks,
-        |stated| stated.data_blocks,
-    ),
-    (
-        "data.bytes",
-        |data| data.data_bytes,
-        |stated| stated.data_bytes,
-    ),
-    (
-        "deletions",
-        |data| data.deletions,
-        |stated| stated.deletions,
-    ),
-];
 
 impl Verifier<'_, '_> {
     /// Reads the properties block at `handle`.
-    pub(super) fn read_properties(
-        &mut self,
-        handle: BlockHandle,
-        named_by: (Section, u64),
-        named_surely: bool,
-    ) {
-        let loaded = self.load_named(handle, Section::Properties, named_by, named_surely);
-        if let Some(loaded) = loaded.filter(|loaded| loaded.trusted) {
+    pub(super) fn read_properties(&mut self, handle: BlockHandle, named_by: NamedBy) {
+        let decode = |block: Bytes| Properties::decode(&block);
+        let loaded = self.load_as(handle, Section::Properties, named_by, decode);
+        if let Some((properties, true)) = loaded {
             let offset = handle.offset;
-            match Properties::decode(&loaded.payload) {
-                Ok(properties) => self.stated = Some(Stated { properties, offset }),
-                Err(defect) => self
-                    .report
-                    .find_defect((Section::Properties, offset), defect),
-            }
+            self.stated = Some(Stated { properties, offset });
         }
     }
 
@@ -107,46 +109,10 @@ impl Verifier<'_, '_> {
         let Some(Stated { properties, offset }) = self.stated.take() else {
             return;
         };
-        let Counted {
-            data,
-            is_complete,
-            filters,
-        } = std::mem::take(&mut self.counted);
-        let number = |number: u64| Some(number.to_string());
-        let mut rows = Vec::new();
-        if is_complete {
-            for (name, counted, stated) in NUMBERS {
-                rows.push((name, number(counted(&data)), number(stated(&properties))));
-            }
-            let min =
-                |range: &Option<RangeInclusive<u64>>| Some(range.as_ref()?.start().to_string());
-            let max = |range: &Option<RangeInclusive<u64>>| Some(range.as_ref()?.end().to_string());
-            let (counted, stated) = (&data.sequences, &properties.sequences);
-            rows.push(("sequence.min", min(counted), min(stated)));
-            rows.push(("sequence.max", max(counted), max(stated)));
-            // A longer one is left out.
-            let short = |key: &Vec<u8>| key.len() <= MAX_KEY_LEN;
-            let show = |key: Option<Vec<u8>>| key.map(|key| show_all(&key));
-            let counted = (data.first_key.filter(short), data.last_key.filter(short));
-            rows.push(("key.first", show(counted.0), show(properties.first_key)));
-            rows.push(("key.last", show(counted.1), show(properties.last_key)));
-        }
-        if let Some(filters) = filters {
-            let stated = properties.filter_policy.map(String::into_bytes);
-            // Of several filters, the properties name one.
-            let mut named = filters.iter();
-            let named = named.find(|(policy, _)| Some(policy) == stated.as_ref());
-            let (policy, bytes) = named.or(filters.first()).cloned().unzip();
-            // The size of another filter says nothing.
-            if policy == stated {
-                let stated = properties.filter_bytes.and_then(number);
-                rows.push(("filter.bytes", bytes.and_then(number), stated));
-            }
-            let show = |name: Option<Vec<u8>>| name.map(|name| show_all(&name));
-            rows.push(("filter.policy", show(policy), show(stated)));
-        }
+        let stated = rows(&properties);
+        let counted = std::mem::take(&mut self.counted).as_properties(properties);
         let none = || "none".to_owned();
-        for (name, counted, stated) in rows {
+        for ((name, counted), (_, stated)) in rows(&counted).into_iter().zip(stated) {
             if counted != stated {
                 let counted = counted.unwrap_or_else(none);
                 let expected = format!("the property {name} {counted}, as the table has");
@@ -156,6 +122,37 @@ impl Verifier<'_, '_> {
             }
         }
     }
+}
+
+/// What can be counted of a table, in words.
+fn rows(properties: &Properties) -> [(&'static str, Option<String>); 12] {
+    let number = |number: u64| Some(number.to_string());
+    let key = |key: &Option<Vec<u8>>| key.as_ref().map(|key| show_all(key));
+    let sequences = properties.sequences.as_ref();
+    let policy = properties.filter_policy.as_ref();
+    [
+        ("entries", number(properties.entries)),
+        ("key.bytes", number(properties.key_bytes)),
+        ("value.bytes", number(properties.value_bytes)),
+        ("data.blocks", number(properties.data_blocks)),
+        ("data.bytes", number(properties.data_bytes)),
+        ("deletions", number(properties.deletions)),
+        (
+            "sequence.min",
+            sequences.and_then(|range| number(*range.start())),
+        ),
+        (
+            "sequence.max",
+            sequences.and_then(|range| number(*range.end())),
+        ),
+        ("key.first", key(&properties.first_key)),
+        ("key.last", key(&properties.last_key)),
+        ("filter.bytes", properties.filter_bytes.and_then(number)),
+        (
+            "filter.policy",
+            policy.map(|policy| show_all(policy.as_bytes())),
+        ),
+    ]
 }
 
 /// A key or a name in full, in the form of [`show_key`](crate::error::show_key).
