@@ -186,7 +186,7 @@ impl Index {
 
     /// Whether `about.pieces` divides the index block, which is then read in pieces.
     pub(crate) fn is_divided(&self) -> bool {
-        matches!(self.entries, Entries::InFile(_))
+        matches!(self.form, Form::InFile(_))
     }
 
     /// Number of data blocks.
