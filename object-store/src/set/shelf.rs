@@ -119,7 +119,9 @@ impl Shelf {
     pub(super) fn stats(&self) -> (Stats, usize) {
         let open = self.open.tables();
         let stats: Stats = open.iter().map(|open| open.0.table.stats()).sum();
-        (*lock(&self.closed) + stats, open.len())
+        // Not under the lock of `closed`: a table that was closed meanwhile is counted when `open` goes.
+        let closed = *lock(&self.closed);
+        (closed + stats, open.len())
     }
 
     /// Forgets `opening`, which has ended, unless another one has begun since.
