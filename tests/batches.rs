@@ -285,6 +285,31 @@ fn batches_are_bounded_in_parts_and_bytes() {
     }
 }
 
+/// Blocks of a file that lie apart are read alone, and those that follow each other together.
+#[test]
+fn a_batch_of_a_file_finds_keys_that_lie_near_and_far() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("table");
+    let (file, layout) = build(4_000);
+    std::fs::write(&path, &file).unwrap();
+    for distance in [1, 500, 3_999] {
+        let table = OpenOptions::new().no_cache().open(&path).unwrap();
+        let (keys, values): (Vec<_>, Vec<_>) = entries(4_000).into_iter().step_by(distance).unzip();
+        let before = table.stats().source_reads;
+        let found = table.get_many(&keys).unwrap();
+        assert!(
+            found
+                .into_iter()
+                .eq(values.into_iter().map(|value| Some(value.into())))
+        );
+        let reads = table.stats().source_reads - before;
+        assert!(
+            reads < layout.data.len() as u64 / 4,
+            "{reads} for {distance}"
+        );
+    }
+}
+
 /// A value from a file does not keep its block in memory, let alone what was read with the block.
 #[test]
 fn values_of_a_file_are_in_memory_of_their_own() {

@@ -19,7 +19,7 @@ use futures_util::future::{FutureExt, join, join_all, poll_immediate};
 use leveltable::filter::DelimitedPrefix;
 use leveltable::remote::{AsyncRange, AsyncReadAt, AsyncTable, BoxFuture, Tail};
 use leveltable::{
-    BlockCache, Comparator, Compression, ErrorKind, OpenOptions, ReadAt, WriteOptions,
+    BlockCache, Comparator, Compression, ErrorKind, OpenOptions, ReadAt, ReadOptions, WriteOptions,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -672,6 +672,19 @@ fn a_walk_takes_what_is_in_the_cache() {
 }
 
 #[test]
+fn a_read_that_does_not_fill_the_cache_uses_what_is_there() {
+    let server = Server::of(table_of(8_000));
+    let table = preload(&server);
+    let aside = table.with_read_options(ReadOptions::new().fill_cache(false));
+    let requests = |table: &AsyncTable| {
+        assert!(server.run(table.get(key(5))).unwrap().is_some());
+        server.count()
+    };
+    assert_eq!([requests(&aside), requests(&aside)], [1, 1]);
+    assert_eq!([requests(&table), requests(&aside)], [1, 0]);
+}
+
+#[test]
 fn a_value_does_not_keep_what_came_with_it() {
     let server = Server::of(table_of(50_000));
     let table = open(&server);
@@ -808,6 +821,42 @@ fn a_failed_request_is_not_remembered() {
     *server.fault.lock().unwrap() = None;
     assert!(server.run(table.get(key(5))).unwrap().is_some());
     assert_eq!(server.count(), 2);
+}
+
+/// A request ahead fails, and the call that then asks for a block alone is dropped. The walk goes on from that block, in its own
+/// direction, and reads ahead again.
+#[test]
+fn a_walk_goes_on_after_a_request_ahead_that_fails() {
+    let count = 20_000;
+    let server = Server::of(table_of(count));
+    for is_reverse in [false, true] {
+        let table = preload(&server);
+        let mut expected: Vec<(Bytes, Bytes)> = (0..count)
+            .map(entry)
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
+        let mut range = table.range(..);
+        if is_reverse {
+            expected.reverse();
+            range = range.reverse();
+        }
+        let mut found = vec![server.run(range.next()).unwrap().unwrap()];
+        while let Some(next) = server.run(poll_immediate(range.next())) {
+            found.push(next.unwrap().unwrap());
+        }
+        assert!((found.len() as u64) < count, "it waits for a request");
+        *server.fault.lock().unwrap() = Some((0, Fault::Error(io::ErrorKind::TimedOut)));
+        server.now.fetch_add(LATENCY, Relaxed);
+        assert!(server.run(poll_immediate(range.next())).is_none());
+        *server.fault.lock().unwrap() = None;
+        server.taken();
+        let (left, error) = server.run(collect(range));
+        found.extend(left);
+        assert_eq!(error, None);
+        assert!(found == expected, "{} entries", found.len());
+        let (requests, _) = server.taken();
+        assert!(requests.len() <= 12, "{requests:?}");
+    }
 }
 
 /// A size that cannot be: an error, or, where all offsets are right for all that, the right answer.

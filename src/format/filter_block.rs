@@ -320,6 +320,13 @@ mod tests {
         assert!(!may_match(&block, 4100, "box"), "a window without keys");
         assert!(may_match(&block, 9000, "hello") && !may_match(&block, 9000, "foo"));
         assert!(may_match(&block, 1 << 20, "foo"), "no filter there");
+        // Five windows of 2 KiB, two of them without keys.
+        for offset in [0, 4100, 10 * 1024 - 1] {
+            assert!(block.has_filter(offset), "{offset}");
+        }
+        for offset in [10 * 1024, 1 << 20, u64::MAX] {
+            assert!(!block.has_filter(offset), "{offset}");
+        }
     }
 
     #[test]

@@ -776,6 +776,32 @@ pub(super) mod tests {
         );
     }
 
+    /// A data block takes at least the 5 bytes of its trailer. Every restart that an index claims takes memory.
+    #[test]
+    fn more_data_blocks_than_the_file_has_room_for_are_refused() {
+        let keys: Vec<Vec<u8>> = (0..100u8).map(|i| vec![i]).collect();
+        let mut builder = BlockBuilder::new(1);
+        for (i, key) in keys.iter().enumerate() {
+            let (key, handle) = one(key, 5 * i as u64, 0);
+            builder.add(&key, 0, &handle);
+        }
+        let block = builder.finish(Bytes::copy_from_slice);
+        let decode_before = |data_end| {
+            let place = IndexPlace {
+                offset: data_end,
+                data_end,
+                file_size: 1 << 20,
+            };
+            decode_at(block.clone(), place)
+        };
+        assert_eq!(decode_before(500).unwrap().len(), 100);
+        for data_end in [0, 5, 495, 499] {
+            let error = decode_before(data_end).unwrap_err().to_string();
+            let expected = format!("at most {} data blocks", data_end / 5);
+            assert!(error.contains(&expected), "{error}");
+        }
+    }
+
     /// 2 000 keys that share a prefix of 100 000 bytes would unfold to 200 MB.
     #[test]
     fn keys_that_unfold_without_bound_are_refused() {
