@@ -199,7 +199,6 @@ impl Lsm {
         let log = self.log.take().ok_or(FAILED)?;
         let tables = self.tables.clone().into_iter();
         let (merged, mut tables): (Tables, Tables) = tables.partition(|id| levels.contains(&id.0));
-        let is_bottom = tables.iter().all(|id| id.0 < to);
         self.snapshots.retain(|one| Arc::strong_count(one) > 1);
         let snapshots = self.snapshots.iter().map(|one| **one);
         let uncached = ReadOptions::new().fill_cache(false); // the cache is for lookups
@@ -207,7 +206,8 @@ impl Lsm {
         for id in &merged {
             inputs.push(self.table(id)?.with_read_options(uncached).iter());
         }
-        let mut seen = DbTable::merge(inputs)?.compact(snapshots, is_bottom);
+        let mut seen = DbTable::merge(inputs)?.compact(snapshots);
+        seen = seen.drop_deletions(tables.iter().all(|id| id.0 < to));
         let name = self.new_name("ldb");
         let options = WriteOptions::new().filter_policy(RibbonFilterPolicy::new(12)); // 0.03 % of absent keys pass
         let mut builder = options.create_db(self.dir.join(&name))?;

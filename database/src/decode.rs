@@ -91,10 +91,6 @@ impl<'a> Decoder<'a> {
             .map_err(|_| before.defect(format!("{what} of 32 bits"), value.to_string()))
     }
 
-    pub(crate) fn take_rest(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.rest)
-    }
-
     /// A length and as many bytes.
     pub(crate) fn string(&mut self, what: &str) -> Result<&'a [u8], Defect> {
         let len = self.varint32(what)? as usize;
