@@ -110,8 +110,9 @@ impl Database {
             // Tables of a sorted level are opened one after the other.
             let together = if level > 0 { paths.len() } else { 1 };
             for paths in paths.chunks(together.max(1)) {
-                let (scope, paths) = (scope.clone(), paths.to_vec().into_iter());
-                let entries = paths.flat_map(move |path| scope.read(&path, Scope::table, true));
+                let (scope, paths) = (scope.clone(), paths.to_vec());
+                let entries = paths.into_iter();
+                let entries = entries.flat_map(move |path| scope.read(&path, Scope::table, true));
                 inputs.push(Box::new(entries));
             }
         }
