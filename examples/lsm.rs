@@ -11,7 +11,7 @@
 //! `cargo run --release --example lsm` shows it at work: that is in `lsm/demo.rs`.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::ops::{Range, RangeBounds};
@@ -19,9 +19,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use leveltable::db::{DbRange, MAX_SEQUENCE, Memtable, Version};
+use leveltable::db::{DbRange, MAX_SEQUENCE, Memtable};
 use leveltable::{
-    Compression, DbTable, OpenOptions, ReadOptions, RibbonFilterPolicy, Table, WriteOptions,
+    Compression, DbTable, OpenOptions, ReadOptions, RibbonFilterPolicy, Table, TableCache,
+    WriteOptions,
 };
 
 #[path = "lsm/demo.rs"]
@@ -33,8 +34,8 @@ pub type Snapshot = Arc<u64>;
 /// Sees all that is written.
 pub const NOW: u64 = MAX_SEQUENCE;
 
-/// By level and the name of the file, the newest of a level first: in the order in which lookups ask them.
-type Tables = BTreeMap<(u64, Reverse<String>), DbTable>;
+/// Level and name of the file, the newest of a level first: in the order in which lookups ask them.
+type Tables = BTreeSet<(u64, Reverse<String>)>;
 
 const LAST_LEVEL: u64 = 6;
 const FAILED: &str = "an earlier write failed, and no flush has succeeded since";
@@ -50,6 +51,7 @@ pub struct Lsm {
     memtable: Memtable,
     memtable_bytes: usize,
     tables: Tables,
+    open: TableCache<String, DbTable>,
     last_sequence: u64,
     last_file: u64,
     snapshots: Vec<Snapshot>,
@@ -73,16 +75,14 @@ impl Lsm {
 
     /// Reads a file that the manifest names, with the level of a table, or the sequence number after which a log begins.
     fn recover(&mut self, name: &str, value: u64) -> Result<()> {
-        let path = self.dir.join(name);
         let (number, extension) = name.split_once('.').ok_or("no name of a database's file")?;
         self.last_file = self.last_file.max(number.parse()?);
         if extension == "ldb" {
-            self.tables
-                .insert((value, Reverse(name.into())), DbTable::open(path)?);
+            self.tables.insert((value, Reverse(name.into())));
             return Ok(());
         }
         self.last_sequence = value;
-        let mut rest = &fs::read(path)?[..];
+        let mut rest = &fs::read(self.dir.join(name))?[..];
         // Up to the first record that is not whole: a crash tore that one, and its `write` has not returned.
         while let Some((len, after)) = rest.split_first_chunk()
             && let Ok(len) = usize::try_from(u64::from_be_bytes(*len))
@@ -150,17 +150,27 @@ impl Lsm {
             return Ok(entry.version.into_value());
         }
         // The newest table that knows the key decides. The filters of others say that they do not, nearly always without a read.
-        let mut tables = self.tables.values();
-        let found = tables.find_map(|table| table.at(at).get(key).transpose());
-        Ok(found.transpose()?.and_then(Version::into_value))
+        for id in &self.tables {
+            if let Some(version) = self.table(id)?.at(at).get(key)? {
+                return Ok(version.into_value());
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns a table, which is opened if it is not open.
+    fn table(&self, (_, Reverse(name)): &(u64, Reverse<String>)) -> leveltable::Result<DbTable> {
+        (self.open).get(name, || DbTable::open(self.dir.join(name)))
     }
 
     /// Iterates from both ends over the entries of `keys`, as [`get`](Lsm::get) sees them.
     pub fn range<'k>(&self, keys: impl RangeBounds<&'k [u8]>, at: u64) -> Result<DbRange> {
         let keys = (keys.start_bound().cloned(), keys.end_bound().cloned());
-        let tables = self.tables.values().map(|table| table.range(keys));
-        let merged = DbTable::merge(tables.chain([self.memtable.range(keys)]))?;
-        Ok(merged.at(at).into_iter())
+        let mut inputs = vec![self.memtable.range(keys)];
+        for id in &self.tables {
+            inputs.push(self.table(id)?.range(keys));
+        }
+        Ok(DbTable::merge(inputs)?.at(at).into_iter())
     }
 
     /// Writes the memtable to a table, starts a new log, and compacts full levels.
@@ -171,7 +181,7 @@ impl Lsm {
         self.merge(0..0, Some(self.memtable.iter()), 0)?;
         (self.memtable, self.memtable_bytes) = (Memtable::new(), 0);
         for level in 0..=LAST_LEVEL {
-            if self.tables.keys().filter(|id| id.0 == level).count() >= self.level_limit.max(2) {
+            if self.tables.iter().filter(|id| id.0 == level).count() >= self.level_limit.max(2) {
                 self.merge(level..level + 1, None, LAST_LEVEL.min(level + 1))?;
             }
         }
@@ -188,25 +198,25 @@ impl Lsm {
     fn merge(&mut self, levels: Range<u64>, new: Option<DbRange>, to: u64) -> Result<()> {
         let log = self.log.take().ok_or(FAILED)?;
         let tables = self.tables.clone().into_iter();
-        let (inputs, mut tables): (Tables, _) = tables.partition(|(id, _)| levels.contains(&id.0));
-        let is_bottom = tables.keys().all(|id| id.0 < to);
+        let (merged, mut tables): (Tables, Tables) = tables.partition(|id| levels.contains(&id.0));
         self.snapshots.retain(|one| Arc::strong_count(one) > 1);
         let snapshots = self.snapshots.iter().map(|one| **one);
         let uncached = ReadOptions::new().fill_cache(false); // the cache is for lookups
-        let inputs = inputs
-            .values()
-            .map(|table| table.with_read_options(uncached).iter());
-        let mut seen = DbTable::merge(inputs.chain(new))?.compact(snapshots, is_bottom);
+        let mut inputs: Vec<DbRange> = new.into_iter().collect();
+        for id in &merged {
+            inputs.push(self.table(id)?.with_read_options(uncached).iter());
+        }
+        let mut seen = DbTable::merge(inputs)?.compact(snapshots);
+        seen = seen.drop_deletions(tables.iter().all(|id| id.0 < to));
         let name = self.new_name("ldb");
-        let path = self.dir.join(&name);
-        let filter = RibbonFilterPolicy::new(12); // 0.03 % of absent keys pass
-        let mut builder = WriteOptions::new().filter_policy(filter).create_db(&path)?;
+        let options = WriteOptions::new().filter_policy(RibbonFilterPolicy::new(12)); // 0.03 % of absent keys pass
+        let mut builder = options.create_db(self.dir.join(&name))?;
         while let Some((key, value)) = seen.next()? {
             builder.add(key, value)?;
         }
         if builder.entries() > 0 {
             builder.finish()?;
-            tables.insert((to, Reverse(name)), DbTable::open(path)?);
+            tables.insert((to, Reverse(name)));
         }
         self.publish(tables, log)
     }
@@ -214,7 +224,7 @@ impl Lsm {
     /// Makes these the tables and the log of the database, and removes other files.
     fn publish(&mut self, tables: Tables, log: (String, File)) -> Result<()> {
         let mut files = BTreeMap::from([(log.0.clone(), self.last_sequence)]);
-        files.extend(tables.keys().map(|(level, name)| (name.0.clone(), *level)));
+        files.extend(tables.iter().map(|(level, name)| (name.0.clone(), *level)));
         let mut manifest = WriteOptions::new().create(self.dir.join("MANIFEST"))?;
         for (name, value) in &files {
             manifest.add(name, value.to_string())?;
@@ -225,6 +235,7 @@ impl Lsm {
             let name = file?.file_name().into_string().unwrap_or_default();
             let is_ours = [".ldb", ".log", ".tmp"].map(|end| name.ends_with(end));
             if is_ours.contains(&true) && !files.contains_key(&name) {
+                self.open.remove(&name);
                 fs::remove_file(self.dir.join(name))?; // Open tables stay readable (on Windows they cannot be removed).
             }
         }

@@ -408,10 +408,13 @@ fn an_absent_key_over_twenty_tables_asks_twenty_filters_and_reads_nearly_nothing
 
 /// Filter probes, and data blocks that were asked for, from the file or the cache.
 fn stats(db: &Lsm) -> [u64; 2] {
-    db.stats().iter().fold([0; 2], |[probes, blocks], stats| {
-        [
-            probes + stats.filter_rejected + stats.filter_passed,
-            blocks + stats.cache_hits + stats.cache_misses,
-        ]
-    })
+    db.stats()
+        .unwrap()
+        .iter()
+        .fold([0; 2], |[probes, blocks], stats| {
+            [
+                probes + stats.filter_rejected + stats.filter_passed,
+                blocks + stats.cache_hits + stats.cache_misses,
+            ]
+        })
 }

@@ -525,7 +525,7 @@ proptest! {
                 Move::First | Move::Seek(_) => cursor.seek_to_first().unwrap(),
             };
         }
-        let mut compaction = cursor.compact(snapshots.clone(), is_bottom);
+        let mut compaction = cursor.compact(snapshots.clone()).drop_deletions(is_bottom);
         let mut builder = kind.write().build_db(Vec::new());
         let mut expected = kept.iter();
         while let Some((key, value)) = compaction.next().unwrap() {
@@ -568,16 +568,17 @@ proptest! {
         for sequence in 0..13 {
             let seen = seen(&all, sequence, true);
             let find = |key: &Vec<u8>| seen.iter().find(|c| c.user_key == *key);
-            let versions = table.at(sequence).get_many(&keys).unwrap();
-            prop_assert_eq!(versions.len(), keys.len());
-            for (key, version) in keys.iter().zip(versions) {
+            let many = table.at(sequence).get_entries(&keys).unwrap();
+            prop_assert_eq!(many.len(), keys.len());
+            for (key, one_of_many) in keys.iter().zip(many) {
                 let entry = table.at(sequence).get_entry(key).unwrap();
                 prop_assert_eq!(entry.is_some(), find(key).is_some());
                 if let (Some(entry), Some(change)) = (&entry, find(key)) {
                     prop_assert_eq!(change, entry);
                     prop_assert!(table.may_contain(key).unwrap());
                 }
-                prop_assert_eq!(&version, &entry.as_ref().map(|entry| entry.version.clone()));
+                prop_assert_eq!(&one_of_many, &entry);
+                let version = entry.as_ref().map(|entry| entry.version.clone());
                 prop_assert_eq!(&table.at(sequence).get(key).unwrap(), &version);
                 let is_value = matches!(version, Some(Version::Value(_)));
                 prop_assert_eq!(table.at(sequence).contains_key(key).unwrap(), is_value);
@@ -797,8 +798,9 @@ fn database_lookups_of_many_keys_read_each_block_once() {
     let mut wanted: Vec<_> = keys.iter().rev().chain(&keys).cloned().collect();
     wanted.push("absent".into());
     let before = counted.disk.bytes();
-    let found = counted.table.at(MAX_SEQUENCE).get_many(&wanted).unwrap();
-    for (key, version) in wanted.iter().zip(found).take(400) {
+    let found = counted.table.at(MAX_SEQUENCE).get_entries(&wanted).unwrap();
+    for (key, entry) in wanted.iter().zip(found).take(400) {
+        let version = entry.map(|entry| entry.version);
         assert_eq!(version, Some(Version::Value(key.clone().into())));
     }
     let properties = counted.table.properties().unwrap();

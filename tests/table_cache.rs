@@ -164,3 +164,17 @@ fn five_hundred_tables_work_where_256_files_may_be_open() {
     }
     assert!(tables.len() <= 200);
 }
+
+/// A panic in `open` left an empty slot behind, which counted as an open table and was never closed.
+#[test]
+fn a_panic_while_opening_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = write(dir.path(), 1);
+    let tables: TableCache<usize, Table> = TableCache::new(4, 1 << 30);
+    let panics = || tables.get(&0, || -> Result<Table, Error> { panic!("in `open`") });
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics));
+    assert!(panicked.is_err());
+    assert!(tables.is_empty());
+    ask(&tables, &paths, 0);
+    assert_eq!(tables.len(), 1);
+}

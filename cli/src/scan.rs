@@ -6,7 +6,7 @@ use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 
 use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind};
-use leveltable_database::{Database, FileKind};
+use leveltable_database::{Database, FileKind, HistoryEntry};
 use serde_json::{Value, json};
 
 use crate::Answer;
@@ -320,31 +320,25 @@ impl Printer<'_> {
     /// Prints all versions that the files of a database still hold.
     fn show_history(&mut self, db: &Database) -> Result<Answer, Failure> {
         let is_damaged = complain_of_damage(db);
-        let order = KeyOrder::of_database(&db.comparator());
-        if order.is_none() {
-            self.wanted.check_order_is_known(self.path)?;
-        }
-        let order = order.unwrap_or(KeyOrder::Internal).of_user_keys();
-        let Wanted {
-            from, to, prefix, ..
-        } = self.wanted;
-        let mut versions = db.history_of(|key| {
-            let is_before = |bound: &Option<Vec<u8>>| {
-                let bound = bound.as_ref();
-                bound.is_some_and(|bound| order.compare(key, bound).is_lt())
+        let is_bytewise = db.comparator() == BytewiseComparator.name();
+        let wanted = self.wanted.prefix.clone().filter(|_| !is_bytewise);
+        let versions = db.history_range(self.wanted.bounds_in(is_bytewise))?;
+        let versions = versions.filter(move |version| match (version, &wanted) {
+            (Ok(version), Some(prefix)) => version.user_key.starts_with(prefix),
+            _ => true,
+        });
+        let versions: Box<dyn Iterator<Item = leveltable::Result<HistoryEntry>>> =
+            if self.args.reverse {
+                let all: Vec<_> = versions.collect();
+                Box::new(all.into_iter().rev())
+            } else {
+                Box::new(versions)
             };
-            let has_prefix = |prefix: &Vec<u8>| key.starts_with(prefix);
-            !is_before(from)
-                && (to.is_none() || is_before(to))
-                && prefix.as_ref().is_none_or(has_prefix)
-        })?;
-        if self.args.reverse {
-            versions.reverse();
-        }
         for version in versions {
             if self.has_all() {
                 break;
             }
+            let version = version?;
             self.lead = origin(&version);
             let row = Row::of_version(version.user_key, version.sequence, version.version);
             self.show(row)?;
@@ -480,13 +474,18 @@ impl Wanted {
         })
     }
 
-    /// Returns the wanted of the rows within bounds that `rows` returns, whose keys are in byte order or in another one.
-    fn select(&self, is_bytewise: bool, rows: impl FnOnce(Bounds) -> RowIter) -> RowSource {
-        let rows = rows(if is_bytewise {
+    /// Returns the bounds of the keys in byte order, or in another one, in which those with the same prefix may be apart.
+    fn bounds_in(&self, is_bytewise: bool) -> Bounds {
+        if is_bytewise {
             self.bounds.clone()
         } else {
             bounds(self.from.clone(), self.to.clone())
-        });
+        }
+    }
+
+    /// Returns the wanted of the rows within bounds that `rows` returns, whose keys are in byte order or in another one.
+    fn select(&self, is_bytewise: bool, rows: impl FnOnce(Bounds) -> RowIter) -> RowSource {
+        let rows = rows(self.bounds_in(is_bytewise));
         let rows: RowSource = if self.direction.reverse {
             Box::new(rows.rev())
         } else {

@@ -37,15 +37,13 @@ impl<'a> Batch<'a> {
     pub fn parse(payload: &'a [u8]) -> Result<Batch<'a>, Defect> {
         let mut rest = Decoder::new(payload);
         let at_start = rest.clone();
-        let sequence = rest.bytes(8, "a sequence number")?;
-        let sequence = u64::from_le_bytes(*sequence.first_chunk().unwrap_or(&[0; 8]));
-        let count = rest.bytes(4, "the number of changes")?;
-        let count = u32::from_le_bytes(*count.first_chunk().unwrap_or(&[0; 4]));
+        let sequence = u64::from_le_bytes(rest.array("a sequence number")?);
+        let count = u32::from_le_bytes(rest.array("the number of changes")?);
         if sequence.saturating_add(count.into()) > MAX_SEQUENCE {
             return Err(at_start.defect("sequence numbers of 56 bits", sequence.to_string()));
         }
         let changes = rest.clone();
-        let mut found = 0u64;
+        let mut found = 0;
         while !rest.is_empty() {
             change(&mut rest)?;
             found += 1;

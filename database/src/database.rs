@@ -1,18 +1,18 @@
 //! A database: lookups in its logs and tables.
 
-use std::ops::Range;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use leveltable::db::{MAX_SEQUENCE, Version};
-use leveltable::{ErrorKind, KeyRange, Result};
+use leveltable::db::{DbEntry, MAX_SEQUENCE};
+use leveltable::{Comparator, ErrorKind, KeyRange, Result};
 
 use crate::manifest::TableFile;
 use crate::options::DatabaseOptions;
-use crate::range::{DatabaseRange, Wanted};
+use crate::range::{DatabaseRange, prefix_bounds};
 use crate::recovery::Recovery;
-use crate::state::{MOST_ATTEMPTS, State};
+use crate::state::{MAX_ATTEMPTS, State};
 
 /// A LevelDB database, opened for reading only: its live contents as of opening, or of the last [`refresh`](Database::refresh).
 ///
@@ -54,7 +54,7 @@ impl Shared {
     }
 
     /// Reads the database again.
-    pub(crate) fn read_again(&self) -> Result<()> {
+    fn read_again(&self) -> Result<()> {
         let read = Arc::new(State::read(&self.dir, &self.options, Some(&self.state()))?);
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have read it later.
@@ -65,18 +65,14 @@ impl Shared {
     }
 
     /// Does something with the state; after reading the database again, if the state turns out to be out of date.
-    fn with_state<T>(&self, work: impl Fn(&State) -> Result<T>) -> Result<T> {
-        let mut attempt = 0;
-        loop {
-            let result = work(&self.state());
-            attempt += 1;
-            match result {
-                Err(error) if error.kind() == ErrorKind::Replaced && attempt < MOST_ATTEMPTS => {
-                    self.read_again()?;
-                }
+    pub(crate) fn with_state<T>(&self, work: impl Fn(&Arc<State>) -> Result<T>) -> Result<T> {
+        for _ in 1..MAX_ATTEMPTS {
+            match work(&self.state()) {
+                Err(error) if error.kind() == ErrorKind::Replaced => self.read_again()?,
                 result => return result,
             }
         }
+        work(&self.state())
     }
 }
 
@@ -97,33 +93,15 @@ impl Database {
         DatabaseOptions::new().open_read_only(dir)
     }
 
-    /// Reads what tables and logs say, without a MANIFEST; see [`DatabaseOptions::open_without_manifest`].
-    ///
-    /// # Errors
-    ///
-    /// As [`DatabaseOptions::open_without_manifest`].
-    pub fn open_without_manifest(dir: impl AsRef<Path>) -> Result<Database> {
-        DatabaseOptions::new().open_without_manifest(dir)
-    }
-
-    pub(crate) fn open(
-        dir: &Path,
-        options: DatabaseOptions,
-        without_manifest: bool,
-    ) -> Result<Database> {
-        let state = if without_manifest {
-            State::read_without_manifest(dir, &options)?
-        } else {
-            State::read(dir, &options, None)?
-        };
+    pub(crate) fn new(dir: &Path, options: &DatabaseOptions, state: State) -> Database {
         let shared = Shared {
             dir: dir.to_owned(),
-            options,
+            options: options.clone(),
             state: RwLock::new(Arc::new(state)),
         };
-        Ok(Database {
+        Database {
             shared: Arc::new(shared),
-        })
+        }
     }
 
     /// The directory, as it was given.
@@ -144,7 +122,7 @@ impl Database {
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = key.as_ref();
         let found = self.shared.with_state(|state| state.find(key))?;
-        Ok(found.and_then(Version::into_value))
+        Ok(found.and_then(|entry| entry.version.into_value()))
     }
 
     /// Whether `key` has a value.
@@ -166,10 +144,8 @@ impl Database {
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         let found = self.shared.with_state(|state| state.find_many(&keys))?;
-        let values = found.into_iter();
-        Ok(values
-            .map(|found| found.and_then(Version::into_value))
-            .collect())
+        let value = |found: Option<DbEntry>| found.and_then(|entry| entry.version.into_value());
+        Ok(found.into_iter().map(value).collect())
     }
 
     /// All entries in order, from either end.
@@ -182,7 +158,7 @@ impl Database {
 
     /// The entries whose keys are within `bounds`, from either end. Tables are opened when the range gets to them.
     pub fn range(&self, bounds: impl KeyRange) -> DatabaseRange {
-        DatabaseRange::new(self.shared.clone(), Wanted::Range(bounds.key_bounds()))
+        DatabaseRange::new(self.shared.clone(), bounds.key_bounds(), false)
     }
 
     /// The entries whose keys begin with `prefix`, from either end.
@@ -190,8 +166,8 @@ impl Database {
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a range there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DatabaseRange {
-        let wanted = Wanted::Prefix(prefix.as_ref().to_vec());
-        DatabaseRange::new(self.shared.clone(), wanted)
+        let bounds = prefix_bounds(prefix.as_ref());
+        DatabaseRange::new(self.shared.clone(), bounds, true)
     }
 
     /// The name of the comparator, such as `leveldb.BytewiseComparator`.
@@ -240,7 +216,7 @@ impl Database {
     ///
     /// As [`get`](Database::get).
     pub fn pin(&self) -> Result<()> {
-        self.shared.with_state(State::pin)
+        self.shared.with_state(|state| state.pin())
     }
 }
 
@@ -254,108 +230,86 @@ impl IntoIterator for &Database {
     }
 }
 
-/// A version, and its sequence number.
-type Found = Option<(u64, Version)>;
-
 impl State {
     /// The newest version of `key`.
-    fn find(&self, key: &[u8]) -> Result<Option<Version>> {
-        self.known_order()?;
-        if let Some(version) = self.find_unsorted(key)? {
-            return Ok(Some(version));
+    fn find(&self, key: &[u8]) -> Result<Option<DbEntry>> {
+        let order = &**self.known_order()?;
+        let mut newest = self.memtable.get_at(key, MAX_SEQUENCE);
+        for (level, files) in self.levels.iter().enumerate() {
+            if level > 0 && newest.is_some() {
+                break;
+            }
+            for file in self.candidates(order, level, files, key) {
+                let found = self.table(file)?.at(MAX_SEQUENCE).get_entry(key)?;
+                keep_newest(&mut newest, found);
+            }
         }
-        for level in 1..self.levels.0.len() {
-            let (files, candidates) = self.candidates(level, key);
-            for file in files.get(candidates).unwrap_or_default() {
-                if let Some(found) = self.table(file)?.get(key)? {
-                    return Ok(Some(found.version));
+        Ok(newest)
+    }
+
+    /// The newest versions of many keys.
+    fn find_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<DbEntry>>> {
+        let order = &**self.known_order()?;
+        let logged = |key: &&[u8]| self.memtable.get_at(key, MAX_SEQUENCE);
+        let mut newest: Vec<Option<DbEntry>> = keys.iter().map(logged).collect();
+        for (level, files) in self.levels.iter().enumerate() {
+            // The tables, and the places of the keys to ask each for.
+            let mut wanted: BTreeMap<u64, (&TableFile, Vec<usize>)> = BTreeMap::new();
+            for (at, (key, found)) in keys.iter().zip(&newest).enumerate() {
+                if level > 0 && found.is_some() {
+                    continue;
+                }
+                for file in self.candidates(order, level, files, key) {
+                    let (_, places) = wanted.entry(file.number).or_insert((file, Vec::new()));
+                    places.push(at);
+                }
+            }
+            for (file, places) in wanted.into_values() {
+                let keys: Vec<&[u8]> = places
+                    .iter()
+                    .filter_map(|&at| keys.get(at).copied())
+                    .collect();
+                let found = self.table(file)?.at(MAX_SEQUENCE).get_entries(&keys)?;
+                for (at, found) in places.into_iter().zip(found) {
+                    if let Some(newest) = newest.get_mut(at) {
+                        keep_newest(newest, found);
+                    }
                 }
             }
         }
-        Ok(None)
+        Ok(newest)
     }
 
-    /// The newest version of `key` in the logs and in level 0, whose tables may overlap: the highest sequence number decides, since
-    /// in a repaired database the files' numbers say nothing.
-    fn find_unsorted(&self, key: &[u8]) -> Result<Option<Version>> {
-        let logged = self.memtable.get_at(key, MAX_SEQUENCE);
-        let mut newest: Found = logged.map(|entry| (entry.sequence, entry.version));
-        let order = self.known_order()?;
-        for file in self.levels.0.first().into_iter().flatten() {
-            let is_outside = order.compare(key, file.first_user_key()).is_lt()
-                || order.compare(key, file.last_user_key()).is_gt();
-            if is_outside && self.trusts_ends(0) {
-                continue;
-            }
-            let found = self.table(file)?.get(key)?;
-            if let Some(found) = found
-                && newest
-                    .as_ref()
-                    .is_none_or(|(sequence, _)| *sequence < found.sequence)
-            {
-                newest = Some((found.sequence, found.version));
-            }
-        }
-        Ok(newest.map(|(_, version)| version))
-    }
-
-    /// The tables of a sorted level, and the places of those whose keys include `key`: one, or neighbours that share it.
-    fn candidates(&self, level: usize, key: &[u8]) -> (&[TableFile], Range<usize>) {
-        let files = self.levels.0.get(level).map_or(&[][..], |files| files);
-        let Some(order) = &self.order else {
-            return (files, 0..0);
-        };
-        let start = files.partition_point(|file| order.compare(file.last_user_key(), key).is_lt());
-        let end = files.partition_point(|file| order.compare(file.first_user_key(), key).is_le());
-        (files, start..end.max(start))
-    }
-
-    fn find_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Version>>> {
-        self.known_order()?;
-        let mut found = Vec::with_capacity(keys.len());
-        for key in keys {
-            found.push(self.find_unsorted(key)?);
-        }
-        for (level, files) in self.levels.0.iter().enumerate().skip(1) {
-            // Places of tables, and of the keys to ask them for. Neighbours that share a user key are asked in order.
-            let mut wanted: Vec<(usize, usize)> = Vec::new();
-            for (at, key) in keys.iter().enumerate() {
-                if matches!(found.get(at), Some(None)) {
-                    let (_, candidates) = self.candidates(level, key);
-                    wanted.extend(candidates.map(|table| (table, at)));
-                }
-            }
-            wanted.sort_unstable();
-            for asked in wanted.chunk_by(|(a, _), (b, _)| a == b) {
-                if let Some(file) = asked.first().and_then(|(table, _)| files.get(*table)) {
-                    let places = asked.iter().map(|(_, at)| *at);
-                    self.find_in_table(file, places, keys, &mut found)?;
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// Looks up the keys at some places in one table, those of which nothing is known yet.
-    fn find_in_table(
+    /// The tables of a level that may hold `key`: any number in level 0, in others one, or neighbours that share it.
+    fn candidates<'f>(
         &self,
-        file: &TableFile,
-        places: impl Iterator<Item = usize>,
-        keys: &[&[u8]],
-        found: &mut [Option<Version>],
-    ) -> Result<()> {
-        let is_open = |at: &usize| matches!(found.get(*at), Some(None));
-        let places: Vec<usize> = places.filter(is_open).collect();
-        let keys: Vec<&[u8]> = places
+        order: &dyn Comparator,
+        level: usize,
+        files: &'f [TableFile],
+        key: &[u8],
+    ) -> impl Iterator<Item = &'f TableFile> {
+        let ends_before = |file: &TableFile| order.compare(file.last_user_key(), key).is_lt();
+        let begins_by = |file: &TableFile| order.compare(file.first_user_key(), key).is_le();
+        let candidates = if level > 0 {
+            files.partition_point(ends_before)..files.partition_point(begins_by)
+        } else {
+            0..files.len()
+        };
+        let trusts_ends = self.trusts_ends(level);
+        let may_hold =
+            move |file: &&TableFile| !trusts_ends || begins_by(file) && !ends_before(file);
+        files
+            .get(candidates)
+            .unwrap_or_default()
             .iter()
-            .filter_map(|&at| keys.get(at).copied())
-            .collect();
-        let versions = self.table(file)?.get_many(&keys)?;
-        for (at, version) in places.into_iter().zip(versions) {
-            if let Some(slot) = found.get_mut(at) {
-                *slot = version;
-            }
-        }
-        Ok(())
+            .filter(may_hold)
+    }
+}
+
+/// Keeps the version with the highest sequence number: in level 0 of a repaired database, the numbers of files say nothing.
+fn keep_newest(newest: &mut Option<DbEntry>, found: Option<DbEntry>) {
+    let sequence = |entry: &Option<DbEntry>| entry.as_ref().map(|entry| entry.sequence);
+    if sequence(&found) > sequence(newest) {
+        *newest = found;
     }
 }

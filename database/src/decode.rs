@@ -15,15 +15,9 @@ pub struct Defect {
 
 impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Defect {
-            offset,
-            expected,
-            found,
-        } = self;
-        write!(
-            f,
-            "byte {offset} of the record: expected {expected}, found {found}"
-        )
+        let (offset, found) = (self.offset, &self.found);
+        write!(f, "byte {offset} of the record: ")?;
+        write!(f, "expected {}, found {found}", self.expected)
     }
 }
 
@@ -46,15 +40,10 @@ impl<'a> Decoder<'a> {
         self.rest.is_empty()
     }
 
-    /// Offset within the payload.
-    pub(crate) fn offset(&self) -> usize {
-        self.len - self.rest.len()
-    }
-
     #[cold]
     pub(crate) fn defect(&self, expected: impl Into<String>, found: impl Into<String>) -> Defect {
         Defect {
-            offset: self.offset(),
+            offset: self.len - self.rest.len(),
             expected: expected.into(),
             found: found.into(),
         }
@@ -70,8 +59,13 @@ impl<'a> Decoder<'a> {
         Ok(bytes)
     }
 
+    pub(crate) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], Defect> {
+        let bytes = self.bytes(N, what)?;
+        Ok(*bytes.first_chunk().unwrap_or(&[0; N]))
+    }
+
     pub(crate) fn byte(&mut self, what: &str) -> Result<u8, Defect> {
-        Ok(self.bytes(1, what)?.first().copied().unwrap_or(0))
+        Ok(self.array::<1>(what)?[0])
     }
 
     pub(crate) fn varint64(&mut self, what: &str) -> Result<u64, Defect> {

@@ -5,6 +5,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use leveltable::{Error, ErrorKind, Result};
+use same_file::Handle;
+
+pub(crate) const WITHOUT_MANIFEST: &str = "open_without_manifest reads what tables and logs say";
 
 /// What a file of a database is, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,26 +35,22 @@ impl FileKind {
     pub fn of(name: &str) -> (FileKind, Option<u64>) {
         let number = |digits: &str| {
             let are_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
-            digits.parse().ok().filter(|_| are_digits)
+            digits.parse().ok().filter(|_: &u64| are_digits)
         };
-        let found = match name {
-            "CURRENT" => (FileKind::Current, None),
-            "LOCK" => (FileKind::Lock, None),
-            "LOG" | "LOG.old" => (FileKind::InfoLog, None),
-            _ => match (name.strip_prefix("MANIFEST-"), name.split_once('.')) {
-                (Some(digits), _) => (FileKind::Manifest, number(digits)),
-                (_, Some((digits, "log"))) => (FileKind::Log, number(digits)),
-                (_, Some((digits, "ldb" | "sst"))) => (FileKind::Table, number(digits)),
-                (_, Some((digits, "dbtmp"))) => (FileKind::Temporary, number(digits)),
-                _ => (FileKind::Other, None),
-            },
-        };
-        match found {
-            (FileKind::Manifest | FileKind::Log | FileKind::Table | FileKind::Temporary, None) => {
-                (FileKind::Other, None)
-            }
-            found => found,
+        match name {
+            "CURRENT" => return (FileKind::Current, None),
+            "LOCK" => return (FileKind::Lock, None),
+            "LOG" | "LOG.old" => return (FileKind::InfoLog, None),
+            _ => {}
         }
+        let (kind, digits) = match (name.strip_prefix("MANIFEST-"), name.split_once('.')) {
+            (Some(digits), _) => (FileKind::Manifest, digits),
+            (_, Some((digits, "log"))) => (FileKind::Log, digits),
+            (_, Some((digits, "ldb" | "sst"))) => (FileKind::Table, digits),
+            (_, Some((digits, "dbtmp"))) => (FileKind::Temporary, digits),
+            _ => (FileKind::Other, ""),
+        };
+        number(digits).map_or((FileKind::Other, None), |number| (kind, Some(number)))
     }
 }
 
@@ -105,11 +104,11 @@ pub(crate) fn list(dir: &Path) -> Result<Vec<(String, u64)>> {
 }
 
 /// What CURRENT points to: the MANIFEST, held open, which keeps its identity from being used again.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Current {
     pub(crate) manifest: String,
     pub(crate) path: PathBuf,
-    pub(crate) file: File,
+    pub(crate) handle: Handle,
 }
 
 impl Current {
@@ -117,20 +116,18 @@ impl Current {
     pub(crate) fn open(dir: &Path) -> Result<Option<Current>> {
         let manifest = read_current(dir)?;
         let path = dir.join(&manifest);
-        match open_file(&path) {
-            Ok(file) => Ok(Some(Current {
+        match open_file(&path).and_then(Handle::from_file) {
+            Ok(handle) => Ok(Some(Current {
                 manifest,
                 path,
-                file,
+                handle,
             })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if read_current(dir)? != manifest {
                     return Ok(None);
                 }
-                let message = format!(
-                    "CURRENT names {manifest}, which is not there; open_without_manifest reads what tables and logs say"
-                );
-                Err(Error::new(ErrorKind::NotADatabase, message).at_path(dir))
+                let what = format!("CURRENT names {manifest}, which is not there");
+                Err(not_a_database(dir, &format!("{what}; {WITHOUT_MANIFEST}")))
             }
             Err(error) => Err(failed("opening the MANIFEST", error, &path)),
         }
@@ -139,41 +136,22 @@ impl Current {
     /// Whether CURRENT still names this MANIFEST, and its name this file.
     pub(crate) fn is_same(&self, dir: &Path) -> Result<bool> {
         match read_current(dir) {
-            Ok(manifest) => {
-                Ok(manifest == self.manifest
-                    && is_same_file(&self.file, &self.path).unwrap_or(false))
+            Ok(manifest) if manifest != self.manifest => Ok(false),
+            Ok(_) => {
+                let named = open_file(&self.path).and_then(Handle::from_file);
+                Ok(named.is_ok_and(|named| named == self.handle))
             }
             Err(error) if error.kind() == ErrorKind::NotADatabase => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether both opened the same MANIFEST.
-    pub(crate) fn is_same_file(&self, other: &Current) -> bool {
-        self.manifest == other.manifest && is_same_file(&self.file, &other.path).unwrap_or(false)
-    }
-
     /// Bytes of the MANIFEST, which grows.
     pub(crate) fn len(&self) -> Result<u64> {
-        let metadata = self.file.metadata();
+        let metadata = self.handle.as_file().metadata();
         let metadata = metadata.map_err(|e| failed("reading the MANIFEST", e, &self.path))?;
         Ok(metadata.len())
     }
-}
-
-/// Whether `path` names the open file.
-#[cfg(unix)]
-fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    let (open, named) = (file.metadata()?, fs::metadata(path)?);
-    Ok((open.dev(), open.ino()) == (named.dev(), named.ino()))
-}
-
-/// Whether `path` names the open file, as far as its time of creation tells.
-#[cfg(not(unix))]
-fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
-    let (open, named) = (file.metadata()?, fs::metadata(path)?);
-    Ok(open.created()? == named.created()?)
 }
 
 /// The MANIFEST that CURRENT names.
@@ -194,12 +172,10 @@ fn read_current(dir: &Path) -> Result<String> {
     match name.filter(|name| matches!(FileKind::of(name), (FileKind::Manifest, _))) {
         Some(name) => Ok(name.to_owned()),
         None => {
-            let message = format!(
-                "CURRENT holds \"{}\" instead of a MANIFEST's name and a newline; open_without_manifest reads what \
-                 tables and logs say",
-                text.escape_ascii()
-            );
-            Err(Error::new(ErrorKind::NotADatabase, message).at_path(dir))
+            let text = text.escape_ascii();
+            let what =
+                format!("CURRENT holds \"{text}\" instead of a MANIFEST's name and a newline");
+            Err(not_a_database(dir, &format!("{what}; {WITHOUT_MANIFEST}")))
         }
     }
 }
@@ -221,12 +197,17 @@ fn no_database(dir: &Path) -> Result<Error> {
     } else if has(&|name| name.starts_with("OPTIONS-")) {
         "a database of RocksDB or Pebble without CURRENT"
     } else if has_kind(FileKind::Table) || has_kind(FileKind::Log) {
-        "a database that lost CURRENT; open_without_manifest reads what tables and logs say"
+        &format!("a database that lost CURRENT; {WITHOUT_MANIFEST}")
     } else {
         "no database: it has neither CURRENT nor tables"
     };
-    let message = format!("not a LevelDB database, but {looks_like}");
-    Ok(Error::new(ErrorKind::NotADatabase, message).at_path(dir))
+    let what = format!("not a LevelDB database, but {looks_like}");
+    Ok(not_a_database(dir, &what))
+}
+
+#[cold]
+fn not_a_database(dir: &Path, what: &str) -> Error {
+    Error::new(ErrorKind::NotADatabase, what).at_path(dir)
 }
 
 fn is_badger_manifest(path: &Path) -> bool {

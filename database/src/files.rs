@@ -1,5 +1,7 @@
 //! The files of a database's directory, and which of them count.
 
+use std::collections::{BTreeMap, HashMap};
+
 use leveltable::Result;
 
 use crate::database::Database;
@@ -48,78 +50,53 @@ impl Database {
     /// Those of listing the directory.
     pub fn files(&self) -> Result<Vec<DatabaseFile>> {
         let state = self.shared.state();
-        let found = directory::list(self.path())?;
-        let mut files: Vec<DatabaseFile> = Vec::new();
-        for (name, bytes) in found {
-            let (kind, number) = FileKind::of(&name);
-            let listed = number.filter(|_| kind == FileKind::Table);
-            let listed = listed.and_then(|number| state.listed(number));
-            files.push(DatabaseFile {
-                state: state.state_of(&name, kind, number, listed.is_some()),
-                name,
-                kind,
-                number,
-                bytes: Some(bytes),
-                listed,
-            });
-        }
-        for (level, table) in state.levels.all() {
-            let is_there = |file: &DatabaseFile| {
-                file.kind == FileKind::Table && file.number == Some(table.number)
-            };
-            if !files.iter().any(is_there) {
-                let [name, _] = directory::table_names(table.number);
-                files.push(DatabaseFile {
-                    name,
-                    kind: FileKind::Table,
-                    number: Some(table.number),
-                    bytes: None,
-                    state: FileState::Missing,
-                    listed: Some((level, table.clone())),
-                });
+        let found = directory::list(self.path())?.into_iter();
+        let mut sizes: BTreeMap<String, Option<u64>> =
+            found.map(|(name, bytes)| (name, Some(bytes))).collect();
+        let listed = state.tables();
+        let listed: HashMap<u64, _> = listed.map(|table| (table.1.number, table)).collect();
+        for [name, old_name] in listed.keys().map(|&number| directory::table_names(number)) {
+            if !sizes.contains_key(&old_name) {
+                sizes.entry(name).or_default();
             }
         }
         if let Some(log) = state.recovery.missing_log {
-            files.push(DatabaseFile {
-                name: directory::log_name(log),
-                kind: FileKind::Log,
-                number: Some(log),
-                bytes: None,
-                state: FileState::Missing,
-                listed: None,
-            });
+            sizes.entry(directory::log_name(log)).or_default();
         }
-        files.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(files)
+        let file = |(name, bytes): (String, Option<u64>)| {
+            let (kind, number) = FileKind::of(&name);
+            let table = number.filter(|_| kind == FileKind::Table);
+            let table = table.and_then(|number| listed.get(&number));
+            DatabaseFile {
+                state: state.state_of((&name, bytes), (kind, number), table.is_some()),
+                name,
+                kind,
+                number,
+                bytes,
+                listed: table.map(|&(level, file)| (level as u32, file.clone())),
+            }
+        };
+        Ok(sizes.into_iter().map(file).collect())
     }
 }
 
 impl State {
-    fn listed(&self, number: u64) -> Option<(u32, TableFile)> {
-        let mut all = self.levels.all();
-        let (level, file) = all.find(|(_, file)| file.number == number)?;
-        Some((level, file.clone()))
-    }
-
     fn state_of(
         &self,
-        name: &str,
-        kind: FileKind,
-        number: Option<u64>,
+        (name, bytes): (&str, Option<u64>),
+        (kind, number): (FileKind, Option<u64>),
         is_listed: bool,
     ) -> FileState {
         let current = self.current.as_ref().map(|current| &*current.manifest);
-        match (kind, number) {
-            (FileKind::Current, _) => FileState::Live,
-            (FileKind::Manifest, _) if current == Some(name) => FileState::Live,
-            (FileKind::Manifest, _) => FileState::Obsolete,
-            (FileKind::Table, _) if is_listed => FileState::Live,
-            (FileKind::Table, Some(number)) if self.version.deleted.contains(&number) => {
-                FileState::Obsolete
-            }
-            (FileKind::Table, _) => FileState::Orphan,
-            (FileKind::Log, Some(number)) if self.version.needs_log(number) => FileState::Live,
-            (FileKind::Log, _) => FileState::Obsolete,
+        let number = number.unwrap_or(0);
+        match kind {
+            _ if bytes.is_none() => FileState::Missing,
+            FileKind::Current => FileState::Live,
+            FileKind::Manifest if current == Some(name) => FileState::Live,
+            FileKind::Table if is_listed => FileState::Live,
+            FileKind::Table if !self.version.deleted.contains(&number) => FileState::Orphan,
+            FileKind::Log if self.version.needs_log(number) => FileState::Live,
+            FileKind::Manifest | FileKind::Table | FileKind::Log => FileState::Obsolete,
             _ => FileState::Aside,
         }
     }

@@ -1,21 +1,30 @@
 //! All versions of a user key that files still hold.
 
+use std::cmp::{Ordering, Reverse};
+use std::iter;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
 use bytes::Bytes;
-use leveltable::Result;
+use itertools::Itertools as _;
 use leveltable::db::Version;
+use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind, KeyRange, Result};
 
 use crate::batch::Batch;
 use crate::database::Database;
 use crate::directory::{FileKind, failed};
-use crate::files::{DatabaseFile, FileState};
+use crate::files::FileState;
 use crate::log::{LogItem, LogReader};
-use crate::state::State;
+use crate::manifest::TableFile;
+use crate::range::{Bounds, is_after, is_before};
+use crate::state::{State, is_not_found};
 
 /// A version of a user key that a file still holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HistoryEntry {
-    /// The user key.
+    /// The key as the database's user knows it.
     pub user_key: Bytes,
     /// When it was written: larger is later.
     pub sequence: u64,
@@ -28,6 +37,9 @@ pub struct HistoryEntry {
     /// Whether it counts, and why not.
     pub state: VersionState,
 }
+
+/// Versions of user keys; made by [`Database::history_range`].
+pub type HistoryEntries = Box<dyn Iterator<Item = Result<HistoryEntry>> + Send>;
 
 /// Whether a version is what a lookup finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,152 +58,227 @@ impl Database {
     /// Returns each version of `key` in the directory's logs and tables, the newest first, those in files that are no part of the
     /// database last.
     ///
-    /// These are the versions that compactions have not dropped yet; they are no snapshots of the database. Reads the logs again,
-    /// and every table whose keys may include `key`, from its beginning to its end. Unlisted files that cannot be read are passed over.
+    /// These are the versions that compactions have not dropped yet; they are no snapshots of the database. Costs as much as
+    /// [`history_range`](Database::history_range).
     ///
     /// # Errors
     ///
-    /// Those of [`get`](Database::get).
+    /// As [`history_range`](Database::history_range), but the order need not be known.
     pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Vec<HistoryEntry>> {
-        let key = key.as_ref();
-        self.versions(Some(key), |found| found == key)
+        let key = Bound::Included(key.as_ref().to_vec());
+        // Any order knows whether two keys are the same.
+        let bytewise = || Arc::new(BytewiseComparator) as Arc<dyn Comparator>;
+        self.shared.with_state(|state| {
+            let order = state.order.clone().unwrap_or_else(bytewise);
+            let bounds = (key.clone(), key.clone());
+            self.versions(state, order, bounds)?.collect()
+        })
     }
 
-    /// Returns each version of the keys that are `wanted`, in the order of the keys, and of each key as
-    /// [`history`](Database::history) does. Keys of a database in an unknown order are in byte order.
+    /// Returns each version of the keys within `bounds` in the directory's logs and tables: keys in order, of each the versions as
+    /// by [`history`](Database::history).
     ///
-    /// Reads all files, and needs memory for all that it returns.
+    /// Reads the logs again, and every table whose keys may be within the bounds, from its beginning to its end. Holds the changes
+    /// in logs in memory, and keeps a table open for each sorted level, each table of level 0 and each unlisted one. Unlisted files
+    /// that are damaged are passed over.
     ///
     /// # Errors
     ///
-    /// Those of [`get`](Database::get).
-    pub fn history_of(&self, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<HistoryEntry>> {
-        self.versions(None, wanted)
+    /// Those of [`get`](Database::get). The iterator ends after its first error.
+    pub fn history_range(&self, bounds: impl KeyRange) -> Result<HistoryEntries> {
+        let state = self.shared.state();
+        let order = state.known_order()?.clone();
+        self.versions(&state, order, bounds.key_bounds())
     }
 
-    /// The versions of the keys that are `wanted`: of `only` one, if that is given.
     fn versions(
         &self,
-        only: Option<&[u8]>,
-        wanted: impl Fn(&[u8]) -> bool,
-    ) -> Result<Vec<HistoryEntry>> {
-        let state = self.shared.state();
-        let mut versions: Vec<(bool, HistoryEntry)> = Vec::new();
+        state: &Arc<State>,
+        order: Arc<dyn Comparator>,
+        bounds: Bounds,
+    ) -> Result<HistoryEntries> {
+        let scope = Arc::new(Scope {
+            state: state.clone(),
+            order,
+            bounds,
+        });
+        let mut inputs: Vec<HistoryEntries> = Vec::new();
+        for (level, files) in state.levels.iter().enumerate() {
+            let may_hold = |file: &&TableFile| scope.may_hold(level, file);
+            let files = files.iter().filter(may_hold);
+            let paths: Vec<_> = files.map(|file| state.table_path(file.number)).collect();
+            // Tables of a sorted level are opened one after the other.
+            let together = if level > 0 { paths.len() } else { 1 };
+            for paths in paths.chunks(together.max(1)) {
+                let (scope, paths) = (scope.clone(), paths.to_vec());
+                let entries = paths.into_iter();
+                let entries = entries.flat_map(move |path| scope.read(&path, Scope::table, true));
+                inputs.push(Box::new(entries));
+            }
+        }
         for file in self.files()? {
-            let is_unlisted = match file.state {
-                FileState::Live => false,
-                FileState::Obsolete | FileState::Orphan => true,
-                FileState::Missing | FileState::Aside => continue,
-            };
-            let found = match file.kind {
-                FileKind::Log => self.versions_in_log(&file, &wanted),
-                FileKind::Table => state.versions_in_table(&file, only, &wanted),
+            let read = match file.kind {
+                FileKind::Table if file.listed.is_none() => Scope::table,
+                FileKind::Log if file.bytes.is_some() => Scope::log,
                 _ => continue,
             };
-            match found {
-                Ok(found) => versions.extend(found.into_iter().map(|entry| (is_unlisted, entry))),
-                Err(error) if !is_unlisted => return Err(error),
-                Err(_) => {}
-            }
+            let path = self.path().join(&file.name);
+            inputs.push(scope.read(&path, read, file.state == FileState::Live));
         }
-        versions.sort_by(|(a_unlisted, a), (b_unlisted, b)| {
-            let keys = match &state.order {
-                Some(order) => order.compare(&a.user_key, &b.user_key),
-                None => a.user_key.cmp(&b.user_key),
-            };
-            let sequences = b.sequence.cmp(&a.sequence);
-            keys.then(a_unlisted.cmp(b_unlisted)).then(sequences)
+        let by = scope.clone();
+        let merged = inputs.into_iter().kmerge_by(move |a, b| match (a, b) {
+            (Ok(a), Ok(b)) => by.compare(a, b).is_lt(),
+            (a, _) => a.is_err(),
         });
-        let mut newer: Option<(Bytes, u64, bool)> = None;
-        for (is_unlisted, entry) in &mut versions {
-            if *is_unlisted {
-                continue;
+        // The newest version so far of the current key, and whether there was an error.
+        let (mut newer, mut has_failed) = (None, false);
+        Ok(Box::new(merged.map_while(move |entry| {
+            if std::mem::replace(&mut has_failed, entry.is_err()) {
+                return None;
             }
-            entry.state = match &newer {
-                Some((key, by, true)) if *key == entry.user_key => VersionState::Deleted(*by),
-                Some((key, by, false)) if *key == entry.user_key => VersionState::Overwritten(*by),
-                _ => VersionState::Live,
-            };
-            let is_deletion = entry.version == Version::Deleted;
-            newer = Some((entry.user_key.clone(), entry.sequence, is_deletion));
-        }
-        Ok(versions.into_iter().map(|(_, entry)| entry).collect())
+            Some(entry.map(|entry| scope.compare_with_newer(entry, &mut newer)))
+        })))
+    }
+}
+
+/// Which versions are wanted, and in which order.
+struct Scope {
+    state: Arc<State>,
+    order: Arc<dyn Comparator>,
+    bounds: Bounds,
+}
+
+impl Scope {
+    fn compare(&self, a: &HistoryEntry, b: &HistoryEntry) -> Ordering {
+        let place = |entry: &HistoryEntry| {
+            let is_unlisted = entry.state == VersionState::FileNotListed;
+            (is_unlisted, Reverse(entry.sequence))
+        };
+        let by_key = self.order.compare(&a.user_key, &b.user_key);
+        by_key.then_with(|| place(a).cmp(&place(b)))
     }
 
-    fn versions_in_log(
+    /// Finds out why a version is dead, if there is a newer one of its key: the one that came before it.
+    fn compare_with_newer(
         &self,
-        file: &DatabaseFile,
-        wanted: impl Fn(&[u8]) -> bool,
-    ) -> Result<Vec<HistoryEntry>> {
-        let path = self.path().join(&file.name);
-        let mut versions = Vec::new();
-        for item in LogReader::open(&path)? {
+        mut entry: HistoryEntry,
+        newer: &mut Option<HistoryEntry>,
+    ) -> HistoryEntry {
+        if entry.state == VersionState::Live {
+            if let Some(newer) = newer
+                && self.order.compare(&newer.user_key, &entry.user_key).is_eq()
+            {
+                entry.state = match newer.version {
+                    Version::Deleted => VersionState::Deleted(newer.sequence),
+                    Version::Value(_) => VersionState::Overwritten(newer.sequence),
+                };
+            }
+            *newer = Some(entry.clone());
+        }
+        entry
+    }
+
+    fn may_hold(&self, level: usize, file: &TableFile) -> bool {
+        (self.state).may_hold(&*self.order, level, file, &self.bounds)
+    }
+
+    fn is_wanted(&self, key: &[u8]) -> bool {
+        let (lower, upper) = &self.bounds;
+        !is_before(&*self.order, key, lower) && !is_after(&*self.order, key, upper)
+    }
+
+    /// The wanted versions in a file.
+    fn read(
+        self: &Arc<Self>,
+        path: &Path,
+        read: impl FnOnce(&Arc<Scope>, &Path) -> Result<HistoryEntries>,
+        is_listed: bool,
+    ) -> HistoryEntries {
+        let entries = read(self, path).unwrap_or_else(|error| {
+            let error = self.state.explain_missing(error, path);
+            Box::new(iter::once(Err(error)))
+        });
+        if is_listed {
+            return entries;
+        }
+        let readable =
+            entries.take_while(|entry| !matches!(entry, Err(error) if is_passed_over(error)));
+        Box::new(readable.map(|entry| {
+            let state = VersionState::FileNotListed;
+            Ok(HistoryEntry { state, ..entry? })
+        }))
+    }
+
+    fn table(self: &Arc<Self>, path: &Path) -> Result<HistoryEntries> {
+        let (table, other_order) = self.state.table_options.open_stored(path)?;
+        let (scope, file) = (self.clone(), name(path));
+        // Blocks know their offsets, and a walk knows the versions.
+        let (mut blocks, mut offset, mut left) = (table.blocks(), 0, 0);
+        let entries = table.iter().map(move |entry| {
+            let entry = entry?;
+            while left == 0
+                && let Some(block) = blocks.next().transpose()?
+            {
+                (offset, left) = (block.offset, block.entries);
+            }
+            left = left.saturating_sub(1);
+            Ok(HistoryEntry {
+                user_key: entry.user_key,
+                sequence: entry.sequence,
+                version: entry.version,
+                file: file.clone(),
+                offset,
+                state: VersionState::Live,
+            })
+        });
+        let is_wanted = move |entry: &Result<HistoryEntry>| match entry {
+            Ok(entry) => scope.is_wanted(&entry.user_key),
+            Err(_) => true,
+        };
+        let entries = entries.filter(is_wanted);
+        if other_order.is_some() {
+            return Ok(self.sorted(entries.collect::<Result<_>>()?));
+        }
+        Ok(Box::new(entries))
+    }
+
+    fn log(self: &Arc<Self>, path: &Path) -> Result<HistoryEntries> {
+        let mut entries = Vec::new();
+        for item in LogReader::open(path)? {
+            let item = item.map_err(|error| failed("reading the log", error, path))?;
             // Opening has said what is damaged.
-            let LogItem::Record(record) = item.map_err(|e| failed("reading the log", e, &path))?
-            else {
+            let LogItem::Record(record) = item else {
                 continue;
             };
             let Ok(batch) = Batch::parse(&record.payload) else {
                 continue;
             };
-            for change in batch.changes().filter(|change| wanted(change.user_key)) {
-                let value = change.value.map(<[u8]>::to_vec);
-                versions.push(HistoryEntry {
-                    user_key: Bytes::copy_from_slice(change.user_key),
-                    sequence: change.sequence,
-                    version: value.into(),
-                    file: file.name.clone(),
-                    offset: record.offset,
-                    state: VersionState::FileNotListed,
-                });
-            }
+            let changes = batch.changes();
+            let wanted = changes.filter(|change| self.is_wanted(change.user_key));
+            entries.extend(wanted.map(|change| HistoryEntry {
+                user_key: Bytes::copy_from_slice(change.user_key),
+                sequence: change.sequence,
+                version: change.value.map(Bytes::copy_from_slice).into(),
+                file: name(path),
+                offset: record.offset,
+                state: VersionState::Live,
+            }));
         }
-        Ok(versions)
+        Ok(self.sorted(entries))
+    }
+
+    fn sorted(&self, mut entries: Vec<HistoryEntry>) -> HistoryEntries {
+        entries.sort_by(|a, b| self.compare(a, b));
+        Box::new(entries.into_iter().map(Ok))
     }
 }
 
-impl State {
-    fn versions_in_table(
-        &self,
-        file: &DatabaseFile,
-        only: Option<&[u8]>,
-        wanted: impl Fn(&[u8]) -> bool,
-    ) -> Result<Vec<HistoryEntry>> {
-        if let (Some(key), Some((level, listed)), Some(order)) = (only, &file.listed, &self.order)
-            && self.trusts_ends(*level)
-            && (order.compare(key, listed.first_user_key()).is_lt()
-                || order.compare(key, listed.last_user_key()).is_gt())
-        {
-            return Ok(Vec::new());
-        }
-        let table = match &file.listed {
-            Some((_, listed)) => self.table(listed)?,
-            None => self.open_unlisted(&file.name)?,
-        };
-        // Blocks know their offsets, and a walk knows the versions.
-        let mut blocks = table.stored().blocks();
-        let (mut offset, mut left) = (0, 0);
-        let mut versions = Vec::new();
-        for entry in table.stored().iter() {
-            let entry = entry?;
-            while left == 0
-                && let Some(block) = blocks.next()
-            {
-                let block = block?;
-                (offset, left) = (block.offset, block.entries);
-            }
-            left = left.saturating_sub(1);
-            if wanted(&entry.user_key) {
-                versions.push(HistoryEntry {
-                    user_key: entry.user_key,
-                    sequence: entry.sequence,
-                    version: entry.version,
-                    file: file.name.clone(),
-                    offset,
-                    state: VersionState::FileNotListed,
-                });
-            }
-        }
-        Ok(versions)
-    }
+fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Whether an error ends a file that is no part of the database: its damage, or its removal.
+fn is_passed_over(error: &Error) -> bool {
+    error.kind() != ErrorKind::Io || is_not_found(error)
 }

@@ -19,7 +19,7 @@
 //! | order, damage, caches | [`DatabaseOptions`] |
 //! | what a writer died with, or is still writing | [`Database::recovery`] |
 //! | beside a writer | [`Database::refresh`], [`Database::pin`] |
-//! | old versions of a key, and where they lie | [`Database::history`] |
+//! | old versions of a key, and where they lie | [`Database::history`], [`Database::history_range`] |
 //! | the files, and which of them count | [`Database::files`] |
 //! | records of a single log or MANIFEST | [`LogReader`], [`Batch`], [`Edit`] |
 //! | databases of Chrome and Electron | [`IndexedDbComparator`] |
@@ -54,7 +54,7 @@ pub use database::Database;
 pub use decode::Defect;
 pub use directory::FileKind;
 pub use files::{DatabaseFile, FileState};
-pub use history::{HistoryEntry, VersionState};
+pub use history::{HistoryEntries, HistoryEntry, VersionState};
 pub use indexeddb::IndexedDbComparator;
 pub use log::{Gap, GapKind, LogItem, LogReader, LogRecord};
 pub use manifest::{Edit, TableFile};

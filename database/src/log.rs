@@ -19,9 +19,9 @@ use leveltable::{Error, Result};
 const BLOCK_LEN: usize = 32 * 1024;
 const HEADER_LEN: usize = 7;
 
+/// Types of fragments; the one between, 3, is of middle parts.
 const FULL: u8 = 1;
 const FIRST: u8 = 2;
-const MIDDLE: u8 = 3;
 const LAST: u8 = 4;
 
 /// Bytes that a reader checks in all in search of fragments after damage. A file made for it could otherwise take the square of
@@ -110,21 +110,36 @@ pub struct LogReader<R> {
 /// A fragment whose checksum is right.
 struct Fragment {
     kind: u8,
-    /// Offset in the file.
-    offset: u64,
     /// Of the payload within the block.
     payload: Range<usize>,
+}
+
+impl Fragment {
+    fn starts_record(&self) -> bool {
+        matches!(self.kind, FULL | FIRST)
+    }
 }
 
 /// What is at the reader's place.
 enum Next {
     Fragment(Fragment),
     Zeros,
-    /// No fragment: what was expected, and found.
-    Bad(String, String),
-    /// A fragment with a right checksum, of this type, which LevelDB does not have.
-    Foreign(u8),
+    /// Neither: why.
+    Fault(Gap),
     End,
+}
+
+impl Gap {
+    /// A gap whose place is not known yet.
+    fn new(kind: GapKind, expected: impl Into<String>, found: impl Into<String>) -> Gap {
+        Gap {
+            kind,
+            offset: 0,
+            bytes: 0,
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
 }
 
 impl LogReader<File> {
@@ -162,73 +177,37 @@ impl<R: Read> LogReader<R> {
 
     /// Returns the next item; `None` at the end of the file.
     fn read_item(&mut self) -> io::Result<Option<LogItem>> {
+        use GapKind::{Damaged, Torn};
+        const REST: &str = "the rest of the record";
         let mut record: Option<LogRecord> = None;
         loop {
             let next = self.fragment()?;
-            let start = record
+            let offset = record
                 .as_ref()
                 .map_or(self.offset(), |record| record.offset);
-            let fragment = match next {
-                Next::Fragment(fragment) => fragment,
-                Next::Zeros if record.is_none() => return self.zeros().map(Some),
-                Next::Zeros => {
-                    return self
-                        .gap(GapKind::Torn, start, "a fragment", "zeros")
-                        .map(Some);
+            let fault = match (next, record.is_some()) {
+                (Next::End, false) => return Ok(None),
+                (Next::Zeros, false) => return self.zeros().map(Some),
+                (Next::End, true) => Gap::new(Torn, REST, "the end of the file"),
+                (Next::Zeros, true) => Gap::new(Torn, "a fragment", "zeros"),
+                (Next::Fault(fault), _) => fault,
+                (Next::Fragment(fragment), goes_on) if fragment.starts_record() != goes_on => {
+                    let payload = Vec::new();
+                    let record_so_far = record.get_or_insert(LogRecord { offset, payload });
+                    self.at = fragment.payload.end;
+                    let payload = self.block.get(fragment.payload).unwrap_or_default();
+                    record_so_far.payload.extend_from_slice(payload);
+                    if matches!(fragment.kind, FULL | LAST) {
+                        return Ok(record.map(LogItem::Record));
+                    }
+                    continue;
                 }
-                Next::Bad(expected, found) => {
-                    return self.gap(GapKind::Torn, start, &expected, &found).map(Some);
-                }
-                Next::Foreign(kind) => {
-                    let found =
-                        format!("type {kind} with a right checksum, as RocksDB and Pebble write");
-                    let expected = "a fragment of type 1 to 4";
-                    return self
-                        .gap(GapKind::Damaged, start, expected, &found)
-                        .map(Some);
-                }
-                Next::End if record.is_none() => return Ok(None),
-                Next::End => {
-                    let (expected, found) = ("the rest of the record", "the end of the file");
-                    return Ok(Some(self.gap_to_here(
-                        GapKind::Torn,
-                        start,
-                        expected,
-                        found,
-                    )));
+                (Next::Fragment(_), true) => Gap::new(Damaged, REST, "the start of another"),
+                (Next::Fragment(_), false) => {
+                    Gap::new(Damaged, "the start of a record", "a later part of one")
                 }
             };
-            match (fragment.kind, &mut record) {
-                (FULL | FIRST, None) => {
-                    record = Some(LogRecord {
-                        offset: fragment.offset,
-                        payload: Vec::new(),
-                    });
-                }
-                (MIDDLE | LAST, Some(_)) => {}
-                (_, Some(_)) => {
-                    let (expected, found) = ("the rest of the record", "the start of another");
-                    return Ok(Some(self.gap_to_here(
-                        GapKind::Damaged,
-                        start,
-                        expected,
-                        found,
-                    )));
-                }
-                (_, None) => {
-                    let found = "a later part of one";
-                    let expected = "the start of a record";
-                    return self.gap(GapKind::Damaged, start, expected, found).map(Some);
-                }
-            }
-            self.at = fragment.payload.end;
-            if let Some(record) = &mut record {
-                let payload = self.block.get(fragment.payload).unwrap_or_default();
-                record.payload.extend_from_slice(payload);
-            }
-            if matches!(fragment.kind, FULL | LAST) {
-                return Ok(record.map(LogItem::Record));
-            }
+            return self.gap(fault, offset).map(Some);
         }
     }
 
@@ -241,18 +220,17 @@ impl<R: Read> LogReader<R> {
             // The end of a whole block is filler.
             if self.is_last && self.block.len() < BLOCK_LEN {
                 let found = format!("the end of the file after {} bytes", self.rest().len());
-                return Ok(Next::Bad("a header of 7 bytes".into(), found));
+                let fault = Gap::new(GapKind::Torn, "a header of 7 bytes", found);
+                return Ok(Next::Fault(fault));
             }
             self.next_block()?;
         }
-        let rest = self.rest();
-        if rest.iter().take(HEADER_LEN).all(|&byte| byte == 0) && rest.iter().all(|&byte| byte == 0)
-        {
+        if self.rest().iter().all(|&byte| byte == 0) {
             return Ok(Next::Zeros);
         }
         Ok(match self.sound_fragment(self.at) {
             Some(fragment) => Next::Fragment(fragment),
-            None => self.defect(),
+            None => Next::Fault(self.defect()),
         })
     }
 
@@ -274,35 +252,37 @@ impl<R: Read> LogReader<R> {
         let (kind, stored, payload) = self.header(at)?;
         let covered = self.block.get(payload.start - 1..payload.end)?;
         let is_sound = (FULL..=LAST).contains(&kind) && masked_crc(covered) == stored;
-        is_sound.then_some(Fragment {
-            kind,
-            offset: self.block_offset + at as u64,
-            payload,
-        })
+        is_sound.then_some(Fragment { kind, payload })
     }
 
     /// Why there is no fragment at the reader's place, where there is room for a header.
     #[cold]
-    fn defect(&self) -> Next {
+    fn defect(&self) -> Gap {
         let Some((kind, stored, payload)) = self.header(self.at) else {
             let left = self.rest().len() - HEADER_LEN;
-            let expected = "a payload that fits its block and the file".to_owned();
-            return Next::Bad(expected, format!("a longer one; {left} bytes are left"));
+            let found = format!("a longer one; {left} bytes are left");
+            return Gap::new(
+                GapKind::Torn,
+                "a payload that fits its block and the file",
+                found,
+            );
+        };
+        let has_crc = |end| {
+            let covered = self.block.get(payload.start - 1..end);
+            covered.is_some_and(|covered| masked_crc(covered) == stored)
         };
         // RocksDB's recyclable fragments have the log's number between header and payload.
-        for end in [payload.end, payload.end + 4] {
-            let covered = self.block.get(payload.start - 1..end);
-            if kind > LAST && covered.is_some_and(|covered| masked_crc(covered) == stored) {
-                return Next::Foreign(kind);
-            }
+        if kind > LAST && (has_crc(payload.end) || has_crc(payload.end + 4)) {
+            let found = format!("type {kind} with a right checksum, as RocksDB and Pebble write");
+            return Gap::new(GapKind::Damaged, "a fragment of type 1 to 4", found);
         }
         let covered = self.block.get(payload.start - 1..payload.end);
         let computed = masked_crc(covered.unwrap_or_default());
         if computed != stored {
             let expected = format!("a fragment with the checksum {stored:#010x}");
-            return Next::Bad(expected, format!("{computed:#010x}"));
+            return Gap::new(GapKind::Torn, expected, format!("{computed:#010x}"));
         }
-        Next::Bad("a type from 1 to 4".into(), kind.to_string())
+        Gap::new(GapKind::Torn, "a type from 1 to 4", kind.to_string())
     }
 
     fn next_block(&mut self) -> io::Result<()> {
@@ -318,32 +298,23 @@ impl<R: Read> LogReader<R> {
     /// Passes over zeros to the end of this block, and over all blocks of zeros that follow.
     fn zeros(&mut self) -> io::Result<LogItem> {
         let start = self.offset();
-        loop {
+        while self.rest().iter().all(|&byte| byte == 0) {
             self.at = self.block.len();
             if self.is_last {
                 break;
             }
             self.next_block()?;
-            if self.block.iter().any(|&byte| byte != 0) {
-                break;
-            }
         }
-        Ok(self.gap_to_here(GapKind::Zeros, start, "a fragment", "zeros"))
+        Ok(self.gap_to_here(Gap::new(GapKind::Zeros, "a fragment", "zeros"), start))
     }
 
     /// Passes over bytes that are no fragment, to the next start of a record. They are damage if a fragment follows.
-    fn gap(
-        &mut self,
-        mut kind: GapKind,
-        start: u64,
-        expected: &str,
-        found: &str,
-    ) -> io::Result<LogItem> {
+    fn gap(&mut self, mut fault: Gap, start: u64) -> io::Result<LogItem> {
         loop {
             match self.search() {
                 Some(fragment) => {
-                    kind = GapKind::Damaged;
-                    if matches!(fragment.kind, FULL | FIRST) {
+                    fault.kind = GapKind::Damaged;
+                    if fragment.starts_record() {
                         break;
                     }
                     self.at = fragment.payload.end;
@@ -354,9 +325,9 @@ impl<R: Read> LogReader<R> {
         }
         if self.may_search == 0 {
             // There may be one.
-            kind = GapKind::Damaged;
+            fault.kind = GapKind::Damaged;
         }
-        Ok(self.gap_to_here(kind, start, expected, found))
+        Ok(self.gap_to_here(fault, start))
     }
 
     /// Moves to the first sound fragment in what is left of the block, or to its end.
@@ -376,13 +347,12 @@ impl<R: Read> LogReader<R> {
         None
     }
 
-    fn gap_to_here(&self, kind: GapKind, start: u64, expected: &str, found: &str) -> LogItem {
+    /// The gap from `start` to here.
+    fn gap_to_here(&self, gap: Gap, start: u64) -> LogItem {
         LogItem::Gap(Gap {
-            kind,
             offset: start,
             bytes: self.offset() - start,
-            expected: expected.to_owned(),
-            found: found.to_owned(),
+            ..gap
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The records of a MANIFEST: version edits, and the version that they lead to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use leveltable::db::InternalKey;
 
@@ -8,6 +8,8 @@ use crate::decode::{Decoder, Defect};
 
 /// LevelDB has levels 0 to 6, goleveldb more where they fill up.
 const MAX_LEVEL: u32 = 63;
+
+const ROCKSDB: &str = ", as in a MANIFEST of RocksDB or Pebble";
 
 /// A version edit: what a flush, a compaction or an opening changed.
 ///
@@ -99,12 +101,9 @@ impl Edit {
                     edit.added.push((level, table_file(&mut rest)?));
                 }
                 9 => edit.prev_log_number = Some(rest.varint64("the previous log number")?),
-                tag @ 0..100 => {
-                    return Err(before.defect("a tag of LevelDB's", tag.to_string()));
-                }
                 tag => {
-                    let found = format!("{tag}, as in a MANIFEST of RocksDB or Pebble");
-                    return Err(before.defect("a tag of LevelDB's", found));
+                    let of_whom = if tag < 100 { "" } else { ROCKSDB };
+                    return Err(before.defect("a tag of LevelDB's", format!("{tag}{of_whom}")));
                 }
             }
         }
@@ -122,22 +121,22 @@ fn level(rest: &mut Decoder<'_>) -> Result<u32, Defect> {
 }
 
 fn table_file(rest: &mut Decoder<'_>) -> Result<TableFile, Defect> {
-    let mut file = TableFile {
+    Ok(TableFile {
         number: rest.varint64("a file number")?,
         size: rest.varint64("a file size")?,
-        smallest: Vec::new(),
-        largest: Vec::new(),
-    };
-    for key in [&mut file.smallest, &mut file.largest] {
-        let before = rest.clone();
-        let stored = rest.string("an internal key")?;
-        if InternalKey::parse(stored).is_none() {
-            let found = format!("\"{}\"", stored.escape_ascii());
-            return Err(before.defect("an internal key of type 0 or 1", found));
-        }
-        *key = stored.to_vec();
+        smallest: internal_key(rest)?,
+        largest: internal_key(rest)?,
+    })
+}
+
+fn internal_key(rest: &mut Decoder<'_>) -> Result<Vec<u8>, Defect> {
+    let before = rest.clone();
+    let stored = rest.string("an internal key")?;
+    if InternalKey::parse(stored).is_none() {
+        let found = format!("\"{}\"", stored.escape_ascii());
+        return Err(before.defect("an internal key of type 0 or 1", found));
     }
-    Ok(file)
+    Ok(stored.to_vec())
 }
 
 /// What all edits of a MANIFEST amount to.
@@ -151,7 +150,7 @@ pub(crate) struct Version {
     /// By level and number.
     pub(crate) tables: BTreeMap<(u32, u64), TableFile>,
     /// Numbers of tables that were listed once.
-    pub(crate) deleted: std::collections::BTreeSet<u64>,
+    pub(crate) deleted: BTreeSet<u64>,
 }
 
 impl Version {

@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use leveltable::{
-    BlockCache, BytewiseComparator, Comparator, Error, ErrorKind, OpenOptions, Result,
-};
+use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind, OpenOptions, Result};
 
 use crate::database::Database;
 use crate::indexeddb::IndexedDbComparator;
+use crate::state::State;
 
 /// How a database is opened.
 ///
@@ -54,12 +53,6 @@ impl DatabaseOptions {
         self
     }
 
-    /// Keeps the tables' blocks in `cache` instead of the shared one.
-    pub fn cache(mut self, cache: BlockCache) -> DatabaseOptions {
-        self.tables = self.tables.cache(cache);
-        self
-    }
-
     /// How tables are opened and read: filter policies, caches, checksums. Its comparator is not used.
     pub fn tables(mut self, options: OpenOptions) -> DatabaseOptions {
         self.tables = options;
@@ -87,7 +80,8 @@ impl DatabaseOptions {
     /// As [`Database::open_read_only`], and [`ErrorKind::Comparator`] if the MANIFEST names another order than
     /// [`comparator`](DatabaseOptions::comparator).
     pub fn open_read_only(&self, dir: impl AsRef<Path>) -> Result<Database> {
-        Database::open(dir.as_ref(), self.clone(), false)
+        let state = State::read(dir.as_ref(), self, None)?;
+        Ok(Database::new(dir.as_ref(), self, state))
     }
 
     /// Reads all tables and logs in `dir` as if a MANIFEST listed them, the tables in level 0: for a directory whose MANIFEST
@@ -102,7 +96,8 @@ impl DatabaseOptions {
     ///
     /// Those of listing the directory, of reading a log, and of opening a table.
     pub fn open_without_manifest(&self, dir: impl AsRef<Path>) -> Result<Database> {
-        Database::open(dir.as_ref(), self.clone(), true)
+        let state = State::read_without_manifest(dir.as_ref(), self)?;
+        Ok(Database::new(dir.as_ref(), self, state))
     }
 
     /// The order by the name in the MANIFEST; `None` if it is not known.

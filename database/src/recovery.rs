@@ -10,13 +10,11 @@ use bytes::Bytes;
 use leveltable::db::{Memtable, Version as Value};
 use leveltable::{Comparator, Corruption, Error, ErrorKind, Result, Section};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Change};
 use crate::decode::Defect;
-use crate::directory::{Current, failed};
+use crate::directory::{Current, WITHOUT_MANIFEST, failed};
 use crate::log::{Gap, GapKind, LogItem, LogReader, LogRecord};
 use crate::manifest::{Edit, Version};
-
-const WITHOUT_MANIFEST: &str = "open_without_manifest reads what tables and logs say";
 
 /// What opening a database read, and what it passed over; returned by [`Database::recovery`](crate::Database::recovery).
 #[derive(Debug, Clone, Default)]
@@ -70,24 +68,23 @@ pub(crate) fn read_records(
     let doing = format!("reading the {section}");
     let mut items = LogReader::new(input);
     for item in &mut items {
-        let gap = match item.map_err(|error| failed(&doing, error, path))? {
-            LogItem::Gap(gap) => gap,
-            LogItem::Record(record) => match take(&record) {
-                Ok(()) => continue,
-                Err(defect) => Gap {
-                    kind: GapKind::Damaged,
-                    offset: record.offset,
-                    bytes: record.payload.len() as u64,
-                    expected: format!("{} in its byte {}", defect.expected, defect.offset),
-                    found: defect.found,
-                },
-            },
+        let taken = match item.map_err(|error| failed(&doing, error, path))? {
+            LogItem::Gap(gap) => Err(gap),
+            LogItem::Record(record) => take(&record).map_err(|defect| Gap {
+                kind: GapKind::Damaged,
+                offset: record.offset,
+                bytes: record.payload.len() as u64,
+                expected: format!("{} in its byte {}", defect.expected, defect.offset),
+                found: defect.found,
+            }),
         };
-        if gap.kind == GapKind::Damaged && !skip_damaged {
-            return Err(damage(section, gap, path));
+        if let Err(gap) = taken {
+            if gap.kind == GapKind::Damaged && !skip_damaged {
+                return Err(damage(section, gap, path));
+            }
+            let file = name.clone().into_owned();
+            recovery.gaps.push(FileGap { file, gap });
         }
-        let file = name.clone().into_owned();
-        recovery.gaps.push(FileGap { file, gap });
     }
     Ok(items.offset())
 }
@@ -95,9 +92,8 @@ pub(crate) fn read_records(
 #[cold]
 fn damage(section: Section, gap: Gap, path: &Path) -> Error {
     if gap.found.contains("RocksDB") {
-        let (offset, found) = (gap.offset, gap.found);
-        let message =
-            format!("a {section} of RocksDB or Pebble: at offset {offset}, it has {found}");
+        let place = format!("at offset {}, it has {}", gap.offset, gap.found);
+        let message = format!("a {section} of RocksDB or Pebble: {place}");
         return Error::new(ErrorKind::Unsupported, message).at_path(path);
     }
     let advice = match section {
@@ -117,7 +113,7 @@ pub(crate) fn bad_manifest(current: &Current, expected: &str, found: String) -> 
 
 /// Reads the MANIFEST from its start. Returns the number of bytes read, too.
 pub(crate) fn read_manifest(current: &Current, recovery: &mut Recovery) -> Result<(Version, u64)> {
-    let (path, mut file): (&Path, &File) = (&current.path, &current.file);
+    let (path, mut file) = (&*current.path, current.handle.as_file());
     file.rewind()
         .map_err(|error| failed("reading the MANIFEST", error, path))?;
     let mut version = Version::default();
@@ -129,25 +125,22 @@ pub(crate) fn read_manifest(current: &Current, recovery: &mut Recovery) -> Resul
         (version.last_sequence, "a last sequence number"),
     ];
     if let Some((_, what)) = stated.iter().find(|(stated, _)| stated.is_none()) {
-        return Err(bad_manifest(
-            current,
-            what,
-            format!("none in {bytes} bytes"),
-        ));
+        let found = format!("none in {bytes} bytes");
+        return Err(bad_manifest(current, what, found));
     }
     Ok((version, bytes))
 }
 
 /// The newest version of each user key in the logs read so far.
 #[derive(Debug, Default)]
-pub(crate) struct Newest {
+pub(crate) struct Logged {
     versions: HashMap<Bytes, (u64, Value)>,
     pub(crate) last_sequence: u64,
 }
 
-impl Newest {
+impl Logged {
     /// Reads a log to its end.
-    pub(crate) fn read_log(
+    pub(crate) fn read(
         &mut self,
         (number, file): (u64, &File),
         path: &Path,
@@ -159,7 +152,7 @@ impl Newest {
             let batch = Batch::parse(&record.payload)?;
             batches += 1;
             changes += u64::from(batch.count());
-            self.add(&batch);
+            batch.changes().for_each(|change| self.add(change));
             Ok(())
         };
         let bytes = read_records(file, path, (Section::Log, skip_damaged), recovery, take)?;
@@ -172,27 +165,20 @@ impl Newest {
         Ok(())
     }
 
-    fn add(&mut self, batch: &Batch<'_>) {
-        for change in batch.changes() {
-            self.last_sequence = self.last_sequence.max(change.sequence);
+    fn add(&mut self, change: Change<'_>) {
+        self.last_sequence = self.last_sequence.max(change.sequence);
+        let known = self.versions.get(change.user_key);
+        if known.is_none_or(|(sequence, _)| *sequence <= change.sequence) {
+            let key = Bytes::copy_from_slice(change.user_key);
             let value = change.value.map(Bytes::copy_from_slice);
-            let version = (change.sequence, Value::from(value));
-            match self.versions.get_mut(change.user_key) {
-                Some((newest, _)) if *newest > change.sequence => {}
-                Some(slot) => *slot = version,
-                None => {
-                    let key = Bytes::copy_from_slice(change.user_key);
-                    self.versions.insert(key, version);
-                }
-            }
+            self.versions.insert(key, (change.sequence, value.into()));
         }
     }
 
     pub(crate) fn into_memtable(self, order: Option<&Arc<dyn Comparator>>) -> Memtable {
-        let memtable = match order {
-            Some(order) => Memtable::with_comparator(order.clone()),
-            None => Memtable::new(),
-        };
+        let memtable = order.map_or_else(Memtable::new, |order| {
+            Memtable::with_comparator(order.clone())
+        });
         for (user_key, (sequence, version)) in self.versions {
             memtable.add(user_key, sequence, version);
         }

@@ -1,6 +1,6 @@
 //! What a database holds at a moment: its tables by levels, and the changes in its logs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,20 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leveltable::db::{InternalKeyComparator, Memtable};
-use leveltable::{BytewiseComparator, Comparator, Corruption, Error, ErrorKind, Result, Section};
+use leveltable::{
+    BytewiseComparator, Comparator, Corruption, DbTable, Error, ErrorKind, Result, Section,
+    TableCache,
+};
 
 use crate::directory::{self, Current, FileKind, failed};
 use crate::manifest::{TableFile, Version};
 use crate::options::DatabaseOptions;
-use crate::recovery::{Newest, Recovery, bad_manifest, read_manifest};
-use crate::tables::{OpenTable, TableCache, TableOptions};
+use crate::range::{Bounds, is_after, is_before};
+use crate::recovery::{Logged, Recovery, bad_manifest, read_manifest};
+use crate::tables::TableOptions;
 
 /// How often the database is read again because it changed meanwhile. A flush has to fall into the same short moment each time.
-pub(crate) const MOST_ATTEMPTS: u32 = 20;
+pub(crate) const MAX_ATTEMPTS: u32 = 20;
 
 /// What a database holds at a moment. Never changes; reading on means making another.
 #[derive(Debug)]
@@ -32,56 +36,15 @@ pub(crate) struct State {
     pub(crate) order_name: String,
     /// `None` if the order is not known.
     pub(crate) order: Option<Arc<dyn Comparator>>,
-    pub(crate) levels: Levels,
+    /// Level 0 from the newest to the oldest table, the others by keys.
+    pub(crate) levels: Vec<Vec<TableFile>>,
     /// The newest version of each user key in the logs.
     pub(crate) memtable: Memtable,
     pub(crate) last_sequence: u64,
     pub(crate) recovery: Recovery,
-    table_options: TableOptions,
-    tables: Arc<TableCache>,
-    pinned: OnceLock<HashMap<u64, OpenTable>>,
-}
-
-/// Tables by levels: level 0 from the newest to the oldest, the others by keys.
-#[derive(Debug, Default)]
-pub(crate) struct Levels(pub(crate) Vec<Vec<TableFile>>);
-
-impl Levels {
-    /// Sorts the tables of a version. Fails if two of one level overlap.
-    fn of(version: &Version, order: Option<&Arc<dyn Comparator>>) -> Result<Levels, (u64, u64)> {
-        let mut levels: Vec<Vec<TableFile>> = Vec::new();
-        for ((level, _), file) in &version.tables {
-            let level = *level as usize;
-            if levels.len() <= level {
-                levels.resize_with(level + 1, Vec::new);
-            }
-            if let Some(files) = levels.get_mut(level) {
-                files.push(file.clone());
-            }
-        }
-        for (level, files) in levels.iter_mut().enumerate() {
-            let Some(order) = order.filter(|_| level > 0) else {
-                files.sort_by_key(|file| std::cmp::Reverse(file.number));
-                continue;
-            };
-            let order = InternalKeyComparator::new(order.clone());
-            files.sort_by(|a, b| order.compare(&a.smallest, &b.smallest));
-            for pair in files.windows(2) {
-                if let [a, b] = pair
-                    && order.compare(&a.largest, &b.smallest).is_ge()
-                {
-                    return Err((a.number, b.number));
-                }
-            }
-        }
-        Ok(Levels(levels))
-    }
-
-    /// All tables with their levels.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &TableFile)> {
-        let levels = (0..).zip(&self.0);
-        levels.flat_map(|(level, files)| files.iter().map(move |file| (level, file)))
-    }
+    pub(crate) table_options: TableOptions,
+    open_tables: Arc<TableCache<u64, DbTable>>,
+    pinned: OnceLock<HashMap<u64, DbTable>>,
 }
 
 impl State {
@@ -92,14 +55,14 @@ impl State {
         options: &DatabaseOptions,
         previous: Option<&State>,
     ) -> Result<State> {
-        for attempt in 0..MOST_ATTEMPTS {
+        for attempt in 0..MAX_ATTEMPTS {
             if let Some(state) = State::try_read(dir, options, previous)? {
                 return Ok(state);
             }
             std::thread::sleep(Duration::from_millis(attempt.into()));
         }
         let message = format!(
-            "a writer changed the database {MOST_ATTEMPTS} times while it was read; try again, or read a copy"
+            "a writer changed the database {MAX_ATTEMPTS} times while it was read; try again, or read a copy"
         );
         Err(Error::new(ErrorKind::Replaced, message).at_path(dir))
     }
@@ -131,89 +94,89 @@ impl State {
                 return Ok(None);
             }
         }
-        let name = version.comparator.as_deref().map(String::from_utf8_lossy);
-        let name = name.map_or(BytewiseComparator.name().to_owned(), String::from);
-        let order = options.order(&name).map_err(|error| error.at_path(dir))?;
-        let newest = read_logs(dir, &logs, options, &mut recovery)?;
-        let oldest = version.log_number.filter(|&log| log > 0);
-        recovery.missing_log = oldest.filter(|log| logs.iter().all(|(number, _)| number < log));
-        let levels = Levels::of(&version, order.as_ref()).map_err(|(a, b)| {
+        let tables = std::mem::take(&mut version.tables);
+        let mut state = State::new(dir, options, version, &logs, recovery)?;
+        state.levels = levels(tables, state.order.as_ref()).map_err(|(a, b)| {
             let found = format!("{a} and {b}, which overlap");
             bad_manifest(&current, "tables of a level that do not overlap", found)
         })?;
-        let mut state = State::new(dir, options, name, order, newest, recovery);
-        state.last_sequence = state.last_sequence.max(version.last_sequence.unwrap_or(0));
-        (state.version, state.levels, state.manifest_bytes) = (version, levels, manifest_bytes);
-        if let Some(previous) = previous
-            && let Some(before) = &previous.current
-            && before.is_same_file(&current)
-        {
-            state.tables = previous.tables.clone();
-        }
+        state.manifest_bytes = manifest_bytes;
         state.current = Some(current);
-        Ok(Some(state))
-    }
-
-    /// A state without tables.
-    fn new(
-        dir: &Path,
-        options: &DatabaseOptions,
-        order_name: String,
-        order: Option<Arc<dyn Comparator>>,
-        newest: Newest,
-        recovery: Recovery,
-    ) -> State {
-        State {
-            dir: dir.to_owned(),
-            current: None,
-            manifest_bytes: 0,
-            version: Version::default(),
-            levels: Levels::default(),
-            last_sequence: newest.last_sequence,
-            memtable: newest.into_memtable(order.as_ref()),
-            table_options: TableOptions::new(&options.tables, order.as_ref()),
-            order_name,
-            order,
-            recovery,
-            tables: Arc::new(TableCache::new(options.max_open_tables)),
-            pinned: OnceLock::new(),
+        if let Some(previous) = previous.filter(|previous| previous.current == state.current) {
+            state.open_tables = previous.open_tables.clone();
         }
+        Ok(Some(state))
     }
 
     /// Reads all tables and logs in `dir`, as if they were listed.
     pub(crate) fn read_without_manifest(dir: &Path, options: &DatabaseOptions) -> Result<State> {
-        let name = options.given_order_name().to_owned();
-        let order = options.order(&name)?;
-        let mut recovery = Recovery {
+        let version = Version {
+            comparator: Some(options.given_order_name().into()),
+            ..Version::default()
+        };
+        let recovery = Recovery {
             without_manifest: true,
             ..Recovery::default()
         };
-        let logs = open_logs(dir, &Version::default())?.unwrap_or_default();
-        let newest = read_logs(dir, &logs, options, &mut recovery)?;
-        let mut state = State::new(dir, options, name, order, newest, recovery);
+        let logs = open_logs(dir, &version)?.unwrap_or_default();
+        let mut state = State::new(dir, options, version, &logs, recovery)?;
+        let mut tables = BTreeMap::new();
         for (name, size) in directory::list(dir)? {
             let (FileKind::Table, Some(number)) = FileKind::of(&name) else {
                 continue;
             };
             match state.describe(number, size) {
-                Ok(Some(file)) => {
-                    state.version.tables.insert((0, number), file);
-                }
-                Ok(None) => {}
+                Ok(file) => tables.extend(file.map(|file| ((0, number), file))),
                 Err(error) if options.skip_damaged => {
                     state.recovery.unreadable_tables.push((name, error));
                 }
                 Err(error) => return Err(error),
             }
         }
-        state.levels = Levels::of(&state.version, None).unwrap_or_default();
+        // Tables of level 0 may overlap.
+        state.levels = levels(tables, None).unwrap_or_default();
         Ok(state)
+    }
+
+    /// Reads logs to their ends, one after the other: what a log shows was written after all of those before it.
+    fn new(
+        dir: &Path,
+        options: &DatabaseOptions,
+        version: Version,
+        logs: &[(u64, File)],
+        mut recovery: Recovery,
+    ) -> Result<State> {
+        let name = version.comparator.as_deref().map(String::from_utf8_lossy);
+        let name = name.map_or(BytewiseComparator.name().to_owned(), String::from);
+        let order = options.order(&name).map_err(|error| error.at_path(dir))?;
+        let mut logged = Logged::default();
+        for (number, file) in logs {
+            let path = dir.join(directory::log_name(*number));
+            logged.read((*number, file), &path, options.skip_damaged, &mut recovery)?;
+        }
+        let oldest = version.log_number.filter(|&log| log > 0);
+        recovery.missing_log = oldest.filter(|log| logs.iter().all(|(number, _)| number < log));
+        Ok(State {
+            dir: dir.to_owned(),
+            current: None,
+            manifest_bytes: 0,
+            levels: Vec::new(),
+            last_sequence: (logged.last_sequence).max(version.last_sequence.unwrap_or(0)),
+            version,
+            memtable: logged.into_memtable(order.as_ref()),
+            table_options: TableOptions::new(&options.tables, order.as_ref()),
+            order_name: name,
+            order,
+            recovery,
+            open_tables: Arc::new(TableCache::new(options.max_open_tables, u64::MAX)),
+            pinned: OnceLock::new(),
+        })
     }
 
     /// What a MANIFEST would list of a table; `None` if it has no entries.
     fn describe(&self, number: u64, size: u64) -> Result<Option<TableFile>> {
-        let table = self.table_of_size(number, None)?;
-        let mut cursor = table.stored().as_table().cursor();
+        let table = self.open(number, size)?;
+        let mut cursor = table.as_table().cursor();
         if !cursor.seek_to_first()? {
             return Ok(None);
         }
@@ -225,6 +188,12 @@ impl State {
             smallest,
             largest: cursor.key().to_vec(),
         }))
+    }
+
+    /// All tables with their levels.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &TableFile)> {
+        let levels = self.levels.iter().enumerate();
+        levels.flat_map(|(level, files)| files.iter().map(move |file| (level, file)))
     }
 
     /// The order, for what cannot do without it.
@@ -241,67 +210,77 @@ impl State {
 
     /// Whether tables of a level hold no keys outside of what the MANIFEST lists as their first and last one. A table of level 0
     /// that is in another order than the database may.
-    pub(crate) fn trusts_ends(&self, level: u32) -> bool {
+    pub(crate) fn trusts_ends(&self, level: usize) -> bool {
         level > 0 || self.order_name == BytewiseComparator.name()
+    }
+
+    /// Whether a table may hold keys within bounds.
+    pub(crate) fn may_hold(
+        &self,
+        order: &dyn Comparator,
+        level: usize,
+        file: &TableFile,
+        (lower, upper): &Bounds,
+    ) -> bool {
+        let is_outside = is_before(order, file.last_user_key(), lower)
+            || is_after(order, file.first_user_key(), upper);
+        !is_outside || !self.trusts_ends(level)
     }
 
     /// Opens a listed table, or returns it if it is open.
     ///
     /// Fails with [`ErrorKind::Replaced`] if the state is out of date: the table vanished, or its number is perhaps that of
     /// another table now.
-    pub(crate) fn table(&self, file: &TableFile) -> Result<OpenTable> {
-        if let Some(table) = self
-            .pinned
-            .get()
-            .and_then(|pinned| pinned.get(&file.number))
-        {
-            return Ok(table.clone());
+    pub(crate) fn table(&self, file: &TableFile) -> Result<DbTable> {
+        let pinned = self.pinned.get();
+        match pinned.and_then(|pinned| pinned.get(&file.number)) {
+            Some(table) => Ok(table.clone()),
+            None => self.open(file.number, file.size),
         }
-        self.table_of_size(file.number, Some(file.size))
     }
 
-    /// Opens a table of the directory that is no part of the database.
-    pub(crate) fn open_unlisted(&self, name: &str) -> Result<OpenTable> {
-        self.table_options.open(&self.dir.join(name))
+    /// The path of a table, which may be one of an earlier LevelDB.
+    pub(crate) fn table_path(&self, number: u64) -> PathBuf {
+        let [modern, old] = directory::table_names(number).map(|name| self.dir.join(name));
+        if !modern.exists() && old.exists() {
+            old
+        } else {
+            modern
+        }
     }
 
-    fn table_of_size(&self, number: u64, size: Option<u64>) -> Result<OpenTable> {
-        self.tables.get(number, || {
-            let [modern, old] = directory::table_names(number).map(|name| self.dir.join(name));
-            let path = if modern.exists() { &modern } else { &old };
-            let opened = self.table_options.open(path);
+    fn open(&self, number: u64, size: u64) -> Result<DbTable> {
+        self.open_tables.get(&number, || {
+            let path = self.table_path(number);
+            let found = std::fs::metadata(&path).map(|metadata| metadata.len());
+            let opened = self.table_options.open(&path);
             // Whatever was opened, or was not: it is the database's only if that is still the one that was read.
             if let Some(current) = &self.current
                 && !current.is_same(&self.dir)?
             {
                 return Err(replaced(
                     "the database was reopened or replaced by its writer",
-                    path,
+                    &path,
                 ));
             }
-            let table = opened.map_err(|error| self.explain_missing(error, &modern))?;
-            let found = table.stored().as_table().file_bytes();
-            if let Some(size) = size.filter(|&size| size != found) {
-                let expected = format!("a table of {size} bytes, as the MANIFEST says");
-                let corruption =
-                    Corruption::new(Section::Footer, found, expected, format!("{found} bytes"));
-                return Err(Error::damage(
-                    path,
-                    corruption,
-                    "a copy of the database may be incomplete",
-                ));
+            let table = opened.map_err(|error| self.explain_missing(error, &path))?;
+            match found {
+                Ok(found) if found != size => {
+                    let expected = format!("a table of {size} bytes, as the MANIFEST says");
+                    let corruption =
+                        Corruption::new(Section::Footer, found, expected, format!("{found} bytes"));
+                    let advice = "a copy of the database may be incomplete";
+                    Err(Error::damage(&path, corruption, advice))
+                }
+                _ => Ok(table),
             }
-            Ok(table)
         })
     }
 
     /// The error of a table that is not there, which says whether the MANIFEST has changed since.
     #[cold]
-    fn explain_missing(&self, error: Error, path: &Path) -> Error {
-        if !is_not_found(&error) {
-            return error;
-        }
-        let Some(current) = &self.current else {
+    pub(crate) fn explain_missing(&self, error: Error, path: &Path) -> Error {
+        let Some(current) = self.current.as_ref().filter(|_| is_not_found(&error)) else {
             return error;
         };
         // A writer removes a table after it has written so to the MANIFEST.
@@ -317,12 +296,11 @@ impl State {
     /// Opens all tables, and keeps them open as long as the state.
     pub(crate) fn pin(&self) -> Result<()> {
         if self.pinned.get().is_none() {
-            let mut tables = HashMap::new();
-            for (_, file) in self.levels.all() {
-                tables.insert(file.number, self.table(file)?);
-            }
+            let tables = self
+                .tables()
+                .map(|(_, file)| Ok((file.number, self.table(file)?)));
             // Another thread may have done the same.
-            let _ = self.pinned.set(tables);
+            let _ = self.pinned.set(tables.collect::<Result<_>>()?);
         }
         Ok(())
     }
@@ -335,51 +313,79 @@ impl State {
         if !current.is_same(&self.dir)? || current.len()? != self.manifest_bytes {
             return Ok(false);
         }
-        let logs = directory::list(&self.dir)?;
-        let logs = needed_logs(&logs, &self.version);
         let read = self.recovery.logs.iter().map(|log| (log.number, log.bytes));
-        Ok(logs.into_iter().eq(read))
+        Ok(needed_logs(&self.dir, &self.version)?.into_iter().eq(read))
     }
 
     /// Whether `other` is an older state by the same MANIFEST.
     pub(crate) fn is_newer_than(&self, other: &State) -> bool {
-        let (Some(current), Some(others)) = (&self.current, &other.current) else {
-            return false;
-        };
-        let [own, other] = [self, other].map(|state| (state.last_sequence, state.manifest_bytes));
-        current.is_same_file(others) && own > other
+        let progress = |state: &State| (state.last_sequence, state.manifest_bytes);
+        self.current == other.current && progress(self) > progress(other)
     }
 }
 
 #[cold]
-pub(crate) fn replaced(what: &str, path: &Path) -> Error {
+fn replaced(what: &str, path: &Path) -> Error {
     Error::new(ErrorKind::Replaced, what).at_path(path)
 }
 
-fn is_not_found(error: &Error) -> bool {
+pub(crate) fn is_not_found(error: &Error) -> bool {
     let source = std::error::Error::source(error);
     let io = source.and_then(|source| source.downcast_ref::<io::Error>());
     io.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Numbers and sizes of the logs among `files` whose changes are not in tables yet, in ascending order.
-fn needed_logs(files: &[(String, u64)], version: &Version) -> Vec<(u64, u64)> {
-    let number = |(name, size): &(String, u64)| match FileKind::of(name) {
-        (FileKind::Log, Some(number)) if *name == directory::log_name(number) => {
-            version.needs_log(number).then_some((number, *size))
+/// Sorts tables into their levels. Fails with two that overlap in a level from 1 on.
+fn levels(
+    tables: BTreeMap<(u32, u64), TableFile>,
+    order: Option<&Arc<dyn Comparator>>,
+) -> Result<Vec<Vec<TableFile>>, (u64, u64)> {
+    let mut levels: Vec<Vec<TableFile>> = Vec::new();
+    for ((level, _), file) in tables.into_iter().rev() {
+        let level = level as usize;
+        levels.resize_with(levels.len().max(level + 1), Vec::new);
+        levels
+            .get_mut(level)
+            .into_iter()
+            .for_each(|files| files.push(file.clone()));
+    }
+    let Some(order) = order else {
+        return Ok(levels);
+    };
+    let order = InternalKeyComparator::new(order.clone());
+    for files in levels.iter_mut().skip(1) {
+        files.sort_by(|a, b| order.compare(&a.smallest, &b.smallest));
+        for pair in files.windows(2) {
+            if let [a, b] = pair
+                && order.compare(&a.largest, &b.smallest).is_ge()
+            {
+                return Err((a.number, b.number));
+            }
+        }
+    }
+    Ok(levels)
+}
+
+/// Numbers and sizes of the logs whose changes are not in tables yet, in ascending order.
+fn needed_logs(dir: &Path, version: &Version) -> Result<Vec<(u64, u64)>> {
+    let number = |(name, size): (String, u64)| match FileKind::of(&name) {
+        (FileKind::Log, Some(number)) if name == directory::log_name(number) => {
+            version.needs_log(number).then_some((number, size))
         }
         _ => None,
     };
-    let mut logs: Vec<_> = files.iter().filter_map(number).collect();
+    let mut logs: Vec<_> = directory::list(dir)?
+        .into_iter()
+        .filter_map(number)
+        .collect();
     logs.sort_unstable();
-    logs
+    Ok(logs)
 }
 
 /// Lists the logs once, and opens those that are needed, in ascending order. `None` if one has vanished since.
 fn open_logs(dir: &Path, version: &Version) -> Result<Option<Vec<(u64, File)>>> {
-    let files = directory::list(dir)?;
     let mut logs = Vec::new();
-    for (number, _) in needed_logs(&files, version) {
+    for (number, _) in needed_logs(dir, version)? {
         let path = dir.join(directory::log_name(number));
         match directory::open_file(&path) {
             Ok(file) => logs.push((number, file)),
@@ -388,19 +394,4 @@ fn open_logs(dir: &Path, version: &Version) -> Result<Option<Vec<(u64, File)>>> 
         }
     }
     Ok(Some(logs))
-}
-
-/// Reads logs to their ends, one after the other: what a log shows was written after all of those before it.
-fn read_logs(
-    dir: &Path,
-    logs: &[(u64, File)],
-    options: &DatabaseOptions,
-    recovery: &mut Recovery,
-) -> Result<Newest> {
-    let mut newest = Newest::default();
-    for (number, file) in logs {
-        let path = dir.join(directory::log_name(*number));
-        newest.read_log((*number, file), &path, options.skip_damaged, recovery)?;
-    }
-    Ok(newest)
 }

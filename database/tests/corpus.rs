@@ -89,7 +89,7 @@ fn live_entries_are_those_of_another_reader() {
                 "{name}: {error}"
             );
             println!("{name}: {error}");
-            db = Database::open_without_manifest(&listed.path);
+            db = DatabaseOptions::new().open_without_manifest(&listed.path);
         }
         let db = db.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(

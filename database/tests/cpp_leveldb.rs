@@ -388,6 +388,8 @@ fn history_and_files_say_where_versions_are() {
     assert_eq!(state("CURRENT"), FileState::Live);
     let unlisted = db.history("k").unwrap();
     assert_eq!(unlisted.len(), 6);
+    let all: Vec<_> = db.history_range(..).unwrap().map(Result::unwrap).collect();
+    assert_eq!(all, unlisted);
     assert!(
         unlisted[3..]
             .iter()

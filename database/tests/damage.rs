@@ -7,7 +7,8 @@ use std::path::Path;
 use common::{BLOCK, Log, batch, edit, internal, manifest, scratch, string, write_database};
 use leveltable::{DbTableBuilder, ErrorKind, Section, WriteOptions};
 use leveltable_database::{
-    Batch, Database, DatabaseOptions, Edit, GapKind, LogItem, LogReader, TableFile,
+    Batch, Database, DatabaseOptions, Edit, GapKind, HistoryEntry, LogItem, LogReader, TableFile,
+    VersionState,
 };
 
 mod common;
@@ -376,6 +377,23 @@ fn tables_of_a_level_may_share_a_user_key_and_nothing_else() {
     assert_eq!(keys, ["a", "k", "z"]);
     let keys: Vec<_> = db.iter().rev().map(|entry| entry.unwrap().0).collect();
     assert_eq!(keys, ["z", "k", "a"]);
+    let state = |entry: leveltable::Result<HistoryEntry>| {
+        let entry = entry.unwrap();
+        (entry.user_key, entry.sequence, entry.state)
+    };
+    let all: Vec<_> = db.history_range(..).unwrap().map(state).collect();
+    let expected = [
+        ("a", 1, VersionState::Live),
+        ("k", 9, VersionState::Live),
+        ("k", 8, VersionState::Overwritten(9)),
+        ("k", 7, VersionState::Overwritten(8)),
+        ("k", 6, VersionState::Overwritten(7)),
+        ("z", 2, VersionState::Live),
+    ];
+    let expected = expected.map(|(key, sequence, state)| (key.into(), sequence, state));
+    assert_eq!(all, expected);
+    let some: Vec<_> = db.history_range("b".."z").unwrap().map(state).collect();
+    assert_eq!(some, expected[1..5]);
 
     let overlapping = TableFile {
         smallest: internal(b"k", 8),
@@ -416,6 +434,8 @@ fn a_database_of_an_unknown_order_is_walked_in_stored_order() {
         assert!(error.to_string().contains("order"), "{error}");
     }
     assert_eq!(db.history("b").unwrap().len(), 2);
+    let error = db.history_range(..).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Comparator);
     let error = DatabaseOptions::new().comparator(leveltable::BytewiseComparator);
     let error = error.open_read_only(dir.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Comparator);

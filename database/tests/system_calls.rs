@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use leveltable::{DbTableBuilder, WriteOptions};
-use leveltable_database::{Database, FileKind};
+use leveltable_database::{Database, DatabaseOptions, FileKind};
 
 use common::{Log, edit, internal, manifest, scratch, write_database};
 
@@ -86,7 +86,7 @@ fn child_reads_everything() {
     );
     assert!(!db.refresh().unwrap());
     db.pin().unwrap();
-    let db = Database::open_without_manifest(&dir).unwrap();
+    let db = DatabaseOptions::new().open_without_manifest(&dir).unwrap();
     assert_eq!(db.iter().rev().count(), 10_000);
 }
 

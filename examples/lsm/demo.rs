@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use leveltable::{DbTable, Stats};
+use leveltable::Stats;
 
 use super::{Lsm, NOW, Result};
 
@@ -48,8 +48,9 @@ pub(crate) fn run() -> Result<()> {
 }
 
 impl Lsm {
-    /// What each table has done so far, newest first.
-    pub fn stats(&self) -> Vec<Stats> {
-        self.tables.values().map(DbTable::stats).collect()
+    /// What each table has done since it was opened, newest first.
+    pub fn stats(&self) -> Result<Vec<Stats>> {
+        let stats = |id| Ok(self.table(id)?.stats());
+        self.tables.iter().map(stats).collect()
     }
 }

@@ -79,11 +79,6 @@ impl DbTableBuilder<NewFile> {
     pub fn create(path: impl AsRef<Path>) -> Result<DbTableBuilder<NewFile>> {
         WriteOptions::new().create_db(path)
     }
-
-    /// Where the table's bytes are until it is finished; see [`TableBuilder::temporary_path`].
-    pub fn temporary_path(&self) -> &Path {
-        self.table.temporary_path()
-    }
 }
 
 impl<W: io::Write> DbTableBuilder<W> {
@@ -118,12 +113,8 @@ impl<D: Destination> DbTableBuilder<D> {
         sequence: u64,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let key = InternalKey {
-            user_key: user_key.as_ref(),
-            sequence,
-            value_type: ValueType::Value,
-        };
-        self.add_entry(key, value.as_ref())
+        let key = InternalKey::new(user_key.as_ref(), sequence, ValueType::Value);
+        self.add(key, value)
     }
 
     /// Adds that `user_key` was deleted at `sequence`.
@@ -133,12 +124,8 @@ impl<D: Destination> DbTableBuilder<D> {
     /// As [`put`](DbTableBuilder::put).
     #[inline]
     pub fn delete(&mut self, user_key: impl AsRef<[u8]>, sequence: u64) -> Result<()> {
-        let key = InternalKey {
-            user_key: user_key.as_ref(),
-            sequence,
-            value_type: ValueType::Deletion,
-        };
-        self.add_entry(key, &[])
+        let key = InternalKey::new(user_key.as_ref(), sequence, ValueType::Deletion);
+        self.add(key, [])
     }
 
     /// Adds a version of `user_key` as lookups return it: [`put`](DbTableBuilder::put) or [`delete`](DbTableBuilder::delete).
@@ -165,19 +152,13 @@ impl<D: Destination> DbTableBuilder<D> {
     /// As [`put`](DbTableBuilder::put).
     #[inline]
     pub fn add(&mut self, key: InternalKey<'_>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.add_entry(key, value.as_ref())
-    }
-
-    fn add_entry(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
         if key.sequence > MAX_SEQUENCE {
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                format!("sequence number {} does not fit 56 bits", key.sequence),
-            ));
+            let message = format!("sequence number {} does not fit 56 bits", key.sequence);
+            return Err(Error::new(ErrorKind::TooLarge, message));
         }
         self.stored_key.clear();
         key.encode(&mut self.stored_key);
-        self.table.add(&self.stored_key, value)
+        self.table.add(&self.stored_key, value.as_ref())
     }
 
     /// The builder inside, whose keys are internal keys.

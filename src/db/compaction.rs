@@ -15,7 +15,7 @@ pub struct Compaction {
     versions: DbCursor,
     /// Ascending.
     snapshots: Vec<u64>,
-    is_bottom: bool,
+    drops_deletions: bool,
     /// The user key of the last version, and its sequence number. `None` before the first.
     last: Option<u64>,
     last_key: Vec<u8>,
@@ -26,9 +26,9 @@ impl DbCursor {
     /// [merge](crate::DbTable::merge).
     ///
     /// It keeps the newest version of each user key, and each older one that one of `snapshots` sees: the newest at or
-    /// below that sequence number. A deletion hides older versions. With `is_bottom`, there are none in other tables, and a
-    /// deletion is left out unless a snapshot is older than it. This is LevelDB's rule, except that LevelDB keeps all that is
-    /// newer than the oldest snapshot.
+    /// below that sequence number. Deletions are versions like others, since they hide older ones in tables that are not compacted;
+    /// see [`drop_deletions`](Compaction::drop_deletions). This is LevelDB's rule, except that LevelDB keeps all that is newer than
+    /// the oldest snapshot.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
@@ -41,20 +41,20 @@ impl DbCursor {
     /// # old.finish()?;
     /// # let table = OpenOptions::new().open_db_source(file)?;
     /// let mut builder = WriteOptions::new().build_db(Vec::new());
-    /// let mut kept = table.cursor().compact([5], true);
+    /// let mut kept = table.cursor().compact([5]).drop_deletions(true);
     /// while let Some((key, value)) = kept.next()? {
     ///     builder.add(key, value)?;
     /// }
     /// assert_eq!(builder.entries(), 2);
     /// # Ok::<(), leveltable::Error>(())
     /// ```
-    pub fn compact(self, snapshots: impl IntoIterator<Item = u64>, is_bottom: bool) -> Compaction {
+    pub fn compact(self, snapshots: impl IntoIterator<Item = u64>) -> Compaction {
         let mut snapshots: Vec<u64> = snapshots.into_iter().collect();
         snapshots.sort_unstable();
         Compaction {
             versions: self.showing(None),
             snapshots,
-            is_bottom,
+            drops_deletions: false,
             last: None,
             last_key: Vec::new(),
         }
@@ -62,6 +62,13 @@ impl DbCursor {
 }
 
 impl Compaction {
+    /// Whether to leave out a deletion, unless a snapshot is older than it: there are no older versions in other tables that it would
+    /// hide. `false` by default.
+    pub fn drop_deletions(mut self, yes: bool) -> Compaction {
+        self.drops_deletions = yes;
+        self
+    }
+
     /// Moves to the next entry that is kept. Lends its key and its value, which is empty for a deletion; `None` after the last.
     ///
     /// Costs a step for every version that it passes over, and a search among the snapshots for all but the newest of each key.
@@ -84,11 +91,9 @@ impl Compaction {
 
     /// Whether somebody sees the current version, after those before it.
     fn keeps_version(&mut self) -> bool {
-        let key = self.versions.internal_key();
-        let order = self.versions.order();
-        let newer = self
-            .last
-            .filter(|_| order.compare(key.user_key, &self.last_key).is_eq());
+        let (key, order) = (self.versions.internal_key(), self.versions.order());
+        let is_same = |_: &u64| order.compare(key.user_key, &self.last_key).is_eq();
+        let newer = self.last.filter(is_same);
         self.last = Some(key.sequence);
         // A snapshot sees a version from its own number up to that of the next newer one.
         let not_before = |sequence| self.snapshots.partition_point(|&at| at < sequence);
@@ -101,7 +106,7 @@ impl Compaction {
                 true
             }
         };
-        let hides = !self.is_bottom || older > 0;
+        let hides = !self.drops_deletions || older > 0;
         is_seen && (key.value_type == ValueType::Value || hides)
     }
 }

@@ -93,11 +93,7 @@ impl DbCursor {
 
     /// The current key.
     pub(super) fn internal_key(&self) -> InternalKey<'_> {
-        InternalKey {
-            user_key: self.user_key(),
-            sequence: self.sequence(),
-            value_type: self.value_type(),
-        }
+        InternalKey::new(self.user_key(), self.sequence(), self.value_type())
     }
 
     /// The order of user keys.

@@ -68,53 +68,43 @@ impl<'a> InternalKey<'a> {
     /// Parses a stored key; `None` where it is shorter than 8 bytes or its type is above 1.
     pub fn parse(stored: &'a [u8]) -> Option<InternalKey<'a>> {
         let (user_key, tag) = split(stored);
-        let tag = tag?;
-        let value_type = match tag & 0xff {
-            0 => ValueType::Deletion,
-            1 => ValueType::Value,
-            _ => return None,
-        };
-        Some(InternalKey {
+        let tag = tag.filter(|tag| tag & 0xff <= ValueType::Value as u64)?;
+        let value_type = ValueType::of_tag(tag);
+        Some(InternalKey::new(user_key, tag >> 8, value_type))
+    }
+
+    #[inline]
+    pub(crate) fn new(user_key: &'a [u8], sequence: u64, value_type: ValueType) -> InternalKey<'a> {
+        InternalKey {
             user_key,
-            sequence: tag >> 8,
+            sequence,
             value_type,
-        })
+        }
     }
 
     /// Appends the stored form. A sequence above [`MAX_SEQUENCE`] is stored as that.
     pub fn encode(&self, dst: &mut Vec<u8>) {
         dst.extend_from_slice(self.user_key);
-        put_fixed64(
-            dst,
-            self.sequence.min(MAX_SEQUENCE) << 8 | self.value_type as u64,
-        );
+        let sequence = self.sequence.min(MAX_SEQUENCE);
+        put_fixed64(dst, sequence << 8 | self.value_type as u64);
+    }
+
+    /// The stored form.
+    pub(crate) fn to_stored(self) -> Vec<u8> {
+        let mut stored = Vec::with_capacity(self.user_key.len() + TAG_LEN);
+        self.encode(&mut stored);
+        stored
     }
 
     /// The stored key where a search for `user_key` as of `sequence` begins: the first of all its
     /// changes at or before that.
     pub(crate) fn seek_target(user_key: &'a [u8], sequence: u64) -> Vec<u8> {
-        let mut target = Vec::with_capacity(user_key.len() + TAG_LEN);
-        let value_type = ValueType::Value;
-        InternalKey {
-            user_key,
-            sequence,
-            value_type,
-        }
-        .encode(&mut target);
-        target
+        InternalKey::new(user_key, sequence, ValueType::Value).to_stored()
     }
 
     /// The last of all keys that `user_key` could be stored under.
     pub(crate) fn oldest(user_key: &'a [u8]) -> Vec<u8> {
-        let mut stored = Vec::with_capacity(user_key.len() + TAG_LEN);
-        let (sequence, value_type) = (0, ValueType::Deletion);
-        InternalKey {
-            user_key,
-            sequence,
-            value_type,
-        }
-        .encode(&mut stored);
-        stored
+        InternalKey::new(user_key, 0, ValueType::Deletion).to_stored()
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::comparator::{Comparator, Order};
-use crate::db::key::{InternalKey, ValueType, internal_order, user_key};
+use crate::db::key::{InternalKey, ValueType, internal_order};
 use crate::db::range::DbRange;
 #[cfg(doc)]
 use crate::db::table::DbTable;
@@ -76,14 +76,8 @@ impl Memtable {
             Version::Value(value) => (ValueType::Value, value),
             Version::Deleted => (ValueType::Deletion, Bytes::new()),
         };
-        let mut stored = Vec::new();
-        InternalKey {
-            user_key: user_key.as_ref(),
-            sequence,
-            value_type,
-        }
-        .encode(&mut stored);
-        self.stored.insert(stored.into(), value);
+        let key = InternalKey::new(user_key.as_ref(), sequence, value_type);
+        self.stored.insert(key.to_stored().into(), value);
     }
 
     /// Number of versions, deletions counted.
@@ -101,12 +95,12 @@ impl Memtable {
     pub fn get_at(&self, user_key: impl AsRef<[u8]>, sequence: u64) -> Option<DbEntry> {
         let target = InternalKey::seek_target(user_key.as_ref(), sequence);
         let (stored, value) = self.stored.first_from(&target)?;
+        let found = InternalKey::parse(&stored)?;
         let is_it = self
             .order
-            .compare(self::user_key(&stored), user_key.as_ref())
+            .compare(found.user_key, user_key.as_ref())
             .is_eq();
-        let found = InternalKey::parse(&stored).filter(|_| is_it)?;
-        Some(DbEntry::of(found, || value))
+        is_it.then(|| DbEntry::of(found, || value))
     }
 
     /// All versions: user keys in order, the versions of each newest first, deletions included; from either end.

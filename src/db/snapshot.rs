@@ -164,14 +164,14 @@ impl Snapshot<'_> {
         Ok(found.and_then(|found| entry_of(&found)))
     }
 
-    /// Returns the versions of many user keys, in the order of `user_keys`; `None` for each of which the table holds none.
+    /// Returns the entries of many user keys, in the order of `user_keys`, like [`get_entry`](Snapshot::get_entry).
     ///
     /// Reads like [`Table::get_many`]: each block once, and many at a time.
     ///
     /// # Errors
     ///
-    /// As [`get`](Snapshot::get), for the first block that cannot be read; no version is returned then.
-    pub fn get_many<K: AsRef<[u8]>>(&self, user_keys: &[K]) -> Result<Vec<Option<Version>>> {
+    /// As [`get`](Snapshot::get), for the first block that cannot be read; no entry is returned then.
+    pub fn get_entries<K: AsRef<[u8]>>(&self, user_keys: &[K]) -> Result<Vec<Option<DbEntry>>> {
         let table = self.table;
         let mut wanted = Vec::with_capacity(user_keys.len());
         for (at, user_key) in user_keys.iter().enumerate() {
@@ -181,7 +181,7 @@ impl Snapshot<'_> {
             }
         }
         wanted.sort_unstable_by_key(|(first, at, _)| (first.block, *at));
-        let mut versions = vec![None; user_keys.len()];
+        let mut entries = vec![None; user_keys.len()];
         let of_blocks: Vec<_> = wanted
             .chunk_by(|(a, ..), (b, ..)| a.block == b.block)
             .collect();
@@ -203,8 +203,8 @@ impl Snapshot<'_> {
                         }
                     };
                     let found = table.find_from(*first, target, fetch)?;
-                    if let (Some(found), Some(slot)) = (found, versions.get_mut(*at)) {
-                        *slot = version_of(&found);
+                    if let (Some(found), Some(slot)) = (found, entries.get_mut(*at)) {
+                        *slot = entry_of(&found);
                     }
                 }
                 Ok(())
@@ -215,7 +215,7 @@ impl Snapshot<'_> {
                 failed = Some((i, error));
             }
         });
-        failed.map_or(Ok(versions), |(_, error)| Err(error))
+        failed.map_or(Ok(entries), |(_, error)| Err(error))
     }
 
     /// Whether the snapshot sees a value of `user_key`: `false` if it was deleted, or the table holds none.

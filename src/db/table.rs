@@ -204,10 +204,10 @@ impl DbTable {
     ///
     /// Those of reading a data block; see [`Table::get`].
     pub fn first_user_key(&self) -> Result<Option<Bytes>> {
-        let stated = self
-            .properties()
-            .and_then(|properties| properties.first_key.as_deref());
-        self.user_key_at_end(stated, DbCursor::seek_to_first)
+        self.end(
+            |stated| stated.first_key.as_deref(),
+            DbCursor::seek_to_first,
+        )
     }
 
     /// Returns the last user key, like [`first_user_key`](DbTable::first_user_key).
@@ -216,18 +216,16 @@ impl DbTable {
     ///
     /// As [`first_user_key`](DbTable::first_user_key).
     pub fn last_user_key(&self) -> Result<Option<Bytes>> {
-        let stated = self
-            .properties()
-            .and_then(|properties| properties.last_key.as_deref());
-        self.user_key_at_end(stated, DbCursor::seek_to_last)
+        self.end(|stated| stated.last_key.as_deref(), DbCursor::seek_to_last)
     }
 
-    fn user_key_at_end(
+    /// The user key at an end: as the properties state it, or where a seek gets to.
+    fn end(
         &self,
-        stated: Option<&[u8]>,
+        stated: impl FnOnce(&Properties) -> Option<&[u8]>,
         seek: impl FnOnce(&mut DbCursor) -> Result<bool>,
     ) -> Result<Option<Bytes>> {
-        if let Some(stored) = stated {
+        if let Some(stored) = self.table.properties().and_then(stated) {
             return Ok(Some(Bytes::copy_from_slice(user_key(stored))));
         }
         let mut cursor = self.cursor();

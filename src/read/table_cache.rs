@@ -70,12 +70,34 @@ struct Slot<T> {
     used: u64,
 }
 
+/// Keeps at most 500 tables open, which take at most 64 MiB.
+impl<K: Eq + Hash + Clone, T: OpenTable> Default for TableCache<K, T> {
+    fn default() -> TableCache<K, T> {
+        TableCache::new(500, 64 << 20)
+    }
+}
+
 impl<K, T> fmt::Debug for TableCache<K, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TableCache")
             .field("max_open", &self.max_open)
             .field("max_bytes", &self.max_bytes)
             .finish_non_exhaustive()
+    }
+}
+
+/// Forgets the slot of a table when dropped: `open` failed or panicked.
+struct Unopened<'t, K: Eq + Hash + Clone, T: OpenTable> {
+    tables: &'t TableCache<K, T>,
+    key: &'t K,
+    slot: &'t Arc<Mutex<Option<T>>>,
+}
+
+impl<K: Eq + Hash + Clone, T: OpenTable> Drop for Unopened<'_, K, T> {
+    fn drop(&mut self) {
+        // A panic leaves no table behind, which is what the slot says.
+        self.slot.clear_poison();
+        drop(self.tables.forget(self.key, self.slot));
     }
 }
 
@@ -100,6 +122,11 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
     /// That of `open`. The next call tries again.
     pub fn get(&self, key: &K, open: impl FnOnce() -> Result<T>) -> Result<T> {
         let (slot, mut is_due) = self.slot(key);
+        let unopened = Unopened {
+            tables: self,
+            key,
+            slot: &slot,
+        };
         let opened = {
             let mut table = lock(&slot);
             match &*table {
@@ -109,15 +136,13 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
                     open().inspect(|opened| *table = Some(opened.clone()))
                 }
             }
-        };
-        let closed = match &opened {
-            Ok(_) if is_due => self.make_room(),
-            Ok(_) => Vec::new(),
-            Err(_) => self.forget(key, &slot),
-        };
-        // Closing a file is not done under the lock.
-        drop(closed);
-        opened
+        }?;
+        std::mem::forget(unopened);
+        if is_due {
+            // Closing a file is not done under the lock.
+            drop(self.make_room());
+        }
+        Ok(opened)
     }
 
     /// Closes the table that goes by `key`, if it is open: before its file is deleted or replaced.
@@ -201,6 +226,5 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A caller's `open` that panics leaves no table behind, which is what the slot says.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
