@@ -276,7 +276,7 @@ impl<C: Comparator + ?Sized> Comparator for Arc<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::key::InternalKeyComparator;
+    use crate::format::internal_key::InternalKeyComparator;
 
     fn separator(start: &[u8], limit: &[u8]) -> Vec<u8> {
         let mut s = start.to_vec();

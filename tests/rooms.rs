@@ -5,18 +5,12 @@ use std::fs;
 use std::path::Path;
 
 /// The rooms, lowest first. A file may import from its own room and from any before it.
-///
-/// Three files of upper rooms stand lower than the rest of their room, since `read` asks them: the form of internal keys,
-/// the rule that recognises a database's table, and what a file that is no table might be. They are pure functions
-/// over bytes.
-const ROOMS: [&[&str]; 13] = [
+const ROOMS: [&[&str]; 11] = [
     &["coding", "error"],
     &["comparator"],
     &["filter"],
     &["trace"],
     &["format"],
-    &["db::key", "db::recognise"],
-    &["repair::identify"],
     &["write"],
     &["read"],
     &["db"],
@@ -29,7 +23,7 @@ const ROOMS: [&[&str]; 13] = [
 fn room(path: &str) -> usize {
     let is_in = |room: &&str| path == *room || path.starts_with(&format!("{room}::"));
     let fits = |(_, rooms): &(usize, &&[&str])| rooms.iter().any(&is_in);
-    // The longest name decides: `db::key` before `db`.
+    // The longest name decides: `format::internal_key` before `db`.
     let best = ROOMS
         .iter()
         .enumerate()

@@ -4,9 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order};
 use crate::db::table::Version;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order};
 use crate::write::builder::TableBuilder;
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;

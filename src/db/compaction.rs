@@ -1,8 +1,8 @@
 //! Which versions of a user key outlive a compaction.
 
 use crate::db::cursor::DbCursor;
-use crate::db::key::{InternalKey, ValueType};
 use crate::error::Result;
+use crate::format::internal_key::{InternalKey, ValueType};
 
 /// The entries that outlive a compaction: those that somebody can still see; made by [`DbCursor::compact`].
 ///

@@ -7,9 +7,11 @@ use bytes::Bytes;
 use crate::comparator::Order;
 #[cfg(doc)]
 use crate::db::DbTable;
-use crate::db::key::{InternalKey, MAX_SEQUENCE, ValueType, not_internal, tag, user_key};
 use crate::db::table::DbEntry;
 use crate::error::{Error, Result};
+use crate::format::internal_key::{
+    InternalKey, MAX_SEQUENCE, ValueType, not_internal, tag, user_key,
+};
 use crate::read::ends::Lend;
 use crate::read::merge::MergeCursor;
 

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 
 use crate::comparator::{Comparator, Order};
-use crate::db::key::{InternalKey, ValueType, internal_order};
 use crate::db::range::DbRange;
 #[cfg(doc)]
 use crate::db::table::DbTable;
 use crate::db::table::{DbEntry, Version};
+use crate::format::internal_key::{InternalKey, ValueType, internal_order};
 use crate::read::input::Input;
 use crate::read::range::KeyRange;
 use crate::read::sorted::Sorted;

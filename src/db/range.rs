@@ -4,12 +4,12 @@ use std::ops::Bound;
 
 use crate::comparator::Order;
 use crate::db::cursor::DbCursor;
-use crate::db::key::{InternalKey, MAX_SEQUENCE};
 use crate::db::memtable::Memtable;
 #[cfg(doc)]
 use crate::db::snapshot::Snapshot;
 use crate::db::table::{DbEntry, DbTable};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::internal_key::{InternalKey, MAX_SEQUENCE};
 use crate::read::ends::Ends;
 use crate::read::input::Input;
 use crate::read::merge::{MergeCursor, name_of, other_order};

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 
 use crate::db::cursor::DbCursor;
-use crate::db::key::{self, InternalKey, MAX_SEQUENCE, not_internal};
 use crate::db::range::DbRange;
 use crate::db::table::{DbEntry, DbTable, Version};
 use crate::error::{Error, Result};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
+use crate::format::internal_key::{self, InternalKey, MAX_SEQUENCE, not_internal};
 use crate::read::index::BlockRef;
 use crate::read::range::KeyRange;
 #[cfg(doc)]

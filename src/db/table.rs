@@ -6,18 +6,18 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::db::cursor::DbCursor;
+use crate::db::range::DbRange;
+use crate::error::{Error, ErrorKind, Result, Section};
 #[cfg(doc)]
-use crate::db::key::InternalKeyComparator;
-use crate::db::key::{
+use crate::format::internal_key::InternalKeyComparator;
+use crate::format::internal_key::{
     InternalKey, MAX_SEQUENCE, ValueType, internal_order, not_internal, user_key,
 };
-use crate::db::range::DbRange;
-use crate::db::recognise::may_be_internal;
-use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::properties::Properties;
 use crate::read::input::Input;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::{KeyRange, no_prefixes, prefix_bounds};
+use crate::read::recognise::may_be_internal;
 use crate::read::source::Source;
 use crate::read::stats::Stats;
 use crate::read::table::Table;

@@ -65,6 +65,7 @@ pub(crate) mod codec;
 pub(crate) mod filter_block;
 pub(crate) mod footer;
 pub(crate) mod frame;
+pub(crate) mod internal_key;
 pub(crate) mod page;
 pub(crate) mod pieces;
 pub(crate) mod pieces_filter;

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 
-use crate::db::key::user_order;
 use crate::db::table::DbTable;
 use crate::error::{Error, Result, Section};
 use crate::filter::FilterLayout;
@@ -10,6 +9,7 @@ use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
+use crate::format::internal_key::user_order;
 use crate::format::{Defect, frame};
 use crate::inspect::sample::{AbsentKeys, FilterRate};
 use crate::read::filter::TableFilter;

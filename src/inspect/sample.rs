@@ -214,7 +214,9 @@ mod tests {
     /// A sampled user key must not be one of the table's, of which older versions come after newer ones.
     #[test]
     fn the_keys_of_a_database_are_sampled_between_user_keys() {
-        use crate::db::key::{InternalKey, InternalKeyComparator, ValueType, user_key};
+        use crate::format::internal_key::{
+            InternalKey, InternalKeyComparator, ValueType, user_key,
+        };
         let order = Order::of(InternalKeyComparator::new(crate::BytewiseComparator));
         let stored = |i: u32| {
             let user_key = &format!("{i:06}").into_bytes()[..];

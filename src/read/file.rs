@@ -11,11 +11,11 @@ use crate::format::Defect;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::read::coalesce::coalesce;
+use crate::read::identify;
 use crate::read::owners::Owners;
 use crate::read::source::{ReadAt, Source, SourceBytes};
 use crate::read::stats::{Counter, Counters};
 use crate::read::store::MAX_READ_LEN;
-use crate::repair::identify;
 use crate::trace;
 
 /// Bytes at the end of a file that opening reads at once. An ordinary small table lies in them whole, and of one of up to

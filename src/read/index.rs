@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
-use crate::db::recognise::Evidence;
 use crate::format::Defect;
 use crate::format::block::{Block, BlockBuilder};
 use crate::format::block_cursor::BlockCursor;
@@ -15,6 +14,7 @@ use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::pieces::{IndexPieces, PIECE_LEN, decode_entries};
 use crate::read::index_entries::IndexEntries;
+use crate::read::recognise::Evidence;
 use crate::read::states::{State, States};
 
 /// Most memory that keys may unfold to, in multiples of the file's size.

@@ -5,9 +5,9 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::db::key::{user_key, user_order};
 use crate::error::{Error, Result, Section, show_key};
 use crate::format::Defect;
+use crate::format::internal_key::{user_key, user_order};
 use crate::read::cursor::{Cursor, lost};
 use crate::read::merge::Way;
 use crate::read::range::{Bounds, Range, exclude_all};

@@ -7,9 +7,9 @@ use std::iter::FusedIterator;
 use bytes::Bytes;
 
 use crate::comparator::{Comparator, Order};
-use crate::db::key::{InternalKeyComparator, user_order};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
+use crate::format::internal_key::{InternalKeyComparator, user_order};
 use crate::read::cursor::lost;
 use crate::read::ends::{Ends, Lend};
 use crate::read::input::Input;

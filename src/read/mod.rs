@@ -8,6 +8,7 @@ pub(crate) mod ends;
 pub(crate) mod file;
 pub(crate) mod filter;
 mod get_many;
+pub(crate) mod identify;
 pub(crate) mod index;
 mod index_entries;
 pub(crate) mod input;
@@ -22,6 +23,7 @@ mod positional;
 mod prefixes;
 pub(crate) mod range;
 #[cfg(feature = "async")]
+pub(crate) mod recognise;
 pub mod remote;
 pub(crate) mod sorted;
 pub(crate) mod source;

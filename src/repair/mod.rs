@@ -2,7 +2,6 @@
 //!
 //! Both take a source, options, among them a callback for progress that can end the run, and return a report.
 
-pub(crate) mod identify;
 pub(crate) mod progress;
 pub(crate) mod salvage;
 pub(crate) mod verify;

@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::comparator::{Order, common_prefix};
-use crate::db::key::{internal_order, user_order};
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::RibbonFilterPolicy;
 use crate::format::block::BlockBuilder;
@@ -16,6 +15,7 @@ use crate::format::codec::Compression;
 use crate::format::filter_block::FilterBlockBuilder;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
+use crate::format::internal_key::{internal_order, user_order};
 use crate::format::prefix_block::{BrokenRule, PrefixBlockBuilder};
 use crate::format::properties::{AS_STORED, KEYS_ORDER, MAX_USER_BYTES, STORED_ORDER, user_key};
 use crate::write::align::{Pages, WaitingKeys};

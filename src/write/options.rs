@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::comparator::{Comparator, Order};
-use crate::db::key::user_order;
 use crate::filter::{BloomFilterPolicy, FilterPolicy, PrefixExtractor, RibbonFilterPolicy};
 use crate::format::codec::Compression;
 use crate::format::filter_block::FilterSpan;
+use crate::format::internal_key::user_order;
 
 /// How a table is written.
 ///

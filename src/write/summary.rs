@@ -5,8 +5,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::comparator::Order;
-use crate::db::key::{InternalKey, ValueType, user_order};
 use crate::filter::{FilterInfo, PrefixFilterInfo};
+use crate::format::internal_key::{InternalKey, ValueType, user_order};
 use crate::format::properties::{KeyKind, Properties};
 
 /// What was written, returned by [`TableBuilder::finish`](crate::TableBuilder::finish).

@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use crate::coding::fixed32_at;
 use crate::comparator::Order;
-use crate::db::recognise::{Counts, Evidence};
 use crate::error::Section;
 use crate::format::Defect;
 use crate::format::block::Block;
@@ -17,6 +16,7 @@ use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::pieces::Pieces;
 use crate::format::properties::{FIRST_PROPERTY, Properties};
+use crate::read::recognise::{Counts, Evidence};
 
 /// A frame whose checksum is right, or a footer: where it lies and what is in it.
 #[derive(Debug)]

@@ -9,11 +9,11 @@ use super::found::{Content, Found};
 use super::kinds::{Clues, properties_in};
 use super::survey::{Survey, moved, run_of};
 use crate::comparator::Order;
-use crate::db::recognise::is_separator;
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
 use crate::format::page;
 use crate::format::properties::Properties;
+use crate::read::recognise::is_separator;
 
 /// An index that lists the data blocks of a table.
 #[derive(Debug, Default)]

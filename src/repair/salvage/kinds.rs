@@ -14,10 +14,10 @@ use std::ops::Range;
 use super::found::{Content, Digest, Found};
 use super::index::Index;
 use super::survey::{Survey, moved};
-use crate::db::key::user_order;
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
+use crate::format::internal_key::user_order;
 use crate::format::pieces::Pieces;
 use crate::format::properties::Properties;
 

@@ -34,11 +34,11 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::db::builder::DbTableBuilder;
-use crate::db::key::internal_order;
-use crate::db::recognise::KeyKind;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Error, Result, Section};
+use crate::format::internal_key::internal_order;
+use crate::format::properties::KeyKind;
 use crate::format::properties::Properties;
 use crate::read::file::TableFile;
 use crate::read::source::Source;

@@ -305,7 +305,7 @@ struct Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::recognise::Counts;
+    use crate::read::recognise::Counts;
     use proptest::prelude::*;
 
     fn found(first: &str, last: &str, entries: u64) -> Found {

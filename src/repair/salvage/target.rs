@@ -5,9 +5,10 @@ use super::kinds::Kinds;
 use super::plan::Plan;
 use super::survey::Survey;
 use crate::comparator::Order;
-use crate::db::key::user_order;
-use crate::db::recognise::{Evidence, KeyKind};
 use crate::error::{Error, ErrorKind, Result, show_key};
+use crate::format::internal_key::user_order;
+use crate::format::properties::KeyKind;
+use crate::read::recognise::Evidence;
 
 /// The table that entries are copied to, and what the caller says about the damaged one.
 #[derive(Debug)]

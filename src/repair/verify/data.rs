@@ -10,13 +10,14 @@ use super::filters::Filter;
 use super::properties::Stated;
 use super::report::{Ascent, Severity, Tally};
 use crate::comparator::Order;
-use crate::db::key::{InternalKey, internal_order};
-use crate::db::recognise::{Evidence, KeyKind};
 use crate::error::{Section, show_key};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::frame;
+use crate::format::internal_key::{InternalKey, internal_order};
+use crate::format::properties::KeyKind;
+use crate::read::recognise::Evidence;
 
 /// A data block's first and last key.
 struct Ends {

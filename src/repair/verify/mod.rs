@@ -24,16 +24,17 @@ use std::ops::ControlFlow;
 
 use crate::comparator::Order;
 #[cfg(doc)]
-use crate::db::key::InternalKeyComparator;
-use crate::db::key::{internal_order, user_order};
-use crate::db::recognise::{Evidence, KeyKind};
-#[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Result, Section};
 use crate::format::block_check::KeyWork;
 use crate::format::footer::Footer;
+#[cfg(doc)]
+use crate::format::internal_key::InternalKeyComparator;
+use crate::format::internal_key::{internal_order, user_order};
+use crate::format::properties::KeyKind;
 use crate::read::file::TableFile;
 use crate::read::options::OpenOptions;
+use crate::read::recognise::Evidence;
 use crate::read::source::Source;
 use crate::repair::progress::{Callback, Progress, Reporter};
 

@@ -5,10 +5,10 @@ use bytes::Bytes;
 use super::Verifier;
 use super::blocks::NamedBy;
 use super::report::Severity;
-use crate::db::recognise::KeyKind;
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
+use crate::format::properties::KeyKind;
 use crate::format::properties::{MAX_KEY_LEN, Properties};
 use crate::write::summary::Summary;
 

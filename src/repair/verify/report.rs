@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::db::recognise::KeyKind;
 use crate::error::{Corruption, Error, ErrorKind, Section, show_key};
 use crate::format::Defect;
+use crate::format::properties::KeyKind;
 #[cfg(doc)]
 use crate::repair::verify::verify;
 

@@ -1,8 +1,10 @@
 //! The rule that tells a database's table from a plain one, where the file does not say what it is.
 
 use crate::comparator::{Comparator, compare_bytes};
-use crate::db::key::{InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, tag, user_key};
-pub use crate::format::properties::KeyKind;
+use crate::format::internal_key::{
+    InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, tag, user_key,
+};
+use crate::format::properties::KeyKind;
 
 /// What the keys of a table say about their kind and their order, counted both ways.
 ///
