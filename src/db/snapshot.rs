@@ -8,7 +8,7 @@ use crate::db::table::{DbEntry, DbTable, Version};
 use crate::error::{Error, Result};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::internal_key::{self, InternalKey, MAX_SEQUENCE, not_internal};
+use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, not_internal, user_key};
 use crate::read::index::BlockRef;
 use crate::read::range::KeyRange;
 #[cfg(doc)]
@@ -107,10 +107,10 @@ impl DbTable {
     /// The data block after `found` if it, too, may hold versions of the user key of `target`. It may if the index key between them
     /// has the same user key: LevelDB cuts between two user keys where it shortens, but nothing says who made a table.
     fn block_after(&self, found: BlockRef, target: &[u8]) -> Result<Option<BlockRef>> {
-        let separator = key::user_key(self.table.index().key(found));
+        let separator = user_key(self.table.index().key(found));
         let next = found.block + 1;
         let goes_on = next < self.table.data_blocks()
-            && self.order.compare(separator, key::user_key(target)).is_eq();
+            && self.order.compare(separator, user_key(target)).is_eq();
         goes_on.then(|| self.table.find_block(next)).transpose()
     }
 
@@ -133,7 +133,7 @@ impl DbTable {
             let Some(entry) = InternalKey::parse(cursor.key()) else {
                 return Err(locate(not_internal(cursor.key())));
             };
-            let same = self.order.compare(entry.user_key, key::user_key(target));
+            let same = self.order.compare(entry.user_key, user_key(target));
             return Ok(same.is_eq().then_some(cursor));
         }
         Ok(None)

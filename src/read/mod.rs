@@ -22,8 +22,8 @@ mod parts;
 mod positional;
 mod prefixes;
 pub(crate) mod range;
-#[cfg(feature = "async")]
 pub(crate) mod recognise;
+#[cfg(feature = "async")]
 pub mod remote;
 pub(crate) mod sorted;
 pub(crate) mod source;

@@ -140,109 +140,46 @@ impl Figures {
             (Some(figure), Some(bytes)) => format!("{}, {}", time(figure), size(bytes)),
         }
     }
+}
 
-    /// README.md, "Speed": the default opening in the page cache.
-    pub fn warm_summary(&self, entries: usize) -> String {
-        let title = format!(
-            "the file in the page cache ({} entries)",
-            thousands(entries)
-        );
-        let rows = [
-            ("present key", "open", "leveldb", "present"),
-            (
-                "present key, LevelDB's filter on both sides",
-                "open-leveldb",
-                "leveldb",
-                "present",
-            ),
-            (
-                "present key, Snappy",
-                "open-snappy",
-                "leveldb-snappy",
-                "present",
-            ),
-            ("absent key", "open", "leveldb", "absent"),
-            ("scan forward, per entry", "open", "leveldb", "forward"),
-            ("scan backward, per entry", "open", "leveldb", "backward"),
-            ("seek, then 10 entries", "open", "leveldb", "seek"),
-            ("open", "open", "leveldb", "open"),
+/// README.md, "Speed": for each way of opening, also the one whose cold lookups are those of a table in use.
+pub fn readme(warm: &Figures, cold: &Figures) -> String {
+    let rows = [
+        ("`Table::open(path)`", "open", "preloaded"),
+        ("`Source::map(path)`", "mapped", "mapped-preloaded"),
+        (
+            "C++ LevelDB 1.23, its default: mapped",
+            "leveldb",
+            "leveldb",
+        ),
+        (
+            "C++ LevelDB, positional reads",
+            "leveldb-pread",
+            "leveldb-pread",
+        ),
+        ("LMDB", "lmdb", "lmdb"),
+        ("`redb` 4.5", "redb", "redb"),
+    ];
+    let columns = [
+        "open, first key: cold",
+        "present key: cold",
+        "present key",
+        "absent key",
+        "scan, per entry",
+    ];
+    let mut text = header("opened by", columns);
+    for (what, opening, in_use) in rows {
+        let in_cache = |work| warm.median(opening, work).map_or("-".into(), time);
+        let cells = [
+            cold.cold_cell(opening, "first"),
+            cold.cold_cell(in_use, "present"),
+            in_cache("present"),
+            in_cache("absent"),
+            in_cache("forward"),
         ];
-        self.summary(&title, "`Table::open(path)`", &rows)
+        row(&mut text, what, cells);
     }
-
-    /// README.md, "Speed": mapped on both sides, with the default filter.
-    pub fn mapped_summary(&self, entries: usize) -> String {
-        let title = format!("mapped, in the page cache ({} entries)", thousands(entries));
-        let rows = [
-            ("present key", "mapped", "leveldb", "present"),
-            (
-                "present key, LevelDB's filter on both sides",
-                "mapped-leveldb",
-                "leveldb",
-                "present",
-            ),
-            ("absent key", "mapped", "leveldb", "absent"),
-            (
-                "absent key, LevelDB's filter on both sides",
-                "mapped-leveldb",
-                "leveldb",
-                "absent",
-            ),
-            ("scan forward, per entry", "mapped", "leveldb", "forward"),
-            ("scan backward, per entry", "mapped", "leveldb", "backward"),
-            ("seek, then 10 entries", "mapped", "leveldb", "seek"),
-        ];
-        self.summary(&title, "mapped", &rows)
-    }
-
-    fn summary(
-        &self,
-        title: &str,
-        ours: &str,
-        rows: &[(&str, &'static str, &'static str, &'static str)],
-    ) -> String {
-        let mut text = header(title, [ours, "C++ LevelDB", "times as fast"]);
-        for &(what, ours, theirs, work) in rows {
-            let figures = (self.median(ours, work), self.median(theirs, work));
-            if let (Some(our_time), Some(their_time)) = figures {
-                let ratio = self
-                    .ratio((theirs, work), (ours, work))
-                    .map_or("-".into(), Spread::show);
-                row(&mut text, what, [time(our_time), time(their_time), ratio]);
-            }
-        }
-        text
-    }
-
-    /// README.md, "Speed": nothing in the page cache.
-    pub fn cold_summary(&self, entries: usize) -> String {
-        let title = format!("nothing in the page cache ({} entries)", thousands(entries));
-        let columns = [
-            ("`Table::open(path)`", "open"),
-            ("mapped", "mapped"),
-            ("C++ LevelDB", "leveldb"),
-            ("LevelDB made to use positional reads", "leveldb-pread"),
-            ("the same blocks by `pread`", "disk"),
-        ];
-        let rows = [
-            ("present key", "present"),
-            ("256 present keys at once, per key", "batch"),
-            ("absent key", "absent"),
-            ("scan forward, per entry", "forward"),
-            ("open", "open"),
-        ];
-        let mut text = header(&title, columns.map(|(title, _)| title));
-        for (what, work) in rows {
-            if !self.rounds("open", work).is_empty() {
-                row(
-                    &mut text,
-                    what,
-                    columns.map(|(_, opening)| self.cold_cell(opening, work)),
-                );
-            }
-        }
-        text
-    }
+    text
 }
 
 /// The goals that were measured, and which of them are met.

@@ -200,23 +200,11 @@ fn compare(mut arguments: Arguments) -> Result<()> {
             );
         }
     }
-    if !warm.is_empty() {
-        section(
-            "README.md, \"Speed\": as `Table::open(path)` opens a table",
-            &warm_figures.warm_summary(arguments.entries),
-        );
-    }
-    if !cold.is_empty() {
-        section(
-            "README.md, \"Speed\": the same, cold",
-            &cold_figures.cold_summary(arguments.cold_entries),
-        );
+    if !(warm.is_empty() || cold.is_empty()) {
+        let table = figures::readme(&warm_figures, &cold_figures);
+        section("README.md, \"Speed\"", &table);
     }
     if !warm.is_empty() {
-        section(
-            "README.md, \"Speed\": mapped on both sides",
-            &warm_figures.mapped_summary(arguments.entries),
-        );
         section(
             "docs/performance.md: as users open a table, warm",
             &warm_figures.warm_matrix(),
