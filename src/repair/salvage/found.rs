@@ -100,18 +100,16 @@ impl Found {
         handle_of(&self.range)
     }
 
-    /// Checksum, length, number of entries, first and last key: what tells copies of a block, but for one in 2^32.
-    pub(super) fn identity(&self) -> Option<(u32, u64, u64, &[u8], &[u8])> {
-        let Digest {
-            checksum,
-            entries,
-            first,
-            last,
-            ..
-        } = self.digest()?;
-        Some((*checksum, self.len(), *entries, first, last))
+    /// What tells copies of a block, but for one in 2^32. `None` for anything but a block of entries.
+    pub(super) fn identity(&self) -> Option<Identity<'_>> {
+        let digest = self.digest()?;
+        let keys = (&*digest.first, &*digest.last);
+        Some((digest.checksum, self.len(), digest.entries, keys))
     }
 }
+
+/// Checksum, length, number of entries, first and last key.
+pub(super) type Identity<'a> = (u32, u64, u64, (&'a [u8], &'a [u8]));
 
 impl Content {
     /// What it is a part of, by itself.

@@ -201,9 +201,11 @@ impl Index {
             || self.handles.last().and_then(BlockHandle::end) <= Some(start)
             || before.map_or(start > 0, ends_a_table)
             || !must_have_room;
-        let is_other_tables = !continues && !must_have_room && fills_the_front(&self.handles);
+        // Data of another table, which came in front of it: its keys go before, or the front of its own is gone.
+        let may_be_others = !continues || !survey.frames.contains_key(&0);
+        let is_others = may_be_others && !must_have_room && fills_the_front(&self.handles);
         let has_more = survey.frames.contains_key(&end);
-        has_room && !has_data_after && (!follows_data || is_other_tables && has_more)
+        has_room && !has_data_after && (!follows_data || is_others && has_more)
     }
 
     /// Whether its table seems to be stored in a value of a damaged block: it is whole, begins a stretch of frames with bytes

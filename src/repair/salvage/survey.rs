@@ -2,6 +2,7 @@
 //! scans the rest (see `scan.rs`) unless the index says that nothing is missing.
 
 use std::collections::BTreeMap;
+use std::iter::once;
 use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
@@ -206,7 +207,7 @@ impl<'a> Survey<'a> {
         let mut at = 0;
         let mut runs = Vec::new();
         let size = self.file().size;
-        for gap in self.gaps().into_iter().chain([size..size]) {
+        for gap in self.gaps().into_iter().chain(once(size..size)) {
             if at < gap.start {
                 runs.push(at..gap.start);
             }

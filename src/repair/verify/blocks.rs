@@ -106,18 +106,14 @@ impl Verifier<'_, '_> {
         self.account(place, frame.len() as u64);
         let verified = frame::verify(&frame);
         let trusted = verified.is_ok();
-        // One finding a block is enough: a wrong checksum explains the rest.
-        let opened = match verified {
-            Ok(()) => frame::open(&frame).map_err(Some),
-            Err(defect) => {
-                self.report.find_defect(place, defect);
-                frame::open(&frame).map_err(|_| None)
-            }
-        };
-        match opened {
+        if let Err(defect) = verified {
+            self.report.find_defect(place, defect);
+        }
+        match frame::open(&frame) {
             Ok(payload) => Some(Loaded { payload, trusted }),
+            // One finding a block is enough: a wrong checksum explains the rest.
+            Err(_) if !trusted => None,
             Err(defect) => {
-                let defect = defect?;
                 self.report.find_defect(place, defect);
                 None
             }

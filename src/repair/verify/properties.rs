@@ -58,7 +58,7 @@ impl Counted {
     }
 
     /// The properties that the table should have: `stated`, but for what was counted.
-    fn as_properties(self, mut stated: Properties) -> Properties {
+    fn into_properties(self, mut stated: Properties) -> Properties {
         if let Some(filters) = self.filters {
             // Of several filters, the properties name one.
             let name = |filter: &(Vec<u8>, u64)| String::from_utf8_lossy(&filter.0).into_owned();
@@ -110,7 +110,7 @@ impl Verifier<'_, '_> {
             return;
         };
         let stated = rows(&properties);
-        let counted = std::mem::take(&mut self.counted).as_properties(properties);
+        let counted = std::mem::take(&mut self.counted).into_properties(properties);
         let none = || "none".to_owned();
         for ((name, counted), (_, stated)) in rows(&counted).into_iter().zip(stated) {
             if counted != stated {
