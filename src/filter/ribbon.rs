@@ -50,12 +50,13 @@ const MAX_COLUMNS: usize = 32;
 /// never fails: if no filter can be found, the filter lets every key pass. That takes keys that were chosen to collide.
 ///
 /// ```
-/// use leveltable::{RibbonFilterPolicy, filter::{FilterPolicy, create_filter}};
+/// use leveltable::{RibbonFilterPolicy, filter::FilterPolicy};
 ///
 /// let policy = RibbonFilterPolicy::new(10);
 /// let keys: Vec<[u8; 4]> = (0..10_000u32).map(u32::to_be_bytes).collect();
-/// let mut filter = Vec::new();
-/// create_filter(&policy, &keys, &mut filter);
+/// let (mut builder, mut filter) = (policy.builder(), Vec::new());
+/// keys.iter().for_each(|key| builder.add_key(key));
+/// builder.finish(&mut filter);
 ///
 /// assert!(filter.len() * 8 <= 10 * keys.len());
 /// assert!(keys.iter().all(|key| policy.key_may_match(key, &filter)));

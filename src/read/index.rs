@@ -121,16 +121,18 @@ impl Index {
         while first < count {
             let most = block.restart(first).saturating_add(PIECE_LEN);
             let end = last_within(&block, first, most);
-            let entry = block.entry_at_restart(end - 1);
-            let top = entry.and_then(|entry| {
-                let (at, len) = entry.unshared_at();
-                let value = block.data().get(entry.value())?;
-                Some((at..at + len, BlockHandle::decode(value)?.0))
-            });
-            let Some(top) = top else {
+            let Some(entry) = block.entry_at_restart(end - 1) else {
                 let expected = format!("the entry of data block {} where a restart says", end - 1);
-                return Err(Defect::new(expected, "none with a handle"));
+                return Err(Defect::new(expected, "none"));
             };
+            let value = block.data().get(entry.value()).unwrap_or(&[]);
+            let Some((handle, _)) = BlockHandle::decode(value) else {
+                let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
+                let expected = format!("the handle of a data block in index entry {}", end - 1);
+                return Err(Defect::new(expected, format!("{value:02x?}")));
+            };
+            let (at, len) = entry.unshared_at();
+            let top = (at..at + len, handle);
             tops.push(top);
             firsts.push(end);
             first = end;
@@ -731,7 +733,7 @@ pub(super) mod tests {
             assert_eq!(corruption.section(), Section::Index);
             // What is no handle at all is noticed at the end of a piece before its entries are decoded.
             let expected = if bad.1.len() < 2 {
-                "the entry of data block 1 where"
+                "the handle of a data block in index entry 1"
             } else {
                 "data block between 15"
             };
