@@ -162,7 +162,7 @@ pub trait FilterBuilder: Send {
 
     /// Appends the filter of the keys added since the last `finish` to `dst`, and starts the next filter.
     ///
-    /// A table calls this only if keys were added. [`create_filter`] calls it without keys, too.
+    /// A table calls this only if keys were added.
     fn finish(&mut self, dst: &mut Vec<u8>);
 }
 
