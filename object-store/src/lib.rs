@@ -122,3 +122,7 @@ pub async fn open_with(
 #[cfg(all(doctest, feature = "aws"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/scaling.md")]
+struct Scaling;
