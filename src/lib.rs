@@ -159,7 +159,7 @@ pub use format::codec::Compression;
 pub use read::cache::BlockCache;
 pub use read::cursor::Cursor;
 pub use read::options::{OpenOptions, ReadOptions};
-pub use read::range::{KeyRange, Range};
+pub use read::range::{KeyRange, TableRange};
 #[cfg(feature = "async")]
 pub use read::remote;
 pub use read::source::{ReadAt, Source};

@@ -1,9 +1,6 @@
 //! The documented rates of the ribbon filter, at the documented sizes. Release builds only:
 //! `cargo test --release --test filter_rates -- --ignored`.
 
-mod common;
-
-use common::create_filter;
 use leveltable::{RibbonFilterPolicy, filter::FilterPolicy};
 
 /// Bytes of a filter block beside its filter: two offsets and lg(base).
@@ -39,7 +36,9 @@ fn check_rate(keys: u64, asked: u64, most: f64) {
     let policy = RibbonFilterPolicy::new(10);
     for (name, key) in SHAPES {
         let mut filter = Vec::new();
-        create_filter(&policy, (0..keys).map(|i| key(2 * i)), &mut filter);
+        let mut builder = policy.builder();
+        (0..keys).for_each(|i| builder.add_key(&key(2 * i)));
+        builder.finish(&mut filter);
         let bits = 8.0 * (filter.len() + BLOCK_OVERHEAD) as f64 / keys as f64;
         let passed = (0..asked)
             .filter(|i| policy.key_may_match(&key(2 * i + 1), &filter))
@@ -80,7 +79,9 @@ fn no_key_is_missed_in_a_hundred_million_probes() {
         let policy = RibbonFilterPolicy::new(5.0 + (random(filters ^ 77) % 280) as f64 / 10.0);
         let key = |i: u64| random(filters << 32 | i).to_le_bytes();
         let mut filter = Vec::new();
-        create_filter(&policy, (0..keys).map(key), &mut filter);
+        let mut builder = policy.builder();
+        (0..keys).for_each(|i| builder.add_key(&key(i)));
+        builder.finish(&mut filter);
         for i in 0..keys {
             assert!(
                 policy.key_may_match(&key(i), &filter),

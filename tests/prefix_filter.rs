@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use leveltable::db::Version;
-use leveltable::filter::{DelimitedPrefix, FixedPrefix, PrefixExtractor, Unused};
+use leveltable::filter::{DelimitedPrefix, FilterSkipReason, FixedPrefix, PrefixExtractor};
 use leveltable::inspect::CountingReadAt;
 use leveltable::repair::{SalvageOptions, VerifyOptions, salvage, verify};
 use leveltable::{
@@ -55,7 +55,7 @@ fn fixed(len: usize) -> WriteOptions {
     WriteOptions::new().prefix_filter(FixedPrefix::new(len))
 }
 
-fn keys_of(range: leveltable::Range) -> Vec<Vec<u8>> {
+fn keys_of(range: leveltable::TableRange) -> Vec<Vec<u8>> {
     range.map(|entry| entry.unwrap().0.to_vec()).collect()
 }
 
@@ -410,9 +410,9 @@ fn another_extractors_filter_is_not_used_and_the_table_says_so() {
         panic!("{:?}", table.filters());
     };
     assert_eq!(prefixes.prefixes.as_deref(), Some("test.Mixed(/,1,.,3)"));
-    assert_eq!(prefixes.unused, Some(Unused::UnknownExtractor));
+    assert_eq!(prefixes.skipped, Some(FilterSkipReason::UnknownExtractor));
     assert_eq!(prefixes.bytes, written.bytes);
-    assert_eq!((keys.prefixes.as_deref(), keys.unused), (None, None));
+    assert_eq!((keys.prefixes.as_deref(), keys.skipped), (None, None));
 
     let given = OpenOptions::new()
         .prefix_extractor(FixedPrefix::new(3))
@@ -421,10 +421,18 @@ fn another_extractors_filter_is_not_used_and_the_table_says_so() {
     assert_eq!(table.prefix_filter(), Some(written));
     assert_eq!(table.prefix(".cd").count(), 0);
     assert_eq!(table.stats().prefix_rejected, 1);
-    assert!(table.filters().iter().all(|filter| filter.unused.is_none()));
+    assert!(
+        table
+            .filters()
+            .iter()
+            .all(|filter| filter.skipped.is_none())
+    );
 
     let table = given.no_filter().open_source(file).unwrap();
-    assert_eq!(table.filters()[0].unused, Some(Unused::TurnedOff));
+    assert_eq!(
+        table.filters()[0].skipped,
+        Some(FilterSkipReason::TurnedOff)
+    );
     // Other parameters are another extractor, and names that are nearly right are none.
     for (name, is_known) in [
         ("leveltable.FixedPrefix(4)", true),
@@ -492,12 +500,18 @@ fn orders_other_than_bytewise_do_not_use_it() {
         .comparator(ByTrait)
         .open_source(file.clone())
         .unwrap();
-    assert_eq!(table.filters()[0].unused, Some(Unused::NotBytewise));
+    assert_eq!(
+        table.filters()[0].skipped,
+        Some(FilterSkipReason::NotBytewise)
+    );
     assert!(table.may_contain_prefix("xyz").unwrap());
     assert_eq!(table.range("xyz".."xyzz").count(), 0);
     assert_eq!(table.stats().prefix_rejected, 0);
     let table = OpenOptions::new().stored_order().open_source(file).unwrap();
-    assert_eq!(table.filters()[0].unused, Some(Unused::TurnedOff));
+    assert_eq!(
+        table.filters()[0].skipped,
+        Some(FilterSkipReason::TurnedOff)
+    );
     assert!(table.may_contain_prefix("xyz").unwrap());
 }
 
@@ -609,7 +623,7 @@ fn a_filter_that_may_be_of_user_keys_is_not_asked_for_stored_ones() {
     assert!(report.is_sound(), "{report}");
     let plain = OpenOptions::new().open_source(file).unwrap();
     assert_eq!(plain.prefix(b"\xff\x01\x01").count(), 1);
-    assert_eq!(plain.filters()[0].unused, Some(Unused::UserKeys));
+    assert_eq!(plain.filters()[0].skipped, Some(FilterSkipReason::UserKeys));
 }
 
 /// The bytes of the prefix filter.

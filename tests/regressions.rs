@@ -15,7 +15,7 @@ use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
     OpenOptions, ReadOptions, RibbonFilterPolicy, Section, Table, WriteOptions,
     db::{InternalKey, InternalKeyComparator, ValueType, Version},
-    filter::{FilterPolicy, Unused},
+    filter::{FilterPolicy, FilterSkipReason},
 };
 
 fn stored_key(user_key: &[u8], sequence: u64) -> Vec<u8> {
@@ -857,7 +857,7 @@ fn filters_that_are_not_used_are_reported() {
     }
     let found = |table: &Table| {
         let filters = table.filters().iter();
-        let found = filters.map(|filter| (filter.policy.clone(), filter.bytes, filter.unused));
+        let found = filters.map(|filter| (filter.policy.clone(), filter.bytes, filter.skipped));
         found.collect::<Vec<_>>()
     };
     let (open, renamed) = (OpenOptions::new(), "test.Renamed".to_owned());
@@ -874,7 +874,7 @@ fn filters_that_are_not_used_are_reported() {
     assert_eq!(table.filter(), None);
     assert_eq!(
         found(&table),
-        [(renamed.clone(), size, Some(Unused::UnknownPolicy))]
+        [(renamed.clone(), size, Some(FilterSkipReason::UnknownPolicy))]
     );
     let known = open.clone().filter_policy(Renamed);
     let table = known.open_source(file.clone()).unwrap();
@@ -882,7 +882,7 @@ fn filters_that_are_not_used_are_reported() {
     assert_eq!(found(&table), [(renamed.clone(), size, None)]);
     for open in [known.clone().no_filter(), known.clone().stored_order()] {
         let table = open.open_source(file.clone()).unwrap();
-        let turned_off = [(renamed.clone(), size, Some(Unused::TurnedOff))];
+        let turned_off = [(renamed.clone(), size, Some(FilterSkipReason::TurnedOff))];
         assert_eq!(found(&table), turned_off);
     }
 
@@ -896,7 +896,7 @@ fn filters_that_are_not_used_are_reported() {
     let rest = &file[..layout.metaindex.start];
     let two = common::append_end(rest.to_vec(), &metaindex, &index);
     let table = known.open_source(two).unwrap();
-    let another = Some(Unused::AnotherIsUsed);
+    let another = Some(FilterSkipReason::AnotherIsUsed);
     let both = [
         (ribbon.clone(), size, another),
         (renamed.clone(), size, None),
@@ -906,12 +906,18 @@ fn filters_that_are_not_used_are_reported() {
     let three = common::append_end(rest.to_vec(), &metaindex, &index);
     let table = known.open_source(three).unwrap();
     assert_eq!(found(&table)[..2], both);
-    assert_eq!(found(&table)[2], ("zoo".into(), 0, Some(Unused::Damaged)));
+    assert_eq!(
+        found(&table)[2],
+        ("zoo".into(), 0, Some(FilterSkipReason::Damaged))
+    );
     metaindex[0].1 = vec![0x80];
     let damaged = common::append_end(rest.to_vec(), &metaindex[..1], &index);
     assert!(open.open_source(damaged.clone()).is_err());
     let table = open.clone().no_filter().open_source(damaged).unwrap();
-    assert_eq!(found(&table), [(ribbon.clone(), 0, Some(Unused::Damaged))]);
+    assert_eq!(
+        found(&table),
+        [(ribbon.clone(), 0, Some(FilterSkipReason::Damaged))]
+    );
 
     // A database's table, by its stored keys: in bytewise order, since none is a prefix of another.
     let file = database(WriteOptions::new().properties(false));
@@ -920,7 +926,7 @@ fn filters_that_are_not_used_are_reported() {
     let table = table.open_source(file.clone()).unwrap();
     assert_eq!(
         found(&table),
-        [(ribbon.clone(), size, Some(Unused::UserKeys))]
+        [(ribbon.clone(), size, Some(FilterSkipReason::UserKeys))]
     );
     let db = open.open_db_source(file).unwrap();
     assert_eq!(found(db.as_table()), [(ribbon, size, None)]);
@@ -943,7 +949,7 @@ fn the_list_of_filters_is_short() {
     let table = OpenOptions::new().open_source(file).unwrap();
     assert_eq!(table.filters().len(), 65);
     let last = table.filters().last().unwrap();
-    assert_eq!(last.unused, None);
+    assert_eq!(last.skipped, None);
     assert_eq!(
         Some(&last.policy),
         table.filter().map(|f| f.policy).as_ref()

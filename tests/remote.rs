@@ -239,7 +239,7 @@ async fn collect(mut range: AsyncRange) -> (Vec<(Bytes, Bytes)>, Option<ErrorKin
 }
 
 /// The same of a table that is read at once.
-fn walk(range: leveltable::Range) -> (Vec<(Bytes, Bytes)>, Option<ErrorKind>) {
+fn walk(range: leveltable::TableRange) -> (Vec<(Bytes, Bytes)>, Option<ErrorKind>) {
     let mut entries = Vec::new();
     for entry in range {
         match entry {

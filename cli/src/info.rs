@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use leveltable::{
     Corruption, ErrorKind, OpenOptions, Section, Summary, Table,
-    filter::{FilterInfo, FilterLayout, FoundFilter, Unused},
+    filter::{FilterEntry, FilterInfo, FilterLayout, FilterSkipReason},
     inspect::{BlockInfo, FilterRate, Layout},
 };
 use serde_json::{Value, json};
@@ -360,22 +360,26 @@ impl Anatomy<'_> {
     }
 
     /// Returns the filters that the table was opened without, and why.
-    fn unused_filters(&self) -> Vec<(&FoundFilter, String)> {
+    fn unused_filters(&self) -> Vec<(&FilterEntry, String)> {
         // Opens the table again.
         let holds_user_keys = LazyCell::new(|| self.args.keys.keys.leave_filter_unused(self.path));
         let why = |unused| match unused {
             // For one of these reasons it was not asked for.
-            Unused::TurnedOff if self.hides_filter == Some(Section::Properties) => {
+            FilterSkipReason::TurnedOff if self.hides_filter == Some(Section::Properties) => {
                 "the properties are damaged".to_owned()
             }
-            Unused::TurnedOff if self.hides_filter.is_some() => Unused::Damaged.to_string(),
-            Unused::TurnedOff if *holds_user_keys => Unused::UserKeys.to_string(),
-            Unused::TurnedOff => "the order of the keys is unknown".to_owned(),
+            FilterSkipReason::TurnedOff if self.hides_filter.is_some() => {
+                FilterSkipReason::Damaged.to_string()
+            }
+            FilterSkipReason::TurnedOff if *holds_user_keys => {
+                FilterSkipReason::UserKeys.to_string()
+            }
+            FilterSkipReason::TurnedOff => "the order of the keys is unknown".to_owned(),
             _ => unused.to_string(),
         };
         let filters = self.table.filters().iter();
         filters
-            .filter_map(|filter| Some((filter, why(filter.unused?))))
+            .filter_map(|filter| Some((filter, why(filter.skipped?))))
             .collect()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use leveltable::{OpenOptions, Range};
+use leveltable::{OpenOptions, TableRange};
 
 use crate::Answer;
 use crate::database::order_beside;
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 }
 
 /// Opens the table at `path` with its keys as they are stored. Returns their order, too.
-fn open(path: &Path, keys: Keys) -> Result<(Range, KeyOrder), Failure> {
+fn open(path: &Path, keys: Keys) -> Result<(TableRange, KeyOrder), Failure> {
     let table = open_table(path, keys)?;
     if table.order == Order::Unknown {
         let what = "the keys are in an order of their own, in which tables cannot be merged";

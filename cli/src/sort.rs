@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use leveltable::{
-    BytewiseComparator, Comparator, OpenOptions, Range, Table, WriteOptions,
+    BytewiseComparator, Comparator, OpenOptions, Table, TableRange, WriteOptions,
     db::{InternalKey, InternalKeyComparator},
 };
 use leveltable_database::IndexedDbComparator;
@@ -90,7 +90,7 @@ pub(crate) struct Sorter {
     run: Run,
     /// The runs in temporary files. Those of a level were merged from [`FAN_IN`] runs of the level before; they come
     /// before all runs of lower levels, and in each level from first to last.
-    spilled: Vec<Vec<Range>>,
+    spilled: Vec<Vec<TableRange>>,
 }
 
 /// Number of runs of a level that are merged into one. A table of this many times `memory` is written once to temporary
@@ -216,7 +216,7 @@ impl Sorter {
 fn write_run(
     order: KeyOrder,
     fill: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<(), Failure>) -> Result<(), Failure>,
-) -> Result<Range, Failure> {
+) -> Result<TableRange, Failure> {
     let fail = |e: &dyn Display| temporary_failure("sorting", e);
     let file: File = tempfile::tempfile().map_err(|e| fail(&e))?;
     let options = WriteOptions::new().no_filter().block_size(RUN_BLOCK);
@@ -242,7 +242,7 @@ pub(crate) fn temporary_failure(work: &str, error: &dyn Display) -> Failure {
 pub(crate) fn merge(
     order: KeyOrder,
     keep_last: bool,
-    inputs: Vec<Range>,
+    inputs: Vec<TableRange>,
     mut take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     // Of equal keys, the merge returns that of the first input first.

@@ -60,7 +60,7 @@ enum IdbKey {
 }
 
 /// Arrays within arrays are followed so far.
-const MOST_NESTED: u32 = 32;
+const MAX_NESTED: u32 = 32;
 impl Tuple {
     fn parse(key: &[u8]) -> Option<Tuple> {
         let mut rest = key;
@@ -72,14 +72,14 @@ impl Tuple {
         let mut fields = Vec::new();
         match (database, object_store, index) {
             (_, 0, 0) => metadata(database == 0, &mut rest, &mut fields)?,
-            (_, _, 1..=3) => fields.push(Field::Key(idb_key(&mut rest, MOST_NESTED)?)),
+            (_, _, 1..=3) => fields.push(Field::Key(idb_key(&mut rest, MAX_NESTED)?)),
             // An index: its key, and the primary key after a sequence number, which is always 0 now.
             _ => {
-                fields.push(Field::Key(idb_key(&mut rest, MOST_NESTED)?));
+                fields.push(Field::Key(idb_key(&mut rest, MAX_NESTED)?));
                 if !rest.is_empty() {
                     let sequence = varint(&mut rest)?;
                     if !rest.is_empty() {
-                        fields.push(Field::Key(idb_key(&mut rest, MOST_NESTED)?));
+                        fields.push(Field::Key(idb_key(&mut rest, MAX_NESTED)?));
                     }
                     fields.push(Field::Number(sequence));
                 }

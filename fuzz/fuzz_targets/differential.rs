@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use leveltable::{BloomFilterPolicy, BytewiseComparator, Compression, OpenOptions, WriteOptions};
-use leveltable_fuzz::ask::MOST_ENTRIES;
+use leveltable_fuzz::ask::MAX_ENTRIES;
 use leveltable_fuzz::naive::{self, Entry, FOOTER_LEN, Handle};
 use leveltable_fuzz::{seeds, tables};
 use libfuzzer_sys::fuzz_target;
@@ -27,7 +27,7 @@ fuzz_target!(init: seeds::write_if_asked(), |file: &[u8]| {
         return;
     }
     // The other reader skips what it cannot read and says nothing; only of sound tables it must find all.
-    if naive::table(&file, |a, b| a.cmp(b), MOST_ENTRIES).is_some() {
+    if naive::table(&file, |a, b| a.cmp(b), MAX_ENTRIES).is_some() {
         // A block without restarts, which no writer makes, is a reason for it to refuse.
         if let Some(theirs) = theirs(without_metaindex(&file)) {
             assert_eq!(theirs, entries);
@@ -92,7 +92,7 @@ fn ours(file: &[u8]) -> Option<Vec<Entry>> {
     for entry in table.iter() {
         let (key, value) = entry.ok()?;
         entries.push((key.to_vec(), value.to_vec()));
-        if entries.len() > MOST_ENTRIES {
+        if entries.len() > MAX_ENTRIES {
             return None;
         }
     }

@@ -16,7 +16,7 @@ use crate::remote;
 use crate::tables::KeyOrder;
 
 /// Most entries that a walk visits. A block can hold millions of empty ones.
-pub const MOST_ENTRIES: usize = 600;
+pub const MAX_ENTRIES: usize = 600;
 
 /// An answer, in a form that can be compared with that of another table. An error is its kind: the words
 /// differ with the source.
@@ -151,7 +151,7 @@ pub fn as_stored(file: &Bytes, order: KeyOrder, more: &[Vec<u8>]) {
     };
     let all = unchecked(&by_default);
     let options = all.clone().no_filter();
-    let model = naive::table(file, order.compare(), MOST_ENTRIES - 1);
+    let model = naive::table(file, order.compare(), MAX_ENTRIES - 1);
     let opened = options.open_source(file.clone()).map_err(kind);
     let Ok(table) = opened else {
         // The model reads no properties: where they name another order, the table is refused, sound or not.
@@ -179,7 +179,7 @@ pub fn as_stored(file: &Bytes, order: KeyOrder, more: &[Vec<u8>]) {
         // Nothing is skipped in silence: the walk ends where the damage is, if it does not end before.
         let walked = walk(table.iter());
         let ends_early =
-            matches!(&walked, Answer::Walk(entries, None) if entries.len() == MOST_ENTRIES);
+            matches!(&walked, Answer::Walk(entries, None) if entries.len() == MAX_ENTRIES);
         assert!(walked.failed() || ends_early, "damage that is not noticed");
     }
     let again = Again::of(file);
@@ -265,7 +265,7 @@ fn next(answer: Option<Result<(Bytes, Bytes)>>) -> Answer {
 
 fn walk(walk: impl Iterator<Item = Result<(Bytes, Bytes)>>) -> Answer {
     let (mut entries, mut end) = (Vec::new(), None);
-    for answer in walk.take(MOST_ENTRIES) {
+    for answer in walk.take(MAX_ENTRIES) {
         match answer {
             Ok(e) => entries.push(entry(e)),
             Err(error) => end = Some(kind(error)),
@@ -282,7 +282,7 @@ fn cursor_walk(table: &Table, forward: bool) -> Answer {
         true => cursor.seek_to_first(),
         false => cursor.seek_to_last(),
     };
-    while entries.len() < MOST_ENTRIES {
+    while entries.len() < MAX_ENTRIES {
         match moved {
             Ok(true) => entries.push((cursor.key().to_vec(), cursor.value().to_vec())),
             Ok(false) => {
@@ -454,7 +454,7 @@ pub fn check(table: &Table, model: &[Entry], compare: Compare, probes: &[Vec<u8>
 /// Opens a large file with the order of all blocks checked: if it opens, no block is out of order or damaged, and if not, the
 /// error is of a block that is.
 fn check_checked(file: &Bytes, options: &OpenOptions, compare: Compare, probes: &[Vec<u8>]) {
-    let Some(model) = Model::of(file, compare, MOST_ENTRIES - 1) else {
+    let Some(model) = Model::of(file, compare, MAX_ENTRIES - 1) else {
         return;
     };
     if file.len() <= SMALL {
@@ -492,7 +492,7 @@ fn unchecked(options: &OpenOptions) -> OpenOptions {
 /// Checks every answer of `table`, which was opened from `file` without a filter, against the data blocks that it rests
 /// on: what a lookup answers from a block is right, and a block out of order is an error. In a small file there is none.
 pub fn check_blocks(file: &[u8], table: &Table, compare: Compare, probes: &[Vec<u8>]) {
-    let Some(model) = Model::of(file, compare, MOST_ENTRIES - 1) else {
+    let Some(model) = Model::of(file, compare, MAX_ENTRIES - 1) else {
         return;
     };
     let is_misordered = |state: &State| matches!(state, State::Misordered(_));
@@ -561,8 +561,8 @@ fn check_walk(table: &Table, model: &Model, bounds: (Bound<&[u8]>, Bound<&[u8]>)
         let Answer::Walk(entries, error) = answer else {
             unreachable!("a walk")
         };
-        let is_cut = entries.len() == MOST_ENTRIES;
-        expected.truncate(MOST_ENTRIES);
+        let is_cut = entries.len() == MAX_ENTRIES;
+        expected.truncate(MAX_ENTRIES);
         let is_prefix = expected.starts_with(&entries);
         match (end, error) {
             (End::Bound, None) => assert_eq!(entries, expected),
@@ -582,7 +582,7 @@ fn check_walk(table: &Table, model: &Model, bounds: (Bound<&[u8]>, Bound<&[u8]>)
 
 /// Checks a database's table, which was opened from `file` without a filter.
 fn check_db_blocks(file: &[u8], table: &DbTable, compare: Compare, user_keys: &[Vec<u8>]) {
-    let Some(model) = Model::of(file, compare, MOST_ENTRIES - 1) else {
+    let Some(model) = Model::of(file, compare, MAX_ENTRIES - 1) else {
         return;
     };
     if model.has(|state| matches!(state, State::Unknown)) {
@@ -632,7 +632,7 @@ fn check_db_blocks(file: &[u8], table: &DbTable, compare: Compare, user_keys: &[
 pub fn in_stored_order(file: &Bytes) {
     let options = loaded().stored_order().no_cache();
     let Ok(table) = options.open_source(file.clone()).map_err(kind) else {
-        assert!(naive::table(file, |a, b| a.cmp(b), MOST_ENTRIES).is_none());
+        assert!(naive::table(file, |a, b| a.cmp(b), MAX_ENTRIES).is_none());
         return;
     };
     let key = file.get(3..5).unwrap_or(&[]);
@@ -654,7 +654,7 @@ pub fn in_stored_order(file: &Bytes) {
         unreachable!("walks")
     };
     // Any order will do here: of a block out of order, the entries are known all the same.
-    let Some(blocks) = naive::data_blocks(file, MOST_ENTRIES - 1) else {
+    let Some(blocks) = naive::data_blocks(file, MAX_ENTRIES - 1) else {
         return;
     };
     let known = |block: &Option<naive::Block>| block.as_ref().is_some_and(|b| b.restarts_are_sound);
@@ -672,7 +672,7 @@ pub fn in_stored_order(file: &Bytes) {
         (forward, end, expected),
         (backward, back_end, expected_back),
     ] {
-        expected.truncate(MOST_ENTRIES);
+        expected.truncate(MAX_ENTRIES);
         assert!(walked.starts_with(&expected), "stored order is lost");
         if all {
             assert_eq!((walked, end), (expected, None));
@@ -715,7 +715,7 @@ pub fn as_internal(file: &Bytes, more: &[Vec<u8>]) {
         .cache(cache())
         .comparator(InternalKeyComparator::new(BytewiseComparator));
     let stored_options = unchecked(&stored_by_default);
-    let model = naive::table(file, compare_stored, MOST_ENTRIES - 1);
+    let model = naive::table(file, compare_stored, MAX_ENTRIES - 1);
     let all_tagged = |model: &Vec<Entry>| model.iter().all(|(key, _)| key.len() >= 8);
     let model = model.filter(all_tagged);
     let opened = stored_options.open_source(file.clone()).map_err(kind);
@@ -803,9 +803,9 @@ const SEQUENCES: [u64; 3] = [0, 100, MAX_SEQUENCE];
 pub fn ask_db(table: &DbTable, user_keys: &[Vec<u8>]) -> (Vec<DbAnswer>, Vec<DbLookup>) {
     let mut entries: Vec<DbAnswer> = Vec::new();
     let mut versions = Vec::new();
-    let forward = table.iter().take(MOST_ENTRIES);
+    let forward = table.iter().take(MAX_ENTRIES);
     entries.extend(forward.map(|e| db_next(Some(e))));
-    let backward = table.iter().rev().take(MOST_ENTRIES);
+    let backward = table.iter().rev().take(MAX_ENTRIES);
     entries.extend(backward.map(|e| db_next(Some(e))));
     for key in user_keys {
         let newest = table.get(key).map_err(kind);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use leveltable::remote::{AsyncReadAt, AsyncTable, BoxFuture, Tail};
 use leveltable::{OpenOptions, ReadAt, Result, Table};
 
-use crate::ask::{MOST_ENTRIES, disk};
+use crate::ask::{MAX_ENTRIES, disk};
 use crate::naive::Entry;
 
 /// Bytes whose requests are answered at once.
@@ -57,7 +57,7 @@ fn compare(remote: &AsyncTable, table: &Table, probes: &[Vec<u8>]) {
     let mut keys = probes.to_vec();
     let mut range = remote.range(..);
     let mut entries = table.range(..);
-    for _ in 0..MOST_ENTRIES {
+    for _ in 0..MAX_ENTRIES {
         let ours = shown(run(range.next()).map(|entry| entry.map(owned)));
         let theirs = shown(entries.next().transpose().map(|entry| entry.map(owned)));
         assert_eq!(ours, theirs);

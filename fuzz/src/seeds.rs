@@ -11,7 +11,7 @@ use crate::parts::Parts;
 use crate::tables;
 
 /// Larger seeds are left out: small inputs are tried more often.
-const MOST_BYTES: usize = 3000;
+const MAX_BYTES: usize = 3000;
 
 /// Writes the seeds if the variables `SEED_FROM`, the directory `testdata`, and `SEED_TO`, the corpus, say so.
 ///
@@ -36,7 +36,7 @@ fn write(testdata: &Path, corpus: &Path) -> io::Result<()> {
         }
     }
     fs::create_dir_all(corpus)?;
-    for (name, seed) in seeds.iter().filter(|(_, seed)| seed.len() <= MOST_BYTES) {
+    for (name, seed) in seeds.iter().filter(|(_, seed)| seed.len() <= MAX_BYTES) {
         fs::write(corpus.join(name), seed)?;
     }
     Ok(())

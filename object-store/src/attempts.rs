@@ -56,7 +56,7 @@ pub struct Retries {
 }
 
 /// The longest pause between two attempts.
-const MOST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 impl Default for Retries {
     fn default() -> Retries {
@@ -80,7 +80,7 @@ impl Retries {
         let factor = 1u32
             .checked_shl(attempt.saturating_sub(1))
             .unwrap_or(u32::MAX);
-        let pause = self.first_pause.saturating_mul(factor).min(MOST_PAUSE);
+        let pause = self.first_pause.saturating_mul(factor).min(MAX_PAUSE);
         // A hasher with random keys, for want of a generator of random numbers in std.
         let random = RandomState::new().build_hasher().finish();
         pause.mul_f64(1.0 - (random % 1000) as f64 / 2000.0)

@@ -9,7 +9,7 @@ use crate::Version;
 use crate::attempts::{Timeouts, within};
 
 /// Most parts on their way at once. With the one that is being filled, and what copies take, they are less than eight.
-const MOST_IN_FLIGHT: usize = 6;
+const MAX_IN_FLIGHT: usize = 6;
 
 /// An upload in parts that has begun. Unless it is completed, its parts are removed: by [`abort`](Parts::abort), or in the background
 /// if it is dropped within a Tokio runtime.
@@ -45,7 +45,7 @@ impl Parts {
 
     /// Begins to upload a part, once fewer than the most are on their way.
     pub(crate) async fn send(&mut self, part: Bytes) -> Result<()> {
-        while self.on_their_way.len() >= MOST_IN_FLIGHT {
+        while self.on_their_way.len() >= MAX_IN_FLIGHT {
             self.wait_for_one().await?;
         }
         let Some(upload) = &mut self.upload else {

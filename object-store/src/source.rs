@@ -47,7 +47,7 @@ struct Object {
 }
 
 /// Most requests of an object or a set on their way at once, unless the caller says otherwise.
-pub(crate) const MOST_REQUESTS: usize = 64;
+pub(crate) const MAX_REQUESTS: usize = 64;
 
 /// What is known of the object.
 #[derive(Debug, Clone, Default)]
@@ -77,7 +77,7 @@ impl ObjectSource {
             timeouts: Timeouts::default(),
             retries: Retries::default(),
             allow_unpinned: false,
-            limit: Arc::new(Semaphore::new(MOST_REQUESTS)),
+            limit: Arc::new(Semaphore::new(MAX_REQUESTS)),
             size: None,
             has_no_suffix: Arc::default(),
             pinned: Arc::default(),
@@ -316,7 +316,7 @@ fn replaced(why: &str) -> Failure {
 }
 
 /// Most bytes that are reserved because a response claims to have them. A buffer for more grows as they come.
-const MOST_RESERVED: usize = 8 << 20;
+const MAX_RESERVED: usize = 8 << 20;
 
 /// The bytes of a response, which must be those of `range`.
 pub(crate) async fn collect(response: GetResult, range: Range<u64>) -> Result<Bytes, Failure> {
@@ -356,7 +356,7 @@ pub(crate) async fn collect(response: GetResult, range: Range<u64>) -> Result<By
             continue;
         }
         if all.is_empty() {
-            all.reserve(len.min(MOST_RESERVED));
+            all.reserve(len.min(MAX_RESERVED));
             all.extend_from_slice(&std::mem::take(&mut first));
         }
         all.extend_from_slice(&chunk);

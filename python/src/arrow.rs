@@ -21,7 +21,7 @@ use crate::report;
 use crate::walk::{Chunk, Walk};
 
 /// Most bytes of a batch, unless one entry alone has more.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// The entries of a range, as record batches. Each stream that is asked for walks the range from its start.
 #[pyclass(frozen, module = "leveltable")]
@@ -112,7 +112,7 @@ impl Stream {
         chunk
             .values
             .reserve(self.value_bytes + self.value_bytes / 8);
-        let goes_on = walk.fill(&mut chunk, self.rows, MOST_BYTES);
+        let goes_on = walk.fill(&mut chunk, self.rows, MAX_BYTES);
         if !goes_on.map_err(|error| ArrowError::ExternalError(Box::new(error)))? {
             self.walk = None;
         }

@@ -16,7 +16,7 @@ use crate::runtime::Runtime;
 const FIRST: usize = 16;
 /// Most entries of a chunk, and most bytes, unless one entry alone has more.
 const MOST: usize = 8192;
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// Entries one after the other. Each is lent until the next move. After the end or an error, a walk is not moved on.
 pub(crate) trait Walk: Send {
@@ -179,7 +179,7 @@ impl Entries {
         let goes_on = py.detach(|| {
             chunk.clear();
             match walk {
-                Some(walk) => walk.fill(chunk, wanted, MOST_BYTES),
+                Some(walk) => walk.fill(chunk, wanted, MAX_BYTES),
                 None => Ok(false),
             }
         });

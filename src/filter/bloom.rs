@@ -36,12 +36,12 @@ impl BloomFilterPolicy {
     ///
     /// A table cannot be started with a rate that is NaN or infinite.
     pub fn with_false_positive_rate(rate: f64) -> BloomFilterPolicy {
-        const MOST_USEFUL: u32 = 43;
+        const MAX_USEFUL: u32 = 43;
         if !rate.is_finite() {
             return BloomFilterPolicy { bits_per_key: None };
         }
         let enough = |bits: &u32| BloomFilterPolicy::new(*bits).expected_rate() <= rate;
-        BloomFilterPolicy::new((1..MOST_USEFUL).find(enough).unwrap_or(MOST_USEFUL))
+        BloomFilterPolicy::new((1..MAX_USEFUL).find(enough).unwrap_or(MAX_USEFUL))
     }
 
     /// 10 for a rate that [`check`](FilterPolicy::check) refuses.

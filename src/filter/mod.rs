@@ -91,7 +91,7 @@ pub struct PrefixFilterInfo {
 /// A filter that a table has, and whether lookups use it; see [`Table::filters`](crate::Table::filters).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FoundFilter {
+pub struct FilterEntry {
     /// Name of the policy, as in the metaindex. Bytes that are not UTF-8 are replaced.
     pub policy: String,
     /// Name of the [`PrefixExtractor`], if it is a filter of prefixes; `None` for a filter of keys.
@@ -99,13 +99,13 @@ pub struct FoundFilter {
     /// Bytes of the filter block, as its handle says.
     pub bytes: u64,
     /// Why lookups do not use it; `None` if they do.
-    pub unused: Option<Unused>,
+    pub skipped: Option<FilterSkipReason>,
 }
 
 /// Why a table was opened without a filter that it has. Its [`Display`](std::fmt::Display) ends the sentence "not used: ..".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Unused {
+pub enum FilterSkipReason {
     /// No policy of that name is built in, and none was given to
     /// [`OpenOptions::filter_policy`](crate::OpenOptions::filter_policy).
     UnknownPolicy,
@@ -126,18 +126,18 @@ pub enum Unused {
     Damaged,
 }
 
-impl fmt::Display for Unused {
+impl fmt::Display for FilterSkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unused::UnknownPolicy => "its policy is unknown",
-            Unused::UnknownExtractor => "its prefix extractor is unknown",
-            Unused::NotBytewise => "the keys are not in bytewise order",
-            Unused::AnotherIsUsed => "another filter is used",
-            Unused::TurnedOff => "the table was opened without filters",
-            Unused::UserKeys => {
+            FilterSkipReason::UnknownPolicy => "its policy is unknown",
+            FilterSkipReason::UnknownExtractor => "its prefix extractor is unknown",
+            FilterSkipReason::NotBytewise => "the keys are not in bytewise order",
+            FilterSkipReason::AnotherIsUsed => "another filter is used",
+            FilterSkipReason::TurnedOff => "the table was opened without filters",
+            FilterSkipReason::UserKeys => {
                 "it holds, or may hold, a database's user keys, not the stored keys"
             }
-            Unused::Damaged => "it is damaged",
+            FilterSkipReason::Damaged => "it is damaged",
         })
     }
 }

@@ -302,7 +302,7 @@ mod optional {
     use super::{Buffer, Compression, Defect};
 
     /// The highest ratio that deflate reaches: 258 bytes from two bits.
-    const MOST_DEFLATED: u64 = 1032;
+    const MAX_DEFLATED: u64 = 1032;
 
     /// A Zstandard block may always have this length. A longer one may not exceed deflate's ratio.
     #[cfg(feature = "zstd")]
@@ -311,7 +311,7 @@ mod optional {
     /// Most bytes that `compressed` bytes of Zstandard may expand to.
     #[cfg(feature = "zstd")]
     pub(super) fn zstd_bound(compressed: usize) -> u64 {
-        ZSTD_FREE.saturating_add((compressed as u64).saturating_mul(MOST_DEFLATED))
+        ZSTD_FREE.saturating_add((compressed as u64).saturating_mul(MAX_DEFLATED))
     }
 
     pub(super) fn check_level(
@@ -412,7 +412,7 @@ mod optional {
     #[cfg(feature = "zlib")]
     pub(super) fn inflate(payload: &[u8], zlib: bool, most: u64) -> Result<Vec<u8>, Defect> {
         // The stream does not state its length, so memory grows with the output, up to a bound.
-        let most = most.min((payload.len() as u64).saturating_mul(MOST_DEFLATED));
+        let most = most.min((payload.len() as u64).saturating_mul(MAX_DEFLATED));
         let mut block = Vec::new();
         // A byte more shows that it is longer.
         let read = if zlib {

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use crate::comparator::Order;
 
 /// Bounds of the sample, in keys and in bytes. At a rate of 0.1 %, 32,000 keys give a figure good to about a fifth.
-const MOST_KEYS: usize = 32_000;
-const MOST_BYTES: usize = 2 << 20;
+const MAX_KEYS: usize = 32_000;
+const MAX_BYTES: usize = 2 << 20;
 
 /// Every gap between the first keys is sampled, then one in `1 << FIRST_STRIDE_LG`: the time spent on sampling is a few
 /// nanoseconds an entry, however large the table is.
@@ -107,7 +107,7 @@ impl AbsentKeys {
             }
             self.keys.truncate(start);
         }
-        while self.samples.len() > MOST_KEYS || self.keys.len() > MOST_BYTES {
+        while self.samples.len() > MAX_KEYS || self.keys.len() > MAX_BYTES {
             self.thin_out();
         }
     }
@@ -175,7 +175,7 @@ mod tests {
             .collect();
         let absent = sample(&keys, &Order::Bytewise);
         let sampled = absent.samples.len();
-        assert!((8_000..=MOST_KEYS).contains(&sampled), "{sampled}");
+        assert!((8_000..=MAX_KEYS).contains(&sampled), "{sampled}");
         assert!(absent.iter().all(|(key, _)| !keys.contains(key)));
         let alike = absent.iter().filter(|(key, _)| key.len() == 8).count();
         assert!(
@@ -200,7 +200,7 @@ mod tests {
             .collect();
         let absent = sample(&keys, &Order::Bytewise);
         let sampled = absent.samples.len();
-        assert!((MOST_KEYS / 3..=MOST_KEYS).contains(&sampled), "{sampled}");
+        assert!((MAX_KEYS / 3..=MAX_KEYS).contains(&sampled), "{sampled}");
         let late = absent
             .iter()
             .filter(|(key, _)| **key > 2_100_000u32.to_be_bytes()[..])
@@ -246,6 +246,6 @@ mod tests {
     #[test]
     fn large_keys_do_not_gather() {
         let keys: BTreeSet<Vec<u8>> = (0..40u8).map(|i| vec![i; 1 << 20]).collect();
-        assert!(sample(&keys, &Order::Bytewise).keys.len() <= MOST_BYTES);
+        assert!(sample(&keys, &Order::Bytewise).keys.len() <= MAX_BYTES);
     }
 }

@@ -76,8 +76,6 @@ impl Table {
                 parts.extend_from_slice(&missing);
                 !missing.is_empty()
             });
-            parts.sort_unstable();
-            parts.dedup();
             inner.bring(parts)?;
         }
         Ok(())

@@ -10,7 +10,7 @@ use crate::format::Defect;
 use crate::format::internal_key::{user_key, user_order};
 use crate::read::cursor::{Cursor, lost};
 use crate::read::merge::Way;
-use crate::read::range::{Bounds, Range, exclude_all};
+use crate::read::range::{Bounds, TableRange, exclude_all};
 use crate::read::sorted::{Sorted, SortedCursor};
 use crate::read::table::Table;
 
@@ -65,7 +65,7 @@ impl Input {
     }
 
     /// What is left of `range`.
-    pub(super) fn of_range(range: Range) -> Result<Input> {
+    pub(super) fn of_range(range: TableRange) -> Result<Input> {
         let (cursor, bounds) = range.into_parts()?;
         let is_empty = bounds.is_none();
         let bounds = bounds.unwrap_or((Bound::Unbounded, Bound::Unbounded));

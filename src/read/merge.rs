@@ -13,7 +13,7 @@ use crate::format::internal_key::{InternalKeyComparator, user_order};
 use crate::read::cursor::lost;
 use crate::read::ends::{Ends, Lend};
 use crate::read::input::Input;
-use crate::read::range::Range;
+use crate::read::range::TableRange;
 use crate::read::table::Table;
 
 /// A cursor over the entries of several tables, in the order of their keys; made by [`Table::merge`].
@@ -113,7 +113,7 @@ impl Table {
     /// # Errors
     ///
     /// [`ErrorKind::Comparator`] if the names of the inputs' orders differ, or an order is not known.
-    pub fn merge<R: Into<Range>>(inputs: impl IntoIterator<Item = R>) -> Result<MergeCursor> {
+    pub fn merge<R: Into<TableRange>>(inputs: impl IntoIterator<Item = R>) -> Result<MergeCursor> {
         let inputs = inputs.into_iter();
         MergeCursor::of_inputs(inputs.map(|range| Input::of_range(range.into())))
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::error::show_key;
-use crate::filter::{FilterPolicy, FoundFilter, PrefixExtractor, RibbonFilterPolicy, Unused};
+use crate::filter::{
+    FilterEntry, FilterPolicy, FilterSkipReason, PrefixExtractor, RibbonFilterPolicy,
+};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -27,8 +29,8 @@ pub(super) struct Metaindex {
     /// Which of `policies` to use, and its filter's handle: the first that there is a filter of.
     pub(super) filter: Result<Option<(usize, BlockHandle)>, Defect>,
     pub(super) prefixes: NamedPrefixes,
-    /// All filters. Those that could be used are not yet said to be unused.
-    pub(super) filters: Vec<FoundFilter>,
+    /// All filters. Those that could be used are not yet marked as skipped.
+    pub(super) filters: Vec<FilterEntry>,
     /// The handles of all filters.
     pub(super) handles: Vec<BlockHandle>,
 }
@@ -70,11 +72,15 @@ impl Metaindex {
                 let known = options.known_extractor(name);
                 let is_first = matches!(found.prefixes, Ok(None));
                 if room.takes(name) || (is_first && known.is_some()) {
-                    found.filters.push(FoundFilter {
+                    found.filters.push(FilterEntry {
                         policy: RibbonFilterPolicy::NAME.to_owned(),
                         prefixes: Some(String::from_utf8_lossy(name).into_owned()),
                         bytes: handle.map_or(0, |handle| handle.size),
-                        unused: unused(handle, known.is_some(), Unused::UnknownExtractor),
+                        skipped: skip_reason(
+                            handle,
+                            known.is_some(),
+                            FilterSkipReason::UnknownExtractor,
+                        ),
                     });
                 }
                 if let Some(extractor) = known.filter(|_| is_first) {
@@ -91,11 +97,15 @@ impl Metaindex {
                     _ => None,
                 };
                 if room.takes(name) || best.is_some() {
-                    found.filters.push(FoundFilter {
+                    found.filters.push(FilterEntry {
                         policy: String::from_utf8_lossy(name).into_owned(),
                         prefixes: None,
                         bytes: handle.map_or(0, |handle| handle.size),
-                        unused: unused(handle, known.is_some(), Unused::UnknownPolicy),
+                        skipped: skip_reason(
+                            handle,
+                            known.is_some(),
+                            FilterSkipReason::UnknownPolicy,
+                        ),
                     });
                 }
                 if let Some(i) = best {
@@ -118,9 +128,13 @@ impl Metaindex {
 }
 
 /// Why the filter of this handle is not used, if that is certain already. `unknown` is what it is called if it is not known.
-fn unused(handle: Option<BlockHandle>, is_known: bool, unknown: Unused) -> Option<Unused> {
+fn skip_reason(
+    handle: Option<BlockHandle>,
+    is_known: bool,
+    unknown: FilterSkipReason,
+) -> Option<FilterSkipReason> {
     match (handle, is_known) {
-        (None, _) => Some(Unused::Damaged),
+        (None, _) => Some(FilterSkipReason::Damaged),
         (_, false) => Some(unknown),
         _ => None,
     }

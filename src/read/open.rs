@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::{FoundFilter, RibbonFilterPolicy, Unused};
+use crate::filter::{FilterEntry, FilterSkipReason, RibbonFilterPolicy};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::Footer;
@@ -236,7 +236,7 @@ impl OpenOptions {
         footer: &Footer,
         mut metaindex: Metaindex,
         mut divided: Vec<FilterPieces>,
-    ) -> Result<Vec<FoundFilter>> {
+    ) -> Result<Vec<FilterEntry>> {
         if !self.filter_is_usable(inner) {
             return Ok(metaindex.filters);
         }
@@ -445,21 +445,23 @@ impl OpenOptions {
     /// Says of `filters` which one is `used`, and why the others are not.
     fn explain(
         &self,
-        mut filters: Vec<FoundFilter>,
+        mut filters: Vec<FilterEntry>,
         inner: &Inner,
         is_usable: bool,
-    ) -> Vec<FoundFilter> {
+    ) -> Vec<FilterEntry> {
         let is_bytewise = inner.order.as_ref().is_some_and(is_bytewise);
-        let why = |filter: &FoundFilter| match (self.needs_metaindex(), is_usable) {
-            (false, _) => Unused::TurnedOff,
-            (_, false) => Unused::UserKeys,
-            _ if filter.prefixes.is_some() && !is_bytewise => Unused::NotBytewise,
-            _ if filter.prefixes.is_some() && inner.prefixes.is_none() => Unused::UserKeys,
-            _ => Unused::AnotherIsUsed,
+        let why = |filter: &FilterEntry| match (self.needs_metaindex(), is_usable) {
+            (false, _) => FilterSkipReason::TurnedOff,
+            (_, false) => FilterSkipReason::UserKeys,
+            _ if filter.prefixes.is_some() && !is_bytewise => FilterSkipReason::NotBytewise,
+            _ if filter.prefixes.is_some() && inner.prefixes.is_none() => {
+                FilterSkipReason::UserKeys
+            }
+            _ => FilterSkipReason::AnotherIsUsed,
         };
         let mut used = inner.filter.as_ref().map(|used| used.policy.name());
         let mut used_prefixes = inner.prefixes.as_ref().map(|used| used.extractor.name());
-        for filter in filters.iter_mut().filter(|filter| filter.unused.is_none()) {
+        for filter in filters.iter_mut().filter(|filter| filter.skipped.is_none()) {
             let (used, name) = match &filter.prefixes {
                 Some(extractor) => (&mut used_prefixes, extractor),
                 None => (&mut used, &filter.policy),
@@ -467,7 +469,7 @@ impl OpenOptions {
             if *used == Some(&**name) {
                 *used = None;
             } else {
-                filter.unused = Some(why(filter));
+                filter.skipped = Some(why(filter));
             }
         }
         filters

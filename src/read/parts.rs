@@ -90,12 +90,9 @@ impl Inner {
 
     /// What must be read before answers may rely on what `blocks`, which were searched, do not hold.
     pub(super) fn missing_places(&self, blocks: impl Iterator<Item = BlockRef>) -> Vec<Part> {
-        let mut parts: Vec<Part> = blocks
+        blocks
             .flat_map(|found| self.missing_anchors(found.piece as usize))
-            .collect();
-        parts.sort_unstable();
-        parts.dedup();
-        parts
+            .collect()
     }
 
     /// Makes sure that the piece of the index that a data block was found in begins where it says, before an answer relies on what
@@ -201,8 +198,12 @@ impl Inner {
         Ok(Some(exact.unwrap_or(self.index.data_bound())))
     }
 
-    /// Where those of `parts` lie that are to be read, in ascending order. The others were read at opening, and are checked and kept.
-    pub(super) fn unread(&self, parts: Vec<Part>) -> Result<Vec<(Range<u64>, Part)>> {
+    /// Where those of `parts` lie that are to be read, in ascending order, each once. The others were read at opening, and are checked
+    /// and kept.
+    pub(super) fn unread(&self, mut parts: Vec<Part>) -> Result<Vec<(Range<u64>, Part)>> {
+        // Many keys need the same ones.
+        parts.sort_unstable();
+        parts.dedup();
         let mut unread = Vec::with_capacity(parts.len());
         for part in parts {
             match self.part_range(part) {

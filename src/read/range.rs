@@ -12,7 +12,7 @@ use crate::read::table::Table;
 
 impl Table {
     /// All entries in order, from either end.
-    pub fn iter(&self) -> Range {
+    pub fn iter(&self) -> TableRange {
         self.range(..)
     }
 
@@ -35,7 +35,7 @@ impl Table {
     /// assert_eq!(key, "banana");
     /// # Ok::<(), leveltable::Error>(())
     /// ```
-    pub fn range(&self, bounds: impl KeyRange) -> Range {
+    pub fn range(&self, bounds: impl KeyRange) -> TableRange {
         let mut range = self.unfiltered_range(bounds);
         if let (Ok(Order::Bytewise), State::Fresh) = (self.order(), &range.state) {
             match self.prefixes_exclude(&range.lower, &range.upper) {
@@ -48,12 +48,12 @@ impl Table {
     }
 
     /// Like [`range`](Table::range), without asking a filter of prefixes.
-    pub(super) fn unfiltered_range(&self, bounds: impl KeyRange) -> Range {
+    pub(super) fn unfiltered_range(&self, bounds: impl KeyRange) -> TableRange {
         let (lower, upper) = bounds.into_bounds();
         // If the order is not known, the first move with a bound is an error.
         let order = self.order();
         let is_empty = order.is_ok_and(|order| exclude_all(order, &lower, &upper));
-        let mut range = Range::new(self.cursor(), lower, upper);
+        let mut range = TableRange::new(self.cursor(), lower, upper);
         if is_empty {
             range.state = State::Done;
         }
@@ -67,9 +67,9 @@ impl Table {
     ///
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a [`range`](Table::range) there.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> TableRange {
         match self.unmet_prefix() {
-            Some(error) => Range::failed(self.cursor(), error),
+            Some(error) => TableRange::failed(self.cursor(), error),
             None => self.range(prefix_bounds(prefix.as_ref())),
         }
     }
@@ -103,8 +103,8 @@ impl Table {
 }
 
 /// All of the table.
-impl From<&Table> for Range {
-    fn from(table: &Table) -> Range {
+impl From<&Table> for TableRange {
+    fn from(table: &Table) -> TableRange {
         table.iter()
     }
 }
@@ -132,8 +132,8 @@ impl Table {
 }
 
 /// All of the table.
-impl From<Table> for Range {
-    fn from(table: Table) -> Range {
+impl From<Table> for TableRange {
+    fn from(table: Table) -> TableRange {
         table.iter()
     }
 }
@@ -141,9 +141,9 @@ impl From<Table> for Range {
 /// All entries, as by [`Table::iter`].
 impl IntoIterator for &Table {
     type Item = Result<(Bytes, Bytes)>;
-    type IntoIter = Range;
+    type IntoIter = TableRange;
 
-    fn into_iter(self) -> Range {
+    fn into_iter(self) -> TableRange {
         self.iter()
     }
 }
@@ -155,7 +155,7 @@ impl IntoIterator for &Table {
 /// blocks.
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Range {
+pub struct TableRange {
     cursor: Cursor,
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
@@ -174,9 +174,9 @@ enum State {
     Failed(Error),
 }
 
-impl Range {
-    fn new(cursor: Cursor, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> Range {
-        Range {
+impl TableRange {
+    fn new(cursor: Cursor, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> TableRange {
+        TableRange {
             cursor,
             lower,
             upper,
@@ -185,10 +185,10 @@ impl Range {
     }
 
     /// A range whose only item is `error`.
-    pub(super) fn failed(cursor: Cursor, error: Error) -> Range {
-        Range {
+    pub(super) fn failed(cursor: Cursor, error: Error) -> TableRange {
+        TableRange {
             state: State::Failed(error),
-            ..Range::new(cursor, Bound::Unbounded, Bound::Unbounded)
+            ..TableRange::new(cursor, Bound::Unbounded, Bound::Unbounded)
         }
     }
 
@@ -244,7 +244,7 @@ impl Range {
 
     fn take(
         &mut self,
-        step: impl FnOnce(&mut Range) -> Result<bool>,
+        step: impl FnOnce(&mut TableRange) -> Result<bool>,
     ) -> Option<Result<(Bytes, Bytes)>> {
         let moved = match &self.state {
             State::Done => return None,
@@ -277,21 +277,21 @@ pub(crate) fn no_prefixes(order: &Order) -> Error {
     Error::new(ErrorKind::Comparator, message)
 }
 
-impl Iterator for Range {
+impl Iterator for TableRange {
     type Item = Result<(Bytes, Bytes)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.take(Range::step_front)
+        self.take(TableRange::step_front)
     }
 }
 
-impl DoubleEndedIterator for Range {
+impl DoubleEndedIterator for TableRange {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.take(Range::step_back)
+        self.take(TableRange::step_back)
     }
 }
 
-impl std::iter::FusedIterator for Range {}
+impl std::iter::FusedIterator for TableRange {}
 
 /// Bounds of a [`Table::range`]: every kind of range over strings, slices, arrays or vectors, and `..`.
 ///

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::{FilterInfo, FoundFilter};
+use crate::filter::{FilterEntry, FilterInfo};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_search::prefetch_block;
@@ -66,7 +66,7 @@ pub(super) struct Inner {
     /// In use, or `None`.
     pub(super) prefixes: Option<PrefixFilter>,
     /// Those that the metaindex names.
-    pub(super) filters: Vec<FoundFilter>,
+    pub(super) filters: Vec<FilterEntry>,
     pub(super) properties: Option<Properties>,
     pub(super) cache: Option<BlockCache>,
     /// Whether blocks that are stored raw go to the cache, too.
@@ -195,7 +195,7 @@ impl Table {
     ///
     /// If the last key passed, this one is expected to, and its block is prefetched before the filter is asked: the processor
     /// then waits for the memory of both at once. (It can have the memory of some 200 to 500 instructions under way; behind a
-    /// filter that waits, the block is out of that reach.) NotLoaded keys, most of which come after others, are spared the search
+    /// filter that waits, the block is out of that reach.) Absent keys, most of which come after others, are spared the search
     /// in the index.
     #[inline]
     fn lookup<R>(
@@ -263,18 +263,18 @@ impl Table {
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
-    /// use leveltable::filter::Unused;
+    /// use leveltable::filter::FilterSkipReason;
     ///
     /// # let mut file = Vec::new();
     /// # WriteOptions::new().build(&mut file).finish()?;
     /// let table = OpenOptions::new().no_filter().open_source(file)?;
     /// for filter in table.filters() {
     ///     println!("{}: {} bytes", filter.policy, filter.bytes);
-    ///     assert_eq!(filter.unused, Some(Unused::TurnedOff));
+    ///     assert_eq!(filter.skipped, Some(FilterSkipReason::TurnedOff));
     /// }
     /// # Ok::<(), leveltable::Error>(())
     /// ```
-    pub fn filters(&self) -> &[FoundFilter] {
+    pub fn filters(&self) -> &[FilterEntry] {
         &self.inner.filters
     }
 

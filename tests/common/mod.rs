@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use leveltable::filter::FilterPolicy;
 use leveltable::{BytewiseComparator, Comparator, Section, Table, WriteOptions};
 
 pub(crate) type Entry = (Vec<u8>, Vec<u8>);
@@ -367,17 +366,4 @@ impl Random {
     pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
     }
-}
-
-/// Appends the filter that `policy` makes of `keys` to `dst`.
-pub(crate) fn create_filter<K: AsRef<[u8]>>(
-    policy: &(impl FilterPolicy + ?Sized),
-    keys: impl IntoIterator<Item = K>,
-    dst: &mut Vec<u8>,
-) {
-    let mut builder = policy.builder();
-    for key in keys {
-        builder.add_key(key.as_ref());
-    }
-    builder.finish(dst);
 }

@@ -86,7 +86,7 @@ fn rescue(source: impl Into<Source>) -> (SalvageReport, Vec<Entry>) {
     rescue_with(&WriteOptions::new(), source)
 }
 
-fn content(range: leveltable::Range) -> Vec<Entry> {
+fn content(range: leveltable::TableRange) -> Vec<Entry> {
     let owned = |(key, value): (Bytes, Bytes)| (key.to_vec(), value.to_vec());
     range.map(|entry| owned(entry.unwrap())).collect()
 }

@@ -31,6 +31,32 @@ const fn opening(
 
 use Peer::{Cdb, Coordinode, Disk, Fst, Leveldb, Leveltable, Lmdb, LsmTree, Redb};
 
+// Opened in one way, warm and cold.
+const LSM_TREE: Opening = opening("lsm-tree", "`lsm-tree` 3.1", LsmTree, "default", "lsm-tree");
+const COORDINODE: Opening = opening(
+    "coordinode",
+    "`coordinode-lsm-tree` 7.4",
+    Coordinode,
+    "default",
+    "coordinode",
+);
+const REDB: Opening = opening("redb", "`redb` 4.5", Redb, "default", "redb");
+const LMDB: Opening = opening("lmdb", "LMDB (`heed` 0.23)", Lmdb, "default", "lmdb");
+const FST: Opening = opening(
+    "fst",
+    "`fst` 0.4, values in a flat file, both mapped",
+    Fst,
+    "default",
+    "fst",
+);
+const CDB: Opening = opening(
+    "cdb64",
+    "`cdb64` 0.2 (hash, unordered), mapped",
+    Cdb,
+    "default",
+    "cdb64",
+);
+
 /// The openings that are measured with the file in the page cache.
 pub const WARM: &[Opening] = &[
     opening(
@@ -97,30 +123,12 @@ pub const WARM: &[Opening] = &[
         "default",
         "snappy",
     ),
-    opening("lsm-tree", "`lsm-tree` 3.1", LsmTree, "default", "lsm-tree"),
-    opening(
-        "coordinode",
-        "`coordinode-lsm-tree` 7.4",
-        Coordinode,
-        "default",
-        "coordinode",
-    ),
-    opening("redb", "`redb` 4.5", Redb, "default", "redb"),
-    opening("lmdb", "LMDB (`heed` 0.23)", Lmdb, "default", "lmdb"),
-    opening(
-        "fst",
-        "`fst` 0.4, values in a flat file, both mapped",
-        Fst,
-        "default",
-        "fst",
-    ),
-    opening(
-        "cdb64",
-        "`cdb64` 0.2 (hash, unordered), mapped",
-        Cdb,
-        "default",
-        "cdb64",
-    ),
+    LSM_TREE,
+    COORDINODE,
+    REDB,
+    LMDB,
+    FST,
+    CDB,
 ];
 
 /// The openings that are measured with none of the file in the page cache.
@@ -196,30 +204,12 @@ pub const COLD: &[Opening] = &[
         "default",
         "aligned",
     ),
-    opening("lsm-tree", "`lsm-tree` 3.1", LsmTree, "default", "lsm-tree"),
-    opening(
-        "coordinode",
-        "`coordinode-lsm-tree` 7.4",
-        Coordinode,
-        "default",
-        "coordinode",
-    ),
-    opening("redb", "`redb` 4.5", Redb, "default", "redb"),
-    opening("lmdb", "LMDB (`heed` 0.23)", Lmdb, "default", "lmdb"),
-    opening(
-        "fst",
-        "`fst` 0.4, values in a flat file, both mapped",
-        Fst,
-        "default",
-        "fst",
-    ),
-    opening(
-        "cdb64",
-        "`cdb64` 0.2 (hash, unordered), mapped",
-        Cdb,
-        "default",
-        "cdb64",
-    ),
+    LSM_TREE,
+    COORDINODE,
+    REDB,
+    LMDB,
+    FST,
+    CDB,
 ];
 
 impl Opening {

@@ -205,7 +205,7 @@ impl Anatomy<'_> {
                 .table
                 .filters()
                 .iter()
-                .all(|filter| filter.unused.is_none())
+                .all(|filter| filter.skipped.is_none())
             {
                 return writeln!(out, "filter  none");
             }

@@ -20,7 +20,7 @@ pub(super) const TAIL_LEN: u64 = 256 << 10;
 
 /// Bytes of each request of a download, and how many are on their way.
 const STEP: u64 = 8 << 20;
-const MOST_IN_FLIGHT: usize = 4;
+const MAX_IN_FLIGHT: usize = 4;
 
 /// An object whose end is read once.
 pub(super) struct Object {
@@ -98,7 +98,7 @@ impl Object {
             let len = STEP.min(size - offset);
             self.read(offset, len as usize)
         }));
-        let mut parts = parts.buffered(MOST_IN_FLIGHT);
+        let mut parts = parts.buffered(MAX_IN_FLIGHT);
         let (mut file, mut done) = (tempfile::tempfile()?, 0);
         while let Some(part) = parts.try_next().await? {
             file.write_all(&part)?;

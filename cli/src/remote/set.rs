@@ -35,7 +35,7 @@ struct OpenSet {
 }
 
 /// Most tables of a set that are copied at a time.
-const MOST_COPIES: usize = 4;
+const MAX_COPIES: usize = 4;
 
 /// Opens the set whose manifest is at `path`. `None` if there is no manifest, but perhaps a table.
 pub(crate) fn open_set(path: &Path) -> Result<Option<Box<dyn Set>>, Failure> {
@@ -108,7 +108,7 @@ impl Set for OpenSet {
                 Ok(Source::from(copied.map_err(|e| not_copied(e, name.as_ref()))?).named(&name))
             }
         });
-        let mut copies = Box::pin(stream::iter(copies).buffered(MOST_COPIES));
+        let mut copies = Box::pin(stream::iter(copies).buffered(MAX_COPIES));
         Box::new(iter::from_fn(move || wait(self.runtime, copies.next())))
     }
 }

@@ -17,10 +17,10 @@ const HISTORY: &str = "leveltable.set.history";
 const VERSION: &[u8] = b"1";
 
 /// Most ids that a history has.
-const MOST_HISTORY: usize = 64;
+const MAX_HISTORY: usize = 64;
 
 /// Most bytes of a manifest: it is read as a whole. A million shards take some 100 MB.
-pub(super) const MOST_LEN: u64 = 1 << 30;
+pub(super) const MAX_LEN: u64 = 1 << 30;
 
 /// The random number of a publication.
 pub(super) type Id = [u8; 16];
@@ -48,7 +48,7 @@ impl Lineage {
         });
         Lineage {
             id,
-            history: before.take(MOST_HISTORY).copied().collect(),
+            history: before.take(MAX_HISTORY).copied().collect(),
         }
     }
 
@@ -59,7 +59,7 @@ impl Lineage {
 
     /// Whether all publications before are in the history, since there were so few.
     pub(super) fn is_complete(&self) -> bool {
-        self.history.len() < MOST_HISTORY
+        self.history.len() < MAX_HISTORY
     }
 }
 

@@ -159,7 +159,7 @@ use leveltable::OpenOptions;
 use object_store::ObjectStore;
 
 use crate::attempts::{Retries, Timeouts};
-use crate::source::MOST_REQUESTS;
+use crate::source::MAX_REQUESTS;
 
 pub use error::{PublishError, PublishErrorKind};
 pub use manifest::read_local;
@@ -193,7 +193,7 @@ impl SetOptions {
             tables: OpenOptions::new(),
             most_open: 64,
             most_bytes: 128 << 20,
-            most_requests: MOST_REQUESTS,
+            most_requests: MAX_REQUESTS,
             timeouts: Timeouts::default(),
             retries: Retries::default(),
         }

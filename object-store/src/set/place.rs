@@ -8,7 +8,7 @@ use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use tokio::time::{sleep, timeout};
 
-use super::manifest::{Id, MOST_LEN};
+use super::manifest::{Id, MAX_LEN};
 use super::record::directory_of;
 use crate::Version;
 use crate::attempts::{Failure, Retries, Timeouts, attempts, late, within};
@@ -136,7 +136,7 @@ impl Client {
                 Err(found) => return Ok(found),
             };
             let (size, version) = (response.meta.size, version_of(&response.meta));
-            if size > MOST_LEN {
+            if size > MAX_LEN {
                 let why = format!("{size} bytes are too many for a manifest");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }

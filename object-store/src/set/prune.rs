@@ -20,7 +20,7 @@ use crate::ObjectSource;
 use crate::attempts::Failure;
 
 /// Most objects that are looked at at a time.
-const MOST_AT_A_TIME: usize = 32;
+const MAX_AT_A_TIME: usize = 32;
 
 /// What tables end with.
 const MAGIC: [u8; 8] = 0xdb47_7524_8b80_fb57_u64.to_le_bytes();
@@ -62,7 +62,7 @@ impl SetOptions {
             objects.map_err(|error| failed("listing a directory", Failure::from(error).error))?;
         let (pending, mut unlisted) = sort(objects);
         let (mut listed, mut has_manifest) = (HashSet::new(), false);
-        for some in pending.chunks(MOST_AT_A_TIME) {
+        for some in pending.chunks(MAX_AT_A_TIME) {
             let some = some
                 .iter()
                 .filter(|(_, object)| !listed.contains(&object.location));
@@ -72,7 +72,7 @@ impl SetOptions {
             };
             let kinds: Vec<(Kind, ObjectMeta)> = stream::iter(some.cloned().collect::<Vec<_>>())
                 .map(look)
-                .buffer_unordered(MOST_AT_A_TIME)
+                .buffer_unordered(MAX_AT_A_TIME)
                 .try_collect()
                 .await?;
             for (kind, object) in kinds {

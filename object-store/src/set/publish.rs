@@ -16,13 +16,13 @@ use super::SetOptions;
 use super::error::{PublishError, PublishErrorKind};
 use super::manifest::{Id, Lineage, Manifest};
 use super::place::{Answer, Client, Condition, Found, Place, PutFailure};
-use super::record::{MOST_TAIL, Shard};
+use super::record::{MAX_TAIL, Shard};
 use crate::ObjectSource;
 use crate::source::{UNKNOWN, is_same, version_of};
 use crate::upload::LEAST_TAIL;
 
 /// Most shards that are looked at at a time.
-const MOST_AT_A_TIME: usize = 32;
+const MAX_AT_A_TIME: usize = 32;
 
 /// Which publication of a set is meant: what [`publish`] is to replace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl SetOptions {
         // not open has no pieces, and everything that comes after its data is read at once.
         let tail_len = match table.stats().source_reads {
             1 => LEAST_TAIL,
-            _ => table.tail_len().clamp(LEAST_TAIL, MOST_TAIL),
+            _ => table.tail_len().clamp(LEAST_TAIL, MAX_TAIL),
         };
         let Some((first_key, last_key)) = ends(&table).await? else {
             return Ok(None);
@@ -152,7 +152,7 @@ impl SetOptions {
         };
         let described = stream::iter(shards.to_vec()).map(describe);
         let described: Vec<Option<Shard>> = described
-            .buffer_unordered(MOST_AT_A_TIME)
+            .buffer_unordered(MAX_AT_A_TIME)
             .try_collect()
             .await?;
         let shards = described.into_iter().flatten().collect();
@@ -181,7 +181,7 @@ impl SetOptions {
             }
         };
         let checked = stream::iter(shards).map(check);
-        let shards = checked.buffer_unordered(MOST_AT_A_TIME).try_collect();
+        let shards = checked.buffer_unordered(MAX_AT_A_TIME).try_collect();
         self.commit(store, manifest, shards.await?, previous).await
     }
 

@@ -17,7 +17,7 @@ const ENTRIES: u64 = 7;
 const FIRST_IGNORABLE: u64 = 64;
 
 /// Most bytes at the end of an object that are read by one request to open it. Opening asks for more if it needs them.
-pub(super) const MOST_TAIL: u64 = 4 << 30;
+pub(super) const MAX_TAIL: u64 = 4 << 30;
 
 /// Bytes of a table's footer: no table is shorter.
 const FOOTER_LEN: u64 = 48;
@@ -120,7 +120,7 @@ impl Shard {
             Err(format!(
                 "its tail of {tail} bytes is longer than its {size} bytes"
             ))
-        } else if tail > MOST_TAIL {
+        } else if tail > MAX_TAIL {
             Err(format!("its tail of {tail} bytes is longer than 4 GiB"))
         } else if size < FOOTER_LEN {
             Err(format!(

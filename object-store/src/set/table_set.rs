@@ -23,7 +23,7 @@ use super::{SetOptions, SetVersion};
 use crate::{ObjectSource, Version};
 
 /// Most shards that a call reads at the same time.
-const MOST_AT_A_TIME: usize = 32;
+const MAX_AT_A_TIME: usize = 32;
 
 /// An open set: many tables, each with keys of its own, which read like one.
 ///
@@ -279,7 +279,7 @@ impl TableSet {
             self.read_group(group, keys)
         });
         let read = stream::iter(read);
-        let mut read = std::pin::pin!(read.buffer_unordered(MOST_AT_A_TIME));
+        let mut read = std::pin::pin!(read.buffer_unordered(MAX_AT_A_TIME));
         while let Some((group, found)) = read.try_next().await? {
             for (&(_, at), found) in group.iter().zip(found) {
                 if let Some(value) = values.get_mut(at) {
@@ -404,7 +404,7 @@ impl TableSet {
             })
         };
         let splits = stream::iter(parts.into_iter().enumerate()).map(split);
-        let splits: Vec<_> = splits.buffered(MOST_AT_A_TIME).try_collect().await?;
+        let splits: Vec<_> = splits.buffered(MAX_AT_A_TIME).try_collect().await?;
         let mut ends = Vec::new();
         for (shard, splits) in shards.iter().zip(splits) {
             ends.extend(splits.into_iter().filter_map(|(_, upper)| match upper {

@@ -60,7 +60,7 @@ enum Place {
 
 impl AsyncRange {
     /// What is left of `range`, which is one of the table.
-    pub(super) fn new(table: &AsyncTable, range: range::Range) -> AsyncRange {
+    pub(super) fn new(table: &AsyncTable, range: range::TableRange) -> AsyncRange {
         let (bounds, error) = match range.into_parts() {
             Ok((_, bounds)) => (bounds, None),
             Err(error) => (None, Some(error)),

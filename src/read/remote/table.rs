@@ -1,6 +1,5 @@
 //! A remote table that is open.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::ops::Bound;
 use std::path::Path;
@@ -15,15 +14,14 @@ use super::flights::Flights;
 use super::range::AsyncRange;
 use super::source::AsyncReadAt;
 use crate::error::{Error, Result};
-use crate::filter::{FilterInfo, FoundFilter};
+use crate::filter::{FilterEntry, FilterInfo};
 use crate::format::properties::Properties;
 use crate::read::ahead::Direction;
 use crate::read::file::{Fetch, Stretch, TAIL_LEN, TableFile};
 use crate::read::index::BlockRef;
 use crate::read::open::{SMALL, report};
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::parts::Part;
-use crate::read::range::{KeyRange, Range, prefix_bounds};
+use crate::read::range::{KeyRange, TableRange, prefix_bounds};
 use crate::read::source::{ReadAt, Source};
 use crate::read::stats::{Counter, Stats};
 use crate::read::table::Table;
@@ -247,11 +245,9 @@ impl AsyncTable {
     async fn bring_for<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
         let (inner, order) = (&*self.table.inner, self.table.order()?);
         let missing = || {
-            let parts = keys
-                .iter()
-                .flat_map(|key| inner.missing_for(key.as_ref(), order, LAYERS));
-            let parts: BTreeSet<Part> = parts.collect();
-            parts.into_iter().collect()
+            let keys = keys.iter().map(AsRef::as_ref);
+            keys.flat_map(|key| inner.missing_for(key, order, LAYERS))
+                .collect()
         };
         self.bring_all(missing).await
     }
@@ -356,7 +352,7 @@ impl AsyncTable {
     /// The entries whose keys begin with `prefix`, in order; see [`Table::prefix`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> AsyncRange {
         match self.table.unmet_prefix() {
-            Some(error) => AsyncRange::new(self, Range::failed(self.table.cursor(), error)),
+            Some(error) => AsyncRange::new(self, TableRange::failed(self.table.cursor(), error)),
             None => self.range(prefix_bounds(prefix.as_ref())),
         }
     }
@@ -429,7 +425,7 @@ impl AsyncTable {
     }
 
     /// All filters, and why some are not used; see [`Table::filters`].
-    pub fn filters(&self) -> &[FoundFilter] {
+    pub fn filters(&self) -> &[FilterEntry] {
         self.table.filters()
     }
 

@@ -40,7 +40,7 @@ pub(super) struct Index {
 }
 
 /// Most distances by which blocks are looked for: one for each place where bytes were lost or added.
-const MOST_SHIFTS: usize = 16;
+const MAX_SHIFTS: usize = 16;
 
 impl Index {
     /// Reads the list in `found`, and finds its blocks by how far they have moved: as far as a footer tells, or as many blocks
@@ -77,7 +77,7 @@ impl Index {
         let shifts = shifts.into_iter().map(|(by, _)| by);
         let mut places = vec![None; index.handles.len()];
         let mut used = HashSet::new();
-        for by in moved_by.into_iter().chain(shifts).take(MOST_SHIFTS) {
+        for by in moved_by.into_iter().chain(shifts).take(MAX_SHIFTS) {
             for (place, handle) in places.iter_mut().zip(&index.handles) {
                 let found = moved(*handle, by).and_then(|range| survey.at(&range));
                 let found = found.filter(|found| {

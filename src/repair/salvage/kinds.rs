@@ -25,7 +25,7 @@ use crate::format::properties::Properties;
 const STOCK: [&[u8]; 3] = [b"about.", b"filter.leveldb.", b"filter.leveltable."];
 
 /// Most parts of a table that are looked for by its metaindex.
-pub(super) const MOST_PARTS: usize = 16;
+pub(super) const MAX_PARTS: usize = 16;
 
 /// The table to copy.
 #[derive(Debug, Default)]
@@ -246,7 +246,7 @@ fn follow_footers(survey: &mut Survey<'_>) -> HashMap<u64, u64> {
             // Other parts that it names are no data, unless the index lists them.
             let listed = survey.handles_in(index.handle());
             let mut parts = survey.handles_in(metaindex.handle());
-            parts.truncate(MOST_PARTS);
+            parts.truncate(MAX_PARTS);
             parts.retain(|part| !listed.contains(part));
             let parts = parts.into_iter().filter_map(entries_at);
             metadata.extend(

@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Range};
 use bytes::Bytes;
 
 use super::found::{Content, Found};
-use super::kinds::{Kinds, MOST_PARTS};
+use super::kinds::{Kinds, MAX_PARTS};
 use super::scan::{Patience, Scanner};
 use crate::comparator::Order;
 use crate::error::Section;
@@ -94,7 +94,7 @@ impl<'a> Survey<'a> {
         self.place(footer.index);
         self.place(footer.metaindex);
         let parts = self.handles_in(footer.metaindex).into_iter();
-        parts.take(MOST_PARTS).for_each(|part| {
+        parts.take(MAX_PARTS).for_each(|part| {
             self.place(part);
         });
         ControlFlow::Continue(())

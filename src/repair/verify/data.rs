@@ -30,7 +30,7 @@ impl Verifier<'_, '_> {
     /// the index keys and the first data block that can be read.
     pub(super) fn read_index_keys(&mut self, index: &Parsed) {
         /// Bounds the work in a damaged file.
-        const MOST_BLOCKS: usize = 16;
+        const MAX_BLOCKS: usize = 16;
         let mut cursor = BlockCursor::new(index.block.clone());
         while let Ok(true) = cursor.next() {
             self.evidence.add_index_key(cursor.key());
@@ -48,7 +48,7 @@ impl Verifier<'_, '_> {
         let mut evidence = Evidence::default();
         evidence.add(&self.evidence.counts());
         let mut cursor = BlockCursor::new(index.block.clone());
-        for _ in 0..MOST_BLOCKS {
+        for _ in 0..MAX_BLOCKS {
             let Ok(true) = cursor.next() else { break };
             if self.add_entries(cursor.value(), &mut evidence).is_some() {
                 break;

@@ -10,7 +10,7 @@ use crate::format::properties::KeyKind;
 use crate::repair::verify::verify;
 
 /// Most findings that a report holds; the rest are counted. About a kilobyte each at worst.
-const MOST_FINDINGS: usize = 1000;
+const MAX_FINDINGS: usize = 1000;
 
 /// How bad a [`Finding`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -198,7 +198,7 @@ impl VerifyReport {
             Severity::Warning => self.warnings += 1,
             Severity::Note => self.notes += 1,
         }
-        if self.findings.len() < MOST_FINDINGS {
+        if self.findings.len() < MAX_FINDINGS {
             self.findings.push(Finding {
                 severity,
                 corruption,
@@ -237,7 +237,7 @@ impl VerifyReport {
     /// Takes over the findings of damage in `other`.
     pub(super) fn add_damage(&mut self, other: VerifyReport) {
         self.damage += other.damage;
-        let room = MOST_FINDINGS - self.findings.len();
+        let room = MAX_FINDINGS - self.findings.len();
         self.findings.extend(other.findings.into_iter().take(room));
     }
 }
