@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Defect;
 use super::block::{Block, Entry};
-use super::block_key::Key;
+use super::buffer::Buffer;
 use super::prefetch::{lines, prefetch};
 use crate::comparator::{Order, compare_bytes};
 
@@ -20,7 +20,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// Where the value of `key` lies in the block; `None` if the block does not hold the key.
     #[inline(always)] // on the path of every lookup
     pub(crate) fn find(&self, key: &[u8], order: &Order) -> Result<Option<Range<usize>>, Defect> {
-        let landing = self.seek(key, order, &mut Key::default())?;
+        let landing = self.seek(key, order, &mut Buffer::default())?;
         let exact = landing.filter(|landing| landing.is_exact);
         Ok(exact.map(|landing| landing.entry.value()))
     }
@@ -43,7 +43,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         &self,
         target: &[u8],
         order: &Order,
-        key: &mut Key,
+        key: &mut Buffer,
     ) -> Result<Option<Landing>, Defect> {
         let mut matched = 0;
         for entry in self.entries_from(self.walk_from(target, order)?, 0) {
@@ -57,7 +57,7 @@ impl<B: AsRef<[u8]>> Block<B> {
                     ordering
                 }
                 Order::Custom(comparator) => {
-                    key.splice(entry.shared(), self.data().as_ref(), entry.unshared_at());
+                    key.splice(entry.shared(), self.data().as_ref(), entry.unshared());
                     comparator.compare(key.as_slice(), target)
                 }
             };
@@ -78,12 +78,12 @@ impl<B: AsRef<[u8]>> Block<B> {
         let (mut low, mut high) = (1, self.restart_count());
         while low < high {
             let middle = low + (high - low) / 2;
-            let (offset, key) = self.restart_key(middle)?;
-            if order.compare(key, target).is_lt() {
-                interval.start = offset;
+            let entry = self.entry_at_restart(middle)?;
+            if order.compare(self.unshared(&entry), target).is_lt() {
+                interval.start = entry.offset();
                 low = middle + 1;
             } else {
-                interval.end = offset;
+                interval.end = entry.offset();
                 high = middle;
             }
         }
@@ -93,15 +93,6 @@ impl<B: AsRef<[u8]>> Block<B> {
             prefetch(lines(interval).take(WALKED));
         }
         Ok(from)
-    }
-
-    /// Offset and key of the entry at restart `i`. The key must be stored whole.
-    #[inline]
-    fn restart_key(&self, i: usize) -> Result<(usize, &[u8]), Defect> {
-        let offset = self.restart(i);
-        let none = || Defect::new("an entry at each restart", format!("none at byte {offset}"));
-        let entry = self.entries_from(offset, 0).next().ok_or_else(none)??;
-        Ok((offset, self.unshared(&entry)))
     }
 }
 
