@@ -198,7 +198,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     }
 
     /// Moves to the previous entry if it was decoded before. Otherwise, or if there is none, stays and returns `false`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn step_back(&mut self) -> bool {
         let WayBack { entries, dropped } = &mut self.way_back;
         // After a step forward, the way leads back from an earlier entry.

@@ -45,8 +45,12 @@ impl<B: AsRef<[u8]>> Block<B> {
         order: &Order,
         key: &mut Buffer,
     ) -> Result<Option<Landing>, Defect> {
-        let mut matched = 0;
-        for entry in self.entries_from(self.walk_from(target, order)?, 0) {
+        let (from, mut matched) = self.restart_below(target, order)?;
+        let entries = match order {
+            Order::Bytewise => self.entries_from(from.end(), from.key_len()),
+            Order::Custom(_) => self.entries_from(from.offset(), 0),
+        };
+        for entry in entries {
             let entry = entry?;
             let ordering = match order {
                 Order::Bytewise if entry.shared() > matched => Ordering::Less,
@@ -69,30 +73,35 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(None)
     }
 
-    /// Where the walk to `target` begins: at the last restart whose key is below it, or at the first entry if there is none.
-    /// Prefetches the entries from there up to the next restart.
+    /// The entry at the last restart whose key is below `target`, and in bytewise order the length of their common prefix. No entry,
+    /// at the beginning, if there is none. Prefetches the entries from there up to the next restart.
     #[inline]
-    fn walk_from(&self, target: &[u8], order: &Order) -> Result<usize, Defect> {
-        let mut interval = 0..self.entries().len();
+    fn restart_below(&self, target: &[u8], order: &Order) -> Result<(Entry, usize), Defect> {
+        let (mut below, mut matched) = (Entry::default(), 0);
+        let mut end = self.entries().len();
         // The first restart is not compared: the walk begins there if no other is below the target.
         let (mut low, mut high) = (1, self.restart_count());
         while low < high {
             let middle = low + (high - low) / 2;
             let entry = self.entry_at_restart(middle)?;
-            if order.compare(self.unshared(&entry), target).is_lt() {
-                interval.start = entry.offset();
+            let key = self.unshared(&entry);
+            let (ordering, common) = match order {
+                Order::Bytewise => compare_bytes(key, target),
+                Order::Custom(comparator) => (comparator.compare(key, target), 0),
+            };
+            if ordering.is_lt() {
+                (below, matched) = (entry, common);
                 low = middle + 1;
             } else {
-                interval.end = entry.offset();
+                end = entry.offset();
                 high = middle;
             }
         }
-        let from = interval.start;
         // Restarts that were not checked may leave no interval.
-        if let Some(interval) = self.entries().get(interval) {
+        if let Some(interval) = self.entries().get(below.offset()..end) {
             prefetch(lines(interval).take(WALKED));
         }
-        Ok(from)
+        Ok((below, matched))
     }
 }
 
