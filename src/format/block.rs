@@ -13,8 +13,6 @@
 use std::fmt;
 use std::ops::Range;
 
-use bytes::Bytes;
-
 use super::Defect;
 use crate::coding::{get_varint32, put_fixed32, put_fixed64, put_varint, varint_len};
 
@@ -154,7 +152,8 @@ impl BlockBuilder {
 ///
 /// [`parse`](Block::parse) checks that entries and restarts lie inside the bytes. Everything else is untrusted, and
 /// checked where it is decoded. `block_check.rs` checks a block as a whole, when it is first read.
-#[derive(Clone)]
+/// The default is a block without entries.
+#[derive(Clone, Default)]
 pub(crate) struct Block<B> {
     data: B,
     /// Length of the entries, and so the offset of the restarts.
@@ -166,17 +165,6 @@ pub(crate) struct Block<B> {
 impl<B> fmt::Debug for Block<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Block of {} bytes of entries", self.entries_len)
-    }
-}
-
-impl Block<Bytes> {
-    /// A block without entries.
-    pub(crate) fn empty() -> Block<Bytes> {
-        Block {
-            data: Bytes::new(),
-            entries_len: 0,
-            restart_count: 0,
-        }
     }
 }
 

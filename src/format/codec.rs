@@ -130,29 +130,29 @@ impl Compressor {
     /// The compressor's own.
     pub(crate) fn append(&mut self, block: &[u8], out: &mut Buffer) -> io::Result<Option<u8>> {
         let start = out.len();
-        // Readers let Zstandard expand only so far.
-        let (appended, bound): (_, fn(usize) -> u64) = match self.compression {
+        let appended = match self.compression {
             Compression::None => return Ok(None),
             // Snappy cannot take a block of nearly 4 GiB.
             Compression::Snappy if snap::raw::max_compress_len(block.len()) == 0 => {
                 return Ok(None);
             }
-            Compression::Snappy => (self.append_snappy(block, out), |_| u64::MAX),
+            Compression::Snappy => self.append_snappy(block, out),
             #[cfg(feature = "zstd")]
-            Compression::Zstd(level) => (self.append_zstd(block, level, out), zstd_bound),
+            Compression::Zstd(level) => self.append_zstd(block, level, out),
             #[cfg(feature = "zlib")]
             Compression::Zlib(level) => {
                 let encoder = ZlibEncoder::new(block, flate2::Compression::new(level));
-                (append_all(encoder, ZSTD_OR_ZLIB, out), |_| u64::MAX)
+                append_all(encoder, ZSTD_OR_ZLIB, out)
             }
             #[cfg(feature = "zlib")]
             Compression::Deflate(level) => {
                 let encoder = DeflateEncoder::new(block, flate2::Compression::new(level));
-                (append_all(encoder, DEFLATE, out), |_| u64::MAX)
+                append_all(encoder, DEFLATE, out)
             }
         };
         let len = out.len() - start;
-        let shrank = len < block.len() - block.len() / 8 && block.len() as u64 <= bound(len);
+        // No other codec reaches the bound of Zstandard.
+        let shrank = len < block.len() - block.len() / 8 && block.len() as u64 <= zstd_bound(len);
         match appended {
             Ok(codec) if shrank => Ok(Some(codec)),
             appended => {
@@ -293,11 +293,9 @@ fn unknown(codec: u8, payload: &[u8]) -> Defect {
 }
 
 /// The highest ratio that deflate reaches: 258 bytes from two bits.
-#[cfg(any(feature = "zstd", feature = "zlib"))]
 const MAX_DEFLATED: u64 = 1032;
 
 /// Most bytes that `compressed` bytes of Zstandard may expand to: always 16 MiB, and a longer block up to deflate's ratio.
-#[cfg(feature = "zstd")]
 fn zstd_bound(compressed: usize) -> u64 {
     (16u64 << 20).saturating_add((compressed as u64).saturating_mul(MAX_DEFLATED))
 }

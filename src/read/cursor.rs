@@ -75,7 +75,7 @@ impl Table {
     pub fn cursor(&self) -> Cursor {
         Cursor {
             table: self.clone(),
-            entries: BlockCursor::new(Block::empty()),
+            entries: BlockCursor::new(Block::default()),
             block: None,
             walked: None,
             ahead: ReadAhead::default(),

@@ -59,18 +59,14 @@ pub struct TableBuilder<D: Destination> {
     prefixes: Option<PrefixBlockBuilder>,
     /// The last data block, until the key after it is known: the index key between the two may be shorter than either.
     pending: Option<BlockHandle>,
-    order: Order,
+    options: WriteOptions,
     /// Whether keys are internal keys, whose sequence numbers the summary has.
     is_database: bool,
-    block_size: usize,
-    restart_interval: usize,
     /// Decides where blocks end and begin in an aligned table.
     pages: Option<Pages>,
     summary: Summary,
     /// The application's properties; `None` if the table gets no properties block.
     properties: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
-    /// Whether the options named the codec.
-    names_codec: bool,
 }
 
 /// The filter block being built, and its policy's name for the metaindex.
@@ -136,13 +132,10 @@ impl WriteOptions {
             prefixes,
             pending: None,
             is_database: user_order(&self.order).is_some(),
-            order: self.order.clone(),
-            block_size: self.block_size,
-            restart_interval: self.restart_interval,
+            options: self.clone(),
             pages: self.block_align.then(|| Pages::new(self.block_size)),
             summary: Summary::default(),
             properties: self.properties.then(BTreeMap::new),
-            names_codec: self.names_codec,
         }
     }
 }
@@ -225,7 +218,7 @@ impl<D: Destination> TableBuilder<D> {
             self.add_index_entry(&separator)?;
         }
         if let (Some(filter), None) = (&mut self.filter, &self.pages) {
-            filter.block.add_key(self.order.filter_key(key));
+            filter.block.add_key(self.options.order.filter_key(key));
         }
         self.data.add(key, shared, value);
         if self.summary.entries == 0 {
@@ -238,7 +231,7 @@ impl<D: Destination> TableBuilder<D> {
             self.summary.add_version(key);
         }
         let is_full = match &self.pages {
-            None => self.data.len() >= self.block_size,
+            None => self.data.len() >= self.options.block_size,
             Some(pages) => pages.end_after(self.file.offset(), self.data.len()),
         };
         if is_full {
@@ -324,7 +317,7 @@ impl<D: Destination> TableBuilder<D> {
     }
 
     pub(crate) fn order(&self) -> &Order {
-        &self.order
+        &self.options.order
     }
 
     /// Takes entries in the order in which they come, from the first on: that of `comparator`, if its name is known. The
@@ -335,11 +328,11 @@ impl<D: Destination> TableBuilder<D> {
             return Err(Error::new(ErrorKind::InvalidState, why));
         }
         let name = comparator.unwrap_or(STORED_ORDER);
-        let inside = match user_order(&self.order) {
+        let inside = match user_order(&self.options.order) {
             Some(user_order) => internal_order(user_order.as_stored(name)),
-            None => self.order.clone(),
+            None => self.options.order.clone(),
         };
-        self.order = inside.as_stored(name);
+        self.options.order = inside.as_stored(name);
         // Scans of the table could not ask it.
         self.prefixes = None;
         if let Some(properties) = &mut self.properties {
@@ -355,7 +348,7 @@ impl<D: Destination> TableBuilder<D> {
 
     /// Compresses blocks by the codec that another table has, unless the options named one or it is not built in.
     pub(crate) fn keep_codec(&mut self, name: &str) {
-        if let Some(compression) = Compression::of(name).filter(|_| !self.names_codec) {
+        if let Some(compression) = Compression::of(name).filter(|_| !self.options.names_codec) {
             self.file.set_compression(compression);
         }
     }
@@ -378,7 +371,7 @@ impl<D: Destination> TableBuilder<D> {
         }
         let last = self.data.last_key();
         let shared = common_prefix(last, key);
-        let ascends = match &self.order {
+        let ascends = match &self.options.order {
             // The next byte decides; a key that ends here comes first.
             Order::Bytewise => last.get(shared) < key.get(shared),
             Order::Custom(comparator) => comparator.compare(last, key) == Ordering::Less,
@@ -393,20 +386,20 @@ impl<D: Destination> TableBuilder<D> {
     #[cold]
     fn out_of_order(&self, key: &[u8]) -> Error {
         let last = self.data.last_key();
-        let how = match self.order.compare(last, key) {
+        let how = match self.options.order.compare(last, key) {
             Ordering::Equal => "repeats",
             _ => "comes before",
         };
         let rule = if self.is_database {
             "user keys ascend, and the versions of each go from the newest to the oldest".into()
         } else {
-            let order = self.order.comparator().name();
+            let order = self.options.order.comparator().name();
             format!("keys ascend in the order {order:?}")
         };
         let message = format!(
             "key {} {how} {}, the last one added: {rule}",
-            self.order.describe_key(key),
-            self.order.describe_key(last)
+            self.options.order.describe_key(key),
+            self.options.order.describe_key(last)
         );
         Error::new(ErrorKind::OutOfOrder, message)
     }
@@ -443,7 +436,7 @@ impl<D: Destination> TableBuilder<D> {
     /// Checked, since a wrong one would hide keys.
     #[inline(never)]
     fn separator(&self, next: Option<&[u8]>) -> Result<Vec<u8>> {
-        let (order, last) = (&self.order, self.data.last_key());
+        let (order, last) = (&self.options.order, self.data.last_key());
         let comparator = order.comparator();
         let mut key = last.to_vec();
         match next {
@@ -495,7 +488,9 @@ impl<D: Destination> TableBuilder<D> {
                 let located = |defect: Defect| defect.locate(Section::Data, handle.offset);
                 let mut cursor = BlockCursor::new(Block::parse(block).map_err(located)?);
                 while cursor.next().map_err(located)? {
-                    filter.block.add_key(self.order.filter_key(cursor.key()));
+                    filter
+                        .block
+                        .add_key(self.options.order.filter_key(cursor.key()));
                 }
             }
             Ok(handle)
@@ -516,14 +511,14 @@ impl<D: Destination> TableBuilder<D> {
             return Ok(());
         };
         let previous = (self.summary.entries > 0).then(|| self.data.last_key());
-        let previous = previous.map(|previous| self.order.filter_key(previous));
-        let added = prefixes.add_key(previous, self.order.filter_key(key));
+        let previous = previous.map(|previous| self.options.order.filter_key(previous));
+        let added = prefixes.add_key(previous, self.options.order.filter_key(key));
         added.map_err(|BrokenRule| {
             let why = format!(
                 "the prefix extractor {:?} breaks its rule at the key {}: every key that begins with a prefix must have \
                  that prefix",
                 prefixes.name(),
-                self.order.describe_key(key)
+                self.options.order.describe_key(key)
             );
             Error::new(ErrorKind::InvalidState, why)
         })

@@ -72,7 +72,7 @@ impl AsyncRange {
             bounds: bounds.unwrap_or((Bound::Unbounded, Bound::Unbounded)),
             ends: (0, 0),
             blocks: Blocks::new(0..0),
-            entries: BlockCursor::new(Block::empty()),
+            entries: BlockCursor::new(Block::default()),
             block: None,
             is_inner: false,
             is_slice: false,
@@ -251,7 +251,7 @@ impl AsyncRange {
 
     /// Forgets the block. If nobody has kept a value of the copy that was made of it, the next copy takes its memory.
     fn leave_block(&mut self) {
-        self.entries.reset(Block::empty());
+        self.entries.reset(Block::default());
         if let Some(Ok(memory)) = self.own.take().map(Bytes::try_into_mut) {
             self.spare = memory;
         }

@@ -66,7 +66,7 @@ impl<D: Destination> TableBuilder<D> {
 
     /// Writes the metaindex. `parts` come in the order of their names.
     fn write_metaindex(&mut self, parts: [Option<NamedPart>; 4]) -> Result<BlockHandle> {
-        let mut metaindex = BlockBuilder::new(self.restart_interval);
+        let mut metaindex = BlockBuilder::new(self.options.restart_interval);
         for (name, handle) in parts.into_iter().flatten() {
             let shared = common_prefix(metaindex.last_key(), &name);
             metaindex.add(&name, shared, &encoded(handle));
@@ -79,7 +79,10 @@ impl<D: Destination> TableBuilder<D> {
         let Some(others) = self.properties.take() else {
             return Ok(None);
         };
-        let block = self.summary.properties(&self.order, others).encode();
+        let block = self
+            .summary
+            .properties(&self.options.order, others)
+            .encode();
         let block = block.ok_or_else(|| too_large("the properties do"))?;
         Ok(Some((PROPERTIES_NAME.to_vec(), self.file.seal(&block)?)))
     }
