@@ -17,8 +17,10 @@ use crate::format::properties::{MAX_KEY_LEN, PROPERTIES_NAME, Properties};
 
 /// A sound filter block of a known policy or prefix extractor.
 pub(super) struct Filter {
-    /// Name of the policy; `None` for a filter of prefixes.
-    policy: Option<Vec<u8>>,
+    /// Name of the policy, or of the extractor.
+    name: String,
+    /// Whether it is a filter of prefixes, not of keys.
+    is_of_prefixes: bool,
     offset: u64,
     /// Whether it passes a key, which is in the data block at this offset. `None` if it does not cover that.
     ask: Ask,
@@ -94,13 +96,20 @@ impl Verifier<'_, '_> {
         let text = policy.unwrap_or_default();
         let text = String::from_utf8_lossy(text).into_owned();
         self.named.filter_handles.push((text, handle));
-        let mut filters = self.named.filters.iter();
-        let is_first = filters.all(|filter| filter.policy.as_deref() != policy);
+        let is_of_prefixes = policy.is_none();
+        let is_like_it = |filter: &Filter| {
+            filter.is_of_prefixes == is_of_prefixes
+                && (is_of_prefixes || Some(filter.name.as_bytes()) == policy)
+        };
+        let is_first = !self.named.filters.iter().any(is_like_it);
         let policies = self.options.known_policies().into_iter();
         let mut policies = policies.filter(|known| Some(known.name().as_bytes()) == policy);
         let known = policies.next().filter(|_| is_first);
         let extractor = name.strip_prefix(PREFIXES_NAME).filter(|_| is_first);
         let extractor = extractor.and_then(|name| self.options.known_extractor(name));
+        let known_name = known.as_ref().map(|policy| policy.name());
+        let known_name = known_name.or(extractor.as_ref().map(|extractor| extractor.name()));
+        let name = known_name.unwrap_or_default().to_owned();
         let decode = |payload: Bytes, _: &mut _| {
             Ok(match (known, extractor) {
                 (Some(policy), _) => {
@@ -123,7 +132,8 @@ impl Verifier<'_, '_> {
         };
         if let Some((Some(ask), true)) = self.load(handle, Section::Filter, named_by, decode) {
             self.named.filters.push(Filter {
-                policy: policy.map(<[u8]>::to_vec),
+                name,
+                is_of_prefixes,
                 offset: handle.offset,
                 ask,
                 hidden: Tally::default(),
@@ -142,9 +152,7 @@ impl Verifier<'_, '_> {
                     (expected, "none: lookups in it read the block".into())
                 }),
                 Some(false) => filter.hidden.note(|| {
-                    let name = filter.policy.as_deref().map(String::from_utf8_lossy);
-                    let name = name.as_deref().unwrap_or("the filter of prefixes");
-                    let expected = format!("that {name} passes each key of the table");
+                    let expected = format!("that {} passes each key of the table", filter.name);
                     let key = show_key(key);
                     let found = format!("{key} rejected, which is in the data block at {offset}");
                     (expected, found)

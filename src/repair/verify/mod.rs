@@ -239,8 +239,12 @@ impl<'a, 'p> Verifier<'a, 'p> {
         let is_guessed = self.kind_named.is_none()
             && self.options.order.is_none()
             && self.named.properties.is_none();
-        let by_keys = self.evidence.verdict().filter(|_| is_guessed);
-        let better_guess = by_keys.filter(|kind| *kind != self.report.keys);
+        let by_keys = self.evidence.verdict();
+        let better_guess = by_keys.filter(|kind| is_guessed && *kind != self.report.keys);
+        if is_guessed && by_keys.is_none() {
+            // Keys that fit both kinds: readers do not ask the filter, which may hold user keys.
+            self.named.filters.clear();
+        }
         self.settle_order();
         if !self.progress.is_cancelled() {
             self.report_filters();
