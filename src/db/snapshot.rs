@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, not_internal, user_key};
+use crate::read::bounds::KeyRange;
 use crate::read::index::BlockRef;
-use crate::read::range::KeyRange;
 #[cfg(doc)]
 use crate::read::table::Table;
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::db::cursor::DbCursor;
-use crate::db::range::DbRange;
+use crate::db::range::{DbRange, stored_bounds};
 use crate::error::{Error, ErrorKind, Result, Section};
 #[cfg(doc)]
 use crate::format::internal_key::InternalKeyComparator;
@@ -14,9 +14,10 @@ use crate::format::internal_key::{
     InternalKey, MAX_SEQUENCE, ValueType, internal_order, not_internal, user_key,
 };
 use crate::format::properties::Properties;
+use crate::read::bounds::{KeyRange, prefix_bounds};
 use crate::read::input::Input;
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::range::{KeyRange, no_prefixes, prefix_bounds};
+use crate::read::range::no_prefixes;
 use crate::read::recognise::may_be_internal;
 use crate::read::source::Source;
 use crate::read::stats::Stats;
@@ -177,13 +178,11 @@ impl DbTable {
     /// All entries of the user keys within `bounds`, from either end. A filter of the prefixes of user keys is asked as by
     /// [`Table::range`].
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
-        let (lower, upper) = bounds.key_bounds();
-        let is_empty = match self.table.prefixes_exclude(&lower, &upper) {
-            Ok(is_empty) => is_empty,
-            Err(error) => return DbRange::failed(self.cursor(), error),
-        };
-        let input = |bounds| (!is_empty).then(|| Input::of_table(&self.table, bounds));
-        DbRange::of_input(&self.order, (lower, upper), input)
+        let bounds = bounds.key_bounds();
+        let mut input = Input::of_table(&self.table, stored_bounds(&bounds));
+        let is_excluded = || self.table.prefixes_exclude(&bounds.0, &bounds.1);
+        let error = input.rule_out(is_excluded).err();
+        DbRange::new(input, &self.order, error)
     }
 
     /// All entries of the user keys that begin with `prefix`, like [`range`](DbTable::range).
@@ -193,7 +192,10 @@ impl DbTable {
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
         match &self.order {
             Order::Bytewise => self.range(prefix_bounds(prefix.as_ref())),
-            order @ Order::Custom(_) => DbRange::failed(self.cursor(), no_prefixes(order)),
+            order @ Order::Custom(_) => {
+                let input = Input::all_of(&self.table);
+                DbRange::new(input, order, Some(no_prefixes(order)))
+            }
         }
     }
 
