@@ -144,7 +144,7 @@ pub mod inspect;
 pub mod merge {
     //! Walking several tables as one: what [`Table::merge`](crate::Table::merge) returns.
 
-    pub use crate::read::merge::{MergeCursor, MergeRange};
+    pub use crate::read::merge::MergeCursor;
 }
 mod read;
 pub mod repair;

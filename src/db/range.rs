@@ -8,12 +8,14 @@ use crate::db::memtable::Memtable;
 #[cfg(doc)]
 use crate::db::snapshot::Snapshot;
 use crate::db::table::{DbEntry, DbTable};
-use crate::error::{Error, ErrorKind, Result};
+#[cfg(doc)]
+use crate::error::ErrorKind;
+use crate::error::{Error, Result};
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE};
 use crate::read::bounds::{Bounds, Way};
 use crate::read::input::Input;
 use crate::read::merge::MergeCursor;
-use crate::read::range::Ends;
+use crate::read::range::{Ends, not_whole};
 
 /// Entries of a database's tables, from both ends; made by [`DbTable::range`], [`Snapshot::range`] and the like, or of a
 /// [`DbCursor`].
@@ -60,13 +62,8 @@ impl DbRange {
 
     /// The inputs of the cursor over stored keys inside.
     fn into_inputs(self) -> Result<Vec<Input>> {
-        let stored = self.0.into_whole()?.and_then(DbCursor::into_stored);
-        stored.map(MergeCursor::into_inputs).ok_or_else(|| {
-            Error::new(
-                ErrorKind::InvalidState,
-                "an input of a merge is a range of all entries, none of them taken: call `at` on the merge",
-            )
-        })
+        let stored = self.0.into_whole()?.into_stored();
+        stored.map(|stored| stored.inputs).ok_or_else(not_whole)
     }
 }
 
@@ -131,7 +128,7 @@ impl DbTable {
         for range in inputs {
             all.extend(range.into().into_inputs()?);
         }
-        let merged = MergeCursor::of_inputs(all.into_iter().map(Ok))?;
+        let merged = MergeCursor::of_inputs(all)?;
         let order = merged.user_order().cloned().unwrap_or(Order::Bytewise);
         Ok(DbCursor::new(merged, order))
     }

@@ -14,10 +14,10 @@ use crate::format::internal_key::{
     InternalKey, MAX_SEQUENCE, ValueType, internal_order, not_internal, user_key,
 };
 use crate::format::properties::Properties;
-use crate::read::bounds::{KeyRange, prefix_bounds};
+use crate::read::bounds::{KeyRange, Way, prefix_bounds};
 use crate::read::input::Input;
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::range::no_prefixes;
+use crate::read::range::{Walk, no_prefixes};
 use crate::read::recognise::may_be_internal;
 use crate::read::source::Source;
 use crate::read::stats::Stats;
@@ -206,10 +206,7 @@ impl DbTable {
     ///
     /// Those of reading a data block; see [`Table::get`].
     pub fn first_user_key(&self) -> Result<Option<Bytes>> {
-        self.end(
-            |stated| stated.first_key.as_deref(),
-            DbCursor::seek_to_first,
-        )
+        self.first_on(Way::Forward)
     }
 
     /// Returns the last user key, like [`first_user_key`](DbTable::first_user_key).
@@ -218,20 +215,16 @@ impl DbTable {
     ///
     /// As [`first_user_key`](DbTable::first_user_key).
     pub fn last_user_key(&self) -> Result<Option<Bytes>> {
-        self.end(|stated| stated.last_key.as_deref(), DbCursor::seek_to_last)
+        self.first_on(Way::Back)
     }
 
-    /// The user key at an end: as the properties state it, or where a seek gets to.
-    fn end(
-        &self,
-        stated: impl FnOnce(&Properties) -> Option<&[u8]>,
-        seek: impl FnOnce(&mut DbCursor) -> Result<bool>,
-    ) -> Result<Option<Bytes>> {
-        if let Some(stored) = self.table.properties().and_then(stated) {
+    /// The first user key of a walk along `way`: as the properties state it, or where a seek gets to.
+    fn first_on(&self, way: Way) -> Result<Option<Bytes>> {
+        if let Some(stored) = self.table.stated_key(way) {
             return Ok(Some(Bytes::copy_from_slice(user_key(stored))));
         }
         let mut cursor = self.cursor();
-        let found = seek(&mut cursor)?;
+        let found = cursor.seek_to_start(way)?;
         Ok(found.then(|| Bytes::copy_from_slice(cursor.user_key())))
     }
 

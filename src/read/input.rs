@@ -1,6 +1,5 @@
 //! The entries of a table, or of sorted memory, within bounds: what a range takes, and an input of a merge.
 
-use std::cmp::Ordering;
 use std::ops::Bound;
 
 use bytes::Bytes;
@@ -11,7 +10,6 @@ use crate::format::Defect;
 use crate::format::internal_key::{user_key, user_order};
 use crate::read::bounds::{Bounds, Way, exclude_all, is_past_start, start};
 use crate::read::cursor::{Cursor, lost};
-use crate::read::range::Walk;
 use crate::read::sorted::{Sorted, SortedCursor};
 use crate::read::table::Table;
 
@@ -138,14 +136,9 @@ impl Input {
     /// The first key that a walk along `way` comes to, if the table's properties name it.
     #[inline(never)]
     fn stated_key(&self, way: Way) -> Option<&[u8]> {
-        let properties = self
-            .table()?
-            .properties()
-            .filter(|_| self.uses_properties)?;
-        match way {
-            Way::Forward => properties.first_key.as_deref(),
-            Way::Back => properties.last_key.as_deref(),
-        }
+        self.table()
+            .filter(|_| self.uses_properties)?
+            .stated_key(way)
     }
 
     /// Whether `key` is within the bound at which a walk along `way` starts.
@@ -299,6 +292,35 @@ impl Input {
         Ok(is_on_entry)
     }
 
+    /// Moves to the next entry on the way: from where a walk the other way ends to the first.
+    pub(super) fn go(&mut self, way: Way) -> Result<bool> {
+        match self.at {
+            At::Entry => self.step(way),
+            At::End(end) if end != way => self.seek_to_start(way),
+            // What is the first entry of one way is the last of the other.
+            At::Unread(_) | At::End(_) => {
+                self.at = At::End(way);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Moves to the first entry of a walk along `way`.
+    pub(super) fn seek_to_start(&mut self, way: Way) -> Result<bool> {
+        self.at = At::End(way);
+        if self.is_empty {
+            return Ok(false);
+        }
+        if let Some(key) = self.stated_key(way)
+            && self.is_past(key, way)?
+        {
+            self.at = At::Unread(way);
+            return Ok(true);
+        }
+        let moved = self.seek_source(way)?;
+        self.arrive(moved, way)
+    }
+
     /// The error of a defect in the current entry.
     #[cold]
     pub(super) fn locate(&self, defect: Defect) -> Error {
@@ -319,56 +341,16 @@ impl Input {
     }
 }
 
-impl Walk for Input {
-    type Entry = (Bytes, Bytes);
-
-    fn is_on_entry(&self) -> bool {
-        self.is_read()
-    }
-
-    fn is_before_first(&self) -> bool {
-        matches!(self.at, At::End(Way::Back))
-    }
-
-    #[inline]
-    fn go(&mut self, way: Way) -> Result<bool> {
-        match self.at {
-            At::Entry => self.step(way),
-            At::End(end) if end == way => Ok(false),
-            At::End(_) => self.seek_to_start(way),
-            // What is the first entry of one way is the last of the other.
-            At::Unread(_) => {
-                self.at = At::End(way);
-                Ok(false)
-            }
-        }
-    }
-
-    fn seek_to_start(&mut self, way: Way) -> Result<bool> {
-        if self.is_empty {
-            self.at = At::End(way);
-            return Ok(false);
-        }
-        if let Some(key) = self.stated_key(way)
-            && self.is_past(key, way)?
-        {
-            self.at = At::Unread(way);
-            return Ok(true);
-        }
-        let moved = self.seek_source(way)?;
-        self.arrive(moved, way)
-    }
-
-    fn entry(&self) -> (Bytes, Bytes) {
-        (Bytes::copy_from_slice(self.read_key()), self.value_bytes())
-    }
-
-    fn compare(&self, other: &Input) -> Result<Ordering> {
-        Ok(self.order()?.compare(self.read_key(), other.read_key()))
-    }
-}
-
 impl Table {
+    /// The first key that a walk along `way` comes to, if the properties name it.
+    pub(crate) fn stated_key(&self, way: Way) -> Option<&[u8]> {
+        let properties = self.properties()?;
+        match way {
+            Way::Forward => properties.first_key.as_deref(),
+            Way::Back => properties.last_key.as_deref(),
+        }
+    }
+
     /// Whether filter and index know that the table has no key from `lower` to `upper`, which are the same key or have the
     /// same user key. Filters know nothing of other ranges.
     pub(crate) fn excludes_versions(&self, lower: &[u8], upper: &[u8]) -> Result<bool> {

@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::iter::FusedIterator;
 
 use bytes::Bytes;
 
@@ -47,7 +46,7 @@ use crate::read::table::Table;
 #[must_use]
 pub struct MergeCursor {
     /// On the way forward, each stands on its first entry after the current one, on the way back on its last before it.
-    inputs: Vec<Input>,
+    pub(crate) inputs: Vec<Input>,
     /// A loser tree of the inputs' numbers. The first is the winner: the input on the current entry. The others are the losers
     /// of each match: the one at place `i` was played by the winners of places `2i` and `2i + 1`, where input `j` itself stands
     /// at place `inputs.len() + j`. A step replays the matches of the winner only.
@@ -98,8 +97,11 @@ impl Table {
     ///
     /// [`ErrorKind::Comparator`] if the names of the inputs' orders differ, or an order is not known.
     pub fn merge<R: Into<TableRange>>(inputs: impl IntoIterator<Item = R>) -> Result<MergeCursor> {
-        let inputs = inputs.into_iter();
-        MergeCursor::of_inputs(inputs.map(|range| range.into().0.into_input()))
+        let mut all = Vec::new();
+        for range in inputs {
+            all.extend(range.into().0.into_inputs()?);
+        }
+        MergeCursor::of_inputs(all)
     }
 }
 
@@ -124,15 +126,10 @@ impl MergeCursor {
         MergeCursor::new(vec![input], Order::Bytewise)
     }
 
-    /// The inputs, without their positions.
-    pub(crate) fn into_inputs(self) -> Vec<Input> {
-        self.inputs
-    }
-
-    pub(crate) fn of_inputs(inputs: impl Iterator<Item = Result<Input>>) -> Result<MergeCursor> {
+    /// A cursor over the entries of several, before the first. Their positions are not kept.
+    pub(crate) fn of_inputs(inputs: Vec<Input>) -> Result<MergeCursor> {
         let (mut first, mut kept) = (None, Vec::new());
-        for (number, input) in inputs.enumerate() {
-            let mut input = input?;
+        for (number, mut input) in inputs.into_iter().enumerate() {
             (input.number, input.uses_properties) = (number, true);
             let order = input.order()?;
             let first = first.get_or_insert_with(|| order.clone());
@@ -487,33 +484,9 @@ impl Walk for MergeCursor {
 /// The entries from the cursor's position on: from the current one, or from the first if the cursor stands before it.
 impl IntoIterator for MergeCursor {
     type Item = Result<(Bytes, Bytes)>;
-    type IntoIter = MergeRange;
+    type IntoIter = TableRange;
 
-    fn into_iter(self) -> MergeRange {
-        MergeRange(Ends::new(self, None))
+    fn into_iter(self) -> TableRange {
+        TableRange(Ends::new(self, None))
     }
 }
-
-/// The entries of a [`MergeCursor`], from both ends.
-///
-/// Ends after its first error. Each key is a copy, where a [`MergeCursor`] lends it; values are slices of their blocks. From
-/// the first entry that is taken from the back on, it has two cursors.
-#[derive(Debug, Clone)]
-#[must_use]
-pub struct MergeRange(Ends<MergeCursor>);
-
-impl Iterator for MergeRange {
-    type Item = Result<(Bytes, Bytes)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.take(Way::Forward)
-    }
-}
-
-impl DoubleEndedIterator for MergeRange {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.0.take(Way::Back)
-    }
-}
-
-impl FusedIterator for MergeRange {}

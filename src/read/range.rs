@@ -9,6 +9,7 @@ use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::bounds::{KeyRange, Way, prefix_bounds};
 use crate::read::input::Input;
+use crate::read::merge::MergeCursor;
 use crate::read::table::Table;
 
 impl Table {
@@ -44,7 +45,7 @@ impl Table {
             Ok(Order::Custom(_)) | Err(_) => Ok(false),
         };
         let error = input.rule_out(is_excluded).err();
-        TableRange(Ends::new(input, error))
+        TableRange(Ends::new(MergeCursor::of_one(input), error))
     }
 
     /// The entries whose keys begin with `prefix`, from either end.
@@ -56,7 +57,10 @@ impl Table {
     /// [`ErrorKind::Comparator`]: use a [`range`](Table::range) there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> TableRange {
         match self.unmet_prefix() {
-            Some(error) => TableRange(Ends::new(Input::all_of(self), Some(error))),
+            Some(error) => {
+                let cursor = MergeCursor::of_one(Input::all_of(self));
+                TableRange(Ends::new(cursor, Some(error)))
+            }
             None => self.range(prefix_bounds(prefix.as_ref())),
         }
     }
@@ -98,14 +102,14 @@ pub(crate) fn no_prefixes(order: &Order) -> Error {
     Error::new(ErrorKind::Comparator, message)
 }
 
-/// The entries of a table within bounds, from both ends; made by [`Table::range`].
+/// The entries of a table within bounds, from both ends; made by [`Table::range`]. Or those of a [`MergeCursor`].
 ///
 /// Owns its data. Ends after its first error: no entry is skipped in silence. Each key is a copy, where a
 /// [`Cursor`](crate::Cursor) lends it; values are slices of their blocks. From the first entry that is taken from the back on, it
 /// has two cursors.
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct TableRange(pub(super) Ends<Input>);
+pub struct TableRange(pub(super) Ends<MergeCursor>);
 
 /// All of the table.
 impl From<&Table> for TableRange {
@@ -193,12 +197,14 @@ impl<C: Walk> Ends<C> {
     }
 
     /// The cursor, if all entries are left.
-    pub(crate) fn into_whole(self) -> Result<Option<C>> {
-        let is_whole = !self.is_done && self.back.is_none() && self.front.is_before_first();
-        match self.error {
-            Some(error) => Err(error),
-            None => Ok(is_whole.then_some(self.front)),
+    pub(crate) fn into_whole(self) -> Result<C> {
+        if let Some(error) = self.error {
+            return Err(error);
         }
+        if self.is_done || self.back.is_some() || !self.front.is_before_first() {
+            return Err(not_whole());
+        }
+        Ok(self.front)
     }
 
     #[inline]
@@ -256,17 +262,34 @@ impl<C: Walk> Ends<C> {
     }
 }
 
-impl Ends<Input> {
-    /// What is left, for a merge.
-    pub(super) fn into_input(self) -> Result<Input> {
-        let mut input = self.front;
-        if input.is_on_entry() && !self.front_is_left {
-            input.bounds.0 = Bound::Excluded(input.read_key().to_vec());
+impl Ends<MergeCursor> {
+    /// What is left, as inputs of a merge.
+    pub(super) fn into_inputs(mut self) -> Result<Vec<Input>> {
+        let (is_started, key) = (self.front.is_on_entry(), self.front.key().to_vec());
+        let has_place = is_started || self.is_done || self.front.is_before_first();
+        let [only] = &mut self.front.inputs[..] else {
+            return Ok(self.into_whole()?.inputs);
+        };
+        if !has_place {
+            return Err(not_whole());
+        } else if is_started && self.front_is_left {
+            only.bounds.0 = Bound::Included(key);
+        } else if is_started {
+            only.bounds.0 = Bound::Excluded(key);
         }
         if let Some(back) = self.back {
-            input.bounds.1 = Bound::Excluded(back.read_key().to_vec());
+            only.bounds.1 = Bound::Excluded(back.key().to_vec());
         }
-        input.is_empty |= self.is_done;
-        self.error.map_or(Ok(input), Err)
+        only.is_empty |= self.is_done;
+        self.error.map_or(Ok(self.front.inputs), Err)
     }
+}
+
+/// The error of a range in a merge that shows a snapshot, or of which an entry was taken.
+#[cold]
+pub(crate) fn not_whole() -> Error {
+    Error::new(
+        ErrorKind::InvalidState,
+        "an input of a merge is a range of all entries, none of them taken: call `at` on the merge",
+    )
 }
