@@ -200,7 +200,7 @@ impl Scope {
         let (table, other_order) = self.state.open_stored(path)?;
         let (scope, file) = (self.clone(), name_of(path));
         // Blocks know their offsets, and a walk knows the versions.
-        let (mut blocks, mut offset, mut left) = (table.blocks(), 0, 0);
+        let (mut blocks, mut offset, mut left) = (table.as_table().blocks(), 0, 0);
         let entries = table.iter().map(move |entry| {
             while left == 0
                 && let Some(block) = blocks.next().transpose()?
