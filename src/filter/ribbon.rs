@@ -46,8 +46,8 @@ const MAX_COLUMNS: usize = 32;
 /// The policy is meant for filters of many keys, best one for the whole table. A filter takes at least 27 bytes, or 47 at 10
 /// bits a key. From about 500 keys on it stays within its bits a key.
 ///
-/// The builder keeps 8 bytes for each key, and 17 while [`finish`](FilterBuilder::finish) runs, which takes linear time. It
-/// never fails: if no filter can be found, the filter lets every key pass. That takes keys that were chosen to collide.
+/// The builder keeps 8 bytes for each key, in a list that grows by doubling, and 17 while [`finish`](FilterBuilder::finish) runs,
+/// which takes linear time. It never fails: if no filter can be found, the filter lets every key pass. That takes keys that were chosen to collide.
 ///
 /// ```
 /// use leveltable::{RibbonFilterPolicy, filter::FilterPolicy};
