@@ -128,22 +128,15 @@ impl ReadAhead {
         if !self.run.blocks.contains(&found.block) {
             self.read(inner, found)?;
         }
-        let is_alone = self.run.blocks.len() == 1;
-        let frame = match self.stretch.get(&frame_range(found.handle)) {
-            Some(frame) => frame,
-            None => inner.file.read_frame(found.handle)?,
-        };
-        match inner.try_admit(found, &frame, read) {
-            Ok(block) => Ok((block, !is_alone && frame::is_raw(&frame))),
-            Err(defect) => {
-                // Drop what was read: the other blocks may be bad, too.
-                self.forget();
-                if is_alone {
-                    return Err(inner.locate(found, defect));
-                }
-                Ok((inner.load_owned(found, read)?, false))
-            }
+        let frame = self.stretch.get(&frame_range(found.handle));
+        let frame = frame.unwrap_or_default();
+        if let Ok(block) = inner.try_admit(found, &frame, read) {
+            let is_slice = self.run.blocks.len() > 1 && frame::is_raw(&frame);
+            return Ok((block, is_slice));
         }
+        // It is read alone, and the others that came with it, too: they may be bad.
+        self.forget();
+        Ok((inner.load_owned(found, read)?, false))
     }
 
     fn forget(&mut self) {

@@ -317,6 +317,7 @@ impl Cursor {
     }
 
     /// Moves to the next entry of the block on the way.
+    #[inline(always)]
     pub(super) fn step_in_block(&mut self, way: Way) -> Result<bool> {
         let moved = match way {
             Way::Forward => self.entries.next(),
@@ -353,13 +354,9 @@ impl Cursor {
 
     /// The error of a defect in the block that the cursor is in.
     #[cold]
-    #[expect(
-        clippy::expect_used,
-        reason = "an empty cursor has no block that could be damaged"
-    )]
     pub(super) fn locate(&self, defect: Defect) -> Error {
-        let block = self.block.expect("the block that has a defect");
-        self.table.locate(block, defect)
+        let locate = |block| self.table.locate(block, defect);
+        self.block.map_or_else(lost, locate)
     }
 }
 

@@ -22,10 +22,9 @@ pub(crate) struct Input {
     source: Source,
     pub(super) bounds: Bounds,
     at: At,
-    /// Its place among the inputs that the caller gave.
-    pub(super) number: usize,
-    /// Whether to use what the properties say of the first and the last key. A table that is walked alone is read as it is.
-    pub(super) uses_properties: bool,
+    /// Its place among the inputs of a merge. Of a table that is walked alone, what the properties say of the first and the last
+    /// key is not used: it is read as it is.
+    pub(super) number: Option<usize>,
     /// Whether it is known to have no entries.
     pub(super) is_empty: bool,
     /// Whether a table was told to read no blocks outside the bounds.
@@ -73,8 +72,7 @@ impl Input {
             source,
             bounds,
             at: At::End(Way::Back),
-            number: 0,
-            uses_properties: false,
+            number: None,
             is_empty: false,
             is_limited: false,
         };
@@ -136,9 +134,9 @@ impl Input {
     /// The first key that a walk along `way` comes to, if the table's properties name it.
     #[inline(never)]
     fn stated_key(&self, way: Way) -> Option<&[u8]> {
-        self.table()
-            .filter(|_| self.uses_properties)?
+        self.table()?
             .stated_key(way)
+            .filter(|_| self.number.is_some())
     }
 
     /// Whether `key` is within the bound at which a walk along `way` starts.

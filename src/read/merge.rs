@@ -130,7 +130,7 @@ impl MergeCursor {
     pub(crate) fn of_inputs(inputs: Vec<Input>) -> Result<MergeCursor> {
         let (mut first, mut kept) = (None, Vec::new());
         for (number, mut input) in inputs.into_iter().enumerate() {
-            (input.number, input.uses_properties) = (number, true);
+            input.number = Some(number);
             let order = input.order()?;
             let first = first.get_or_insert_with(|| order.clone());
             if name_of(first) != name_of(order) {
@@ -210,7 +210,7 @@ impl MergeCursor {
     /// Which of the inputs the current entry is from, counted from 0 in the order in which they were given; 0 unless the
     /// cursor [is on an entry](MergeCursor::is_valid).
     pub fn input(&self) -> usize {
-        self.current().map_or(0, |input| input.number)
+        self.current().and_then(|input| input.number).unwrap_or(0)
     }
 
     /// Moves to the first entry at or after `key`. Returns `false`, and stands after the last entry, if there is none.
