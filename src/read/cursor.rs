@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -50,9 +50,9 @@ pub struct Cursor {
     entries: BlockCursor<Bytes>,
     /// `None` until a block was loaded.
     pub(super) block: Option<BlockRef>,
-    /// Where in memory the block begins, on a walk through blocks of a file in memory. The memory ahead is touched before
-    /// the walk gets there.
-    walked: Option<usize>,
+    /// Where in memory the block begins, on a walk through blocks of a file in memory; otherwise [`NOWHERE`]. The memory ahead is
+    /// touched before the walk gets there.
+    walked: usize,
     /// What the walk has read ahead, or announced in a mapped file.
     pub(super) ahead: ReadAhead,
     /// For a block that is a slice of what was read ahead: a copy, once a value is asked for that keeps its block in memory.
@@ -63,6 +63,9 @@ pub struct Cursor {
 
 /// How far ahead a walk touches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
 const AHEAD: isize = 5 << 10;
+
+/// Past the end of any file in memory.
+const NOWHERE: usize = usize::MAX / 2;
 
 /// Short: the place, not what was read.
 impl fmt::Debug for Cursor {
@@ -82,7 +85,7 @@ impl Table {
             table: self.clone(),
             entries: BlockCursor::new(Block::empty()),
             block: None,
-            walked: None,
+            walked: NOWHERE,
             ahead: ReadAhead::within(0..self.data_blocks()),
             own: None,
             end: Some(Way::Back),
@@ -266,14 +269,15 @@ impl Cursor {
     fn walk_into(&mut self, i: usize, way: Option<Way>) -> Result<()> {
         let found = self.ahead.find(&self.table.inner, i, way)?;
         self.load(found, way)?;
-        self.walked = self.table.place_in_memory(found);
+        let place = self.table.place_in_memory(found);
+        self.walked = place.unwrap_or(NOWHERE);
         Ok(())
     }
 
     /// Turns to a data block, before its first entry. The position is lost until the caller has found a new one.
     fn load(&mut self, found: BlockRef, way: Option<Way>) -> Result<()> {
         self.leave(None);
-        self.walked = None;
+        self.walked = NOWHERE;
         if self.block.is_none_or(|block| block.block != found.block) {
             self.block = None;
             let Table { inner, read } = &self.table;
@@ -329,14 +333,13 @@ impl Cursor {
     /// On a walk through memory, touches the bytes this far from the current entry: as much as an ordinary entry has.
     #[inline]
     fn touch_at(&self, distance: isize) {
-        if let (Some(block), Some(file)) = (self.walked, self.table.file().memory()) {
-            let at = (block + self.entries.offset()).wrapping_add_signed(distance);
-            // Nothing is there at both ends of the file.
-            if let Some(bytes) = file.get(at..)
-                && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
-            {
-                prefetch([first, next_line].into_iter());
-            }
+        let at = (self.walked + self.entries.offset()).wrapping_add_signed(distance);
+        // Nothing is there at both ends of the file.
+        if let Some(file) = self.table.file().memory()
+            && let Some(bytes) = file.get(at..)
+            && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
+        {
+            prefetch([first, next_line].into_iter());
         }
     }
 
@@ -355,8 +358,8 @@ impl Cursor {
     /// The error of a defect in the block that the cursor is in.
     #[cold]
     pub(super) fn locate(&self, defect: Defect) -> Error {
-        let locate = |block| self.table.locate(block, defect);
-        self.block.map_or_else(lost, locate)
+        let offset = self.block.map_or(0, |block| block.handle.offset);
+        self.table.file().locate(defect, Section::Data, offset)
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::{Error, Result, Section, show_key};
+use crate::error::{Error, Result, show_key};
 use crate::format::Defect;
 use crate::format::internal_key::{user_key, user_order};
 use crate::read::bounds::{Bounds, Way, exclude_all, is_past_start, start};
@@ -52,11 +52,6 @@ enum At {
 }
 
 impl Input {
-    /// All entries of a table.
-    pub(crate) fn all_of(table: &Table) -> Input {
-        Input::of_table(table, (Bound::Unbounded, Bound::Unbounded))
-    }
-
     /// The entries of a table within bounds.
     pub(crate) fn of_table(table: &Table, bounds: Bounds) -> Input {
         Input::new(Source::Table(table.cursor()), bounds)
@@ -93,7 +88,7 @@ impl Input {
         self.at = At::End(Way::Back);
     }
 
-    fn table(&self) -> Option<&Table> {
+    pub(super) fn table(&self) -> Option<&Table> {
         match &self.source {
             Source::Table(cursor) => Some(&cursor.table),
             Source::Memory(_) => None,
@@ -323,18 +318,8 @@ impl Input {
     #[cold]
     pub(super) fn locate(&self, defect: Defect) -> Error {
         match &self.source {
-            Source::Table(cursor) if cursor.is_valid() => cursor.locate(defect),
-            Source::Table(cursor) => cursor.table.file().locate(defect, Section::Data, 0),
+            Source::Table(cursor) => cursor.locate(defect),
             Source::Memory(_) => lost(),
-        }
-    }
-
-    /// Names the file in `error`, if there is one.
-    #[cold]
-    pub(super) fn name_in(&self, error: Error) -> Error {
-        match self.table() {
-            Some(table) => table.file().name_in(error),
-            None => error,
         }
     }
 }

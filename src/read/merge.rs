@@ -134,7 +134,11 @@ impl MergeCursor {
             let order = input.order()?;
             let first = first.get_or_insert_with(|| order.clone());
             if name_of(first) != name_of(order) {
-                return Err(input.name_in(other_order(number, first, order)));
+                let error = other_order(number, first, order);
+                return Err(match input.table() {
+                    Some(table) => table.file().name_in(error),
+                    None => error,
+                });
             }
             if !input.is_ruled_out()? {
                 kept.push(input);
@@ -467,8 +471,15 @@ impl Walk for MergeCursor {
         self.place_all(way, |input| input.seek_to_start(way))
     }
 
+    #[inline]
     fn entry(&self) -> (Bytes, Bytes) {
-        (Bytes::copy_from_slice(self.key()), self.value_bytes())
+        let entry = |input: &Input| {
+            (
+                Bytes::copy_from_slice(input.read_key()),
+                input.value_bytes(),
+            )
+        };
+        self.current().map(entry).unwrap_or_default()
     }
 
     fn compare(&self, other: &MergeCursor) -> Result<Ordering> {

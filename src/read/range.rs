@@ -57,10 +57,7 @@ impl Table {
     /// [`ErrorKind::Comparator`]: use a [`range`](Table::range) there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> TableRange {
         match self.unmet_prefix() {
-            Some(error) => {
-                let cursor = MergeCursor::of_one(Input::all_of(self));
-                TableRange(Ends::new(cursor, Some(error)))
-            }
+            Some(error) => TableRange(Ends::new(self.iter().0.front, Some(error))),
             None => self.range(prefix_bounds(prefix.as_ref())),
         }
     }
@@ -202,7 +199,7 @@ impl<C: Walk> Ends<C> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, way: Way) -> Option<Result<C::Entry>> {
         if let Some(error) = &mut self.end {
             return error.take().map(Err);
@@ -222,7 +219,7 @@ impl<C: Walk> Ends<C> {
     }
 
     /// Moves to the next entry from the front. Returns whether it is still to be taken.
-    #[inline]
+    #[inline(always)]
     fn step_front(&mut self) -> Result<bool> {
         let moved = std::mem::take(&mut self.front_is_left) || self.front.go(Way::Forward)?;
         match &self.back {
