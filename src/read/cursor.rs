@@ -64,8 +64,8 @@ pub struct Cursor {
 /// How far ahead a walk touches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
 const AHEAD: isize = 5 << 10;
 
-/// Past the end of any file in memory.
-const NOWHERE: usize = usize::MAX / 2;
+/// No place in memory, from which no entry has one.
+const NOWHERE: usize = usize::MAX;
 
 /// Short: the place, not what was read.
 impl fmt::Debug for Cursor {
@@ -138,9 +138,9 @@ impl Cursor {
             return Ok(self.leave(Some(Way::Forward)));
         };
         self.load(found, None)?;
+        let sought = self.entries.seek(key, self.table.order()?);
         // Past the block's last key, but not past its index key, it is the next block's first.
-        let found = self.seek_in_block(Bound::Included(key), Way::Forward)?;
-        Ok(found || self.walk(Way::Forward)?)
+        Ok(self.check(sought)? || self.walk(Way::Forward)?)
     }
 
     /// Moves to the first entry; returns `false` if the table is empty.
@@ -241,7 +241,7 @@ impl Cursor {
     fn walk(&mut self, way: Way) -> Result<bool> {
         while let Some(next) = self.next_block(way) {
             self.walk_into(next, Some(way))?;
-            if self.seek_in_block(Bound::Unbounded, way)? {
+            if self.start_in_block(way)? {
                 return Ok(true);
             }
         }
@@ -267,7 +267,8 @@ impl Cursor {
 
     /// Turns to data block `i`, at which a walk has arrived from the one beside it, or begins.
     fn walk_into(&mut self, i: usize, way: Option<Way>) -> Result<()> {
-        let found = self.ahead.find(&self.table.inner, i, way)?;
+        let beside = way.and(self.block);
+        let found = self.ahead.find(&self.table.inner, i, way, beside)?;
         self.load(found, way)?;
         let place = self.table.place_in_memory(found);
         self.walked = place.unwrap_or(NOWHERE);
@@ -301,13 +302,7 @@ impl Cursor {
         let (key, or_at) = match bound {
             Bound::Included(key) => (key, true),
             Bound::Excluded(key) => (key, false),
-            Bound::Unbounded => {
-                match way {
-                    Way::Forward => self.entries.move_before_first(),
-                    Way::Back => self.entries.move_past_last(),
-                }
-                return self.step_in_block(way);
-            }
+            Bound::Unbounded => return self.start_in_block(way),
         };
         let order = self.table.order()?;
         let sought = self.entries.seek(key, order);
@@ -318,6 +313,16 @@ impl Cursor {
             _ => false,
         };
         Ok(self.check(sought)? && is_first || self.step_in_block(way)?)
+    }
+
+    /// Moves to the first entry of the block on the way.
+    #[inline]
+    fn start_in_block(&mut self, way: Way) -> Result<bool> {
+        match way {
+            Way::Forward => self.entries.move_before_first(),
+            Way::Back => self.entries.move_past_last(),
+        }
+        self.step_in_block(way)
     }
 
     /// Moves to the next entry of the block on the way.
@@ -333,10 +338,10 @@ impl Cursor {
     /// On a walk through memory, touches the bytes this far from the current entry: as much as an ordinary entry has.
     #[inline]
     fn touch_at(&self, distance: isize) {
-        let at = (self.walked + self.entries.offset()).wrapping_add_signed(distance);
         // Nothing is there at both ends of the file.
-        if let Some(file) = self.table.file().memory()
-            && let Some(bytes) = file.get(at..)
+        if let Some(entry) = self.walked.checked_add(self.entries.offset())
+            && let Some(file) = self.table.file().memory()
+            && let Some(bytes) = file.get(entry.wrapping_add_signed(distance)..)
             && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
         {
             prefetch([first, next_line].into_iter());

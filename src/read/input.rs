@@ -169,6 +169,7 @@ impl Input {
     }
 
     /// The value of an entry that was read, as a slice of its block.
+    #[inline]
     pub(super) fn value_bytes(&self) -> Bytes {
         match &self.source {
             Source::Table(cursor) => cursor.value_bytes(),

@@ -473,13 +473,13 @@ impl Walk for MergeCursor {
 
     #[inline]
     fn entry(&self) -> (Bytes, Bytes) {
-        let entry = |input: &Input| {
-            (
-                Bytes::copy_from_slice(input.read_key()),
-                input.value_bytes(),
-            )
-        };
-        self.current().map(entry).unwrap_or_default()
+        match self.current() {
+            Some(input) => {
+                let key = Bytes::copy_from_slice(input.read_key());
+                (key, input.value_bytes())
+            }
+            None => Default::default(),
+        }
     }
 
     fn compare(&self, other: &MergeCursor) -> Result<Ordering> {
