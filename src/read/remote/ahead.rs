@@ -160,7 +160,7 @@ impl Blocks {
             }
         }
         let (_, stretch) = self.here.as_ref()?;
-        table.admit_slice(stretch, found).ok()
+        table.admit(stretch, found, true).ok()
     }
 
     /// The first request and its response. All of them go on until it is there, and one that is new begins, even if the first is

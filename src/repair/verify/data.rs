@@ -123,7 +123,7 @@ impl Verifier<'_, '_> {
                 data.first_key.get_or_insert_with(|| ends.first.clone());
                 let before = (separator.as_deref(), last_key.as_deref());
                 if index.trusted {
-                    self.evidence.add_separator(&ends.last, key);
+                    self.evidence.add_separator(&ends.last, key, &self.order);
                     self.check_separators((i, offset), before, key, &ends);
                 }
                 last_key = Some(ends.last);
