@@ -287,7 +287,7 @@ fn the_measured_rate_of_a_databases_filter_is_of_absent_user_keys() {
     }
     builder.finish().unwrap();
     let table = OpenOptions::new().open_db_source(file).unwrap();
-    let mut blocks = table.blocks();
+    let mut blocks = table.as_table().blocks();
     assert!(blocks.by_ref().all(|block| block.is_ok()));
     let rate = blocks.filter_rate().unwrap().unwrap();
     assert!(rate.sampled_keys > 2000);

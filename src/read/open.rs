@@ -22,6 +22,7 @@ use crate::format::pieces::{IndexPieces, Pieces};
 use crate::format::pieces_filter::FilterPieces;
 use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
 use crate::read::ahead::ReadAhead;
+use crate::read::bounds::Way;
 use crate::read::cache::TableId;
 use crate::read::file::{TAIL_LEN, TableFile};
 use crate::read::filter::{FilterBlock, PrefixFilter, TableFilter};
@@ -473,11 +474,13 @@ impl Table {
 
     /// Checks the order of keys in all data blocks. One that cannot be read, or is damaged, is an error.
     fn check_order(&self) -> Result<()> {
-        let table = self.with_read_options(ReadOptions::new().fill_cache(false));
-        let mut ahead = ReadAhead::over_all();
-        for i in 0..table.data_blocks() {
-            let found = ahead.find(&table.inner, i)?;
-            table.block_ahead(found, &mut ahead)?;
+        let read = ReadOptions::new().fill_cache(false);
+        let blocks = 0..self.data_blocks();
+        let mut ahead = ReadAhead::over_all(blocks.clone());
+        for i in blocks {
+            let way = (i > 0).then_some(Way::Forward);
+            let found = ahead.find(&self.inner, i, way)?;
+            ahead.load(&self.inner, found, way, read)?;
         }
         Ok(())
     }

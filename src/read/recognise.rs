@@ -149,11 +149,6 @@ impl Evidence {
         }
     }
 
-    /// Whether nothing contradicts that the keys are internal keys.
-    pub(crate) fn may_be_database(&self) -> bool {
-        self.counts.foreign == 0 && self.counts.against == 0
-    }
-
     /// Whether there are keys, and each of them may be an internal key.
     pub(crate) fn may_hold_internal_keys(&self) -> bool {
         self.counts.keys > 0 && self.counts.foreign == 0
