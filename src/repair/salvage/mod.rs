@@ -398,7 +398,7 @@ pub fn salvage(
     options: SalvageOptions<'_>,
 ) -> Result<SalvageReport> {
     let mut source = source.into();
-    let path = source.take_path();
+    let path = source.path.take();
     // Not the builder's errors: they are about another file.
     let at_path = |error: Error| match &path {
         Some(path) => error.at_path(path),

@@ -114,9 +114,6 @@ fn evidence(survey: &Survey<'_>, kinds: &Kinds) -> Evidence {
         let listed = place.and_then(|place| survey.frames.get(&place));
         if let Some(digest) = listed.and_then(Found::digest) {
             evidence.add(&digest.evidence);
-            if digest.ascends {
-                evidence.add_separator(&digest.last, key);
-            }
         }
     }
     evidence

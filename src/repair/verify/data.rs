@@ -67,7 +67,7 @@ impl Verifier<'_, '_> {
             }
             if let Some(ends) = self.check_block(handle, named_by) {
                 if is_sound {
-                    self.evidence.add_separator(&ends.1, key);
+                    self.evidence.add_separator(&ends.1, key, &self.order);
                     self.check_separators((i, handle.offset), before.as_deref(), key, &ends);
                 }
                 let (first, last) = ends;

@@ -146,7 +146,7 @@ impl<'a> VerifyOptions<'a> {
 /// ```
 pub fn verify(source: impl Into<Source>, options: VerifyOptions<'_>) -> Result<VerifyReport> {
     let mut source = source.into();
-    let path = source.take_path();
+    let path = source.path.take();
     let file = TableFile::new(source).map_err(|error| match &path {
         Some(path) => error.at_path(path),
         None => error,
@@ -301,7 +301,7 @@ impl<'a, 'p> Verifier<'a, 'p> {
         let is_known = self.options.order.is_some()
             || match stated {
                 Some(name) => name == order.comparator().name(),
-                None => self.evidence.order_is_evident(self.report.keys),
+                None => self.evidence.order_is_evident(),
             };
         let misordered = std::mem::take(&mut self.misordered);
         if is_known {
