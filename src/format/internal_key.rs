@@ -11,7 +11,7 @@ use std::any::Any;
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
-use crate::coding::{fixed64_at, put_fixed64};
+use crate::coding::put_fixed64;
 use crate::comparator::{Comparator, Order, StoredOrder};
 use crate::error::show_key;
 use crate::format::Defect;
@@ -112,9 +112,8 @@ impl<'a> InternalKey<'a> {
 /// has a place in the order.
 #[inline]
 fn split(stored: &[u8]) -> (&[u8], Option<u64>) {
-    let at = stored.len().checked_sub(TAG_LEN);
-    match at.and_then(|at| stored.split_at_checked(at)) {
-        Some((user_key, tag)) => (user_key, fixed64_at(tag, 0)),
+    match stored.split_last_chunk() {
+        Some((user_key, tag)) => (user_key, Some(u64::from_le_bytes(*tag))),
         None => (stored, None),
     }
 }

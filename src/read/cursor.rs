@@ -83,7 +83,7 @@ impl Table {
     pub fn cursor(&self) -> Cursor {
         Cursor {
             table: self.clone(),
-            entries: BlockCursor::new(Block::empty()),
+            entries: BlockCursor::new(Block::default()),
             block: None,
             walked: NOWHERE,
             ahead: ReadAhead::within(0..self.data_blocks()),
