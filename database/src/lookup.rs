@@ -16,7 +16,10 @@ impl State {
     /// database, all tables are there, and their numbers say nothing), or else the first in the other levels.
     pub(crate) fn find(&self, key: &[u8]) -> Result<Option<DbEntry>> {
         let order = &**self.known_order()?;
-        let mut newest = self.memtable.get_at(key, MAX_SEQUENCE);
+        let mut newest = None;
+        if !self.memtable.is_empty() {
+            newest = self.memtable.get_at(key, MAX_SEQUENCE);
+        }
         for run in &self.runs {
             if run.level > 0 && newest.is_some() {
                 break;

@@ -42,6 +42,8 @@ pub(crate) struct State {
     /// How tables are opened.
     pub(crate) table_options: OpenOptions,
     pub(crate) open_tables: Arc<TableCache<u64, DbTable>>,
+    /// Whether all tables may be open at a time.
+    pub(crate) keeps_all: bool,
 }
 
 /// Tables of a level in the order of their keys, which do not overlap: all of a level, or a single one of level 0.
@@ -55,8 +57,8 @@ pub(crate) struct Run {
 #[derive(Debug, Clone)]
 pub(crate) struct Listed {
     pub(crate) file: TableFile,
-    /// Keeps it open as long as the state.
-    pub(crate) pinned: OnceLock<DbTable>,
+    /// Keeps it open as long as the state: once it is pinned, or open and all tables may be.
+    pub(crate) kept: OnceLock<DbTable>,
 }
 
 impl State {
@@ -102,6 +104,7 @@ impl State {
             let found = format!("{a} and {b}, which overlap");
             bad_manifest(&current, "tables of a level that do not overlap", found)
         })?;
+        state.keeps_all = state.tables().count() <= options.max_open_tables;
         state.manifest_bytes = manifest_bytes;
         state.current = Some(current);
         if let Some(previous) = previous.filter(|previous| previous.current == state.current) {
@@ -176,6 +179,7 @@ impl State {
             order,
             recovery,
             open_tables: Arc::new(TableCache::new(options.max_open_tables, u64::MAX)),
+            keeps_all: false,
         })
     }
 
@@ -243,7 +247,7 @@ fn runs(
     for ((level, _), file) in tables {
         let table = Listed {
             file,
-            pinned: OnceLock::new(),
+            kept: OnceLock::new(),
         };
         match runs.last_mut() {
             Some(run) if level > 0 && run.level == level => run.tables.push(table),

@@ -20,17 +20,21 @@ impl State {
     /// Fails with [`ErrorKind::Replaced`] if the state is out of date: the table vanished, or its number is perhaps that of
     /// another table now.
     pub(crate) fn table(&self, table: &Listed) -> Result<DbTable> {
-        match table.pinned.get() {
-            Some(table) => Ok(table.clone()),
-            None => self.open(table.file.number, table.file.size),
+        if let Some(kept) = table.kept.get() {
+            return Ok(kept.clone());
         }
+        let opened = self.open(table.file.number, table.file.size)?;
+        if self.keeps_all {
+            // Another thread may have done the same.
+            let _ = table.kept.set(opened.clone());
+        }
+        Ok(opened)
     }
 
     /// Opens all tables, and keeps them open as long as the state.
     pub(crate) fn pin(&self) -> Result<()> {
         for (_, table) in self.tables() {
-            // Another thread may have done the same.
-            let _ = table.pinned.set(self.table(table)?);
+            let _ = table.kept.set(self.table(table)?);
         }
         Ok(())
     }
