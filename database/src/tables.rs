@@ -14,6 +14,10 @@ use crate::state::{Listed, State};
 /// Bytes of keys and values of a table that is sorted in memory.
 const MAX_SORTED_BYTES: usize = 256 << 20;
 
+/// Seen by ranges alone: lookups read the database again.
+const REMOVED: &str =
+    "the table was removed by a compaction: make another range, or pin the database before";
+
 impl State {
     /// Opens a listed table, or returns it if it is open.
     ///
@@ -24,7 +28,8 @@ impl State {
             return Ok(kept.clone());
         }
         let opened = self.open(table.file.number, table.file.size)?;
-        if self.keeps_all {
+        let tables = self.runs.iter().map(|run| run.tables.len());
+        if tables.sum::<usize>() <= self.max_open {
             // Another thread may have done the same.
             let _ = table.kept.set(opened.clone());
         }
@@ -100,7 +105,7 @@ impl State {
                 let doing = format!("{manifest} lists this table; opening it");
                 Error::io(doing, io::ErrorKind::NotFound.into()).at_path(path)
             }
-            _ => replaced("the table was removed by a compaction", path),
+            _ => replaced(REMOVED, path),
         }
     }
 

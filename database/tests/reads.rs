@@ -63,7 +63,7 @@ fn opening_reads_the_manifest_and_the_log_and_no_table() {
     // CURRENT twice, once to see whether it is still the same.
     let needed = 2 * "MANIFEST-000002\n".len() + manifest.len() + log.0.len();
     assert_eq!(bytes, needed as u64);
-    assert!(calls < 20, "{calls}");
+    assert!(calls < 12, "{calls}");
     assert!(db.get("000500/n").is_err());
 }
 
