@@ -230,7 +230,7 @@ impl Scope {
     fn table(&self, path: &Path) -> Result<(Versions, bool)> {
         let (table, other_order) = self.state.open_stored(path)?;
         // Blocks know their offsets, and a walk knows the versions.
-        let (mut blocks, mut offset, mut left) = (table.blocks(), 0, 0);
+        let (mut blocks, mut offset, mut left) = (table.as_table().blocks(), 0, 0);
         let versions = table.iter().map(move |entry| {
             while left == 0
                 && let Some(block) = blocks.next().transpose()?

@@ -82,7 +82,7 @@ fn write_table(dir: &Path, number: u64, keys: impl Iterator<Item = usize>) -> (T
         builder.put(key, number, [b'v'; 100]).unwrap();
     }
     builder.finish().unwrap();
-    let mut blocks = DbTable::open(&path).unwrap().blocks();
+    let mut blocks = DbTable::open(&path).unwrap().as_table().blocks();
     assert!(blocks.all(|block| block.is_ok()));
     let rate = blocks.filter_rate().unwrap().unwrap();
     let end = |key: Option<&String>| internal(key.unwrap().as_bytes(), number);
