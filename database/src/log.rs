@@ -199,7 +199,7 @@ impl<R: Read> LogReader<R> {
             }
         }
         let fragment = self.sound_fragment(self.at);
-        Ok(fragment.map_or_else(|| Err(self.fault()), |fragment| Ok(Some(fragment))))
+        Ok(fragment.map(Some).ok_or_else(|| self.fault()))
     }
 
     fn rest(&self) -> &[u8] {

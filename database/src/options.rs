@@ -95,23 +95,18 @@ impl DatabaseOptions {
         &self,
         stated: Option<&[u8]>,
     ) -> Result<(String, Option<Arc<dyn Comparator>>)> {
-        let built_in: [Arc<dyn Comparator>; 2] =
-            [Arc::new(BytewiseComparator), Arc::new(IndexedDbComparator)];
-        let given = self
-            .comparator
-            .as_ref()
-            .map(|given| given.name().to_owned());
-        let bytewise = || BytewiseComparator.name().to_owned();
-        let stated = stated.map(|name| String::from_utf8_lossy(name).into_owned());
-        let name = stated.unwrap_or_else(|| given.clone().unwrap_or_else(bytewise));
-        if let Some(given) = given.filter(|given| *given != name) {
+        let bytewise: Arc<dyn Comparator> = Arc::new(BytewiseComparator);
+        let default = self.comparator.as_ref().unwrap_or(&bytewise);
+        let name = stated.map_or(default.name().into(), String::from_utf8_lossy);
+        if self.comparator.is_some() && default.name() != name {
+            let given = default.name();
             let message =
                 format!("the MANIFEST names the comparator {name:?}, and the options {given:?}");
             return Err(Error::new(ErrorKind::Comparator, message));
         }
-        let known = self.comparator.iter().chain(&built_in);
-        let order = { known }.find(|known| known.name() == name).cloned();
-        Ok((name, order))
+        let known = [default.clone(), Arc::new(IndexedDbComparator)];
+        let order = known.into_iter().find(|known| known.name() == name);
+        Ok((name.into_owned(), order))
     }
 
     /// How tables of a database in this order are opened.

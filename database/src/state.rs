@@ -178,20 +178,18 @@ impl State {
 
     /// What a MANIFEST would list of a table; `None` if it has no entries.
     fn describe(&self, number: u64, size: u64) -> Result<Option<TableFile>> {
-        let mut file = TableFile {
-            number,
-            size,
-            smallest: Vec::new(),
-            largest: Vec::new(),
-        };
         let mut cursor = self.open(number, size)?.as_table().cursor();
         if !cursor.seek_to_first()? {
             return Ok(None);
         }
-        file.smallest = cursor.key().to_vec();
+        let smallest = cursor.key().to_vec();
         cursor.seek_to_last()?;
-        file.largest = cursor.key().to_vec();
-        Ok(Some(file))
+        Ok(Some(TableFile {
+            number,
+            size,
+            smallest,
+            largest: cursor.key().to_vec(),
+        }))
     }
 
     /// All tables with their levels.
@@ -224,10 +222,9 @@ impl State {
         Ok(needed_logs(&self.dir, &self.version)?.into_iter().eq(read))
     }
 
-    /// Whether `other` is an older state by the same MANIFEST.
-    pub(crate) fn is_newer_than(&self, other: &State) -> bool {
-        let progress = |state: &State| (state.last_sequence, state.manifest_bytes);
-        self.current == other.current && progress(self) > progress(other)
+    /// Larger in a later state by the same MANIFEST.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        (self.last_sequence, self.manifest_bytes)
     }
 }
 

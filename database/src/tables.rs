@@ -54,6 +54,7 @@ impl State {
         }
     }
 
+    /// Opens a table of so many bytes, unless it is open. Sorts it in memory if it is in another order than the database.
     pub(crate) fn open(&self, number: u64, size: u64) -> Result<DbTable> {
         self.open_tables.get(&number, || {
             let path = self.table_path(number);
