@@ -11,6 +11,9 @@ use crate::state::{Listed, Run, State};
 /// The bounds of a walk.
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
+/// Keys with their places among all that are wanted.
+type Asked<'k> = Vec<(usize, &'k [u8])>;
+
 impl State {
     /// Returns the newest version of `key`: that of the logs and of level 0 with the highest sequence number (in a repaired
     /// database, all tables are there, and their numbers say nothing), or else the first in the other levels.
@@ -38,13 +41,16 @@ impl State {
         let logged = |key: &&[u8]| self.memtable.get_at(key, MAX_SEQUENCE);
         let mut newest: Vec<Option<DbEntry>> = keys.iter().map(logged).collect();
         for run in &self.runs {
-            // The tables, and the keys to ask each for, with their places.
-            let mut wanted: BTreeMap<u64, (&Listed, Vec<(usize, &[u8])>)> = BTreeMap::new();
+            // The tables, and what to ask each for.
+            let mut wanted: BTreeMap<u64, (&Listed, Asked<'_>)> = BTreeMap::new();
             for (at, (key, found)) in keys.iter().zip(&newest).enumerate() {
                 if run.level == 0 || found.is_none() {
                     for table in self.within(run, order, &only(key)) {
                         let asked = wanted.entry(table.file.number);
-                        asked.or_insert((table, Vec::new())).1.push((at, key));
+                        asked
+                            .or_insert_with(|| (table, Asked::new()))
+                            .1
+                            .push((at, key));
                     }
                 }
             }
