@@ -5,8 +5,6 @@ use std::path::Path;
 
 use clap::builder::styling::{AnsiColor, Style};
 
-use serde_json::Value;
-
 use crate::failure::Failure;
 
 pub(crate) const BOLD: Style = Style::new().bold();
@@ -84,16 +82,4 @@ pub(crate) fn entries(n: u64) -> String {
         1 => "1 entry".into(),
         _ => format!("{n} entries"),
     }
-}
-
-/// Returns the JSON object for a file: its name, the fields of `record`, and null for those of `fields` that `record`
-/// lacks, so that all records have the same.
-pub(crate) fn file_record(file: &Path, fields: &[&str], mut record: Value) -> Value {
-    if let Some(object) = record.as_object_mut() {
-        object.insert("file".into(), file.to_string_lossy().into());
-        for &field in fields {
-            object.entry(field).or_insert(Value::Null);
-        }
-    }
-    record
 }

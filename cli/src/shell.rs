@@ -39,25 +39,17 @@ pub(crate) fn man(args: &ManArgs) -> Result<Answer, Failure> {
     cli.build();
     let page = match &args.command {
         None => cli,
-        Some(name) => {
-            let command = cli.find_subcommand(name);
-            let command = command.ok_or_else(|| {
-                let names: Vec<&str> = cli.get_subcommands().map(|c| c.get_name()).collect();
-                let names = names.join(", ");
-                Failure::new(format!("no command {name:?}: the commands are {names}"))
-            })?;
-            command.clone()
-        }
+        Some(name) => cli.find_subcommand(name).cloned().ok_or_else(|| {
+            let names: Vec<&str> = cli.get_subcommands().map(|c| c.get_name()).collect();
+            let names = names.join(", ");
+            Failure::new(format!("no command {name:?}: the commands are {names}"))
+        })?,
     };
-    let mut rendered = Vec::new();
-    let title = page.get_display_name().unwrap_or_default().to_uppercase();
-    let title = if title.is_empty() {
-        "LEVELTABLE".to_owned()
-    } else {
-        title
-    };
+    let title = page.get_display_name().unwrap_or("leveltable");
+    let title = title.to_uppercase();
     let source = concat!("leveltable ", env!("CARGO_PKG_VERSION"));
     let man = Man::new(page).title(title).section("1").source(source);
+    let mut rendered = Vec::new();
     man.render(&mut rendered).map_err(Failure::output)?;
     print(&rendered)
 }

@@ -2,10 +2,11 @@
 
 use std::io::{self, BufRead, Read};
 
-use csv::ByteRecord;
+use csv::{ByteRecord, StringRecord};
+use serde_json::json;
 
 use super::{InputOptions, check_no_gzip, parse_sequence, parse_type};
-use crate::notation::Notation;
+use crate::notation::{Field, Notation, write_json};
 use crate::row::Tag;
 
 /// An error in CSV, and the line on which it is, if it is in a line.
@@ -177,7 +178,7 @@ impl CsvRecords {
             options.add_part(i, &notation.parse(field(at)?)?, key)?;
         }
         if options.whole_record {
-            self.write_json(value)?;
+            *value = self.to_json()?;
         } else {
             *value = notation.parse(field(self.value)?)?;
         }
@@ -190,25 +191,22 @@ impl CsvRecords {
         }
     }
 
-    /// Writes the record as a JSON object, or as an array if the fields have no names.
-    fn write_json(&self, value: &mut Vec<u8>) -> Result<(), String> {
-        fn text(field: &[u8]) -> Result<String, String> {
-            let text = str::from_utf8(field).map_err(|_| "not UTF-8, so no JSON can hold it")?;
-            Ok(serde_json::Value::from(text).to_string())
-        }
-        let texts = |record: &ByteRecord| record.iter().map(text).collect::<Result<Vec<_>, _>>();
-        let (names, fields) = (texts(&self.header)?, texts(&self.record)?);
-        let json = if names.is_empty() {
-            format!("[{}]", fields.join(","))
-        } else {
-            let pairs = names.iter().zip(&fields);
-            let pairs: Vec<_> = pairs
-                .map(|(name, field)| format!("{name}:{field}"))
-                .collect();
-            format!("{{{}}}", pairs.join(","))
+    /// Returns the record as a JSON object, or as an array if the fields have no names.
+    fn to_json(&self) -> Result<Vec<u8>, String> {
+        let text = |record: &ByteRecord| StringRecord::from_byte_record(record.clone());
+        let (Ok(names), Ok(fields)) = (text(&self.header), text(&self.record)) else {
+            return Err("not UTF-8, so no JSON can hold it".into());
         };
-        value.extend_from_slice(json.as_bytes());
-        Ok(())
+        if names.is_empty() {
+            return Ok(json!(fields.iter().collect::<Vec<_>>()).to_string().into());
+        }
+        let mut json = Vec::new();
+        let pairs = names.iter().zip(&fields);
+        let pairs = pairs.map(|(name, field)| (name, Field::Text(field)));
+        // Writing to memory does not fail.
+        let _ = write_json(pairs, false, &mut json);
+        json.pop_if(|last| *last == b'\n');
+        Ok(json)
     }
 
     /// Returns the number of bytes read so far.

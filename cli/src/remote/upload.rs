@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::{io, mem, thread};
+use std::{io, thread};
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
@@ -35,12 +35,10 @@ struct Shared {
 }
 
 /// How far the upload is.
-enum State {
-    Building(Box<ObjectTableBuilder>),
-    /// The table is there.
-    Finished,
-    /// The upload failed or was aborted.
-    Gone,
+struct State {
+    /// `None` if the upload is finished, has failed or was aborted.
+    builder: Option<Box<ObjectTableBuilder>>,
+    is_there: bool,
 }
 
 impl Shared {
@@ -52,20 +50,13 @@ impl Shared {
     fn abort(&self, runtime: &Runtime) -> bool {
         // The lock is held until it is aborted, so that a signal does not end the program before.
         let mut state = self.lock();
-        match mem::replace(&mut *state, State::Gone) {
-            State::Building(builder) => {
-                if let Err(e) = runtime.block_on(builder.abort()) {
-                    let what = "parts of it may remain until the store removes incomplete uploads";
-                    complain("note", &format!("{e}: {what}"));
-                }
-                true
-            }
-            State::Finished => {
-                *state = State::Finished;
-                false
-            }
-            State::Gone => true,
+        if let Some(builder) = state.builder.take()
+            && let Err(e) = runtime.block_on(builder.abort())
+        {
+            let what = "parts of it may remain until the store removes incomplete uploads";
+            complain("note", &format!("{e}: {what}"));
         }
+        !state.is_there
     }
 }
 
@@ -79,7 +70,10 @@ impl Upload {
         }
         let builder = upload_options(path, force).create(store, object, options)?;
         let shared = Arc::new(Shared {
-            state: Mutex::new(State::Building(Box::new(builder))),
+            state: Mutex::new(State {
+                builder: Some(Box::new(builder)),
+                is_there: false,
+            }),
             stop: Notify::new(),
         });
         let interrupted = shared.clone();
@@ -93,7 +87,7 @@ impl Upload {
     /// Adds an entry.
     fn add(&mut self, key: &[u8], value: &[u8]) -> leveltable::Result<()> {
         let mut locked = self.shared.lock();
-        let State::Building(builder) = &mut *locked else {
+        let Some(builder) = &mut locked.builder else {
             drop(locked);
             await_end()
         };
@@ -112,13 +106,13 @@ impl Upload {
     fn finish(self) -> leveltable::Result<Summary> {
         // The lock is held until the table is there, so that a signal ends the program before or after, and not between.
         let mut locked = self.shared.lock();
-        let State::Building(builder) = mem::replace(&mut *locked, State::Gone) else {
+        let Some(builder) = locked.builder.take() else {
             drop(locked);
             await_end()
         };
         match self.runtime.block_on(builder.finish()) {
             Ok(uploaded) => {
-                *locked = State::Finished;
+                locked.is_there = true;
                 Ok(uploaded.summary)
             }
             Err(e) if interrupt::is_interrupted() => {
