@@ -1,6 +1,5 @@
 //! `leveltable build`: builds a table from lines of text, CSV or JSON lines.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use leveltable::ErrorKind;
@@ -9,8 +8,8 @@ use serde_json::json;
 use crate::Answer;
 use crate::failure::Failure;
 use crate::input::{Entries, InputOptions};
-use crate::output::Rows;
-use crate::place::{check_order_of_arguments, refuse_url};
+use crate::output::print;
+use crate::place::{check_no_secret, check_order_of_arguments, is_url};
 use crate::progress::Progress;
 use crate::remote;
 use crate::sort::{KeyOrder, Sorter};
@@ -55,10 +54,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let options = args.table.write(order(args), false)?;
-    refuse_url(
-        &args.input,
-        "entries are read from a file or standard input: download them first",
-    )?;
+    if is_url(&args.input) {
+        check_no_secret(&args.input)?;
+        let what = "entries are read from a file or standard input: download them first";
+        return Err(Failure::new(what).at(args.input.display()));
+    }
     check_order_of_arguments(&args.out, &args.input)?;
     check_out(&args.out, args.force)?;
     if args.json {
@@ -75,9 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     if args.json
         && let Some(shard) = remote::describe(&args.out)?
     {
-        let mut rows = Rows::new();
-        rows.write(|out| writeln!(out, "{}", json!(shard)))?;
-        rows.finish()?;
+        print(format!("{}\n", json!(shard)))?;
     }
     Ok(Answer::Yes)
 }

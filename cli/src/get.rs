@@ -78,7 +78,18 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     if args.history && !matches!(opened, Opened::Database(_)) {
         return Err(Failure::new(NEEDS_DIRECTORY));
     }
-    let mut answers = Answers::new(args, matches!(given[..], [Some(_)]));
+    let mut answers = Answers {
+        args,
+        is_single: matches!(given[..], [Some(_)]) && !args.show.json,
+        style: Style {
+            show: args.show,
+            keys_only: false,
+            width: None,
+            file: None,
+        },
+        out: Rows::new(),
+        worst: Answer::Yes,
+    };
     // The keys of standard input in place of each `-`.
     let mut keys = given
         .into_iter()
@@ -205,21 +216,6 @@ struct Answers<'a> {
 }
 
 impl Answers<'_> {
-    fn new(args: &Args, is_single: bool) -> Answers<'_> {
-        Answers {
-            args,
-            is_single: is_single && !args.show.json,
-            style: Style {
-                show: args.show,
-                keys_only: false,
-                width: None,
-                file: None,
-            },
-            out: Rows::new(),
-            worst: Answer::Yes,
-        }
-    }
-
     /// Looks up keys and shows what is found.
     fn look_up(
         &mut self,

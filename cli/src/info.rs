@@ -123,11 +123,7 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
     for fault in &unreadable {
         complain("unreadable", fault);
     }
-    Ok(if unreadable.is_empty() {
-        Answer::Yes
-    } else {
-        Answer::No
-    })
+    Ok(Answer::yes_if(unreadable.is_empty()))
 }
 
 /// Writes to standard output.

@@ -298,7 +298,7 @@ pub(crate) fn open_as(
     let options = match order {
         None => options.stored_order(),
         Some(order) if is_database => options.comparator(order.of_user_keys()),
-        Some(order) => order.read(options),
+        Some(order) => options.comparator(order.comparator()),
     };
     Ok(AnyTable {
         keys: if is_database {

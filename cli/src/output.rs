@@ -68,6 +68,13 @@ impl Rows {
     }
 }
 
+/// Prints to standard output what is printed once.
+pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_ref()).and_then(|()| out.flush());
+    written.map_err(Failure::output)
+}
+
 /// Returns `n` and `what`, in the plural unless `n` is 1.
 pub(crate) fn count(n: u64, what: &str) -> String {
     match n {
@@ -82,4 +89,9 @@ pub(crate) fn entries(n: u64) -> String {
         1 => "1 entry".into(),
         _ => format!("{n} entries"),
     }
+}
+
+/// Returns the same after a comma, or nothing if the number is not known.
+pub(crate) fn and_entries(n: Option<u64>) -> String {
+    n.map_or_else(String::new, |n| format!(", {}", entries(n)))
 }

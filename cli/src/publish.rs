@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Answer;
 use crate::failure::Failure;
-use crate::output::{count, entries};
+use crate::output::{and_entries, count};
 use crate::place::check_no_secret;
 use crate::remote;
 use crate::set::{Shard, entries_of};
@@ -48,8 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     if io::stderr().is_terminal() {
         let manifest = args.manifest.display();
         let tables = count(shards.len() as u64, "table");
-        let n = entries_of(&shards).map(|n| format!(", {}", entries(n)));
-        let n = n.unwrap_or_default();
+        let n = and_entries(entries_of(&shards));
         let size = indicatif::BinaryBytes(shards.iter().map(|shard| shard.bytes).sum());
         anstream::eprintln!("{manifest}: {tables}{n}, {size}");
     }

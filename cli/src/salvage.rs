@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{self, Seek, Write};
+use std::io::{self, Seek};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use crate::interrupt;
 use crate::open::{
     AnyTable, Keys, KeysArg, check_is_file, is_manifest, note_unknown_order, open_as,
 };
-use crate::output::{Rows, count, entries};
+use crate::output::{and_entries, count, entries, print};
 use crate::place::{check_order_of_arguments, check_url, is_url, source};
 use crate::progress::Progress;
 use crate::remote::{download, file_at, holds_manifests, is_same_object, upload};
@@ -89,14 +89,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         let remedy = "copied in the order in which they are stored";
         note_unknown_order(&args.input, args.keys.keys, remedy);
     }
-    let mut rows = Rows::new();
-    rows.write(|out| out.write_all(describe(attempt.order, args, &report).as_bytes()))?;
-    rows.finish()?;
-    Ok(if report.is_complete() {
-        Answer::Yes
-    } else {
-        Answer::No
-    })
+    print(describe(attempt.order, args, &report))?;
+    Ok(Answer::yes_if(report.is_complete()))
 }
 
 fn copy_to_out(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
@@ -155,9 +149,9 @@ fn file_of(path: &Path) -> Result<File, Failure> {
 
 /// Returns whether `input`, which exists, is the file or the object at `out`.
 fn is_same_file(input: &Path, out: &Path) -> bool {
-    let file = |path: &Path| fs::canonicalize(file_at(path).as_deref().unwrap_or(path));
+    let file = |path: &Path| file_at(path).and_then(|file| fs::canonicalize(file).ok());
     match (file(input), file(out)) {
-        (Ok(input), Ok(out)) => input == out,
+        (Some(input), Some(out)) => input == out,
         _ => is_url(input) && is_url(out) && is_same_object(input, out),
     }
 }
@@ -254,7 +248,8 @@ pub(crate) struct Rescued {
 pub(crate) fn rescue(path: &Path, keys: Keys, order: Option<KeyOrder>) -> Result<Rescued, Failure> {
     let mut first = Attempt::first(path, keys, false);
     first.order = order.unwrap_or(first.order);
-    let write = |attempt: Attempt| Ok(attempt.order.write(WriteOptions::new().no_filter()));
+    let options = WriteOptions::new().no_filter();
+    let write = |attempt: Attempt| Ok(options.clone().comparator(attempt.order.comparator()));
     let (attempt, report, file) = copy_to_temporary(path, keys, first, write)?;
     let is_database = attempt.order.is_database() && keys != Keys::Stored;
     let order = (!attempt.stored).then_some(attempt.order);
@@ -341,7 +336,7 @@ fn describe_stated(report: &SalvageReport) -> Option<String> {
 
 fn describe_lost(order: KeyOrder, lost: &LostRange) -> String {
     let Range { start, end } = lost.range;
-    let n = lost.entries.map(|n| format!(", {}", entries(n)));
+    let n = and_entries(lost.entries);
     let key = |which: &str, key: &Option<Bytes>| {
         let key = key
             .as_ref()
@@ -349,6 +344,5 @@ fn describe_lost(order: KeyOrder, lost: &LostRange) -> String {
         key.unwrap_or_default()
     };
     let (after, before) = (key("after", &lost.after), key("before", &lost.before));
-    let n = n.unwrap_or_default();
     format!("bytes {start} to {end}{n}{after}{before}: {}", lost.reason)
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::info::{self, Record, size};
 use crate::notation::{Notation, key_json, quoted};
 use crate::open::{Bounds, Direction};
-use crate::output::{BOLD, count, entries};
+use crate::output::{BOLD, and_entries, count};
 use crate::row::RowSource;
 
 /// An open set.
@@ -101,8 +101,8 @@ pub(crate) fn draw(record: &Record, list: bool, out: &mut impl Write) -> io::Res
     let shards = record.shards.as_deref().unwrap_or_default();
     let tables = count(shards.len() as u64, "table");
     let bytes = size(record.file_bytes.unwrap_or(0));
-    let n = record.entries.map(|n| format!(", {}", entries(n)));
-    writeln!(out, "a set of {tables}, {bytes}{}", n.unwrap_or_default())?;
+    let n = and_entries(record.entries);
+    writeln!(out, "a set of {tables}, {bytes}{n}")?;
     if let (Some(first), Some(last)) = (&record.first_key, &record.last_key) {
         writeln!(out, "\nkeys    {}\n     .. {}", first.show(), last.show())?;
     }

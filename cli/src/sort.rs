@@ -43,7 +43,7 @@ impl KeyOrder {
     }
 
     /// Returns the order of the keys as they are stored.
-    fn comparator(self) -> Arc<dyn Comparator> {
+    pub(crate) fn comparator(self) -> Arc<dyn Comparator> {
         if self.is_database() {
             Arc::new(InternalKeyComparator::new(self.of_user_keys()))
         } else {
@@ -60,16 +60,6 @@ impl KeyOrder {
             }
             None => quoted(key, 100),
         }
-    }
-
-    /// Sets `options` to write a table in this order.
-    pub(crate) fn write(self, options: WriteOptions) -> WriteOptions {
-        options.comparator(self.comparator())
-    }
-
-    /// Sets `options` to read a table in this order, with its keys as they are stored.
-    pub(crate) fn read(self, options: OpenOptions) -> OpenOptions {
-        options.comparator(self.comparator())
     }
 }
 
@@ -192,10 +182,10 @@ fn write_run(
     let fail = |e: &dyn Display| temporary_failure("sorting", e);
     let file: File = tempfile::tempfile().map_err(|e| fail(&e))?;
     let options = WriteOptions::new().no_filter().block_size(RUN_BLOCK);
-    let mut builder = order.write(options).build(&file);
+    let mut builder = options.comparator(order.comparator()).build(&file);
     fill(&mut |key, value| builder.add(key, value).map_err(|e| fail(&e)))?;
     builder.finish().map_err(|e| fail(&e))?;
-    let options = order.read(OpenOptions::new().no_cache());
+    let options = OpenOptions::new().no_cache().comparator(order.comparator());
     let table = options.open_source(file).map_err(|e| fail(&e))?;
     Ok(table.iter())
 }

@@ -99,7 +99,7 @@ impl TableOptions {
             (_, Some(delimiter)) => options.prefix_filter(DelimitedPrefix::new(delimiter)),
             _ => options,
         };
-        let options = order.write(options);
+        let options = options.comparator(order.comparator());
         let default = match order {
             _ if is_other && self.bits_per_key.is_none() => Filter::None,
             KeyOrder::Bytewise => Filter::Ribbon,
@@ -148,13 +148,11 @@ fn compression(codec: Codec, level: Option<u8>) -> Result<Compression, Failure> 
 /// Fails if `out` exists, unless it is a regular file and `force` allows replacing it. Whether an object exists is seen when it is
 /// about to appear.
 pub(crate) fn check_free(out: &Path, force: bool) -> Result<(), Failure> {
-    let file = file_at(out);
-    if is_url(out) && file.is_none() {
+    let Some(path) = file_at(out) else {
         return Ok(());
-    }
-    let path = file.as_deref().unwrap_or(out);
+    };
     let fail = |what: &str| Err(Failure::new(what).at(out.display()));
-    match fs::symlink_metadata(path) {
+    match fs::symlink_metadata(&path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
                 fail("its directory does not exist")
