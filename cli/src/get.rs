@@ -259,25 +259,23 @@ impl Answers<'_> {
     }
 
     fn show(&mut self, key: &[u8], row: Option<&Row>) -> Result<(), Failure> {
-        let notation = self.args.show.notation.shown();
-        match row {
-            None => self.write_no_value(key, None)?,
-            Some(row) if row.is_deletion() && !self.args.show.json => {}
-            Some(row) if self.is_single => self.out.write(|out| {
+        let Some(row) = row else {
+            self.write_no_value(key, None)?;
+            return self.no("not found", key);
+        };
+        let (deleted_at, notation) = (row.deleted_at(), self.args.show.notation.shown());
+        if self.is_single && deleted_at.is_none() {
+            let end = if notation == Notation::Raw { "" } else { "\n" };
+            self.out.write(|out| {
                 notation.write(&row.value, out)?;
-                match notation {
-                    Notation::Raw => Ok(()),
-                    _ => out.write_all(b"\n"),
-                }
-            })?,
-            Some(row) => self.write(row)?,
+                out.write_all(end.as_bytes())
+            })?;
+        } else if self.args.show.json || deleted_at.is_none() {
+            self.write(row)?;
         }
-        match row.map(|row| (row.is_deletion(), row.tag)) {
-            None => self.no("not found", key),
-            Some((true, Some((sequence, _)))) => {
-                self.no(&format!("deleted at sequence {sequence}"), key)
-            }
-            Some(_) => Ok(()),
+        match deleted_at {
+            Some(sequence) => self.no(&format!("deleted at sequence {sequence}"), key),
+            None => Ok(()),
         }
     }
 
