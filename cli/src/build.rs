@@ -13,7 +13,7 @@ use crate::place::{check_no_secret, check_order_of_arguments, is_url};
 use crate::progress::Progress;
 use crate::remote;
 use crate::sort::{KeyOrder, Sorter};
-use crate::write::{Add, TableOptions, check_out, not_written, parse_size, write_table};
+use crate::write::{Add, TableOptions, check_out, parse_size, write_table};
 
 /// Build a table from lines of text, CSV or JSON lines.
 ///
@@ -82,7 +82,6 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 
 /// Passes all entries to `add`, which adds one to the table.
 fn fill(add: &mut Add<'_>, mut entries: Entries<'_>, args: &Args) -> Result<(), Failure> {
-    let failed = |e| not_written(e, &args.out);
     let mut progress = Progress::bytes(entries.size);
     let (mut key, mut value, mut previous) = (Vec::new(), Vec::new(), Vec::new());
     let mut sorter =
@@ -97,7 +96,7 @@ fn fill(add: &mut Add<'_>, mut entries: Entries<'_>, args: &Args) -> Result<(), 
                     Failure::new(out_of_order(order(args), &previous, &key)).at(entries.place())
                 }
                 ErrorKind::TooLarge => Failure::from(e).at(entries.place()),
-                _ => failed(e),
+                _ => e.into(),
             })?,
         }
         std::mem::swap(&mut key, &mut previous);
@@ -109,7 +108,7 @@ fn fill(add: &mut Add<'_>, mut entries: Entries<'_>, args: &Args) -> Result<(), 
         return Err(Failure::new(what).at(&entries.name));
     }
     match sorter {
-        Some(sorter) => sorter.drain(|key, value| add(key, value).map_err(failed)),
+        Some(sorter) => sorter.drain(|key, value| Ok(add(key, value)?)),
         None => Ok(()),
     }
 }

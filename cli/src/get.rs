@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         }
         _ => answers.look_up(&opened, &mut keys)?,
     }
-    answers.out.finish()?;
+    answers.out.flush()?;
     Ok(answers.worst)
 }
 
@@ -129,16 +129,16 @@ fn search(
     let at = answers.args.at.unwrap_or(MAX_SEQUENCE);
     let keys: Vec<Vec<u8>> = keys.collect::<Result<_, _>>()?;
     let mut found: HashMap<&[u8], Option<Row>> = keys.iter().map(|key| (&key[..], None)).collect();
+    let sequence = |row: &Row| row.tag.map(|(sequence, _)| sequence);
     for row in rows {
         let row = row?;
-        let sequence = row.tag.map(|(sequence, _)| sequence);
         if let Some(best) = found.get_mut(&row.key[..])
-            && sequence.is_none_or(|sequence| sequence <= at)
+            && sequence(&row) <= Some(at)
+            && best
+                .as_ref()
+                .is_none_or(|best| sequence(best) < sequence(&row))
         {
-            let so_far = best.as_ref().and_then(|best| best.tag);
-            if best.is_none() || so_far.map(|(so_far, _)| so_far) < sequence {
-                *best = Some(row);
-            }
+            *best = Some(row);
         }
     }
     for key in &keys {

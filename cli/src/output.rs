@@ -36,15 +36,11 @@ impl Rows {
         &mut self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        write(&mut self.out)
-            .and_then(|()| {
-                if self.is_terminal {
-                    self.out.flush()
-                } else {
-                    Ok(())
-                }
-            })
-            .map_err(Failure::output)
+        write(&mut self.out).map_err(Failure::output)?;
+        if self.is_terminal {
+            self.flush()?;
+        }
+        Ok(())
     }
 
     /// Writes out what is buffered, so that it comes before what standard error says next.
@@ -60,11 +56,6 @@ impl Rows {
         }
         let gap = if is_first { "" } else { "\n" };
         self.write(|out| writeln!(out, "{gap}==> {} <==", file.display()))
-    }
-
-    /// Writes out what is still buffered.
-    pub(crate) fn finish(mut self) -> Result<(), Failure> {
-        self.out.flush().map_err(Failure::output)
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     for (name, _) in &found {
         rows.write(|out| writeln!(out, "{name}"))?;
     }
-    rows.finish()?;
+    rows.flush()?;
     let bytes: u64 = found.iter().map(|(_, bytes)| bytes).sum();
     let objects = count(found.len() as u64, "object");
     let size = indicatif::BinaryBytes(bytes);

@@ -25,7 +25,7 @@ use crate::place::{check_order_of_arguments, check_url, is_url, source};
 use crate::progress::Progress;
 use crate::remote::{download, file_at, holds_manifests, is_same_object, upload};
 use crate::sort::{KeyOrder, temporary_failure};
-use crate::write::{TableOptions, check_free, not_written};
+use crate::write::{TableOptions, check_free};
 
 /// Copy the readable part of a damaged table into a new table.
 ///
@@ -97,22 +97,21 @@ fn copy_to_out(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
     let (input, keys) = (&args.input, args.keys.keys);
     let first = Attempt::first(input, keys, args.stored_order);
     let options = |attempt: Attempt| args.table.write(attempt.order, attempt.stored);
-    let failed = |e| not_written(e, &args.out);
     if is_url(&args.out) {
         let (attempt, report, file) = copy_to_temporary(input, keys, first, options)?;
-        upload(&file, &args.out, args.force).map_err(failed)?;
+        upload(&file, &args.out, args.force)?;
         return Ok((attempt, report));
     }
     let create = |attempt| {
         let options = options(attempt)?.replace_existing(args.force);
-        interrupt::create(&options, &args.out).map_err(failed)
+        Ok(interrupt::create(&options, &args.out)?)
     };
     let (attempt, report, builder) = copy(input, keys, first, create, |e| match e.path() {
         // The path is that of OUT, because IN was opened as a file.
-        Some(_) => failed(e),
+        Some(_) => e.into(),
         None => Failure::from(e).at(input.display()),
     })?;
-    builder.finish().map_err(failed)?;
+    builder.finish()?;
     Ok((attempt, report))
 }
 

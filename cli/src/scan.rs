@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         out.flush()?;
         scanned
     })?;
-    out.finish()?;
+    out.flush()?;
     Ok(answer)
 }
 

@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             writeln!(out)
         })?;
     }
-    rows.finish()?;
+    rows.flush()?;
     Ok(Answer::Yes)
 }
 

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             }
         }
     })?;
-    report.rows.finish()?;
+    report.rows.flush()?;
     Ok(worst)
 }
 

@@ -1,6 +1,5 @@
 //! The options for writing a table that commands share, and the checks of its path.
 
-use std::error::Error as _;
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::ops::RangeInclusive;
@@ -169,7 +168,7 @@ pub(crate) fn check_free(out: &Path, force: bool) -> Result<(), Failure> {
             fail("not a regular file, so a table cannot replace it")
         }
         Ok(_) if force => Ok(()),
-        Ok(_) => Err(taken(out)),
+        Ok(_) => Err(Failure::taken(out)),
     }
 }
 
@@ -184,18 +183,18 @@ pub(crate) fn write_table(
     options: &WriteOptions,
     fill: impl FnOnce(&mut Add<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let failed = |e| not_written(e, out);
     let summary = if is_stdout(out) {
+        let named = |e: leveltable::Error| e.at_path(Path::new("standard output"));
         let mut builder = options.clone().build(io::stdout().lock());
-        fill(&mut |key, value| builder.add(key, value))?;
-        builder.finish().map_err(failed)?
+        fill(&mut |key, value| builder.add(key, value).map_err(named))?;
+        builder.finish().map_err(named)?
     } else if is_url(out) {
         remote::write(options, out, force, fill)?
     } else {
         let options = options.clone().replace_existing(force);
-        let mut builder = interrupt::create(&options, out).map_err(failed)?;
+        let mut builder = interrupt::create(&options, out)?;
         fill(&mut |key, value| builder.add(key, value))?;
-        builder.finish().map_err(failed)?
+        builder.finish()?
     };
     report(out, &summary);
     Ok(())
@@ -217,24 +216,6 @@ pub(crate) fn check_out(out: &Path, force: bool) -> Result<(), Failure> {
 
 fn is_stdout(out: &Path) -> bool {
     out.as_os_str() == "-"
-}
-
-/// Returns the failure for an error while writing the table at `out`. The library's error names the path.
-pub(crate) fn not_written(error: leveltable::Error, out: &Path) -> Failure {
-    if is_stdout(out) {
-        return Failure::from(error).at("standard output");
-    }
-    let cause = error.source().and_then(|e| e.downcast_ref::<io::Error>());
-    match cause.map(io::Error::kind) {
-        // Somebody created the file after `check_free`.
-        Some(io::ErrorKind::AlreadyExists) => taken(out),
-        _ => error.into(),
-    }
-}
-
-fn taken(path: &Path) -> Failure {
-    let what = "already exists: use --force to replace it, or name another file";
-    Failure::new(what).at(path.display())
 }
 
 /// Prints a summary of the new table, if standard error is a terminal.

@@ -13,7 +13,7 @@ use crate::output::{complain, count, entries, print};
 use crate::row::Row;
 use crate::salvage::{Args, rescue};
 use crate::sort::{KeyOrder, Sorter};
-use crate::write::{check_out, not_written, write_table};
+use crate::write::{check_out, write_table};
 
 /// Memory for sorting the entries.
 const MEMORY: usize = 256 << 20;
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     write_table(&args.out, args.force, &options, |add| {
         found.versions.drain(|key, value| {
             n += 1;
-            add(key, value).map_err(|e| not_written(e, &args.out))
+            Ok(add(key, value)?)
         })?;
         if n == 0 {
             let why = found.left_out.first().map_or("no entries", String::as_str);
