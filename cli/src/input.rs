@@ -195,10 +195,13 @@ impl Entries<'_> {
             (Box::new(reader), name, size)
         };
         let source = match options.format {
-            Format::Csv => Source::Csv(CsvRecords::open(reader, options).map_err(|e| {
-                let place = e.line.map(|line| format!("{name}, line {line}"));
-                Failure::new(e.what).at(place.as_ref().unwrap_or(&name))
-            })?),
+            Format::Csv => {
+                let mut records = CsvRecords::new(reader, options.delimiter);
+                records.start(options).map_err(|what| {
+                    Failure::new(what).at(format!("{name}, line {}", records.line))
+                })?;
+                Source::Csv(records)
+            }
             Format::Text | Format::Jsonl => Source::Lines(Lines::new(reader, options.raw)),
         };
         Ok(Entries {

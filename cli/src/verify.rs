@@ -201,7 +201,7 @@ fn check_shard(shard: &Shard, copy: Source, options: Known) -> Result<Verified, 
         // All of it was checked before.
         let options = OpenOptions::new().no_filter().no_cache();
         let table = options.open_source(copy)?;
-        let listed = [&shard.first_key, &shard.last_key];
+        let listed = [&shard.first_key.key[..], &shard.last_key.key];
         let show = |key: &[u8]| quoted(key, 60);
         verified.difference = other_ends(&table, listed, show, "the set lists")?;
     }
@@ -212,7 +212,7 @@ fn check_shard(shard: &Shard, copy: Source, options: Known) -> Result<Verified, 
 /// others.
 pub(crate) fn other_ends(
     table: &Table,
-    listed: [&Vec<u8>; 2],
+    listed: [&[u8]; 2],
     show: impl Fn(&[u8]) -> String,
     who: &str,
 ) -> Result<Option<String>, Failure> {

@@ -113,7 +113,7 @@ fn difference(
             listed.size
         )));
     }
-    let (ends, show) = ([&listed.smallest, &listed.largest], |key: &[u8]| {
+    let (ends, show) = ([&listed.smallest[..], &listed.largest], |key: &[u8]| {
         KeyOrder::Internal.show(key)
     });
     other_ends(table.as_table(), ends, show, "the MANIFEST says")

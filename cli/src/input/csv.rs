@@ -9,18 +9,6 @@ use super::{InputOptions, check_no_gzip, parse_sequence, parse_type};
 use crate::notation::{Field, Notation, write_json};
 use crate::row::Tag;
 
-/// An error in CSV, and the line on which it is, if it is in a line.
-pub(super) struct CsvError {
-    pub(super) line: Option<u64>,
-    pub(super) what: String,
-}
-
-impl From<String> for CsvError {
-    fn from(what: String) -> CsvError {
-        CsvError { line: None, what }
-    }
-}
-
 /// Passes on CSV, and a line feed after it, which ends the last record unless a quoted field is still open. The `csv` crate would
 /// take the rest of the input as that field.
 struct Input {
@@ -55,45 +43,36 @@ pub(super) struct CsvRecords {
 }
 
 impl CsvRecords {
-    pub(super) fn open(
-        reader: Box<dyn BufRead>,
-        options: &InputOptions,
-    ) -> Result<CsvRecords, CsvError> {
-        let is_name = |field: &String| field.parse::<usize>().is_err();
-        let has_header = options.header
-            || options.key_field.iter().any(is_name)
-            || options.value_field.iter().any(is_name);
+    pub(super) fn new(reader: Box<dyn BufRead>, delimiter: u8) -> CsvRecords {
         let input = Input {
             reader: reader.chain(&b"\n"[..]),
             is_at_start: true,
             is_at_end: false,
         };
-        let reader = csv::ReaderBuilder::new()
-            .has_headers(false)
-            .delimiter(options.delimiter)
-            .from_reader(input);
-        let mut records = CsvRecords {
-            reader,
+        CsvRecords {
+            reader: csv::ReaderBuilder::new()
+                .has_headers(false)
+                .delimiter(delimiter)
+                .from_reader(input),
             record: ByteRecord::new(),
             line: 1,
             key: Vec::new(),
             value: 0,
             header: ByteRecord::new(),
             tag: None,
-        };
-        if has_header {
-            records.next().map_err(|what| CsvError {
-                line: Some(records.line),
-                what,
-            })?;
-            records.header = std::mem::take(&mut records.record);
         }
-        records.choose_fields(options)?;
-        Ok(records)
     }
 
-    /// Finds the fields that the options name.
-    fn choose_fields(&mut self, options: &InputOptions) -> Result<(), String> {
+    /// Reads the header, if there is one, and finds the fields that the options name.
+    pub(super) fn start(&mut self, options: &InputOptions) -> Result<(), String> {
+        let is_name = |field: &String| field.parse::<usize>().is_err();
+        if options.header
+            || options.key_field.iter().any(is_name)
+            || options.value_field.iter().any(is_name)
+        {
+            self.next()?;
+            self.header = std::mem::take(&mut self.record);
+        }
         let header = &self.header;
         let named = |name: &str| {
             let mut places = (0..)

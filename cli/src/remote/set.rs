@@ -20,6 +20,7 @@ use url::Url;
 use super::object::Object;
 use super::{file_at, locate, not_copied, object, row, runtime, wait};
 use crate::failure::{Failure, is_not_found};
+use crate::info::Key;
 use crate::open::{Bounds, Direction, check_is_file, is_manifest};
 use crate::place::{check_url, is_url};
 use crate::row::RowSource;
@@ -117,8 +118,8 @@ impl Set for OpenSet {
 fn told(shard: &set::Shard, store: Option<&Url>) -> Shard {
     Shard {
         path: name_of(store, &shard.path),
-        first_key: shard.first_key.to_vec(),
-        last_key: shard.last_key.to_vec(),
+        first_key: Key::plain(&shard.first_key),
+        last_key: Key::plain(&shard.last_key),
         bytes: shard.size,
         tail_bytes: shard.tail_len,
         e_tag: shard.version.e_tag.clone(),
@@ -131,8 +132,8 @@ fn told(shard: &set::Shard, store: Option<&Url>) -> Shard {
 fn as_told(shard: Shard, path: ObjectPath) -> set::Shard {
     set::Shard {
         path,
-        first_key: shard.first_key.into(),
-        last_key: shard.last_key.into(),
+        first_key: shard.first_key.key,
+        last_key: shard.last_key.key,
         size: shard.bytes,
         tail_len: shard.tail_bytes,
         version: Version {
