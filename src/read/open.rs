@@ -603,7 +603,7 @@ impl Inner {
         let mut ahead = ReadAhead::over_all(blocks.clone());
         for i in blocks {
             let way = (i > 0).then_some(Way::Forward);
-            let found = ahead.find(self, i, way)?;
+            let found = ahead.find(self, i, way, None)?;
             ahead.load(self, found, way, read)?;
         }
         Ok(())
