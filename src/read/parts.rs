@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
 use crate::filter::RibbonFilterPolicy;
-use crate::read::ahead::Direction;
+use crate::read::bounds::Way;
 use crate::read::coalesce::coalesce;
 use crate::read::file::{Fetch, FromSource, saturating_len};
 use crate::read::filter::PrefixFilter;
@@ -296,7 +296,7 @@ impl Inner {
         &self,
         i: usize,
         limits: &Range<usize>,
-        direction: Option<Direction>,
+        way: Option<Way>,
         most: u64,
     ) -> Vec<Part> {
         let here = self.index.piece_of(i);
@@ -306,15 +306,15 @@ impl Inner {
             len += range.map_or(most, |range| range.end - range.start);
             !self.index.has(p) && (p == here || len <= most)
         };
-        let pieces: Vec<usize> = match direction {
+        let pieces: Vec<usize> = match way {
             None => (here..here + 1).take_while(is_due).collect(),
-            Some(Direction::Forward) => {
+            Some(Way::Forward) => {
                 let last = limits.end.min(self.index.len()).saturating_sub(1).max(i);
                 (here..self.index.piece_of(last) + 1)
                     .take_while(is_due)
                     .collect()
             }
-            Some(Direction::Backward) => {
+            Some(Way::Back) => {
                 let first = self.index.piece_of(limits.start.min(i));
                 (first..here + 1).rev().take_while(is_due).collect()
             }

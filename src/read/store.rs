@@ -87,7 +87,7 @@ pub(super) const MAX_BATCH_BLOCKS: usize = 512;
 const MAX_BATCH_LEN: u64 = 4 << 20;
 
 /// Most bytes between two blocks that are read together: the padding of an aligned table.
-const MAX_GAP: u64 = PAGE_LEN - 1;
+pub(super) const MAX_GAP: u64 = PAGE_LEN - 1;
 
 /// How many of `blocks` are asked for in one batch; one at least.
 fn batch_len(blocks: &[BlockRef]) -> usize {
@@ -310,45 +310,6 @@ impl Inner {
         });
     }
 
-    /// The data blocks from `found` on that are read together: before block number `end`, at most `len` bytes of the file, none of them
-    /// in the cache but the first, and all named by pieces of the index that are there. One block at least.
-    pub(super) fn run_from(&self, found: BlockRef, end: usize, len: u64) -> Run {
-        let mut run = Run::of(found);
-        let mut last = found;
-        while let Some(Ok(next)) = self.index.block_after(last) {
-            let bytes = frame_range(next.handle);
-            if next.block >= end
-                || bytes.end - run.bytes.start > len
-                || bytes.start - run.bytes.end > MAX_GAP
-                || self.is_cached(next)
-            {
-                break;
-            }
-            (run.blocks.end, run.bytes.end) = (next.block + 1, bytes.end);
-            last = next;
-        }
-        run
-    }
-
-    /// The data blocks up to `found` that are read together, like [`run_from`](Inner::run_from), from block number `start` on.
-    pub(super) fn run_to(&self, found: BlockRef, start: usize, len: u64) -> Run {
-        let mut run = Run::of(found);
-        let mut last = found;
-        while let Some(Ok(next)) = self.index.block_before(last) {
-            let bytes = frame_range(next.handle);
-            if next.block < start
-                || run.bytes.end - bytes.start > len
-                || run.bytes.start - bytes.end > MAX_GAP
-                || self.is_cached(next)
-            {
-                break;
-            }
-            (run.blocks.start, run.bytes.start) = (next.block, bytes.start);
-            last = next;
-        }
-        run
-    }
-
     /// Where a data block ends in the file, with the padding after it if no more than that lies before the next block.
     pub(super) fn padded_end(&self, found: BlockRef) -> u64 {
         let end = frame_range(found.handle).end;
@@ -380,24 +341,6 @@ impl Inner {
                 self.check_place(last)
             }
             _ => Ok(()),
-        }
-    }
-}
-
-/// Data blocks that follow each other in the file with no more than padding between them: one at least.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Run {
-    /// Their numbers.
-    pub(super) blocks: Range<usize>,
-    /// Where their frames lie.
-    pub(super) bytes: Range<u64>,
-}
-
-impl Run {
-    pub(super) fn of(found: BlockRef) -> Run {
-        Run {
-            blocks: found.block..found.block + 1,
-            bytes: frame_range(found.handle),
         }
     }
 }
