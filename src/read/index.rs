@@ -14,7 +14,7 @@ use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::pieces::{IndexPieces, PIECE_LEN, decode_entries};
 use crate::read::index_entries::IndexEntries;
-use crate::read::recognise::Evidence;
+use crate::read::recognise::{Evidence, may_be_internal};
 use crate::read::states::{State, States};
 
 /// Most memory that keys may unfold to, in multiples of the file's size.
@@ -539,12 +539,11 @@ impl Index {
         Ok((bytes, entries))
     }
 
-    /// The same index of an unknown order, of which no piece is decoded, if all of it was read at opening.
-    pub(super) fn in_no_order(&self) -> Option<Index> {
-        match &self.form {
-            Form::Whole(block) => Index::of_block(block.data().clone(), self.place, None).ok(),
-            Form::InFile(_) => None,
-        }
+    /// Whether all keys of the first piece and all tops may be internal keys.
+    pub(super) fn may_hold_internal_keys(&self) -> bool {
+        let first = self.blocks_of(0).filter_map(|i| self.block(i).ok());
+        let mut keys = first.map(|found| self.key(found)).chain(self.tops());
+        keys.all(may_be_internal)
     }
 
     /// What the index keys say of the table's kind: the tops, and the keys of the first piece if it is there.

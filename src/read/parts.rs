@@ -1,11 +1,8 @@
 //! Parts of a file that a table needs besides data blocks: pieces of its index, and its filters. They are read when they are first
 //! needed, checked, and kept as long as the table is open.
 
-use std::future::Future;
 use std::ops::{Bound, Range};
-use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
@@ -13,10 +10,9 @@ use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
 use crate::filter::RibbonFilterPolicy;
 use crate::read::bounds::Way;
-use crate::read::coalesce::coalesce;
-use crate::read::file::{Fetch, FromSource, saturating_len};
 use crate::read::filter::PrefixFilter;
 use crate::read::index::{BlockRef, NotLoaded};
+use crate::read::store::MAX_READ_LEN;
 use crate::read::table::Inner;
 
 /// Part of a file that is neither data nor needed to open the table.
@@ -216,35 +212,22 @@ impl Inner {
     }
 
     /// Reads parts, those that lie beside each other together and all at once, and keeps them.
-    pub(super) async fn bring_by<F: Fetch>(&self, fetch: &F, parts: Vec<Part>) -> Result<()> {
+    pub(super) fn bring(&self, parts: Vec<Part>) -> Result<()> {
         let unread = self.unread(parts)?;
-        if unread.is_empty() {
-            return Ok(());
-        }
         let ranges: Vec<Range<u64>> = unread.iter().map(|(range, _)| range.clone()).collect();
-        let groups = coalesce(&ranges, F::MAX_GAP, F::MAX_LEN);
-        let reads = groups.iter();
-        let reads: Vec<(u64, usize)> = reads
-            .map(|group| (group.bytes.start, saturating_len(&group.bytes)))
-            .collect();
-        let stretches = fetch.fetch(&self.file, &reads).await?;
+        let stretches = self.file.read_together(&ranges, MAX_READ_LEN);
         for (range, part) in unread {
-            let held = stretches.iter().find_map(|stretch| stretch.get(&range));
-            let bytes = match held {
+            let read = stretches.iter().find_map(|stretch| stretch.get(&range));
+            let bytes = match read {
                 // Of what is read together, a part is most: a slice wastes little, but of a large group it would keep all.
-                Some(bytes) if reads.len() == ranges.len() => bytes,
+                Some(bytes) if stretches.len() == ranges.len() => bytes,
                 Some(bytes) => Bytes::copy_from_slice(&bytes),
                 // What could not be read with other parts is read alone: an error is that of one part.
-                None => self.file.read(range.start, saturating_len(&range))?,
+                None => self.file.read_range(&range)?,
             };
             self.admit_part(part, &bytes)?;
         }
         Ok(())
-    }
-
-    /// Reads parts from the file's own source.
-    pub(super) fn bring(&self, parts: Vec<Part>) -> Result<()> {
-        ready(self.bring_by(&FromSource, parts))
     }
 
     /// What `ask` answers; where it needs parts that are not there, these are read first, the `missing` ones.
@@ -342,16 +325,5 @@ impl Inner {
             p.map(Part::Index).into_iter().collect()
         };
         self.ask(|| self.index.seek(key, order), missing)
-    }
-}
-
-/// What `future` returns, which never waits: reading from a file's own source is done when it returns.
-pub(super) fn ready<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => result,
-        Poll::Pending => Err(Error::new(
-            ErrorKind::InvalidState,
-            "reading a file waits, although nothing that it awaits does",
-        )),
     }
 }
