@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::format::frame;
 use crate::read::file::{Stretch, saturating_len};
-use crate::read::index::BlockRef;
+use crate::read::index::{BlockRef, State};
 use crate::read::options::ReadOptions;
 use crate::read::store::{MAX_READ_LEN, Run, frame_range};
 use crate::read::table::Inner;
@@ -89,7 +89,7 @@ impl ReadAhead {
     fn bring_pieces(&self, inner: &Inner, i: usize) -> Result<BlockRef> {
         let direction = self.direction_to(i);
         // If a piece ahead is damaged, that is for those who come to it: the block's own piece is then read alone.
-        let ahead = inner.bring(inner.pieces_of_walk(i, &self.limits, direction, INDEX_LEN));
+        let ahead = inner.bring(inner.parts_for_walk(i, &self.limits, direction, INDEX_LEN));
         ahead.or_else(|_| inner.block(i).map(drop))?;
         inner.block(i)
     }
@@ -184,7 +184,7 @@ impl ReadAhead {
             is_due && inner.index.block(next).is_err()
         };
         next.filter(is_missing).is_some_and(|next| {
-            let pieces = inner.pieces_of_walk(next, &self.limits, self.direction, INDEX_LEN);
+            let pieces = inner.parts_for_walk(next, &self.limits, self.direction, INDEX_LEN);
             inner.bring(pieces).is_ok()
         })
     }
@@ -212,7 +212,7 @@ impl ReadAhead {
             return;
         };
         let run = self.next_blocks(inner, next);
-        if run.blocks.len() > 2 || !inner.index.state(next).is_checked() {
+        if run.blocks.len() > 2 || !inner.index.state(next).has(State::CHECKED) {
             let Range { start, end } = run.bytes;
             inner.file.announce(start, end - start);
         }
@@ -227,10 +227,8 @@ impl ReadAhead {
 
     /// The blocks from `found` on, as many as are due.
     fn next_blocks(&self, inner: &Inner, found: BlockRef) -> Run {
-        match self.direction {
-            Some(Direction::Backward) => inner.run_to(found, self.limits.start, self.len),
-            Some(Direction::Forward) | None => inner.run_from(found, self.limits.end, self.len),
-        }
+        let direction = self.direction.unwrap_or(Direction::Forward);
+        inner.run_of(found, direction, &self.limits, self.len)
     }
 
     /// Sets the length of the next read, after the walk has gone on: room for twice as many blocks, padding included.

@@ -126,7 +126,6 @@ impl Cursor {
     fn seek_bytes(&mut self, key: &[u8]) -> Result<bool> {
         self.leave(Off::Lost);
         let Some(found) = self.table.seek(key)? else {
-            self.table.check_end()?;
             return Ok(self.leave(Off::AfterLast));
         };
         self.load(found)?;
@@ -168,7 +167,6 @@ impl Cursor {
     fn seek_back(&mut self, key: &[u8], or_at: bool) -> Result<bool> {
         self.leave(Off::Lost);
         let Some(found) = self.table.seek(key)? else {
-            self.table.check_end()?;
             return self.seek_to_last();
         };
         self.load(found)?;
@@ -293,7 +291,7 @@ impl Cursor {
         upper: &Bound<Vec<u8>>,
     ) -> Result<()> {
         let inner = &*self.table.inner;
-        inner.bring(inner.missing_for_bounds(lower, upper)?)?;
+        inner.bring(inner.parts_for_bounds(lower, upper)?)?;
         let block_of = |bound: &Bound<Vec<u8>>| -> Result<Option<usize>> {
             match bound {
                 Bound::Included(key) | Bound::Excluded(key) => Ok(inner

@@ -21,7 +21,7 @@ use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
 use crate::read::ahead::ReadAhead;
 use crate::read::cache::TableId;
 use crate::read::file::{Fetch, FromSource, TAIL_LEN, TableFile, saturating_len};
-use crate::read::filter::{FilterBlock, PrefixFilter, TableFilter};
+use crate::read::filter::{PrefixFilter, TableFilter};
 use crate::read::index::{BlockRef, Index, IndexPlace};
 use crate::read::metaindex::Metaindex;
 use crate::read::options::{OpenOptions, ReadOptions};
@@ -132,7 +132,7 @@ impl OpenOptions {
             let first = frame_range(inner.block(0)?.handle);
             inner.file.hold(fetch, [first]).await?;
             let witnesses = self.read_witnesses(&inner)?;
-            inner.bring_by(fetch, inner.missing_filters()).await?;
+            inner.bring_by(fetch, inner.filter_parts()).await?;
             if !inner.filter_knows(&witnesses) {
                 (is_usable, inner.filter, inner.prefixes) = (false, None, None);
             }
@@ -143,9 +143,7 @@ impl OpenOptions {
             self.check_small(&mut inner, fetch).await?;
         }
         if self.preload {
-            inner.bring_by(fetch, inner.missing_parts()).await?;
-            // Where all pieces are there, each begins where the one before ends.
-            inner.index.place_all();
+            inner.bring_by(fetch, inner.parts()).await?;
         }
         Ok(inner)
     }
@@ -153,7 +151,7 @@ impl OpenOptions {
     /// Checks the order of keys in all data blocks of a small file.
     async fn check_small(&self, inner: &mut Inner, fetch: &impl Fetch) -> Result<()> {
         let is_strict = self.checks_order(inner);
-        let pieces = inner.missing_pieces(0..inner.index.len());
+        let pieces = inner.index_parts(0..inner.index.len());
         inner.bring_by(fetch, pieces).await?;
         let blocks: Result<Vec<BlockRef>> =
             (0..inner.index.len()).map(|i| inner.block(i)).collect();
@@ -253,14 +251,12 @@ impl OpenOptions {
             // A caller's policy takes whole filters, whatever its name.
             let is_ours = i >= self.policies.len() && policy.name() == RibbonFilterPolicy::NAME;
             let pieces = of(handle).filter(|pieces| is_ours && pieces.covers(footer.data_end()));
-            let block = FilterBlock::new(handle, pieces);
-            inner.filter = Some(TableFilter { policy, block });
+            inner.filter = Some(TableFilter::new(policy, handle, pieces));
         }
         let is_bytewise = inner.order.as_ref().is_some_and(is_bytewise);
         if is_bytewise && let Some((extractor, handle)) = metaindex.prefixes.map_err(damaged)? {
             check(handle)?;
-            let block = FilterBlock::new(handle, of(handle));
-            inner.prefixes = Some(PrefixFilter { extractor, block });
+            inner.prefixes = Some(PrefixFilter::new(extractor, handle, of(handle)));
         }
         Ok(metaindex.filters)
     }
@@ -532,11 +528,9 @@ impl Inner {
                 None => Ok(()),
             }
         };
-        self.missing_parts().into_iter().try_for_each(admit)?;
+        self.parts().into_iter().try_for_each(admit)?;
         let pieces = (0..self.index.pieces()).filter(|&p| self.index.has(p));
-        pieces
-            .flat_map(|p| self.missing_anchors(p))
-            .try_for_each(admit)
+        pieces.flat_map(|p| self.anchors(p)).try_for_each(admit)
     }
 
     /// Whether the filter holds stored keys, as it passes all of `witnesses`, which are keys of the first data block. One that
@@ -605,7 +599,7 @@ impl Inner {
                 if self.file.is_mapped() {
                     ahead.announce(self, found);
                 }
-                self.load_announced(found, read)?;
+                self.load(found, read)?;
             } else {
                 ahead.load(self, found, read)?;
             }

@@ -228,8 +228,7 @@ impl Blocks {
             let is_cached = inner.is_cached(found);
             let run = match self.direction() {
                 _ if is_cached => Run::of(found),
-                Direction::Forward => inner.run_from(found, end, self.len),
-                Direction::Backward => inner.run_to(found, start, self.len),
+                direction => inner.run_of(found, direction, &self.left, self.len),
             };
             self.unasked = match self.direction() {
                 Direction::Forward => run.blocks.end,

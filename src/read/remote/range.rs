@@ -93,7 +93,7 @@ impl AsyncRange {
             table.bring_prefixes(lower, upper).await?;
         }
         if !is_bytewise || !table.table.prefixes_exclude(lower, upper)? {
-            table.bring(inner.missing_for_bounds(lower, upper)?).await?;
+            table.bring(inner.parts_for_bounds(lower, upper)?).await?;
             blocks = blocks_of(&table.table, &self.bounds)?;
         }
         self.ends = (blocks.start, blocks.end.saturating_sub(1));
@@ -304,7 +304,7 @@ fn blocks_of(table: &Table, (lower, upper): &Bounds) -> Result<Range<usize>> {
         (_, Some(found)) => found.block,
         (Bound::Unbounded, None) => 0,
         // Past the last index key there is nothing if the last block is in order, which is seen when it comes in.
-        (_, None) if table.inner.last_block_checked() => all,
+        (_, None) if table.index().is_end_checked() => all,
         (_, None) => all.saturating_sub(1),
     };
     let end = block_at(upper)?.map_or(all, |last| last.block + 1);

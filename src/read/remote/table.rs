@@ -231,7 +231,7 @@ impl AsyncTable {
 
     /// As by a [`Table`]: makes sure that the piece of the index that a data block was found in begins where it says.
     async fn check_place(&self, found: BlockRef) -> Result<()> {
-        self.bring(self.table.inner.missing_anchors(found.piece as usize))
+        self.bring(self.table.inner.anchors(found.piece as usize))
             .await
     }
 
@@ -261,10 +261,10 @@ impl AsyncTable {
     ) -> Result<BlockRef> {
         let inner = &*self.table.inner;
         if inner.index.block(i).is_err() {
-            let ahead = inner.pieces_of_walk(i, blocks, Some(direction), WALK_LEN);
+            let ahead = inner.parts_for_walk(i, blocks, Some(direction), WALK_LEN);
             if self.bring(ahead).await.is_err() {
                 // If a piece ahead cannot be read, that is for those who come to it.
-                self.bring(inner.missing_pieces(i..i + 1)).await?;
+                self.bring(inner.index_parts(i..i + 1)).await?;
             }
         }
         let found = inner.block(i)?;
@@ -335,11 +335,9 @@ impl AsyncTable {
         let absent = wanted
             .iter()
             .filter(|(_, at)| values.get(*at) == Some(&None));
-        let places = self
-            .table
-            .inner
-            .missing_places(absent.map(|(found, _)| *found));
-        self.bring(places).await?;
+        let inner = &*self.table.inner;
+        let anchors = absent.flat_map(|(found, _)| inner.anchors(found.piece as usize));
+        self.bring(anchors.collect()).await?;
         Ok(values)
     }
 
@@ -403,8 +401,7 @@ impl AsyncTable {
     pub async fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
         let inner = &*self.table.inner;
         if self.table.order().is_ok() && inner.splits_by_blocks(n) {
-            self.bring(inner.missing_pieces(0..inner.index.len()))
-                .await?;
+            self.bring(inner.index_parts(0..inner.index.len())).await?;
         }
         self.table.splits(n)
     }
