@@ -144,7 +144,7 @@ pub mod inspect;
 pub mod merge {
     //! Walking several tables as one: what [`Table::merge`](crate::Table::merge) returns.
 
-    pub use crate::read::merge::{MergeCursor, MergeRange};
+    pub use crate::read::merge::MergeCursor;
 }
 mod read;
 pub mod repair;
@@ -156,10 +156,11 @@ pub use db::{DbTable, DbTableBuilder};
 pub use error::{Corruption, Error, ErrorKind, Result, Section};
 pub use filter::{BloomFilterPolicy, RibbonFilterPolicy};
 pub use format::codec::Compression;
+pub use read::bounds::KeyRange;
 pub use read::cache::BlockCache;
 pub use read::cursor::Cursor;
 pub use read::options::{OpenOptions, ReadOptions};
-pub use read::range::{KeyRange, TableRange};
+pub use read::range::TableRange;
 #[cfg(feature = "async")]
 pub use read::remote;
 pub use read::source::{ReadAt, Source};

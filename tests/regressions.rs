@@ -287,7 +287,7 @@ fn the_measured_rate_of_a_databases_filter_is_of_absent_user_keys() {
     }
     builder.finish().unwrap();
     let table = OpenOptions::new().open_db_source(file).unwrap();
-    let mut blocks = table.blocks();
+    let mut blocks = table.as_table().blocks();
     assert!(blocks.by_ref().all(|block| block.is_ok()));
     let rate = blocks.filter_rate().unwrap().unwrap();
     assert!(rate.sampled_keys > 2000);
@@ -455,7 +455,7 @@ fn debug_output_is_short() {
     let (table, db) = tables_of_many_blocks();
     assert_short(&table, "Table");
     assert_short(&table.cursor(), "Cursor");
-    assert_short(&table.iter(), "Range");
+    assert_short(&table.iter(), "TableRange");
     assert_short(&db, "DbTable");
     assert_short(&db.iter(), "DbRange");
 }
@@ -469,7 +469,7 @@ fn debug_output_is_short_within_a_block() {
     assert_short(&cursor, "Cursor");
     let mut range = table.iter();
     assert!(range.next().is_some());
-    assert_short(&range, "Range");
+    assert_short(&range, "TableRange");
     let mut range = db.iter();
     assert!(range.next().is_some());
     assert_short(&range, "DbRange");

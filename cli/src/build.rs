@@ -8,8 +8,7 @@ use serde_json::json;
 
 use crate::Answer;
 use crate::failure::Failure;
-use crate::input::{Entries, Format, InputOptions};
-use crate::notation::Notation;
+use crate::input::{Entries, InputOptions};
 use crate::output::Rows;
 use crate::place::{check_order_of_arguments, refuse_url};
 use crate::progress::Progress;
@@ -38,35 +37,8 @@ pub(crate) struct Args {
     /// Build an empty table if there are no entries
     #[arg(long, help_heading = "Input")]
     allow_empty: bool,
-    /// The format of the input
-    #[arg(long, value_enum, default_value_t = Format::Text, value_name = "FORMAT", help_heading = "Input")]
-    format: Format,
-    /// The fields that make up the key: names, or in CSV numbers from 1 [default: key; in CSV: 1]
-    #[arg(
-        long,
-        value_name = "FIELD,..",
-        value_delimiter = ',',
-        help_heading = "Input"
-    )]
-    key_field: Vec<String>,
-    /// What is between the fields of a key
-    #[arg(long, value_name = "TEXT", default_value = ":", help_heading = "Input")]
-    key_separator: String,
-    /// Fill numbers in keys with zeros to N digits: they then sort by size
-    #[arg(long, value_name = "N", conflicts_with = "hex", value_parser = clap::value_parser!(u8).range(1..), help_heading = "Input")]
-    pad: Option<u8>,
-    /// The field that holds the value [default: value; in CSV: 2]
-    #[arg(long, value_name = "FIELD", help_heading = "Input")]
-    value_field: Option<String>,
-    /// The value is the whole record, as JSON
-    #[arg(long, conflicts_with_all = ["value_field", "database"], help_heading = "Input")]
-    whole_record: bool,
-    /// The first record of CSV holds the names of the fields
-    #[arg(long, help_heading = "Input")]
-    header: bool,
-    /// The character between the fields of CSV
-    #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = parse_delimiter, help_heading = "Input")]
-    delimiter: u8,
+    #[command(flatten)]
+    entries: InputOptions,
     /// Sort the entries first
     #[arg(long, help_heading = "Input")]
     sort: bool,
@@ -77,52 +49,26 @@ pub(crate) struct Args {
     #[arg(long, requires = "sort", value_parser = parse_size, default_value = "256M", value_name = "SIZE",
         help_heading = "Input")]
     sort_memory: usize,
-    /// Build a table of a LevelDB database, whose entries also have a sequence number and a type
-    #[arg(long, help_heading = "Input")]
-    database: bool,
-    /// Keys and values are in hexadecimal
-    #[arg(long, help_heading = "Input")]
-    hex: bool,
-    /// Keys and values in lines of text have no escapes: a backslash stands for itself
-    #[arg(long, conflicts_with = "hex", help_heading = "Input")]
-    raw: bool,
     #[command(flatten)]
     table: TableOptions,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let options = args.table.write(order(args), false)?;
-    let notation = match (args.hex, args.raw) {
-        (true, _) => Notation::Hex,
-        (_, true) => Notation::Raw,
-        _ => Notation::Text,
-    };
     refuse_url(
         &args.input,
         "entries are read from a file or standard input: download them first",
     )?;
     check_order_of_arguments(&args.out, &args.input)?;
     check_out(&args.out, args.force)?;
-    if args.json && args.out.as_os_str() == "-" {
-        let what = "--json prints to standard output: name a file or a URL for the table";
-        return Err(Failure::new(what));
-    }
     if args.json {
+        if args.out.as_os_str() == "-" {
+            let what = "--json prints to standard output: name a file or a URL for the table";
+            return Err(Failure::new(what));
+        }
         remote::check(&args.out)?;
     }
-    let input = InputOptions {
-        format: args.format,
-        notation,
-        is_database: args.database,
-        key_fields: args.key_field.clone(),
-        value_field: args.value_field.clone(),
-        key_separator: args.key_separator.clone(),
-        whole_record: args.whole_record,
-        pad: args.pad.map(usize::from),
-        has_header: args.header,
-        delimiter: args.delimiter,
-    };
-    let entries = Entries::open(&args.input, input)?;
+    let entries = Entries::open(&args.input, &args.entries)?;
     write_table(&args.out, args.force, &options, |add| {
         fill(add, entries, args)
     })?;
@@ -137,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 }
 
 /// Passes all entries to `add`, which adds one to the table.
-fn fill(add: &mut Add<'_>, mut entries: Entries, args: &Args) -> Result<(), Failure> {
+fn fill(add: &mut Add<'_>, mut entries: Entries<'_>, args: &Args) -> Result<(), Failure> {
     let failed = |e| not_written(e, &args.out);
     let mut progress = Progress::bytes(entries.size);
     let (mut key, mut value, mut previous) = (Vec::new(), Vec::new(), Vec::new());
@@ -162,7 +108,7 @@ fn fill(add: &mut Add<'_>, mut entries: Entries, args: &Args) -> Result<(), Fail
     if is_empty && !args.allow_empty {
         // Usually the command that should have written them has failed.
         let what = "no entries: use --allow-empty to build an empty table";
-        return Err(Failure::new(what).at(entries.name()));
+        return Err(Failure::new(what).at(&entries.name));
     }
     match sorter {
         Some(sorter) => sorter.drain(|key, value| add(key, value).map_err(failed)),
@@ -184,18 +130,9 @@ fn out_of_order(order: KeyOrder, previous: &[u8], key: &[u8]) -> String {
 }
 
 fn order(args: &Args) -> KeyOrder {
-    if args.database {
+    if args.entries.database {
         KeyOrder::Internal
     } else {
         KeyOrder::Bytewise
-    }
-}
-
-/// Parses the character between fields, which must be one byte.
-fn parse_delimiter(written: &str) -> Result<u8, String> {
-    match written.as_bytes() {
-        [b'\\', b't'] => Ok(b'\t'),
-        [byte] if !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
-        _ => Err(r"expected one character, such as , or ; or \t".into()),
     }
 }

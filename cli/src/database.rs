@@ -17,9 +17,10 @@ use leveltable_database::{
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::open::Lead;
+use crate::open::Bounds;
 use crate::output::complain;
 use crate::place::is_url;
+use crate::row::{Lead, Row, RowSource, directed};
 use crate::sort::KeyOrder;
 
 /// Returns whether `path` is a directory that says that it is a database.
@@ -53,36 +54,63 @@ pub(crate) fn with_remedies(message: &str) -> String {
 
 /// Says on standard error which records of logs were left out of `db` because they are damaged. Returns whether there are any.
 pub(crate) fn complain_of_damage(db: &Database) -> bool {
-    let recovery = db.recovery();
-    let mut is_damaged = false;
-    for left_out in { &recovery.gaps }
-        .iter()
-        .filter(|g| g.gap.kind == GapKind::Damaged)
-    {
+    let mut gaps = db.recovery().gaps;
+    gaps.retain(|left_out| left_out.gap.kind == GapKind::Damaged);
+    for left_out in &gaps {
         let (path, gap) = (db.path().join(&left_out.file), &left_out.gap);
         let what = format!("{} bytes at offset {}", gap.bytes, gap.offset);
         complain("left out", &format!("{}: {what}", path.display()));
-        is_damaged = true;
     }
-    is_damaged
+    !gaps.is_empty()
 }
 
 /// The error of an option of a database, on something else.
 pub(crate) const NEEDS_DIRECTORY: &str = "--history needs a database: name its directory";
 
-/// Returns where a version is and what became of it.
-pub(crate) fn origin(version: &HistoryEntry) -> Lead {
-    let HistoryEntry { file, offset, .. } = version;
-    let (state, by) = match version.state {
-        VersionState::Live => ("live", None),
-        VersionState::Overwritten(by) => ("overwritten", Some(by)),
-        VersionState::Deleted(by) => ("deleted", Some(by)),
-        VersionState::FileNotListed => ("file not listed", None),
-    };
-    let json = json!({"file": file, "offset": offset, "state": state, "by": by}).to_string();
-    Lead {
-        text: format!("{file}\t{offset}\t{state}\t"),
-        json: json.replace(['{', '}'], "") + ",",
+/// Returns the live entries of `db` within bounds, or all versions that its files still hold, with where they are and what became
+/// of them.
+pub(crate) fn rows(
+    db: &Database,
+    bounds: Bounds,
+    reverse: bool,
+    with_history: bool,
+) -> leveltable::Result<RowSource> {
+    if !with_history {
+        return Ok(directed(
+            db.range(bounds).map(|entry| entry.map(Row::from)),
+            reverse,
+        ));
+    }
+    let versions = db
+        .history_range(bounds)?
+        .map(|version| version.map(Row::from));
+    if reverse {
+        let versions: Vec<_> = versions.collect();
+        return Ok(directed(versions.into_iter(), reverse));
+    }
+    Ok(Box::new(versions))
+}
+
+impl From<HistoryEntry> for Row {
+    fn from(version: HistoryEntry) -> Row {
+        let HistoryEntry { file, offset, .. } = version;
+        let (state, by) = match version.state {
+            VersionState::Live => ("live", None),
+            VersionState::Overwritten(by) => ("overwritten", Some(by)),
+            VersionState::Deleted(by) => ("deleted", Some(by)),
+            VersionState::FileNotListed => ("file not listed", None),
+        };
+        let text = format!("{file}\t{offset}\t{state}\t");
+        let json = vec![
+            ("file", json!(file)),
+            ("offset", json!(offset)),
+            ("state", json!(state)),
+            ("by", json!(by)),
+        ];
+        Row {
+            lead: Lead { text, json },
+            ..Row::of_version(version.user_key, version.sequence, version.version)
+        }
     }
 }
 

@@ -2,27 +2,26 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use leveltable::ErrorKind;
-use leveltable::db::{MAX_SEQUENCE, ValueType};
-use leveltable_database::{Database, HistoryEntry};
-use serde_json::json;
+use leveltable::db::MAX_SEQUENCE;
+use leveltable_database::Database;
+use serde_json::{Value, json};
 
 use crate::Answer;
-use crate::database::{NEEDS_DIRECTORY, note_part, origin};
+use crate::database::{self, NEEDS_DIRECTORY, note_part};
 use crate::failure::Failure;
-use crate::input::BYTE_ORDER_MARK;
-use crate::notation::{Notation, NotationArgs, quoted, write_json_field};
+use crate::input::Lines;
+use crate::notation::{Field, Notation, quoted, write_json};
 use crate::open::{
-    AnyTable, Lead, LookupArgs, Opened, Order, Row, ShowArgs, TypedTable, Values, another_order,
-    note_assumed_order, note_unknown_order,
+    LookupArgs, Opened, Order, another_order, note_assumed_order, note_unknown_order,
 };
 use crate::output::{Rows, complain};
 use crate::place::{check_order_of_arguments, is_url};
+use crate::row::{Row, RowSource, ShowArgs, Style};
 
 /// Show the values of keys.
 ///
@@ -56,21 +55,21 @@ pub(crate) struct Args {
 const NEEDS_DATABASE: &str =
     "--at needs a table of a database: the keys of this table have no sequence numbers";
 
+/// A key to look up, or why it cannot be read.
+type Key = Result<Vec<u8>, Failure>;
+
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     // A key that cannot be read is an error before any answer is printed.
-    let mut keys = Vec::new();
-    for key in &args.key {
-        keys.push(
-            (key != "-")
-                .then(|| args.show.notation.parse_key("KEY", key))
-                .transpose()?,
-        );
-    }
+    let parse = |key: &OsString| args.show.notation.parse_key("KEY", key);
+    let given = args
+        .key
+        .iter()
+        .map(|key| (key != "-").then(|| parse(key)).transpose());
+    let given = given.collect::<Result<Vec<_>, _>>()?;
     for key in &args.key {
         check_order_of_arguments(Path::new(key), &args.file)?;
     }
     note_part(&args.file);
-    let mut answers = Answers::new(args, &keys);
     let opened = args.lookup.open(&args.file, false)?;
     let is_table = matches!(&opened, Opened::Table(table) if table.is_database());
     if args.at.is_some() && !is_table {
@@ -79,46 +78,29 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     if args.history && !matches!(opened, Opened::Database(_)) {
         return Err(Failure::new(NEEDS_DIRECTORY));
     }
-    let keys = all_keys(keys, args.show.notation);
+    let mut answers = Answers::new(args, matches!(given[..], [Some(_)]));
+    // The keys of standard input in place of each `-`.
+    let mut keys = given
+        .into_iter()
+        .flat_map(|key| -> Box<dyn Iterator<Item = Key>> {
+            match key {
+                Some(key) => Box::new(std::iter::once(Ok(key))),
+                None => Box::new(keys_of_stdin(args.show)),
+            }
+        });
+    let all = (Bound::Unbounded, Bound::Unbounded);
     match &opened {
-        Opened::Set(set) => look_up(
-            &|keys| each_of(keys, &|keys| set.get_many(keys)),
-            BATCH,
-            keys,
-            &mut answers,
-        )?,
         Opened::Database(db) if args.history => show_history(db, keys, &mut answers)?,
-        Opened::Database(db) if db.has_known_order() => {
-            look_up(
-                &|keys| each_of(keys, &|keys| db.get_many(keys)),
-                BATCH,
-                keys,
-                &mut answers,
-            )?;
-        }
-        Opened::Database(db) => {
-            let rows = db
-                .iter()
-                .map(|entry| entry.map(|(key, value)| Row::plain(key, value)));
+        Opened::Database(db) if !db.has_known_order() => {
+            let rows = database::rows(db, all, false, false)?;
             search(rows, keys, &mut answers)?;
         }
         Opened::Table(table) if table.order == Order::Unknown => {
             let remedy = "searched by reading the whole table";
             note_unknown_order(&args.file, args.lookup.keys.keys, remedy);
-            let rows = table.rows((Bound::Unbounded, Bound::Unbounded));
-            search(rows, keys, &mut answers)?;
+            search(table.rows(all, false), keys, &mut answers)?;
         }
-        Opened::Table(table) => {
-            answers.order = table.order;
-            // Requests of a batch are on their way at the same time.
-            let most = if is_url(&args.file) { BATCH } else { 1 };
-            look_up(
-                &|keys| find_batch(table, keys, args.at),
-                most,
-                keys,
-                &mut answers,
-            )?;
-        }
+        _ => answers.look_up(&opened, &mut keys)?,
     }
     answers.out.finish()?;
     Ok(answers.worst)
@@ -127,50 +109,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 /// Number of keys that are looked up at once.
 const BATCH: usize = 1024;
 
-/// What was found of a key.
-type Found = leveltable::Result<Option<Row>>;
-
-/// What looks up many keys at once.
-type GetMany<'a> = &'a dyn Fn(&[Vec<u8>]) -> leveltable::Result<Vec<Option<Bytes>>>;
-
-/// Looks up keys with `find`, up to `most` at a time.
-fn look_up(
-    find: &dyn Fn(&[Vec<u8>]) -> Vec<Found>,
-    most: usize,
-    mut keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
-    answers: &mut Answers<'_>,
-) -> Result<(), Failure> {
-    loop {
-        let batch: Vec<Vec<u8>> = keys.by_ref().take(most).collect::<Result<_, _>>()?;
-        if batch.is_empty() {
-            return Ok(());
-        }
-        for (key, found) in batch.iter().zip(find(&batch)) {
-            match found {
-                Ok(row) => {
-                    // In another order, the table may hold the key elsewhere.
-                    if row.is_none() && answers.order == Order::Assumed {
-                        note_assumed_order(&answers.args.file);
-                        answers.order = Order::Certain;
-                    }
-                    answers.show(key, row.as_ref())?;
-                }
-                // Nothing that was not found is certain.
-                Err(e) if e.kind() == ErrorKind::Comparator => {
-                    answers.out.flush()?;
-                    return Err(another_order(e));
-                }
-                Err(e) if answers.is_single && !answers.args.show.json => return Err(e.into()),
-                Err(e) => answers.fail(key, &e.into())?,
-            }
-        }
-    }
-}
-
 /// Looks for all keys in one walk over `rows`, whose order is not known. The newest version of a key not newer than --at counts.
 fn search(
-    rows: impl Iterator<Item = leveltable::Result<Row>>,
-    keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
+    rows: RowSource,
+    keys: impl Iterator<Item = Key>,
     answers: &mut Answers<'_>,
 ) -> Result<(), Failure> {
     let at = answers.args.at.unwrap_or(MAX_SEQUENCE);
@@ -197,7 +139,7 @@ fn search(
 /// Prints all versions of each key that the files of a database still hold.
 fn show_history(
     db: &Database,
-    keys: impl Iterator<Item = Result<Vec<u8>, Failure>>,
+    keys: impl Iterator<Item = Key>,
     answers: &mut Answers<'_>,
 ) -> Result<(), Failure> {
     for key in keys {
@@ -207,86 +149,47 @@ fn show_history(
             answers.no("not found", &key)?;
         }
         for version in versions {
-            answers.show_version(version)?;
+            answers.write(&Row::from(version))?;
         }
     }
     Ok(())
 }
 
-/// Returns the keys of the command line, with those of standard input in place of each `-`.
-fn all_keys(
-    keys: Vec<Option<Vec<u8>>>,
-    notation: NotationArgs,
-) -> impl Iterator<Item = Result<Vec<u8>, Failure>> {
-    let keys = keys.into_iter();
-    keys.flat_map(move |key| -> Box<dyn Iterator<Item = _>> {
-        match key {
-            Some(key) => Box::new(std::iter::once(Ok(key))),
-            None => Box::new(keys_of_stdin(notation)),
-        }
-    })
-}
-
 /// Returns the keys on the lines of standard input. Empty lines are skipped.
-fn keys_of_stdin(notation: NotationArgs) -> impl Iterator<Item = Result<Vec<u8>, Failure>> {
-    let mut lines = io::stdin().lock();
-    let mut number = 0;
+fn keys_of_stdin(show: ShowArgs) -> impl Iterator<Item = Key> {
+    let is_raw = show.notation.shown() == Notation::Raw;
+    let mut lines = Lines::new(Box::new(io::stdin().lock()), is_raw);
     let mut is_empty = true;
-    std::iter::from_fn(move || {
-        loop {
-            let mut line = Vec::new();
-            number += 1;
-            match lines.read_until(b'\n', &mut line) {
-                Ok(0) => {
-                    if is_empty {
-                        complain("note", "standard input has no keys");
-                    }
-                    return None;
-                }
-                Ok(_) => {}
-                Err(e) => return Some(Err(Failure::new(format!("reading standard input: {e}")))),
-            }
-            line.pop_if(|last| *last == b'\n');
-            line.pop_if(|last| *last == b'\r');
-            let is_marked = number == 1 && line.starts_with(BYTE_ORDER_MARK);
-            if is_marked && notation.shown() != Notation::Raw {
-                line.drain(..BYTE_ORDER_MARK.len());
-            }
-            if !line.is_empty() {
-                is_empty = false;
-                let place = format!("standard input, line {number}");
-                return Some(notation.parse_key_bytes(&place, &line));
-            }
+    std::iter::from_fn(move || match lines.next() {
+        Ok(true) => {
+            is_empty = false;
+            let place = format!("standard input, line {}", lines.number);
+            let key = lines.line.strip_suffix(b"\r").unwrap_or(&lines.line);
+            Some(show.notation.parse_key_bytes(&place, key))
         }
+        Ok(false) => {
+            if is_empty {
+                complain("note", "standard input has no keys");
+            }
+            None
+        }
+        Err(e) => Some(Err(Failure::new(format!("reading standard input: {e}")))),
     })
 }
 
-/// Returns the entry of each key. In a table of a database that is its newest entry not newer than `at`.
-fn find_batch(table: &AnyTable, keys: &[Vec<u8>], at: Option<u64>) -> Vec<Found> {
-    match &table.keys {
-        TypedTable::Plain(table) => each_of(keys, &|keys| table.get_many(keys)),
-        TypedTable::Database(table) => {
-            let snapshot = table.at(at.unwrap_or(MAX_SEQUENCE));
-            let find = |key| Ok(snapshot.get_entry(key)?.map(Row::from));
-            keys.iter().map(find).collect()
-        }
-    }
-}
+/// What was found of a key.
+type Found = leveltable::Result<Option<Row>>;
 
-/// Returns the entry of each key by `get_many`. If damage fails that, it finds out of which; a request that failed is not made again
-/// for each key.
-fn each_of(keys: &[Vec<u8>], get_many: GetMany<'_>) -> Vec<Found> {
-    let row = |(key, value): (&Vec<u8>, Option<Bytes>)| {
-        Ok(value.map(|value| Row::plain(key.clone().into(), value)))
-    };
-    match get_many(keys) {
-        Ok(values) => keys.iter().zip(values).map(row).collect(),
+/// Returns the entry of each key. If damage fails that of all, finds out of which; a request that failed is not made again for each key.
+fn find(opened: &Opened, keys: &[Vec<u8>], at: Option<u64>) -> Vec<Found> {
+    match opened.get_many(keys, at) {
+        Ok(rows) => rows.into_iter().map(Ok).collect(),
         Err(e) if keys.len() == 1 || e.kind() == ErrorKind::Io => {
             keys.iter().map(|_| Err(e.clone())).collect()
         }
         Err(_) => {
             let keys = keys.iter().map(std::slice::from_ref);
-            keys.flat_map(|key| each_of(key, get_many)).collect()
+            keys.flat_map(|key| find(opened, key, at)).collect()
         }
     }
 }
@@ -296,60 +199,90 @@ struct Answers<'a> {
     args: &'a Args,
     /// Whether there is one key on the command line, whose value is printed alone.
     is_single: bool,
-    /// What is known of the order in which keys are looked up.
-    order: Order,
+    style: Style,
     out: Rows,
     worst: Answer,
 }
 
 impl Answers<'_> {
-    fn new<'a>(args: &'a Args, keys: &[Option<Vec<u8>>]) -> Answers<'a> {
+    fn new(args: &Args, is_single: bool) -> Answers<'_> {
         Answers {
             args,
-            is_single: matches!(keys, [Some(_)]),
-            order: Order::Certain,
+            is_single: is_single && !args.show.json,
+            style: Style {
+                show: args.show,
+                keys_only: false,
+                width: None,
+                file: None,
+            },
             out: Rows::new(),
             worst: Answer::Yes,
         }
     }
 
-    fn show(&mut self, key: &[u8], row: Option<&Row>) -> Result<(), Failure> {
-        let (show, notation) = (self.args.show, self.args.show.notation.shown());
-        let Some(row) = row else {
-            if show.json {
-                self.write_no_value(key, None)?;
+    /// Looks up keys and shows what is found.
+    fn look_up(
+        &mut self,
+        opened: &Opened,
+        keys: &mut impl Iterator<Item = Key>,
+    ) -> Result<(), Failure> {
+        let file = &self.args.file;
+        let mut is_assumed =
+            matches!(opened, Opened::Table(table) if table.order == Order::Assumed);
+        // Requests of a batch are on their way at the same time.
+        let is_file = matches!(opened, Opened::Table(_)) && !is_url(file);
+        let most = if is_file { 1 } else { BATCH };
+        loop {
+            let batch: Vec<Vec<u8>> = keys.by_ref().take(most).collect::<Result<_, _>>()?;
+            if batch.is_empty() {
+                return Ok(());
             }
-            return self.no("not found", key);
-        };
-        match row.tag {
-            Some((_, ValueType::Deletion)) if !show.json => {}
-            _ if self.is_single && !show.json => self.out.write(|out| {
+            for (key, found) in batch.iter().zip(find(opened, &batch, self.args.at)) {
+                match found {
+                    Ok(row) => {
+                        // In another order, the table may hold the key elsewhere.
+                        if row.is_none() && std::mem::take(&mut is_assumed) {
+                            note_assumed_order(file);
+                        }
+                        self.show(key, row.as_ref())?;
+                    }
+                    // Nothing that was not found is certain.
+                    Err(e) if e.kind() == ErrorKind::Comparator => {
+                        self.out.flush()?;
+                        return Err(another_order(e));
+                    }
+                    Err(e) if self.is_single => return Err(e.into()),
+                    Err(e) => self.fail(key, &e.into())?,
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, row: &Row) -> Result<(), Failure> {
+        self.out.write(|out| row.write(&self.style, out))
+    }
+
+    fn show(&mut self, key: &[u8], row: Option<&Row>) -> Result<(), Failure> {
+        let notation = self.args.show.notation.shown();
+        match row {
+            None => self.write_no_value(key, None)?,
+            Some(row) if row.is_deletion() && !self.args.show.json => {}
+            Some(row) if self.is_single => self.out.write(|out| {
                 notation.write(&row.value, out)?;
                 match notation {
                     Notation::Raw => Ok(()),
                     _ => out.write_all(b"\n"),
                 }
             })?,
-            _ => {
-                let lead = Lead::default();
-                self.out
-                    .write(|out| row.write(show, Values::All, &lead, out))?;
-            }
+            Some(row) => self.write(row)?,
         }
-        match row.tag {
-            Some((sequence, ValueType::Deletion)) => {
+        match row.map(|row| (row.is_deletion(), row.tag)) {
+            None => self.no("not found", key),
+            Some((true, Some((sequence, _)))) => {
                 self.no(&format!("deleted at sequence {sequence}"), key)
             }
-            _ => Ok(()),
+            Some(_) => Ok(()),
         }
-    }
-
-    /// Prints a version of a key, the file that holds it, and what became of it.
-    fn show_version(&mut self, version: HistoryEntry) -> Result<(), Failure> {
-        let (show, lead) = (self.args.show, origin(&version));
-        let row = Row::of_version(version.user_key, version.sequence, version.version);
-        self.out
-            .write(|out| row.write(show, Values::All, &lead, out))
     }
 
     /// Prints to standard error that `key` has no value.
@@ -363,25 +296,25 @@ impl Answers<'_> {
 
     /// Prints why the value of `key` is unknown.
     fn fail(&mut self, key: &[u8], failure: &Failure) -> Result<(), Failure> {
-        if self.args.show.json {
-            self.write_no_value(key, Some(&failure.to_string()))?;
-        }
+        self.write_no_value(key, Some(&failure.to_string()))?;
         self.out.flush()?;
         complain("error", &format!("key {}: {failure}", quoted(key, 100)));
         self.worst = Answer::Unknown;
         Ok(())
     }
 
+    /// Prints the JSON object of a key without a value.
     fn write_no_value(&mut self, key: &[u8], error: Option<&str>) -> Result<(), Failure> {
-        let is_hex = self.args.show.notation.shown() == Notation::Hex;
-        self.out.write(|out| {
-            out.write_all(b"{")?;
-            write_json_field("key", key, is_hex, out)?;
-            out.write_all(b",\"value\":null")?;
-            if let Some(error) = error {
-                write!(out, ",\"error\":{}", json!(error))?;
-            }
-            out.write_all(b"}\n")
-        })
+        let show = self.args.show;
+        if !show.json {
+            return Ok(());
+        }
+        let value = [
+            ("key", Field::Bytes(key)),
+            ("value", Field::Json(Value::Null)),
+        ];
+        let error = error.map(|error| ("error", Field::Json(json!(error))));
+        self.out
+            .write(|out| write_json(value.into_iter().chain(error), show.is_hex(), out))
     }
 }

@@ -7,13 +7,15 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use clap::ValueEnum;
-use leveltable::db::{InternalKey, MAX_SEQUENCE, ValueType};
+use clap::{Args, ValueEnum};
+use leveltable::db::{MAX_SEQUENCE, ValueType};
 
 use self::csv::CsvRecords;
 use self::json::parse_json;
 use crate::failure::Failure;
 use crate::notation::Notation;
+use crate::row::{Tag, stored_key};
+use crate::write::parse_character;
 
 /// The format of the input.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
@@ -29,23 +31,50 @@ pub(crate) enum Format {
 }
 
 /// How the input is read.
+#[derive(Args)]
+#[command(next_help_heading = "Input")]
 pub(crate) struct InputOptions {
-    pub(crate) format: Format,
-    pub(crate) notation: Notation,
-    /// Whether entries have a sequence number and a type.
-    pub(crate) is_database: bool,
-    /// Names or numbers of the fields that make up the key, and of that with the value.
-    pub(crate) key_fields: Vec<String>,
-    pub(crate) value_field: Option<String>,
-    /// What is between the fields of a key.
-    pub(crate) key_separator: String,
-    /// The whole record, as JSON, is the value.
-    pub(crate) whole_record: bool,
-    /// Number of digits of numbers in keys.
-    pub(crate) pad: Option<usize>,
-    /// Whether the first record of CSV holds the names of the fields.
-    pub(crate) has_header: bool,
-    pub(crate) delimiter: u8,
+    /// The format of the input
+    #[arg(long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    format: Format,
+    /// The fields that make up the key: names, or in CSV numbers from 1 [default: key; in CSV: 1]
+    #[arg(long, value_name = "FIELD,..", value_delimiter = ',')]
+    key_field: Vec<String>,
+    /// What is between the fields of a key
+    #[arg(long, value_name = "TEXT", default_value = ":")]
+    key_separator: String,
+    /// Fill numbers in keys with zeros to N digits: they then sort by size
+    #[arg(long, value_name = "N", conflicts_with = "hex", value_parser = clap::value_parser!(u8).range(1..))]
+    pad: Option<u8>,
+    /// The field that holds the value [default: value; in CSV: 2]
+    #[arg(long, value_name = "FIELD")]
+    value_field: Option<String>,
+    /// The value is the whole record, as JSON
+    #[arg(long, conflicts_with_all = ["value_field", "database"])]
+    whole_record: bool,
+    /// The first record of CSV holds the names of the fields
+    #[arg(long)]
+    header: bool,
+    /// The character between the fields of CSV
+    #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = parse_delimiter)]
+    delimiter: u8,
+    /// Build a table of a LevelDB database, whose entries also have a sequence number and a type
+    #[arg(long)]
+    pub(crate) database: bool,
+    /// Keys and values are in hexadecimal
+    #[arg(long)]
+    hex: bool,
+    /// Keys and values in lines of text have no escapes: a backslash stands for itself
+    #[arg(long, conflicts_with = "hex")]
+    raw: bool,
+}
+
+/// Parses the character between fields, which must be one byte.
+fn parse_delimiter(written: &str) -> Result<u8, String> {
+    parse_character(written)
+        .ok()
+        .filter(|byte| !matches!(byte, b'"' | b'\n' | b'\r' | 0))
+        .ok_or_else(|| r"expected one character, such as , or ; or \t".into())
 }
 
 impl InputOptions {
@@ -55,10 +84,10 @@ impl InputOptions {
                 "--key-field, --value-field and --whole-record need --format csv or --format jsonl";
             return Err(Failure::new(what));
         }
-        if (self.has_header || self.delimiter != b',') && self.format != Format::Csv {
+        if (self.header || self.delimiter != b',') && self.format != Format::Csv {
             return Err(Failure::new("--header and --delimiter need --format csv"));
         }
-        if self.notation == Notation::Raw && self.format != Format::Text {
+        if self.raw && self.format != Format::Text {
             let what = "--raw needs --format text: CSV and JSON lines have no such escapes";
             return Err(Failure::new(what));
         }
@@ -72,13 +101,17 @@ impl InputOptions {
         Ok(())
     }
 
+    fn notation(&self) -> Notation {
+        Notation::of(self.hex, self.raw)
+    }
+
     fn names_fields(&self) -> bool {
-        !self.key_fields.is_empty() || self.value_field.is_some() || self.whole_record
+        !self.key_field.is_empty() || self.value_field.is_some() || self.whole_record
     }
 
     /// Returns the names of the fields of JSON that make up the key.
     fn key_names(&self) -> Vec<&str> {
-        match &self.key_fields[..] {
+        match &self.key_field[..] {
             [] => vec!["key"],
             names => names.iter().map(String::as_str).collect(),
         }
@@ -94,16 +127,13 @@ impl InputOptions {
         if i > 0 {
             key.extend_from_slice(self.key_separator.as_bytes());
         }
-        let begins_as_number = |digits: &&[u8]| digits.first().is_some_and(u8::is_ascii_digit);
-        let unsigned = part.strip_prefix(b"-").or(part.strip_prefix(b"+"));
-        if let Some(width) = self.pad
-            && Some(unsigned.unwrap_or(part))
-                .filter(begins_as_number)
-                .is_some()
-        {
-            let text = String::from_utf8_lossy(part);
+        let text = String::from_utf8_lossy(part);
+        let begins_as_number = text
+            .trim_start_matches(['-', '+'])
+            .starts_with(|c: char| c.is_ascii_digit());
+        if let Some(width) = self.pad.filter(|_| begins_as_number) {
             if part.iter().all(u8::is_ascii_digit) {
-                let zeros = width.checked_sub(part.len());
+                let zeros = usize::from(width).checked_sub(part.len());
                 let zeros = zeros
                     .ok_or_else(|| format!("{text} has more than the {width} digits of --pad"))?;
                 key.resize(key.len() + zeros, b'0');
@@ -120,7 +150,7 @@ impl InputOptions {
     /// Returns the message for one field, `name`, that would be both key and value.
     #[cold]
     fn same_field(&self, name: &str) -> String {
-        let option = if self.key_fields.is_empty() {
+        let option = if self.key_field.is_empty() {
             "--key-field"
         } else {
             "--value-field"
@@ -130,10 +160,11 @@ impl InputOptions {
 }
 
 /// Reads entries one by one, and holds one in memory.
-pub(crate) struct Entries {
+pub(crate) struct Entries<'a> {
     source: Source,
-    name: String,
-    options: InputOptions,
+    /// The name of the input, for messages.
+    pub(crate) name: String,
+    options: &'a InputOptions,
     /// Size of the input in bytes, if it is a file.
     pub(crate) size: Option<u64>,
 }
@@ -143,46 +174,34 @@ enum Source {
     Csv(CsvRecords),
 }
 
-/// Sequence number and type of an entry.
-type Tag = (u64, ValueType);
-
-impl Entries {
+impl Entries<'_> {
     /// Opens the file at `path`, or standard input for `-`.
-    pub(crate) fn open(path: &Path, options: InputOptions) -> Result<Entries, Failure> {
+    pub(crate) fn open<'a>(path: &Path, options: &'a InputOptions) -> Result<Entries<'a>, Failure> {
         options.check()?;
         let (reader, name, size): (Box<dyn BufRead>, _, _) = if path.as_os_str() == "-" {
             let name = "standard input".to_owned();
             (Box::new(io::stdin().lock()), name, None)
         } else {
             let name = path.display().to_string();
-            let fail = |what: &str| Failure::new(what).at(&name);
-            let file = File::open(path).map_err(|e| match e.kind() {
-                io::ErrorKind::NotFound => fail("no such file"),
-                _ => fail(&e.to_string()),
-            })?;
-            let metadata = file.metadata().map_err(|e| fail(&e.to_string()))?;
+            let fail = |e: io::Error| match e.kind() {
+                io::ErrorKind::NotFound => Failure::new("no such file").at(&name),
+                _ => Failure::new(e.to_string()).at(&name),
+            };
+            let file = File::open(path).map_err(fail)?;
+            let metadata = file.metadata().map_err(fail)?;
             if metadata.is_dir() {
-                return Err(fail("is a directory: name a file of entries"));
+                return Err(Failure::new("is a directory: name a file of entries").at(&name));
             }
             let size = metadata.is_file().then_some(metadata.len());
             let reader = BufReader::with_capacity(64 << 10, file);
             (Box::new(reader), name, size)
         };
         let source = match options.format {
-            Format::Csv => Source::Csv(CsvRecords::open(reader, &options).map_err(|e| {
-                let failure = Failure::new(e.what);
-                match e.line {
-                    Some(line) => failure.at(format!("{name}, line {line}")),
-                    None => failure.at(&name),
-                }
+            Format::Csv => Source::Csv(CsvRecords::open(reader, options).map_err(|e| {
+                let place = e.line.map(|line| format!("{name}, line {line}"));
+                Failure::new(e.what).at(place.as_ref().unwrap_or(&name))
             })?),
-            Format::Text | Format::Jsonl => Source::Lines(Lines {
-                reader,
-                line: Vec::new(),
-                number: 0,
-                bytes: 0,
-                is_raw: options.notation == Notation::Raw,
-            }),
+            Format::Text | Format::Jsonl => Source::Lines(Lines::new(reader, options.raw)),
         };
         Ok(Entries {
             source,
@@ -195,22 +214,16 @@ impl Entries {
     /// Reads the next entry into `key`, as the table stores it, and `value`. Returns `false` at the end.
     pub(crate) fn next(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool, Failure> {
         let read = match &mut self.source {
-            Source::Lines(lines) => lines
-                .next()
-                .map_err(|e| Failure::new(format!("reading {}: {e}", self.name)))?,
-            Source::Csv(records) => match records.next() {
-                Ok(read) => read,
-                Err(what) => return Err(Failure::new(what).at(self.place())),
-            },
+            Source::Lines(lines) => lines.next().map_err(|e| e.to_string()),
+            Source::Csv(records) => records.next(),
         };
-        if !read {
-            return Ok(false);
-        }
         key.clear();
         value.clear();
-        self.parse(key, value)
-            .map_err(|what| Failure::new(what).at(self.place()))?;
-        Ok(true)
+        let parsed = match read {
+            Ok(true) => self.parse(key, value).map(|()| true),
+            ended => ended,
+        };
+        parsed.map_err(|what| Failure::new(what).at(self.place()))
     }
 
     /// Returns the number of bytes read so far.
@@ -221,45 +234,36 @@ impl Entries {
         }
     }
 
-    /// Returns the name of the input, for messages.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Returns the name of the input and the number of the last line, for messages.
     pub(crate) fn place(&self) -> String {
         let number = match &self.source {
             Source::Lines(lines) => lines.number,
-            Source::Csv(records) => records.line(),
+            Source::Csv(records) => records.line,
         };
         format!("{}, line {number}", self.name)
     }
 
     fn parse(&self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<(), String> {
         let tag = match &self.source {
-            Source::Csv(records) => records.parse(&self.options, key, value)?,
+            Source::Csv(records) => records.parse(self.options, key, value)?,
             Source::Lines(lines) => match self.options.format {
-                Format::Jsonl => parse_json(&lines.line, &self.options, key, value)?,
-                Format::Text | Format::Csv => parse_tabs(&lines.line, &self.options, key, value)?,
+                Format::Jsonl => parse_json(&lines.line, self.options, key, value)?,
+                Format::Text | Format::Csv => parse_tabs(&lines.line, self.options, key, value)?,
             },
         };
-        if let Some((sequence, value_type)) = tag {
-            if sequence > MAX_SEQUENCE {
-                return Err(format!(
-                    "sequence {sequence} is above the maximum, {MAX_SEQUENCE}"
-                ));
-            }
-            if value_type == ValueType::Deletion && !value.is_empty() {
-                return Err("a deletion cannot have a value".into());
-            }
-            let user_key = std::mem::take(key);
-            InternalKey {
-                user_key: &user_key,
-                sequence,
-                value_type,
-            }
-            .encode(key);
+        let Some(tag) = tag else {
+            return Ok(());
+        };
+        if tag.0 > MAX_SEQUENCE {
+            return Err(format!(
+                "sequence {} is above the maximum, {MAX_SEQUENCE}",
+                tag.0
+            ));
         }
+        if tag.1 == ValueType::Deletion && !value.is_empty() {
+            return Err("a deletion cannot have a value".into());
+        }
+        *key = stored_key(key, tag);
         Ok(())
     }
 }
@@ -276,22 +280,32 @@ fn check_no_gzip(head: &[u8]) -> io::Result<()> {
 }
 
 /// Editors on Windows begin a file with it.
-pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-// ---- Lines ----------------------------------------------------------------------------------
-
-struct Lines {
+/// Lines that are not empty.
+pub(crate) struct Lines {
     reader: Box<dyn BufRead>,
-    line: Vec<u8>,
-    number: u64,
+    /// The last line, and its number.
+    pub(crate) line: Vec<u8>,
+    pub(crate) number: u64,
     bytes: u64,
     /// Whether a carriage return at the end of a line, or a byte order mark at the start of the input, is part of it.
     is_raw: bool,
 }
 
 impl Lines {
-    /// Reads the next line that is not empty. Returns `false` at the end.
-    fn next(&mut self) -> io::Result<bool> {
+    pub(crate) fn new(reader: Box<dyn BufRead>, is_raw: bool) -> Lines {
+        Lines {
+            reader,
+            line: Vec::new(),
+            number: 0,
+            bytes: 0,
+            is_raw,
+        }
+    }
+
+    /// Reads the next line. Returns `false` at the end.
+    pub(crate) fn next(&mut self) -> io::Result<bool> {
         loop {
             self.line.clear();
             let read = self.reader.read_until(b'\n', &mut self.line)?;
@@ -323,32 +337,21 @@ fn parse_tabs(
     key: &mut Vec<u8>,
     value: &mut Vec<u8>,
 ) -> Result<Option<Tag>, String> {
-    let InputOptions {
-        notation,
-        is_database,
-        ..
-    } = *options;
+    let (notation, is_database) = (options.notation(), options.database);
+    let (columns, names, number, or) = if is_database {
+        (4, "key, sequence, type and value", "four", "")
+    } else {
+        (2, "key and value", "two", ", or use --raw or --database")
+    };
     // Everything after the last separator is the value, because a raw one may contain tabs.
-    let columns = if is_database { 4 } else { 2 };
     let mut fields = line.splitn(columns, |&b| b == b'\t');
     let mut field = |name: &str| {
         fields.next().ok_or_else(|| {
-            let columns = if is_database {
-                "key, sequence, type and value"
-            } else {
-                "key and value"
-            };
             let hint = other_format(line);
-            format!("no {name}: expected {columns}, separated by tabs{hint}")
+            format!("no {name}: expected {names}, separated by tabs{hint}")
         })
     };
-    if options.pad.is_some() {
-        let mut part = Vec::new();
-        notation.parse(field("key")?, &mut part)?;
-        options.add_part(0, &part, key)?;
-    } else {
-        notation.parse(field("key")?, key)?;
-    }
+    options.add_part(0, &notation.parse(field("key")?)?, key)?;
     let tag = if is_database {
         let sequence = parse_sequence(field("sequence")?)?;
         Some((sequence, parse_type(field("type")?)?))
@@ -357,14 +360,11 @@ fn parse_tabs(
     };
     let written = field("value")?;
     if notation == Notation::Text && written.contains(&b'\t') {
-        let message = if is_database {
-            r"more than four columns: write a tab in a value as \t"
-        } else {
-            r"more than two columns: write a tab in a value as \t, or use --raw or --database"
-        };
-        return Err(message.into());
+        return Err(format!(
+            r"more than {number} columns: write a tab in a value as \t{or}"
+        ));
     }
-    notation.parse(written, value)?;
+    *value = notation.parse(written)?;
     Ok(tag)
 }
 

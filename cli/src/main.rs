@@ -34,6 +34,7 @@ mod remote;
 #[cfg(not(feature = "object-store"))]
 #[path = "no_remote.rs"]
 mod remote;
+mod row;
 mod salvage;
 mod scan;
 mod set;

@@ -7,8 +7,9 @@ use std::time::Duration;
 use leveltable::{Error, ErrorKind, Result, Source, Summary, WriteOptions};
 
 use crate::failure::Failure;
-use crate::open::{Bounds, Direction, RowSource};
+use crate::open::{Bounds, Direction};
 use crate::place::check_url;
+use crate::row::RowSource;
 use crate::set::{Set, Shard};
 use crate::write::Add;
 

@@ -1,10 +1,13 @@
-//! Notations for bytes: text with escapes, hexadecimal, or raw.
+//! Notations for bytes: text with escapes, hexadecimal, or raw; and JSON objects with bytes in them.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
 
 use clap::Args;
+use serde::Serializer as _;
+use serde::ser::SerializeMap as _;
 use serde_json::value::RawValue;
+use serde_json::{Serializer, Value, json};
 
 use crate::failure::Failure;
 
@@ -21,32 +24,19 @@ pub(crate) struct NotationArgs {
 
 impl NotationArgs {
     pub(crate) fn shown(self) -> Notation {
-        match (self.hex, self.raw) {
-            (true, _) => Notation::Hex,
-            (_, true) => Notation::Raw,
-            _ => Notation::Text,
-        }
+        Notation::of(self.hex, self.raw)
     }
 
-    /// Parses a key of the command line. An error names `argument`.
+    /// Parses a key that was read from `place`: an argument, or a line.
     ///
     /// Keys have escapes also with `--raw`, because an argument cannot contain a zero byte.
-    pub(crate) fn parse_key(self, argument: &str, written: &OsStr) -> Result<Vec<u8>, Failure> {
-        self.parse_key_bytes(argument, written.as_encoded_bytes())
+    pub(crate) fn parse_key(self, place: &str, written: &OsStr) -> Result<Vec<u8>, Failure> {
+        self.parse_key_bytes(place, written.as_encoded_bytes())
     }
 
-    /// Parses a key that was read from `place`.
     pub(crate) fn parse_key_bytes(self, place: &str, written: &[u8]) -> Result<Vec<u8>, Failure> {
-        let notation = if self.hex {
-            Notation::Hex
-        } else {
-            Notation::Text
-        };
-        let mut key = Vec::new();
-        match notation.parse(written, &mut key) {
-            Ok(()) => Ok(key),
-            Err(e) => Err(Failure::new(e).at(place)),
-        }
+        let parsed = Notation::of(self.hex, false).parse(written);
+        parsed.map_err(|e| Failure::new(e).at(place))
     }
 }
 
@@ -64,15 +54,20 @@ pub(crate) enum Notation {
 }
 
 impl Notation {
-    /// Decodes `written` and appends the bytes to `dst`.
-    pub(crate) fn parse(self, written: &[u8], dst: &mut Vec<u8>) -> Result<(), String> {
+    pub(crate) fn of(hex: bool, raw: bool) -> Notation {
+        match (hex, raw) {
+            (true, _) => Notation::Hex,
+            (_, true) => Notation::Raw,
+            _ => Notation::Text,
+        }
+    }
+
+    /// Decodes `written`.
+    pub(crate) fn parse(self, written: &[u8]) -> Result<Vec<u8>, String> {
         match self {
-            Notation::Text => unescape(written, dst),
-            Notation::Hex => unhex(written, dst),
-            Notation::Raw => {
-                dst.extend_from_slice(written);
-                Ok(())
-            }
+            Notation::Text => unescape(written),
+            Notation::Hex => unhex(written),
+            Notation::Raw => Ok(written.to_vec()),
         }
     }
 
@@ -86,10 +81,7 @@ impl Notation {
         let (shown, is_cut) = match self {
             Notation::Hex => {
                 let head = bytes.get(..width / 2).unwrap_or(bytes);
-                (
-                    head.iter().map(|byte| format!("{byte:02x}")).collect(),
-                    head.len() < bytes.len(),
-                )
+                (hex(head), head.len() < bytes.len())
             }
             Notation::Text | Notation::Raw => cut(bytes, width),
         };
@@ -162,29 +154,33 @@ fn write_hex(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
     bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
 }
 
-fn unescape(written: &[u8], dst: &mut Vec<u8>) -> Result<(), String> {
-    let mut rest = written;
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unescape(written: &[u8]) -> Result<Vec<u8>, String> {
+    let (mut bytes, mut rest) = (Vec::new(), written);
     while let Some(at) = rest.iter().position(|&b| b == b'\\') {
         let (plain, escape) = rest.split_at(at);
-        dst.extend_from_slice(plain);
+        bytes.extend_from_slice(plain);
         let (byte, after) = match escape {
-            [_, b'\\', after @ ..] => (b'\\', after),
             [_, b't', after @ ..] => (b'\t', after),
             [_, b'n', after @ ..] => (b'\n', after),
             [_, b'r', after @ ..] => (b'\r', after),
             [_, b'0', after @ ..] => (0, after),
-            [_, quote @ (b'"' | b'\''), after @ ..] => (*quote, after),
-            [_, b'x', high, low, after @ ..] => match (digit(*high), digit(*low)) {
-                (Some(high), Some(low)) => (high << 4 | low, after),
-                _ => return Err(bad_escape(escape.get(..4).unwrap_or(escape))),
-            },
+            [_, itself @ (b'\\' | b'"' | b'\''), after @ ..] => (*itself, after),
+            [_, b'x', high, low, after @ ..] => {
+                let byte = byte_of(*high, *low);
+                let bad = || bad_escape(escape.get(..4).unwrap_or(escape));
+                (byte.ok_or_else(bad)?, after)
+            }
             _ => return Err(bad_escape(escape.get(..2).unwrap_or(escape))),
         };
-        dst.push(byte);
+        bytes.push(byte);
         rest = after;
     }
-    dst.extend_from_slice(rest);
-    Ok(())
+    bytes.extend_from_slice(rest);
+    Ok(bytes)
 }
 
 #[cold]
@@ -195,58 +191,72 @@ fn bad_escape(escape: &[u8]) -> String {
     )
 }
 
-fn unhex(written: &[u8], dst: &mut Vec<u8>) -> Result<(), String> {
-    let wrong = |what: &str| {
+fn unhex(written: &[u8]) -> Result<Vec<u8>, String> {
+    let bytes = written.chunks(2).map(|pair| match pair {
+        [high, low] => byte_of(*high, *low).ok_or("not a hexadecimal digit"),
+        _ => Err("half a byte"),
+    });
+    bytes.collect::<Result<_, _>>().map_err(|what| {
         let shown = String::from_utf8_lossy(written);
         format!("{what} in `{shown}`: hexadecimal is two digits 0-9 a-f for each byte")
-    };
-    for pair in written.chunks(2) {
-        match pair {
-            [high, low] => match (digit(*high), digit(*low)) {
-                (Some(high), Some(low)) => dst.push(high << 4 | low),
-                _ => return Err(wrong("not a hexadecimal digit")),
-            },
-            _ => return Err(wrong("half a byte")),
-        }
-    }
-    Ok(())
+    })
 }
 
-fn digit(ascii: u8) -> Option<u8> {
-    char::from(ascii)
-        .to_digit(16)
-        .and_then(|digit| u8::try_from(digit).ok())
+/// Returns the byte that two hexadecimal digits write.
+fn byte_of(high: u8, low: u8) -> Option<u8> {
+    let digit = |ascii: u8| char::from(ascii).to_digit(16);
+    u8::try_from(digit(high)? << 4 | digit(low)?).ok()
 }
 
-/// Writes `bytes` as the field `name` of a JSON object. With `hex`, or if they are not UTF-8, writes them as
-/// `name_hex`. `build` reads both back.
-pub(crate) fn write_json_field(
-    name: &str,
-    bytes: &[u8],
-    hex: bool,
+/// The value of a field of a JSON object.
+pub(crate) enum Field<'a> {
+    /// Text; with `hex`, or if the bytes are not UTF-8, hexadecimal in a field whose name ends in `_hex`. `build` reads both back.
+    Bytes(&'a [u8]),
+    Text(&'a str),
+    Json(Value),
+    /// As it is written.
+    Raw(Box<RawValue>),
+}
+
+/// Writes a JSON object with these fields in a line.
+pub(crate) fn write_json<'a>(
+    fields: impl IntoIterator<Item = (&'a str, Field<'a>)>,
+    is_hex: bool,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) if !hex => {
-            write!(out, "\"{name}\":")?;
-            serde_json::to_writer(out, text).map_err(io::Error::from)
+    let mut json = Serializer::new(&mut *out);
+    let mut object = json.serialize_map(None)?;
+    for (name, field) in fields {
+        match field {
+            Field::Bytes(bytes) => match str::from_utf8(bytes) {
+                Ok(text) if !is_hex => object.serialize_entry(name, text)?,
+                _ => object.serialize_entry(&format!("{name}_hex"), &hex(bytes))?,
+            },
+            Field::Text(text) => object.serialize_entry(name, text)?,
+            Field::Json(value) => object.serialize_entry(name, &value)?,
+            Field::Raw(value) => object.serialize_entry(name, &value)?,
         }
-        _ => {
-            write!(out, "\"{name}_hex\":\"")?;
-            write_hex(bytes, out)?;
-            out.write_all(b"\"")
-        }
+    }
+    object.end()?;
+    out.write_all(b"\n")
+}
+
+/// Returns a key without sequence number with the field that `scan --json` prints.
+pub(crate) fn key_json(key: &[u8]) -> Value {
+    match str::from_utf8(key) {
+        Ok(text) => json!({"key": text}),
+        Err(_) => json!({"key_hex": hex(key)}),
     }
 }
 
 /// Returns `bytes` as the JSON object, array, number, true or false that they are, in one line; `None` if they are something else.
 /// A string is not distinguished from the bytes in it.
-pub(crate) fn as_json(bytes: &[u8]) -> Option<String> {
+pub(crate) fn as_json(bytes: &[u8]) -> Option<Box<RawValue>> {
     let text = str::from_utf8(bytes).ok()?;
     let is_kept = !text.trim_start().starts_with(['"', 'n']);
     let raw: &RawValue = serde_json::from_str(text).ok().filter(|_| is_kept)?;
     // Line breaks are between tokens: in strings they are escaped.
-    Some(raw.get().replace(['\r', '\n'], " "))
+    RawValue::from_string(raw.get().replace(['\r', '\n'], " ")).ok()
 }
 
 /// Returns `bytes` in quotes, escaped and cut to about `most` characters, for messages.
@@ -295,9 +305,7 @@ mod tests {
                     assert!(std::str::from_utf8(&out).is_ok());
                     assert!(!out.iter().any(u8::is_ascii_control), "{out:?}");
                 }
-                let mut back = Vec::new();
-                notation.parse(&out, &mut back).unwrap();
-                assert_eq!(back, bytes);
+                assert_eq!(notation.parse(&out).unwrap(), bytes);
             }
         }
     }
@@ -324,11 +332,8 @@ mod tests {
 
     #[test]
     fn bad_escapes_are_named() {
-        let error = |notation: Notation, written: &str| {
-            notation
-                .parse(written.as_bytes(), &mut Vec::new())
-                .unwrap_err()
-        };
+        let error =
+            |notation: Notation, written: &str| notation.parse(written.as_bytes()).unwrap_err();
         for (written, named) in [
             (r"a\q", r"`\q`"),
             (r"a\", r"`\`"),

@@ -1,25 +1,24 @@
 //! Opens plain tables and tables of databases, and reads both in the same way.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::ops::Bound;
 use std::path::Path;
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use leveltable::{
-    DbTable, Error, ErrorKind, OpenOptions, Result, Source, Table,
-    db::{DbEntry, KeyKind, ValueType, Version},
+    DbTable, Error, ErrorKind, OpenOptions, Result, Source, Table, db::KeyKind, db::MAX_SEQUENCE,
 };
 use leveltable_database::Database;
 
 use crate::database::{self, order_beside};
 use crate::failure::{Failure, is_not_found};
 use crate::files::tables_in;
-use crate::notation::{Notation, NotationArgs, as_json, write_json_field};
 use crate::output::complain;
 use crate::place::{check_url, copy_if_remote, is_url, source};
 use crate::remote::open_set;
+use crate::row::{Row, RowSource, directed};
 use crate::set::Set;
 use crate::sort::KeyOrder;
 
@@ -110,6 +109,29 @@ pub(crate) fn open_any(
     }
 }
 
+impl Opened {
+    /// Returns the entry of each key. In a table of a database that is its newest entry not newer than `at`.
+    pub(crate) fn get_many(&self, keys: &[Vec<u8>], at: Option<u64>) -> Result<Vec<Option<Row>>> {
+        let values = match self {
+            Opened::Set(set) => set.get_many(keys)?,
+            Opened::Database(db) => db.get_many(keys)?,
+            Opened::Table(table) => match &table.keys {
+                TypedTable::Plain(table) => table.get_many(keys)?,
+                TypedTable::Database(table) => {
+                    let snapshot = table.at(at.unwrap_or(MAX_SEQUENCE));
+                    let find = |key| Ok(snapshot.get_entry(key)?.map(Row::from));
+                    return keys.iter().map(find).collect();
+                }
+            },
+        };
+        let keys = keys.iter().map(|key| Bytes::from(key.clone()));
+        let found = keys.zip(values);
+        Ok(found
+            .map(|(key, value)| Some(Row::from((key, value?))))
+            .collect())
+    }
+}
+
 /// The kind of a table's keys.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
@@ -151,12 +173,6 @@ pub(crate) enum TypedTable {
     Database(DbTable),
 }
 
-/// Rows of a table, or the error at which they end.
-pub(crate) type RowIter = Box<dyn DoubleEndedIterator<Item = Result<Row>>>;
-
-/// The same, in the order in which they are wanted.
-pub(crate) type RowSource = Box<dyn Iterator<Item = Result<Row>>>;
-
 /// Which way a walk goes.
 #[derive(Clone, Copy)]
 pub(crate) struct Direction {
@@ -164,43 +180,6 @@ pub(crate) struct Direction {
     /// Whether it is to reach the end of its bounds, and not only their first entries. Stores read ahead by it.
     #[cfg_attr(not(feature = "object-store"), expect(dead_code))]
     pub(crate) is_whole: bool,
-}
-
-/// The options that say how entries are shown.
-#[derive(Args, Clone, Copy)]
-pub(crate) struct ShowArgs {
-    #[command(flatten)]
-    pub(crate) notation: NotationArgs,
-    /// Show each entry as a JSON object
-    #[arg(long, conflicts_with = "raw")]
-    pub(crate) json: bool,
-    /// Show a value that is a JSON object, array, number, true or false as such, and not as a string
-    #[arg(long, requires = "json", conflicts_with = "hex")]
-    json_values: bool,
-}
-
-/// What is shown of values.
-#[derive(Clone, Copy)]
-pub(crate) enum Values {
-    All,
-    /// So many characters of each.
-    Cut(usize),
-    None,
-}
-
-/// With what an entry begins: a line of text, and a JSON object.
-#[derive(Default)]
-pub(crate) struct Lead {
-    pub(crate) text: String,
-    pub(crate) json: String,
-}
-
-/// An entry of either kind of table.
-pub(crate) struct Row {
-    pub(crate) key: Bytes,
-    /// Sequence number and type, in a table of a database.
-    pub(crate) tag: Option<(u64, ValueType)>,
-    pub(crate) value: Bytes,
 }
 
 impl Keys {
@@ -211,38 +190,6 @@ impl Keys {
             Keys::Plain => Some(KeyKind::Plain),
             Keys::Database | Keys::Stored => Some(KeyKind::Database),
         }
-    }
-
-    fn open(self, path: &Path, options: &OpenOptions) -> Result<AnyTable> {
-        let (source, options) = (source(path)?, options.clone());
-        // Without an order, the library says whether the keys are those of a database, or in an order that the table names.
-        let as_database = |source| options.open_db_source(source).map(TypedTable::Database);
-        let keys = match self {
-            Keys::Auto => match options.open_source(source.clone()) {
-                Err(e) if e.kind() == ErrorKind::DatabaseTable => as_database(source)?,
-                opened => TypedTable::Plain(opened?),
-            },
-            Keys::Database => as_database(source)?,
-            Keys::Plain => return open_as(false, Some(KeyOrder::Bytewise), source, options),
-            Keys::Stored => return open_as(false, Some(KeyOrder::Internal), source, options),
-        };
-        Ok(AnyTable {
-            keys,
-            order: Order::Certain,
-            is_bytewise: true,
-        })
-    }
-
-    /// Returns whether the filter is unused because of `--keys plain`: the same table has a filter when it is
-    /// opened as a table of a database.
-    pub(crate) fn leave_filter_unused(self, path: &Path) -> bool {
-        self.opened_as_database(path)
-            .is_some_and(|table| table.as_table().filter().is_some())
-    }
-
-    fn opened_as_database(self, path: &Path) -> Option<DbTable> {
-        let source = (self == Keys::Plain).then(|| source(path));
-        OpenOptions::new().open_db_source(source?.ok()?).ok()
     }
 }
 
@@ -273,37 +220,59 @@ pub(crate) fn open_with(
     }
     // A cache is useless, because each block is read once.
     let options = options.no_cache().check_order(check_order);
-    let beside = (keys == Keys::Auto).then(|| order_beside(path)).flatten();
-    if let Some(Ok(table)) = beside.map(|order| open_in(order, path, &options)) {
+    let opened = match keys {
+        Keys::Auto => return open_by_content(path, &options, check_order),
+        Keys::Database => open_in(KeyOrder::Internal, path, &options),
+        Keys::Plain => open_as(false, Some(KeyOrder::Bytewise), source(path)?, options),
+        Keys::Stored => open_as(false, Some(KeyOrder::Internal), source(path)?, options),
+    };
+    match opened {
+        Err(e) if e.kind() == ErrorKind::Comparator => {
+            let is_database = keys == Keys::Database;
+            // Keys that are not a database's are not shown as if they were.
+            open_in_stored_order(path, is_database)
+                .map_err(|other| if is_database { e } else { other })
+        }
+        opened => opened,
+    }
+}
+
+/// Opens a table by what the MANIFEST beside it, the table itself or its keys say they are.
+fn open_by_content(path: &Path, options: &OpenOptions, check_order: bool) -> Result<AnyTable> {
+    if let Some(Ok(table)) = order_beside(path).map(|order| open_in(order, path, options)) {
         return Ok(table);
     }
-    match keys.open(path, &options) {
-        Ok(mut table) => {
-            let plain = table.table();
-            let is_small = plain.file_bytes() <= CHECKED_WHEN_OPENED;
-            if keys == Keys::Auto && !check_order && !is_small && plain.properties().is_none() {
+    // Without an order, the library says whether the keys are those of a database, or in an order that the table names.
+    let plain = options.open_source(source(path)?);
+    let is_database = matches!(&plain, Err(e) if e.kind() == ErrorKind::DatabaseTable);
+    let opened = if is_database {
+        options
+            .open_db_source(source(path)?)
+            .map(TypedTable::Database)
+    } else {
+        plain.map(TypedTable::Plain)
+    };
+    match opened {
+        Ok(keys) => {
+            let mut table = AnyTable {
+                keys,
+                order: Order::Certain,
+                is_bytewise: true,
+            };
+            let is_small = table.table().file_bytes() <= CHECKED_WHEN_OPENED;
+            if !check_order && !is_small && table.table().properties().is_none() {
                 table.order = Order::Assumed;
             }
             Ok(table)
         }
-        Err(e) if e.kind() == ErrorKind::Comparator => match keys {
-            Keys::Auto => {
-                let stated = order_stated(path);
-                if let Some(Ok(table)) = stated.map(|order| open_in(order, path, &options)) {
-                    return Ok(table);
-                }
-                let plain = options.open_source(source(path)?).map_err(|e| e.kind());
-                let is_database = matches!(plain, Err(ErrorKind::DatabaseTable));
-                let stored = is_database.then(|| open_in_stored_order(path, true));
-                match stored {
-                    Some(Ok(table)) => Ok(table),
-                    _ => open_in_stored_order(path, false),
-                }
+        Err(e) if e.kind() == ErrorKind::Comparator => {
+            let stated = order_stated(path).map(|order| open_in(order, path, options));
+            let stored = || is_database.then(|| open_in_stored_order(path, true));
+            match stated.and_then(Result::ok).or_else(|| stored()?.ok()) {
+                Some(table) => Ok(table),
+                None => open_in_stored_order(path, false),
             }
-            // Keys that are not a database's are not shown as if they were.
-            Keys::Database => open_in_stored_order(path, true).map_err(|_| e),
-            Keys::Plain | Keys::Stored => open_in_stored_order(path, false),
-        },
+        }
         Err(e) => Err(e),
     }
 }
@@ -455,108 +424,16 @@ impl AnyTable {
 
     /// Returns the entries whose keys, or user keys in a table of a database, lie within the bounds. If the order is
     /// not known, bounds are an error of the iterator.
-    pub(crate) fn rows(&self, bounds: Bounds) -> RowIter {
+    pub(crate) fn rows(&self, bounds: Bounds, reverse: bool) -> RowSource {
         match &self.keys {
-            TypedTable::Plain(table) => {
-                let range = table.range(bounds);
-                Box::new(range.map(|entry| entry.map(|(key, value)| Row::plain(key, value))))
-            }
-            TypedTable::Database(table) => {
-                let range = table.range(bounds);
-                Box::new(range.map(|entry| entry.map(Row::from)))
-            }
+            TypedTable::Plain(table) => directed(
+                table.range(bounds).map(|entry| entry.map(Row::from)),
+                reverse,
+            ),
+            TypedTable::Database(table) => directed(
+                table.range(bounds).map(|entry| entry.map(Row::from)),
+                reverse,
+            ),
         }
-    }
-}
-
-impl From<DbEntry> for Row {
-    fn from(entry: DbEntry) -> Row {
-        Row::of_version(entry.user_key, entry.sequence, entry.version)
-    }
-}
-
-/// Returns the name of a type that `scan` prints and `build` reads.
-pub(crate) fn type_name(value_type: ValueType) -> &'static str {
-    match value_type {
-        ValueType::Value => "value",
-        ValueType::Deletion => "deletion",
-    }
-}
-
-impl Row {
-    pub(crate) fn plain(key: Bytes, value: Bytes) -> Row {
-        Row {
-            key,
-            tag: None,
-            value,
-        }
-    }
-
-    pub(crate) fn of_version(key: Bytes, sequence: u64, version: Version) -> Row {
-        let (value_type, value) = match version {
-            Version::Value(value) => (ValueType::Value, value),
-            Version::Deleted => (ValueType::Deletion, Bytes::new()),
-        };
-        Row {
-            key,
-            tag: Some((sequence, value_type)),
-            value,
-        }
-    }
-
-    /// Writes the entry after `lead`: as a line `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value`, or as one with a JSON object.
-    pub(crate) fn write(
-        &self,
-        show: ShowArgs,
-        values: Values,
-        lead: &Lead,
-        out: &mut impl Write,
-    ) -> io::Result<()> {
-        if show.json {
-            return self.write_json(show, values, &lead.json, out);
-        }
-        let notation = show.notation.shown();
-        out.write_all(lead.text.as_bytes())?;
-        notation.write(&self.key, out)?;
-        if let Some((sequence, value_type)) = self.tag {
-            write!(out, "\t{sequence}\t{}", type_name(value_type))?;
-        }
-        match values {
-            Values::None => {}
-            Values::Cut(width) => {
-                out.write_all(b"\t")?;
-                notation.write_cut(&self.value, width, out)?;
-            }
-            Values::All => {
-                out.write_all(b"\t")?;
-                notation.write(&self.value, out)?;
-            }
-        }
-        out.write_all(b"\n")
-    }
-
-    fn write_json(
-        &self,
-        show: ShowArgs,
-        values: Values,
-        lead: &str,
-        out: &mut impl Write,
-    ) -> io::Result<()> {
-        let is_hex = show.notation.shown() == Notation::Hex;
-        write!(out, "{{{lead}")?;
-        write_json_field("key", &self.key, is_hex, out)?;
-        if let Some((sequence, value_type)) = self.tag {
-            let name = type_name(value_type);
-            write!(out, ",\"sequence\":{sequence},\"type\":\"{name}\"")?;
-        }
-        let deleted = matches!(self.tag, Some((_, ValueType::Deletion)));
-        if !matches!(values, Values::None) && !deleted {
-            out.write_all(b",")?;
-            match as_json(&self.value).filter(|_| show.json_values) {
-                Some(json) => write!(out, "\"value\":{json}")?,
-                None => write_json_field("value", &self.value, is_hex, out)?,
-            }
-        }
-        out.write_all(b"}\n")
     }
 }

@@ -6,25 +6,25 @@ use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 
 use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind};
-use leveltable_database::{Database, FileKind, HistoryEntry};
-use serde_json::{Value, json};
+use leveltable_database::FileKind;
+use serde_json::{Map, Value, json};
 
 use crate::Answer;
 use crate::database::records::{self, Record};
 use crate::database::{
-    NEEDS_DIRECTORY, complain_of_damage, kind_of, note_part, order_beside, origin,
+    self, NEEDS_DIRECTORY, complain_of_damage, kind_of, note_part, order_beside,
 };
 use crate::failure::Failure;
 use crate::files::{each_file, expand};
-use crate::notation::quoted;
+use crate::notation::{Field, quoted, write_json};
 use crate::open::{
-    AnyTable, Bounds, Direction, Keys, Lead, LookupArgs, Opened, Order, Row, RowIter, RowSource,
-    SHOWN_AS_STORED, ShowArgs, Values, another_order, note_assumed_order, note_unknown_order,
-    open_in_stored_order,
+    AnyTable, Bounds, Direction, Keys, LookupArgs, Opened, Order, SHOWN_AS_STORED, another_order,
+    note_assumed_order, note_unknown_order, open_in_stored_order,
 };
 use crate::output::{Rows, complain};
 use crate::place::{copy_if_remote, is_url};
 use crate::remote;
+use crate::row::{Lead, Row, RowSource, ShowArgs, Style};
 use crate::salvage::{Rescued, rescue};
 use crate::sort::KeyOrder;
 
@@ -115,46 +115,43 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
     if !args.apart {
         note_part(path);
     }
-    match args.lookup.open(path, args.skip_damaged) {
-        Ok(Opened::Database(db)) if args.history => printer.show_history(&db),
-        Ok(_) if args.history => Err(Failure::new(NEEDS_DIRECTORY).at(path.display())),
-        Ok(Opened::Set(_)) if args.skip_damaged => {
-            let what = "--skip-damaged needs a single table: scan those of the set";
-            Err(Failure::new(what).at(path.display()))
+    let opened = match args.lookup.open(path, args.skip_damaged) {
+        Ok(opened) => opened,
+        // The index is damaged, or the end of the file is missing.
+        Err(failure) if args.skip_damaged && !path.is_dir() => {
+            let Ok(rescued) = rescue(path, args.keys(), None) else {
+                return Err(failure);
+            };
+            complain("damaged", &failure.to_string());
+            return printer.show_rescued(&rescued);
         }
-        Ok(Opened::Set(set)) => {
-            match printer.show_rows(set.rows(wanted.bounds.clone(), wanted.direction))? {
-                Some(e) => Err(e.into()),
-                None => Ok(Answer::Yes),
-            }
-        }
-        Ok(Opened::Database(db)) => {
+        Err(failure) => return Err(failure),
+    };
+    let fail = |what: &str| Err(Failure::new(what).at(path.display()));
+    match opened {
+        Opened::Database(db) => {
             let is_damaged = complain_of_damage(&db);
             // An entry is in no file that a user knows.
-            printer.lead = Lead::default();
-            match printer.show_rows(wanted.rows_of_database(&db))? {
-                Some(e) => Err(e.into()),
-                None if is_damaged => Ok(Answer::No),
-                None => Ok(Answer::Yes),
-            }
+            printer.style.file = None;
+            let is_bytewise = db.comparator() == BytewiseComparator.name();
+            let rows = |bounds| database::rows(&db, bounds, args.reverse, args.history);
+            printer.show_all(wanted.select(is_bytewise, rows)?)?;
+            Ok(if is_damaged { Answer::No } else { Answer::Yes })
+        }
+        _ if args.history => fail(NEEDS_DIRECTORY),
+        Opened::Set(_) if args.skip_damaged => {
+            fail("--skip-damaged needs a single table: scan those of the set")
+        }
+        Opened::Set(set) => {
+            printer.show_all(set.rows(wanted.bounds.clone(), wanted.direction))?;
+            Ok(Answer::Yes)
         }
         // A walk over an object's blocks makes a request for each.
-        Ok(Opened::Table(table)) if is_url(path) && table.is_database() && args.limit.is_none() => {
+        Opened::Table(table) if is_url(path) && table.is_database() && args.limit.is_none() => {
             copy_if_remote(path)?;
             printer.show_table(args.lookup.open_table(path)?)
         }
-        Ok(Opened::Table(table)) => printer.show_table(table),
-        // The index is damaged, or the end of the file is missing.
-        Err(failure) if args.skip_damaged && !path.is_dir() => {
-            match rescue(path, args.keys(), None) {
-                Ok(rescued) => {
-                    complain("damaged", &failure.to_string());
-                    printer.show_rescued(rescued)
-                }
-                Err(_) => Err(failure),
-            }
-        }
-        Err(failure) => Err(failure),
+        Opened::Table(table) => printer.show_table(table),
     }
 }
 
@@ -170,11 +167,10 @@ struct Printer<'a> {
     args: &'a Args,
     wanted: &'a Wanted,
     out: &'a mut Rows,
-    /// With what entries begin.
-    lead: Lead,
-    /// The number of rows printed, and the last of them.
+    style: Style,
+    /// The number of rows printed, and the key of the last of them.
     shown: usize,
-    last: Option<Row>,
+    last: Option<Vec<u8>>,
 }
 
 impl Printer<'_> {
@@ -189,9 +185,11 @@ impl Printer<'_> {
             args,
             wanted,
             out,
-            lead: Lead {
-                text: String::new(),
-                json: format!("\"file\":{},", json!(path.to_string_lossy())),
+            style: Style {
+                show: args.show,
+                keys_only: args.keys_only,
+                width: args.width,
+                file: Some(path.to_string_lossy().into_owned()),
             },
             shown: 0,
             last: None,
@@ -202,40 +200,34 @@ impl Printer<'_> {
         self.args.limit.is_some_and(|limit| self.shown >= limit)
     }
 
-    /// Prints one row.
-    fn show(&mut self, row: Row) -> Result<(), Failure> {
-        let args = self.args;
-        let values = match args.width {
-            _ if args.keys_only => Values::None,
-            Some(width) => Values::Cut(width),
-            None => Values::All,
-        };
-        self.out
-            .write(|out| row.write(args.show, values, &self.lead, out))?;
-        self.shown += 1;
-        self.last = Some(row);
-        Ok(())
+    /// Prints rows up to the limit.
+    fn show_all(&mut self, rows: RowSource) -> Result<(), Failure> {
+        Ok(self.show_rows(rows)?.map_or(Ok(()), Err)?)
     }
 
     /// Prints rows up to the limit. Returns the error at which they end.
-    fn show_rows(
-        &mut self,
-        mut rows: impl Iterator<Item = leveltable::Result<Row>>,
-    ) -> Result<Option<Error>, Failure> {
+    fn show_rows(&mut self, mut rows: RowSource) -> Result<Option<Error>, Failure> {
+        let mut ended = None;
+        let mut last = None;
         // Not one more than are shown: it may be in another block.
         while !self.has_all()
             && let Some(row) = rows.next()
         {
             match row {
-                Ok(row) => self.show(row)?,
+                Ok(row) => {
+                    self.out.write(|out| row.write(&self.style, out))?;
+                    self.shown += 1;
+                    last = Some(row);
+                }
                 Err(e) => {
-                    self.out.flush()?;
-                    return Ok(Some(e));
+                    ended = Some(e);
+                    break;
                 }
             }
         }
+        self.last = last.map(|row| row.stored_key()).or(self.last.take());
         self.out.flush()?;
-        Ok(None)
+        Ok(ended)
     }
 
     /// Prints a table; in the order in which it is stored, if the keys turn out not to be in the order that was assumed. After
@@ -247,12 +239,7 @@ impl Printer<'_> {
             note_assumed_order(self.path);
         }
         loop {
-            if table.order == Order::Unknown {
-                note_unknown_order(self.path, self.args.keys(), SHOWN_AS_STORED);
-            }
-            let mut rows = self.rows(&table)?;
-            self.pass_shown_rows(&mut rows)?;
-            let Some(error) = self.show_rows(rows)? else {
+            let Some(error) = self.show_entries(&table, is_url(self.path))? else {
                 return Ok(Answer::Yes);
             };
             if error.kind() == ErrorKind::Comparator && table.order != Order::Unknown {
@@ -268,34 +255,42 @@ impl Printer<'_> {
                     (Keys::Auto, false) => (Keys::Plain, None),
                     (named, _) => (named, None),
                 };
-                return self.show_rescued(rescue(self.path, keys, order)?);
+                return self.show_rescued(&rescue(self.path, keys, order)?);
             } else {
                 return Err(error.into());
             }
         }
     }
 
-    /// Returns the wanted entries of a table. Those of an object are requested ahead.
-    fn rows(&self, table: &AnyTable) -> Result<RowSource, Failure> {
-        let is_plain = !table.is_database() && self.args.keys() != Keys::Stored;
-        if is_url(self.path) && is_plain && table.order != Order::Unknown {
-            let bounds = self.wanted.bounds.clone();
-            return Ok(remote::rows(self.path, bounds, self.wanted.direction)?);
+    /// Prints the wanted entries of a table, of which some may have been printed before. Returns the error at which they end.
+    /// Those of an object are requested ahead.
+    fn show_entries(
+        &mut self,
+        table: &AnyTable,
+        is_remote: bool,
+    ) -> Result<Option<Error>, Failure> {
+        let (wanted, is_unknown) = (self.wanted, table.order == Order::Unknown);
+        if is_unknown {
+            note_unknown_order(self.path, self.args.keys(), SHOWN_AS_STORED);
+            wanted.check_no_ends(self.path)?;
         }
-        self.wanted.rows(table, self.path)
+        let is_plain = !table.is_database() && self.args.keys() != Keys::Stored;
+        let mut rows = wanted.select(table.is_bytewise, |bounds| {
+            if is_remote && is_plain && !is_unknown {
+                return remote::rows(self.path, bounds, wanted.direction);
+            }
+            Ok(table.rows(bounds, wanted.direction.reverse))
+        })?;
+        self.pass_shown_rows(&mut rows)?;
+        self.show_rows(rows)
     }
 
     /// Prints what can be read of a table, and says what is left out.
-    fn show_rescued(&mut self, rescued: Rescued) -> Result<Answer, Failure> {
+    fn show_rescued(&mut self, rescued: &Rescued) -> Result<Answer, Failure> {
         for part in &rescued.left_out {
             complain("left out", &format!("{}: {part}", self.path.display()));
         }
-        if rescued.table.order == Order::Unknown {
-            note_unknown_order(self.path, self.args.keys(), SHOWN_AS_STORED);
-        }
-        let mut rows = self.wanted.rows(&rescued.table, self.path)?;
-        self.pass_shown_rows(&mut rows)?;
-        match self.show_rows(rows)? {
+        match self.show_entries(&rescued.table, false)? {
             Some(e) => Err(e.into()),
             None if rescued.left_out.is_empty() => Ok(Answer::Yes),
             None => Ok(Answer::No),
@@ -308,71 +303,51 @@ impl Printer<'_> {
             return Ok(());
         };
         let again = rows.nth(self.shown.saturating_sub(1)).transpose()?;
-        match again {
-            Some(row) if row.key == last.key && row.tag == last.tag => Ok(()),
-            _ => {
-                let what = "the readable entries are not those before the damage: use `leveltable salvage`";
-                Err(Failure::new(what).at(self.path.display()))
-            }
+        if again.is_some_and(|row| row.stored_key() == *last) {
+            return Ok(());
         }
-    }
-
-    /// Prints all versions that the files of a database still hold.
-    fn show_history(&mut self, db: &Database) -> Result<Answer, Failure> {
-        let is_damaged = complain_of_damage(db);
-        let is_bytewise = db.comparator() == BytewiseComparator.name();
-        let wanted = self.wanted.prefix.clone().filter(|_| !is_bytewise);
-        let versions = db.history_range(self.wanted.bounds_in(is_bytewise))?;
-        let versions = versions.filter(move |version| match (version, &wanted) {
-            (Ok(version), Some(prefix)) => version.user_key.starts_with(prefix),
-            _ => true,
-        });
-        let versions: Box<dyn Iterator<Item = leveltable::Result<HistoryEntry>>> =
-            if self.args.reverse {
-                let all: Vec<_> = versions.collect();
-                Box::new(all.into_iter().rev())
-            } else {
-                Box::new(versions)
-            };
-        for version in versions {
-            if self.has_all() {
-                break;
-            }
-            let version = version?;
-            self.lead = origin(&version);
-            let row = Row::of_version(version.user_key, version.sequence, version.version);
-            self.show(row)?;
-        }
-        Ok(if is_damaged { Answer::No } else { Answer::Yes })
+        let what = "the readable entries are not those before the damage: use `leveltable salvage`";
+        Err(Failure::new(what).at(self.path.display()))
     }
 
     /// Prints the changes in a log, or the edits in a MANIFEST.
     fn show_records(&mut self) -> Result<Answer, Failure> {
-        let json = self.lead.json.clone();
         records::scan(self.path, self.args.skip_damaged, |offset, record| {
-            self.lead = Lead {
-                text: format!("{offset}\t"),
-                json: format!("{json}\"offset\":{offset},"),
-            };
             match record {
-                Record::Change(row) if !self.wanted.includes(&row.key) => {}
-                Record::Change(row) => self.show(row)?,
-                Record::Edit(fields) => {
-                    let fields = Value::from(fields).to_string();
-                    let Lead { text, json } = &self.lead;
-                    let begin = if self.args.show.json {
-                        format!("{{{json}")
-                    } else {
-                        format!("{text}{{")
+                Record::Change(row) if !self.wanted.includes(&row.key) => return Ok(true),
+                Record::Change(mut row) => {
+                    row.lead = Lead {
+                        text: format!("{offset}\t"),
+                        json: vec![("offset", json!(offset))],
                     };
-                    let rest = fields.strip_prefix('{').unwrap_or(&fields);
-                    self.out.write(|out| writeln!(out, "{begin}{rest}"))?;
-                    self.shown += 1;
+                    self.out.write(|out| row.write(&self.style, out))?;
                 }
+                Record::Edit(fields) => self.show_edit(offset, &fields)?,
             }
+            self.shown += 1;
             self.out.flush()?;
             Ok(!self.has_all())
         })
+    }
+
+    fn show_edit(&mut self, offset: u64, fields: &Map<String, Value>) -> Result<(), Failure> {
+        let fields = fields
+            .iter()
+            .map(|(name, value)| (&name[..], Field::Json(value.clone())));
+        if !self.args.show.json {
+            return self.out.write(|out| {
+                write!(out, "{offset}\t")?;
+                write_json(fields, false, out)
+            });
+        }
+        let file = self
+            .style
+            .file
+            .iter()
+            .map(|file| ("file", Field::Text(file)));
+        let lead = file.chain([("offset", Field::Json(json!(offset)))]);
+        self.out
+            .write(|out| write_json(lead.chain(fields), false, out))
     }
 }
 
@@ -441,8 +416,8 @@ impl Wanted {
         RangeBounds::<[u8]>::contains(&bounds, key)
     }
 
-    /// Fails if there are bounds, which need an order.
-    fn check_order_is_known(&self, path: &Path) -> Result<(), Failure> {
+    /// Fails if there are bounds, which need an order that is known.
+    fn check_no_ends(&self, path: &Path) -> Result<(), Failure> {
         if !self.has_ends() {
             return Ok(());
         }
@@ -459,46 +434,23 @@ impl Wanted {
         self.has_ends() || self.prefix.is_some()
     }
 
-    fn rows(&self, table: &AnyTable, path: &Path) -> Result<RowSource, Failure> {
-        if table.order == Order::Unknown {
-            self.check_order_is_known(path)?;
-        }
-        Ok(self.select(table.is_bytewise, |bounds| table.rows(bounds)))
-    }
-
-    fn rows_of_database(&self, db: &Database) -> RowSource {
-        let is_bytewise = db.comparator() == BytewiseComparator.name();
-        self.select(is_bytewise, |bounds| {
-            let rows = db.range(bounds);
-            Box::new(rows.map(|entry| entry.map(|(key, value)| Row::plain(key, value))))
-        })
-    }
-
-    /// Returns the bounds of the keys in byte order, or in another one, in which those with the same prefix may be apart.
-    fn bounds_in(&self, is_bytewise: bool) -> Bounds {
+    /// Returns the wanted of the rows within bounds that `rows` returns, whose keys are in byte order or in another one, in which
+    /// those with the same prefix may be apart.
+    fn select(
+        &self,
+        is_bytewise: bool,
+        rows: impl FnOnce(Bounds) -> leveltable::Result<RowSource>,
+    ) -> leveltable::Result<RowSource> {
         if is_bytewise {
-            self.bounds.clone()
-        } else {
-            bounds(self.from.clone(), self.to.clone())
+            return rows(self.bounds.clone());
         }
-    }
-
-    /// Returns the wanted of the rows within bounds that `rows` returns, whose keys are in byte order or in another one.
-    fn select(&self, is_bytewise: bool, rows: impl FnOnce(Bounds) -> RowIter) -> RowSource {
-        let rows = rows(self.bounds_in(is_bytewise));
-        let rows: RowSource = if self.direction.reverse {
-            Box::new(rows.rev())
-        } else {
-            rows
+        let rows = rows(bounds(self.from.clone(), self.to.clone()))?;
+        let prefix = self.prefix.clone().unwrap_or_default();
+        let is_wanted = move |row: &leveltable::Result<Row>| {
+            row.as_ref()
+                .map_or(true, |row| row.key.starts_with(&prefix))
         };
-        match self.prefix.clone() {
-            // Keys with the same prefix may be apart.
-            Some(prefix) if !is_bytewise => Box::new(rows.filter(move |row| match row {
-                Ok(row) => row.key.starts_with(&prefix),
-                Err(_) => true,
-            })),
-            _ => rows,
-        }
+        Ok(Box::new(rows.filter(is_wanted)))
     }
 }
 

@@ -2,18 +2,17 @@
 
 use std::io::{self, Write};
 use std::ops::Bound;
-use std::path::Path;
 
 use bytes::Bytes;
 use leveltable::Source;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Value, json};
 
-use crate::info::{key_json, size};
-use crate::notation::{Notation, quoted};
-use crate::open::{Bounds, Direction, RowSource};
-use crate::output::{BOLD, count, entries, file_record};
+use crate::info::{self, Record, size};
+use crate::notation::{Notation, key_json, quoted};
+use crate::open::{Bounds, Direction};
+use crate::output::{BOLD, count, entries};
+use crate::row::RowSource;
 
 /// An open set.
 pub(crate) trait Set {
@@ -68,13 +67,11 @@ impl Key {
     }
 
     fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        let mut key = Vec::new();
         let (notation, written) = match <Key as Deserialize>::deserialize(deserializer)? {
             Key::Key(text) => (Notation::Raw, text),
             Key::KeyHex(digits) => (Notation::Hex, digits),
         };
-        let parsed = notation.parse(written.as_bytes(), &mut key);
-        parsed.map(|()| key).map_err(D::Error::custom)
+        notation.parse(written.as_bytes()).map_err(D::Error::custom)
     }
 }
 
@@ -83,16 +80,31 @@ pub(crate) fn entries_of(shards: &[Shard]) -> Option<u64> {
     shards.iter().map(|shard| shard.entries).sum()
 }
 
+/// Fills in the record of a set of these tables.
+pub(crate) fn describe(shards: Vec<Shard>, empty: Record) -> Record {
+    Record {
+        file_bytes: Some(shards.iter().map(|shard| shard.bytes).sum()),
+        keys: Some("plain"),
+        order_known: Some(true),
+        entries: entries_of(&shards),
+        first_key: shards
+            .first()
+            .map(|shard| info::Key::plain(&shard.first_key)),
+        last_key: shards.last().map(|shard| info::Key::plain(&shard.last_key)),
+        shards: Some(shards),
+        ..empty
+    }
+}
+
 /// Prints what `info` shows of a set; with `list`, each table.
-pub(crate) fn draw(shards: &[Shard], list: bool, out: &mut impl Write) -> io::Result<()> {
-    let bytes = shards.iter().map(|shard| shard.bytes).sum();
+pub(crate) fn draw(record: &Record, list: bool, out: &mut impl Write) -> io::Result<()> {
+    let shards = record.shards.as_deref().unwrap_or_default();
     let tables = count(shards.len() as u64, "table");
-    let n = entries_of(shards).map(|n| format!(", {}", entries(n)));
-    let n = n.unwrap_or_default();
-    writeln!(out, "a set of {tables}, {}{n}", size(bytes))?;
-    if let (Some(first), Some(last)) = (shards.first(), shards.last()) {
-        writeln!(out, "\nkeys    {}", quoted(&first.first_key, 60))?;
-        writeln!(out, "     .. {}", quoted(&last.last_key, 60))?;
+    let bytes = size(record.file_bytes.unwrap_or(0));
+    let n = record.entries.map(|n| format!(", {}", entries(n)));
+    writeln!(out, "a set of {tables}, {bytes}{}", n.unwrap_or_default())?;
+    if let (Some(first), Some(last)) = (&record.first_key, &record.last_key) {
+        writeln!(out, "\nkeys    {}\n     .. {}", first.show(), last.show())?;
     }
     if !list {
         return Ok(());
@@ -106,18 +118,4 @@ pub(crate) fn draw(shards: &[Shard], list: bool, out: &mut impl Write) -> io::Re
         writeln!(out, "{bytes:>12} {n:>12}  {path} from {first}")?;
     }
     Ok(())
-}
-
-/// Returns the record that `info --json` prints of a set.
-pub(crate) fn to_json(path: &Path, shards: &[Shard], fields: &[&str]) -> Value {
-    let record = json!({
-        "file_bytes": shards.iter().map(|shard| shard.bytes).sum::<u64>(),
-        "keys": "plain",
-        "order_known": true,
-        "entries": entries_of(shards),
-        "first_key": shards.first().map(|shard| key_json(&shard.first_key)),
-        "last_key": shards.last().map(|shard| key_json(&shard.last_key)),
-        "shards": shards,
-    });
-    file_record(path, fields, record)
 }

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use leveltable::OpenOptions;
+use serde_json::Value;
 
 use crate::Answer;
 use crate::failure::Failure;
-use crate::notation::{Notation, write_json_field};
+use crate::notation::{Field, Notation, write_json};
 use crate::open::{Keys, Opened, Order, open_any, open_with};
 use crate::output::Rows;
 
@@ -67,14 +68,9 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         let (from, to) = half_open(bounds);
         rows.write(|out| {
             if args.json {
-                out.write_all(b"{")?;
-                write_bound("from", from.as_deref(), args.hex, out)?;
-                out.write_all(b",")?;
-                write_bound("to", to.as_deref(), args.hex, out)?;
-                if let Some(id) = &set {
-                    write!(out, ",\"set\":\"{id}\"")?;
-                }
-                return out.write_all(b"}\n");
+                let set = set.as_deref().map(|id| ("set", Field::Text(id)));
+                let bounds = [("from", bound(&from)), ("to", bound(&to))];
+                return write_json(bounds.into_iter().chain(set), args.hex, out);
             }
             // For an empty line, some versions of `xargs` run nothing.
             write!(out, "--from {}", quote(&from.unwrap_or_default(), args.hex))?;
@@ -90,6 +86,11 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     }
     rows.finish()?;
     Ok(Answer::Yes)
+}
+
+fn bound(key: &Option<Vec<u8>>) -> Field<'_> {
+    key.as_deref()
+        .map_or(Field::Json(Value::Null), Field::Bytes)
 }
 
 /// Returns the bounds as `scan` takes them: the lower one is part of the range, and the upper one is not.
@@ -114,22 +115,10 @@ fn next(key: &[u8]) -> Vec<u8> {
 
 /// Returns `key` in quotes that shells, `xargs` and Python's `shlex` understand.
 fn quote(key: &[u8], hex: bool) -> String {
-    let notation = if hex { Notation::Hex } else { Notation::Text };
+    let notation = Notation::of(hex, false);
     let mut written = Vec::new();
     // Writing to memory does not fail.
     let _ = notation.write(key, &mut written);
     let written = String::from_utf8_lossy(&written).replace('\'', r#"'"'"'"#);
     format!("'{written}'")
-}
-
-fn write_bound(
-    name: &str,
-    key: Option<&[u8]>,
-    hex: bool,
-    out: &mut impl Write,
-) -> std::io::Result<()> {
-    match key {
-        Some(key) => write_json_field(name, key, hex, out),
-        None => write!(out, "\"{name}\":null"),
-    }
 }

@@ -259,7 +259,7 @@ fn report(out: &Path, summary: &Summary) {
 }
 
 /// Parses a character of one byte. Two more can be written as escapes.
-fn parse_character(written: &str) -> Result<u8, String> {
+pub(crate) fn parse_character(written: &str) -> Result<u8, String> {
     match written.as_bytes() {
         [b'\\', b't'] => Ok(b'\t'),
         [b'\\', b'0'] => Ok(0),

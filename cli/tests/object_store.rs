@@ -52,6 +52,63 @@ fn sessions_run_as_they_are_written_down() {
     assert!(commands > 20, "{commands}");
 }
 
+/// The commands of docs/scaling.md for engines with a shell: two tasks write, one process publishes, many read.
+#[test]
+fn the_shell_commands_of_the_page_on_scaling_run() {
+    let page = include_str!("../../docs/scaling.md");
+    let blocks = page
+        .split("\n```")
+        .filter_map(|block| block.strip_prefix("sh\n"));
+    let blocks: Vec<&str> = blocks.collect();
+    let [build, publish, read] = blocks[..] else {
+        panic!("{} blocks", blocks.len());
+    };
+    let directory = TempDir::new().unwrap();
+    let words = url(&directory.path().join("words"));
+    fs::create_dir(directory.path().join("words")).unwrap();
+    let tools = Path::new(env!("CARGO_BIN_EXE_leveltable"))
+        .parent()
+        .unwrap();
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    let run = |commands: &str, input: &[u8]| -> Vec<u8> {
+        let mut shell = Command::new("sh")
+            .args(["-eu", "-c", &commands.replace("s3://bucket/words", &words)])
+            .current_dir(directory.path())
+            .env("PATH", &path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        shell.stdin.take().unwrap().write_all(input).unwrap();
+        let output = shell.wait_with_output().unwrap();
+        assert!(output.status.success(), "{commands}");
+        output.stdout
+    };
+
+    let lines = many_lines();
+    let half = lines.len() / 2; // the lines are of one length
+    let mut names = run(build, &lines[..half]);
+    names.extend(run(build, &lines[half..]));
+    assert_eq!(names.iter().filter(|&&byte| byte == b'\n').count(), 2);
+    fs::write(directory.path().join("names.txt"), names).unwrap();
+    run(publish, b"");
+    run(read, b"");
+    let parts = names_in(directory.path());
+    let mut numbers: Vec<usize> = parts
+        .iter()
+        .filter_map(|name| {
+            name.strip_prefix("part-")?
+                .strip_suffix(".tsv")?
+                .parse()
+                .ok()
+        })
+        .collect();
+    numbers.sort_unstable();
+    assert!(numbers.len() > 100, "{}", numbers.len());
+    let part = |number| fs::read(directory.path().join(format!("part-{number}.tsv"))).unwrap();
+    assert!(numbers.into_iter().flat_map(part).eq(lines));
+}
+
 /// The commands say of an object what they say of the same file.
 #[test]
 fn urls_are_read_as_files_are() {

@@ -1,16 +1,15 @@
 //! A database: lookups in its logs and tables.
 
-use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use leveltable::db::{DbEntry, MAX_SEQUENCE};
-use leveltable::{Comparator, ErrorKind, KeyRange, Result};
+use leveltable::db::DbEntry;
+use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind, KeyRange, Result};
 
-use crate::manifest::TableFile;
 use crate::options::DatabaseOptions;
-use crate::range::{DatabaseRange, prefix_bounds};
+use crate::range::DatabaseRange;
 use crate::recovery::Recovery;
 use crate::state::{MAX_ATTEMPTS, State};
 
@@ -158,7 +157,7 @@ impl Database {
 
     /// The entries whose keys are within `bounds`, from either end. Tables are opened when the range gets to them.
     pub fn range(&self, bounds: impl KeyRange) -> DatabaseRange {
-        DatabaseRange::new(self.shared.clone(), bounds.key_bounds(), false)
+        DatabaseRange::new(self.shared.clone(), Ok(bounds.key_bounds()))
     }
 
     /// The entries whose keys begin with `prefix`, from either end.
@@ -166,8 +165,16 @@ impl Database {
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a range there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DatabaseRange {
-        let bounds = prefix_bounds(prefix.as_ref());
-        DatabaseRange::new(self.shared.clone(), bounds, true)
+        let (order, prefix) = (self.comparator(), prefix.as_ref());
+        let bounds = if order == BytewiseComparator.name() {
+            Ok((Bound::Included(prefix.to_vec()), prefix_end(prefix)))
+        } else {
+            let message = format!(
+                "keys of one prefix need not lie together in the order {order:?}: use a range"
+            );
+            Err(Error::new(ErrorKind::Comparator, message))
+        };
+        DatabaseRange::new(self.shared.clone(), bounds)
     }
 
     /// The name of the comparator, such as `leveldb.BytewiseComparator`.
@@ -230,86 +237,13 @@ impl IntoIterator for &Database {
     }
 }
 
-impl State {
-    /// The newest version of `key`.
-    fn find(&self, key: &[u8]) -> Result<Option<DbEntry>> {
-        let order = &**self.known_order()?;
-        let mut newest = self.memtable.get_at(key, MAX_SEQUENCE);
-        for (level, files) in self.levels.iter().enumerate() {
-            if level > 0 && newest.is_some() {
-                break;
-            }
-            for file in self.candidates(order, level, files, key) {
-                let found = self.table(file)?.at(MAX_SEQUENCE).get_entry(key)?;
-                keep_newest(&mut newest, found);
-            }
-        }
-        Ok(newest)
+/// The upper bound of the keys that begin with `prefix`, in bytewise order.
+fn prefix_end(prefix: &[u8]) -> Bound<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    while end.pop_if(|last| *last == 0xff).is_some() {}
+    match end.last_mut() {
+        Some(last) => *last += 1,
+        None => return Bound::Unbounded,
     }
-
-    /// The newest versions of many keys.
-    fn find_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<DbEntry>>> {
-        let order = &**self.known_order()?;
-        let logged = |key: &&[u8]| self.memtable.get_at(key, MAX_SEQUENCE);
-        let mut newest: Vec<Option<DbEntry>> = keys.iter().map(logged).collect();
-        for (level, files) in self.levels.iter().enumerate() {
-            // The tables, and the places of the keys to ask each for.
-            let mut wanted: BTreeMap<u64, (&TableFile, Vec<usize>)> = BTreeMap::new();
-            for (at, (key, found)) in keys.iter().zip(&newest).enumerate() {
-                if level > 0 && found.is_some() {
-                    continue;
-                }
-                for file in self.candidates(order, level, files, key) {
-                    let (_, places) = wanted.entry(file.number).or_insert((file, Vec::new()));
-                    places.push(at);
-                }
-            }
-            for (file, places) in wanted.into_values() {
-                let keys: Vec<&[u8]> = places
-                    .iter()
-                    .filter_map(|&at| keys.get(at).copied())
-                    .collect();
-                let found = self.table(file)?.at(MAX_SEQUENCE).get_entries(&keys)?;
-                for (at, found) in places.into_iter().zip(found) {
-                    if let Some(newest) = newest.get_mut(at) {
-                        keep_newest(newest, found);
-                    }
-                }
-            }
-        }
-        Ok(newest)
-    }
-
-    /// The tables of a level that may hold `key`: any number in level 0, in others one, or neighbours that share it.
-    fn candidates<'f>(
-        &self,
-        order: &dyn Comparator,
-        level: usize,
-        files: &'f [TableFile],
-        key: &[u8],
-    ) -> impl Iterator<Item = &'f TableFile> {
-        let ends_before = |file: &TableFile| order.compare(file.last_user_key(), key).is_lt();
-        let begins_by = |file: &TableFile| order.compare(file.first_user_key(), key).is_le();
-        let candidates = if level > 0 {
-            files.partition_point(ends_before)..files.partition_point(begins_by)
-        } else {
-            0..files.len()
-        };
-        let trusts_ends = self.trusts_ends(level);
-        let may_hold =
-            move |file: &&TableFile| !trusts_ends || begins_by(file) && !ends_before(file);
-        files
-            .get(candidates)
-            .unwrap_or_default()
-            .iter()
-            .filter(may_hold)
-    }
-}
-
-/// Keeps the version with the highest sequence number: in level 0 of a repaired database, the numbers of files say nothing.
-fn keep_newest(newest: &mut Option<DbEntry>, found: Option<DbEntry>) {
-    let sequence = |entry: &Option<DbEntry>| entry.as_ref().map(|entry| entry.sequence);
-    if sequence(&found) > sequence(newest) {
-        *newest = found;
-    }
+    Bound::Excluded(end)
 }

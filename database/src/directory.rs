@@ -9,6 +9,12 @@ use same_file::Handle;
 
 pub(crate) const WITHOUT_MANIFEST: &str = "open_without_manifest reads what tables and logs say";
 
+pub(crate) const CHANGED: &str =
+    "a writer changed the database each time it was read; try again, or read a copy";
+
+const IN_USE: &str =
+    ", which a writer has opened for itself alone, as LevelDB does on Windows; close it";
+
 /// What a file of a database is, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
@@ -33,34 +39,33 @@ pub enum FileKind {
 impl FileKind {
     /// What the file called `name` is, and its number if its name has one.
     pub fn of(name: &str) -> (FileKind, Option<u64>) {
-        let number = |digits: &str| {
-            let are_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
-            digits.parse().ok().filter(|_: &u64| are_digits)
-        };
-        match name {
-            "CURRENT" => return (FileKind::Current, None),
-            "LOCK" => return (FileKind::Lock, None),
-            "LOG" | "LOG.old" => return (FileKind::InfoLog, None),
-            _ => {}
-        }
-        let (kind, digits) = match (name.strip_prefix("MANIFEST-"), name.split_once('.')) {
-            (Some(digits), _) => (FileKind::Manifest, digits),
-            (_, Some((digits, "log"))) => (FileKind::Log, digits),
-            (_, Some((digits, "ldb" | "sst"))) => (FileKind::Table, digits),
-            (_, Some((digits, "dbtmp"))) => (FileKind::Temporary, digits),
+        let (kind, digits) = match name.split_once(['-', '.']) {
+            Some(("MANIFEST", digits)) => (FileKind::Manifest, digits),
+            Some((digits, "log")) => (FileKind::Log, digits),
+            Some((digits, "ldb" | "sst")) => (FileKind::Table, digits),
+            Some((digits, "dbtmp")) => (FileKind::Temporary, digits),
             _ => (FileKind::Other, ""),
         };
-        number(digits).map_or((FileKind::Other, None), |number| (kind, Some(number)))
+        let number = digits.parse().ok();
+        match (name, number) {
+            ("CURRENT", _) => (FileKind::Current, None),
+            ("LOCK", _) => (FileKind::Lock, None),
+            ("LOG" | "LOG.old", _) => (FileKind::InfoLog, None),
+            (_, Some(_)) if !digits.starts_with('+') => (kind, number),
+            _ => (FileKind::Other, None),
+        }
     }
 }
 
-pub(crate) fn log_name(number: u64) -> String {
-    format!("{number:06}.log")
+/// The name of a log or a table.
+pub(crate) fn file_name(number: u64, extension: &str) -> String {
+    format!("{number:06}.{extension}")
 }
 
-/// The names that a table may have, the modern one first.
-pub(crate) fn table_names(number: u64) -> [String; 2] {
-    [format!("{number:06}.ldb"), format!("{number:06}.sst")]
+/// The name of the file at `path`.
+pub(crate) fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// Opens a regular file for reading. (Opening a pipe would wait for its writer.)
@@ -75,13 +80,15 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
 #[cold]
 pub(crate) fn failed(doing: &str, error: io::Error, path: &Path) -> Error {
     const SHARING_VIOLATION: i32 = 32;
-    if cfg!(windows) && error.raw_os_error() == Some(SHARING_VIOLATION) {
-        let doing = format!(
-            "{doing}, which a writer has opened for itself alone, as LevelDB does on Windows; close it"
-        );
-        return Error::io(doing, error).at_path(path);
-    }
-    Error::io(doing, error).at_path(path)
+    let is_in_use = cfg!(windows) && error.raw_os_error() == Some(SHARING_VIOLATION);
+    let hint = if is_in_use { IN_USE } else { "" };
+    Error::io(format!("{doing}{hint}"), error).at_path(path)
+}
+
+/// The error of a state that is out of date.
+#[cold]
+pub(crate) fn replaced(what: &str, path: &Path) -> Error {
+    Error::new(ErrorKind::Replaced, what).at_path(path)
 }
 
 /// Names and sizes of the files in `dir`, sorted by name. Files that vanish meanwhile are left out.
@@ -91,12 +98,11 @@ pub(crate) fn list(dir: &Path) -> Result<Vec<(String, u64)>> {
     for entry in fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         // Names of LevelDB's files are ASCII.
-        let Ok(name) = entry.file_name().into_string() else {
-            continue;
-        };
-        match fs::metadata(entry.path()) {
-            Ok(metadata) if metadata.is_file() => files.push((name, metadata.len())),
-            _ => {}
+        if let Ok(name) = entry.file_name().into_string()
+            && let Ok(metadata) = fs::metadata(entry.path())
+            && metadata.is_file()
+        {
+            files.push((name, metadata.len()));
         }
     }
     files.sort();
@@ -106,43 +112,24 @@ pub(crate) fn list(dir: &Path) -> Result<Vec<(String, u64)>> {
 /// What CURRENT points to: the MANIFEST, held open, which keeps its identity from being used again.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Current {
-    pub(crate) manifest: String,
     pub(crate) path: PathBuf,
     pub(crate) handle: Handle,
 }
 
 impl Current {
-    /// Reads CURRENT and opens the MANIFEST. `None` if CURRENT changed in between.
-    pub(crate) fn open(dir: &Path) -> Result<Option<Current>> {
-        let manifest = read_current(dir)?;
-        let path = dir.join(&manifest);
+    /// Reads CURRENT and opens the MANIFEST. Fails with [`ErrorKind::Replaced`] if CURRENT changed in between.
+    pub(crate) fn open(dir: &Path) -> Result<Current> {
+        let path = read_current(dir)?;
         match open_file(&path).and_then(Handle::from_file) {
-            Ok(handle) => Ok(Some(Current {
-                manifest,
-                path,
-                handle,
-            })),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if read_current(dir)? != manifest {
-                    return Ok(None);
-                }
-                let what = format!("CURRENT names {manifest}, which is not there");
+            Ok(handle) => Ok(Current { path, handle }),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(failed("opening the MANIFEST", error, &path))
+            }
+            Err(_) if read_current(dir)? != path => Err(replaced(CHANGED, dir)),
+            Err(_) => {
+                let what = format!("CURRENT names {}, which is not there", name_of(&path));
                 Err(not_a_database(dir, &format!("{what}; {WITHOUT_MANIFEST}")))
             }
-            Err(error) => Err(failed("opening the MANIFEST", error, &path)),
-        }
-    }
-
-    /// Whether CURRENT still names this MANIFEST, and its name this file.
-    pub(crate) fn is_same(&self, dir: &Path) -> Result<bool> {
-        match read_current(dir) {
-            Ok(manifest) if manifest != self.manifest => Ok(false),
-            Ok(_) => {
-                let named = open_file(&self.path).and_then(Handle::from_file);
-                Ok(named.is_ok_and(|named| named == self.handle))
-            }
-            Err(error) if error.kind() == ErrorKind::NotADatabase => Ok(false),
-            Err(error) => Err(error),
         }
     }
 
@@ -154,23 +141,20 @@ impl Current {
     }
 }
 
-/// The MANIFEST that CURRENT names.
-fn read_current(dir: &Path) -> Result<String> {
+/// The path of the MANIFEST that CURRENT names.
+fn read_current(dir: &Path) -> Result<PathBuf> {
     /// Longer than any name of a MANIFEST.
     const MOST: u64 = 1000;
     let path = dir.join("CURRENT");
     let mut text = Vec::new();
-    match open_file(&path) {
-        Ok(file) => file.take(MOST).read_to_end(&mut text),
+    match open_file(&path).and_then(|file| file.take(MOST).read_to_end(&mut text)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(no_database(dir)?),
-        Err(error) => Err(error),
-    }
-    .map_err(|error| failed("reading CURRENT", error, &path))?;
-    let name = text
-        .strip_suffix(b"\n")
-        .and_then(|name| str::from_utf8(name).ok());
-    match name.filter(|name| matches!(FileKind::of(name), (FileKind::Manifest, _))) {
-        Some(name) => Ok(name.to_owned()),
+        read => read.map_err(|error| failed("reading CURRENT", error, &path))?,
+    };
+    let name = str::from_utf8(&text).ok();
+    let name = name.and_then(|text| text.strip_suffix('\n'));
+    match name.filter(|name| FileKind::of(name).0 == FileKind::Manifest) {
+        Some(name) => Ok(dir.join(name)),
         None => {
             let text = text.escape_ascii();
             let what =
@@ -184,19 +168,20 @@ fn read_current(dir: &Path) -> Result<String> {
 #[cold]
 fn no_database(dir: &Path) -> Result<Error> {
     let files = list(dir)?;
+    let mut magic = [0; 4];
+    let manifest = open_file(&dir.join("MANIFEST")).and_then(|mut f| f.read_exact(&mut magic));
     let has = |wanted: &dyn Fn(&str) -> bool| files.iter().any(|(name, _)| wanted(name));
-    let has_kind = |kind| has(&|name| FileKind::of(name).0 == kind);
     let looks_like = if files.is_empty() {
         "an empty directory"
     } else if has(&|name| name.starts_with("marker.manifest.")) {
         "a database of Pebble, which names its MANIFEST in a marker file"
     } else if has(&|name| name == "KEYREGISTRY" || name.ends_with(".vlog"))
-        || is_badger_manifest(&dir.join("MANIFEST"))
+        || manifest.is_ok() && magic == *b"Bdgr"
     {
         "a database of Badger"
     } else if has(&|name| name.starts_with("OPTIONS-")) {
         "a database of RocksDB or Pebble without CURRENT"
-    } else if has_kind(FileKind::Table) || has_kind(FileKind::Log) {
+    } else if has(&|name| matches!(FileKind::of(name).0, FileKind::Table | FileKind::Log)) {
         &format!("a database that lost CURRENT; {WITHOUT_MANIFEST}")
     } else {
         "no database: it has neither CURRENT nor tables"
@@ -208,10 +193,4 @@ fn no_database(dir: &Path) -> Result<Error> {
 #[cold]
 fn not_a_database(dir: &Path, what: &str) -> Error {
     Error::new(ErrorKind::NotADatabase, what).at_path(dir)
-}
-
-fn is_badger_manifest(path: &Path) -> bool {
-    let mut magic = [0; 4];
-    let read = open_file(path).and_then(|mut file| file.read_exact(&mut magic));
-    read.is_ok() && magic == *b"Bdgr"
 }

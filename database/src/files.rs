@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use leveltable::Result;
 
 use crate::database::Database;
-use crate::directory::{self, FileKind};
+use crate::directory::{FileKind, file_name, list, name_of};
 use crate::manifest::TableFile;
-use crate::state::State;
 
 /// A file of a database's directory, or one that should be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,54 +49,43 @@ impl Database {
     /// Those of listing the directory.
     pub fn files(&self) -> Result<Vec<DatabaseFile>> {
         let state = self.shared.state();
-        let found = directory::list(self.path())?.into_iter();
+        let found = list(self.path())?.into_iter();
         let mut sizes: BTreeMap<String, Option<u64>> =
             found.map(|(name, bytes)| (name, Some(bytes))).collect();
-        let listed = state.tables();
-        let listed: HashMap<u64, _> = listed.map(|table| (table.1.number, table)).collect();
-        for [name, old_name] in listed.keys().map(|&number| directory::table_names(number)) {
-            if !sizes.contains_key(&old_name) {
-                sizes.entry(name).or_default();
+        let tables = state.tables();
+        let listed: HashMap<u64, _> = tables.map(|table| (table.1.file.number, table)).collect();
+        for &number in listed.keys() {
+            if !sizes.contains_key(&file_name(number, "sst")) {
+                sizes.entry(file_name(number, "ldb")).or_default();
             }
         }
         if let Some(log) = state.recovery.missing_log {
-            sizes.entry(directory::log_name(log)).or_default();
+            sizes.entry(file_name(log, "log")).or_default();
         }
+        let current = state.current.as_ref().map(|current| name_of(&current.path));
         let file = |(name, bytes): (String, Option<u64>)| {
             let (kind, number) = FileKind::of(&name);
-            let table = number.filter(|_| kind == FileKind::Table);
-            let table = table.and_then(|number| listed.get(&number));
+            let n = number.unwrap_or(0);
+            let table = listed.get(&n).filter(|_| kind == FileKind::Table);
+            let state = match kind {
+                _ if bytes.is_none() => FileState::Missing,
+                FileKind::Current => FileState::Live,
+                FileKind::Manifest if current.as_ref() == Some(&name) => FileState::Live,
+                FileKind::Table if table.is_some() => FileState::Live,
+                FileKind::Table if !state.version.deleted.contains(&n) => FileState::Orphan,
+                FileKind::Log if state.version.needs_log(n) => FileState::Live,
+                FileKind::Manifest | FileKind::Table | FileKind::Log => FileState::Obsolete,
+                _ => FileState::Aside,
+            };
             DatabaseFile {
-                state: state.state_of((&name, bytes), (kind, number), table.is_some()),
                 name,
                 kind,
                 number,
                 bytes,
-                listed: table.map(|&(level, file)| (level as u32, file.clone())),
+                state,
+                listed: table.map(|(level, table)| (*level, table.file.clone())),
             }
         };
         Ok(sizes.into_iter().map(file).collect())
-    }
-}
-
-impl State {
-    fn state_of(
-        &self,
-        (name, bytes): (&str, Option<u64>),
-        (kind, number): (FileKind, Option<u64>),
-        is_listed: bool,
-    ) -> FileState {
-        let current = self.current.as_ref().map(|current| &*current.manifest);
-        let number = number.unwrap_or(0);
-        match kind {
-            _ if bytes.is_none() => FileState::Missing,
-            FileKind::Current => FileState::Live,
-            FileKind::Manifest if current == Some(name) => FileState::Live,
-            FileKind::Table if is_listed => FileState::Live,
-            FileKind::Table if !self.version.deleted.contains(&number) => FileState::Orphan,
-            FileKind::Log if self.version.needs_log(number) => FileState::Live,
-            FileKind::Manifest | FileKind::Table | FileKind::Log => FileState::Obsolete,
-            _ => FileState::Aside,
-        }
     }
 }

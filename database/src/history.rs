@@ -9,16 +9,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use itertools::Itertools as _;
 use leveltable::db::Version;
-use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind, KeyRange, Result};
+use leveltable::{BytewiseComparator, Comparator, ErrorKind, KeyRange, Result};
 
 use crate::batch::Batch;
 use crate::database::Database;
-use crate::directory::{FileKind, failed};
+use crate::directory::{FileKind, failed, name_of};
 use crate::files::FileState;
 use crate::log::{LogItem, LogReader};
-use crate::manifest::TableFile;
-use crate::range::{Bounds, is_after, is_before};
-use crate::state::{State, is_not_found};
+use crate::lookup::{Bounds, is_above, is_below};
+use crate::state::State;
+use crate::tables::is_not_found;
 
 /// A version of a user key that a file still holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,27 +103,22 @@ impl Database {
             bounds,
         });
         let mut inputs: Vec<HistoryEntries> = Vec::new();
-        for (level, files) in state.levels.iter().enumerate() {
-            let may_hold = |file: &&TableFile| scope.may_hold(level, file);
-            let files = files.iter().filter(may_hold);
-            let paths: Vec<_> = files.map(|file| state.table_path(file.number)).collect();
-            // Tables of a sorted level are opened one after the other.
-            let together = if level > 0 { paths.len() } else { 1 };
-            for paths in paths.chunks(together.max(1)) {
-                let (scope, paths) = (scope.clone(), paths.to_vec());
-                let entries = paths.into_iter();
-                let entries = entries.flat_map(move |path| scope.read(&path, Scope::table, true));
-                inputs.push(Box::new(entries));
-            }
+        for run in &state.runs {
+            // The tables of a run are opened one after the other.
+            let tables = state.within(run, &*scope.order, &scope.bounds).iter();
+            let paths: Vec<_> = tables.map(|t| state.table_path(t.file.number)).collect();
+            let scope = scope.clone();
+            let entries = paths.into_iter();
+            inputs.push(Box::new(entries.flat_map(move |path| {
+                scope.read(&path, FileKind::Table, FileState::Live)
+            })));
         }
         for file in self.files()? {
-            let read = match file.kind {
-                FileKind::Table if file.listed.is_none() => Scope::table,
-                FileKind::Log if file.bytes.is_some() => Scope::log,
-                _ => continue,
-            };
-            let path = self.path().join(&file.name);
-            inputs.push(scope.read(&path, read, file.state == FileState::Live));
+            let is_log = file.kind == FileKind::Log && file.bytes.is_some();
+            if is_log || file.kind == FileKind::Table && file.listed.is_none() {
+                let path = self.path().join(&file.name);
+                inputs.push(scope.read(&path, file.kind, file.state));
+            }
         }
         let by = scope.clone();
         let merged = inputs.into_iter().kmerge_by(move |a, b| match (a, b) {
@@ -178,62 +173,47 @@ impl Scope {
         entry
     }
 
-    fn may_hold(&self, level: usize, file: &TableFile) -> bool {
-        (self.state).may_hold(&*self.order, level, file, &self.bounds)
-    }
-
-    fn is_wanted(&self, key: &[u8]) -> bool {
-        let (lower, upper) = &self.bounds;
-        !is_before(&*self.order, key, lower) && !is_after(&*self.order, key, upper)
-    }
-
-    /// The wanted versions in a file.
-    fn read(
-        self: &Arc<Self>,
-        path: &Path,
-        read: impl FnOnce(&Arc<Scope>, &Path) -> Result<HistoryEntries>,
-        is_listed: bool,
-    ) -> HistoryEntries {
-        let entries = read(self, path).unwrap_or_else(|error| {
+    /// The wanted versions in a file. Damage ends a file that is no part of the database, and so does its removal.
+    fn read(self: &Arc<Self>, path: &Path, kind: FileKind, state: FileState) -> HistoryEntries {
+        let entries = match kind {
+            FileKind::Table => self.table(path),
+            _ => self.log(path),
+        };
+        let entries = entries.unwrap_or_else(|error| {
             let error = self.state.explain_missing(error, path);
             Box::new(iter::once(Err(error)))
         });
-        if is_listed {
+        if state == FileState::Live {
             return entries;
         }
-        let readable =
-            entries.take_while(|entry| !matches!(entry, Err(error) if is_passed_over(error)));
-        Box::new(readable.map(|entry| {
+        let goes_on = |entry: &Result<_>| match entry {
+            Ok(_) => true,
+            Err(error) => error.kind() == ErrorKind::Io && !is_not_found(error),
+        };
+        Box::new(entries.take_while(goes_on).map(|entry| {
             let state = VersionState::FileNotListed;
             Ok(HistoryEntry { state, ..entry? })
         }))
     }
 
     fn table(self: &Arc<Self>, path: &Path) -> Result<HistoryEntries> {
-        let (table, other_order) = self.state.table_options.open_stored(path)?;
-        let (scope, file) = (self.clone(), name(path));
+        let (table, other_order) = self.state.open_stored(path)?;
+        let (scope, file) = (self.clone(), name_of(path));
         // Blocks know their offsets, and a walk knows the versions.
         let (mut blocks, mut offset, mut left) = (table.blocks(), 0, 0);
         let entries = table.iter().map(move |entry| {
-            let entry = entry?;
             while left == 0
                 && let Some(block) = blocks.next().transpose()?
             {
                 (offset, left) = (block.offset, block.entries);
             }
             left = left.saturating_sub(1);
-            Ok(HistoryEntry {
-                user_key: entry.user_key,
-                sequence: entry.sequence,
-                version: entry.version,
-                file: file.clone(),
-                offset,
-                state: VersionState::Live,
-            })
+            let entry = entry?;
+            let version = (entry.sequence, entry.version);
+            Ok(HistoryEntry::new(entry.user_key, version, &file, offset))
         });
-        let is_wanted = move |entry: &Result<HistoryEntry>| match entry {
-            Ok(entry) => scope.is_wanted(&entry.user_key),
-            Err(_) => true,
+        let is_wanted = move |entry: &Result<HistoryEntry>| {
+            { entry.as_ref() }.map_or(true, |entry| scope.is_wanted(&entry.user_key))
         };
         let entries = entries.filter(is_wanted);
         if other_order.is_some() {
@@ -243,28 +223,29 @@ impl Scope {
     }
 
     fn log(self: &Arc<Self>, path: &Path) -> Result<HistoryEntries> {
-        let mut entries = Vec::new();
+        let (mut entries, file) = (Vec::new(), name_of(path));
         for item in LogReader::open(path)? {
             let item = item.map_err(|error| failed("reading the log", error, path))?;
             // Opening has said what is damaged.
-            let LogItem::Record(record) = item else {
-                continue;
-            };
-            let Ok(batch) = Batch::parse(&record.payload) else {
-                continue;
-            };
-            let changes = batch.changes();
-            let wanted = changes.filter(|change| self.is_wanted(change.user_key));
-            entries.extend(wanted.map(|change| HistoryEntry {
-                user_key: Bytes::copy_from_slice(change.user_key),
-                sequence: change.sequence,
-                version: change.value.map(Bytes::copy_from_slice).into(),
-                file: name(path),
-                offset: record.offset,
-                state: VersionState::Live,
-            }));
+            if let LogItem::Record(record) = item
+                && let Ok(batch) = Batch::parse(&record.payload)
+            {
+                let changes = batch.changes();
+                let wanted = changes.filter(|change| self.is_wanted(change.user_key));
+                entries.extend(wanted.map(|change| {
+                    let value = change.value.map(Bytes::copy_from_slice);
+                    let version = (change.sequence, value.into());
+                    let user_key = Bytes::copy_from_slice(change.user_key);
+                    HistoryEntry::new(user_key, version, &file, record.offset)
+                }));
+            }
         }
         Ok(self.sorted(entries))
+    }
+
+    fn is_wanted(&self, key: &[u8]) -> bool {
+        let (lower, upper) = &self.bounds;
+        !is_below(&*self.order, key, lower) && !is_above(&*self.order, key, upper)
     }
 
     fn sorted(&self, mut entries: Vec<HistoryEntry>) -> HistoryEntries {
@@ -273,12 +254,20 @@ impl Scope {
     }
 }
 
-fn name(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
-}
-
-/// Whether an error ends a file that is no part of the database: its damage, or its removal.
-fn is_passed_over(error: &Error) -> bool {
-    error.kind() != ErrorKind::Io || is_not_found(error)
+impl HistoryEntry {
+    fn new(
+        user_key: Bytes,
+        (sequence, version): (u64, Version),
+        file: &str,
+        offset: u64,
+    ) -> HistoryEntry {
+        HistoryEntry {
+            user_key,
+            sequence,
+            version,
+            file: file.to_owned(),
+            offset,
+            state: VersionState::Live,
+        }
+    }
 }

@@ -22,8 +22,8 @@ impl Comparator for IndexedDbComparator {
     /// Compares what the keys mean. Any bytes must have a place, so keys that mean nothing come last, in bytewise order; and
     /// different encodings of one meaning are told apart by their bytes.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        match (Tuple::parse(a), Tuple::parse(b)) {
-            (Some(x), Some(y)) => x.partial_cmp(&y).unwrap_or(Ordering::Equal).then(a.cmp(b)),
+        match (meaning(a), meaning(b)) {
+            (Some(x), Some(y)) => x.cmp(&y).then(a.cmp(b)),
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
             (None, None) => a.cmp(b),
@@ -31,162 +31,160 @@ impl Comparator for IndexedDbComparator {
     }
 }
 
-/// A key's meaning. The fields are compared in turn.
-#[derive(Debug, PartialEq, PartialOrd)]
-struct Tuple {
-    database: u64,
-    object_store: u64,
-    index: u64,
-    fields: Vec<Field>,
-}
-
-#[derive(Debug, PartialEq, PartialOrd)]
-enum Field {
-    Number(u64),
-    /// UTF-16 in big-endian order, so that its bytes are in the order of its code units.
-    Text(Vec<u8>),
-    Key(IdbKey),
-}
-
-/// A key of JavaScript: numbers come before dates, these before strings, binary data and arrays.
-#[derive(Debug, PartialEq, PartialOrd)]
-enum IdbKey {
-    Null,
-    Number(f64),
-    Date(f64),
-    Text(Vec<u8>),
-    Binary(Vec<u8>),
-    Array(Vec<IdbKey>),
-}
-
 /// Arrays within arrays are followed so far.
 const MAX_NESTED: u32 = 32;
-impl Tuple {
-    fn parse(key: &[u8]) -> Option<Tuple> {
-        let mut rest = key;
-        // Three lengths, each less one: of three bits, three bits and two.
-        let lengths = byte(&mut rest)?;
-        let database = id(&mut rest, lengths >> 5)?;
-        let object_store = id(&mut rest, lengths >> 2 & 7)?;
-        let index = id(&mut rest, lengths & 3)?;
-        let mut fields = Vec::new();
-        match (database, object_store, index) {
-            (_, 0, 0) => metadata(database == 0, &mut rest, &mut fields)?,
-            (_, _, 1..=3) => fields.push(Field::Key(idb_key(&mut rest, MAX_NESTED)?)),
-            // An index: its key, and the primary key after a sequence number, which is always 0 now.
-            _ => {
-                fields.push(Field::Key(idb_key(&mut rest, MAX_NESTED)?));
-                if !rest.is_empty() {
-                    let sequence = varint(&mut rest)?;
-                    if !rest.is_empty() {
-                        fields.push(Field::Key(idb_key(&mut rest, MAX_NESTED)?));
-                    }
-                    fields.push(Field::Number(sequence));
+
+/// What a key means, as bytes whose order is that of the keys: numbers are big-endian, strings have an end that sorts first.
+fn meaning(key: &[u8]) -> Option<Vec<u8>> {
+    let mut key = Key {
+        rest: key,
+        meaning: Vec::with_capacity(2 * key.len() + 24),
+    };
+    // Three lengths, each less one: of three bits, three bits and two.
+    let lengths = key.byte()?;
+    let database = key.id(lengths >> 5)?;
+    let object_store = key.id(lengths >> 2 & 7)?;
+    let index = key.id(lengths & 3)?;
+    match (database, object_store, index) {
+        (_, 0, 0) => key.metadata(database == 0)?,
+        (_, _, 1..=3) => key.value(MAX_NESTED)?,
+        // An index: its key, and the primary key after a sequence number, which is always 0 now.
+        _ => {
+            key.value(MAX_NESTED)?;
+            if !key.rest.is_empty() {
+                let sequence = key.varint()?;
+                if key.rest.is_empty() {
+                    key.meaning.push(END);
+                } else {
+                    key.value(MAX_NESTED)?;
                 }
+                key.number(sequence);
             }
         }
-        rest.is_empty().then_some(Tuple {
-            database,
-            object_store,
-            index,
-            fields,
-        })
     }
+    key.rest.is_empty().then_some(key.meaning)
 }
 
-/// What follows the prefix of metadata: a type, and then numbers and names.
-fn metadata(is_global: bool, rest: &mut &[u8], fields: &mut Vec<Field>) -> Option<()> {
-    let kind = byte(rest)?;
-    fields.push(Field::Number(kind.into()));
-    if is_global && kind == 50 {
-        // What transactions have yet to undo or to clean up: in bytewise order.
-        fields.push(Field::Text(std::mem::take(rest).to_vec()));
-    }
-    let (numbers, texts, has_type) = match (is_global, kind) {
-        (true, 100) => (1, 0, false),
-        (true, 201) => (0, 2, false),
-        (false, 50) => (1, 0, true),
-        (false, 100) => (2, 0, true),
-        (false, 150) => (1, 0, false),
-        (false, 151) => (2, 0, false),
-        (false, 200) => (0, 1, false),
-        (false, 201) => (1, 1, false),
-        _ => (0, 0, false),
-    };
-    for _ in 0..numbers {
-        fields.push(Field::Number(varint(rest)?));
-    }
-    for _ in 0..texts {
-        let units = varint(rest)?;
-        fields.push(Field::Text(take(rest, units.checked_mul(2)?)?));
-    }
-    if has_type {
-        fields.push(Field::Number(byte(rest)?.into()));
-    }
-    Some(())
+/// Comes before the types of keys of JavaScript, which are from 1 on.
+const END: u8 = 0;
+
+struct Key<'k> {
+    /// What is to be read.
+    rest: &'k [u8],
+    meaning: Vec<u8>,
 }
 
-fn idb_key(rest: &mut &[u8], nested: u32) -> Option<IdbKey> {
-    Some(match byte(rest)? {
-        0 => IdbKey::Null,
-        1 => {
-            let units = varint(rest)?;
-            IdbKey::Text(take(rest, units.checked_mul(2)?)?)
+impl<'k> Key<'k> {
+    /// What follows the prefix of metadata: a type, and then numbers and names.
+    fn metadata(&mut self, is_global: bool) -> Option<()> {
+        let kind = self.byte()?;
+        self.meaning.push(kind);
+        let (numbers, texts, has_type) = match (is_global, kind) {
+            (true, 50) => {
+                // What transactions have yet to undo or to clean up: in bytewise order.
+                self.meaning.extend(std::mem::take(&mut self.rest));
+                (0, 0, false)
+            }
+            (true, 100) => (1, 0, false),
+            (true, 201) => (0, 2, false),
+            (false, 50) => (1, 0, true),
+            (false, 100) => (2, 0, true),
+            (false, 150) => (1, 0, false),
+            (false, 151) => (2, 0, false),
+            (false, 200) => (0, 1, false),
+            (false, 201) => (1, 1, false),
+            _ => (0, 0, false),
+        };
+        for _ in 0..numbers {
+            let number = self.varint()?;
+            self.number(number);
         }
-        2 => IdbKey::Date(double(rest)?),
-        3 => IdbKey::Number(double(rest)?),
-        4 => {
-            let count = varint(rest)?;
-            let nested = nested.checked_sub(1)?;
-            let keys = (0..count).map(|_| idb_key(rest, nested));
-            IdbKey::Array(keys.collect::<Option<_>>()?)
+        for _ in 0..texts {
+            self.string(2)?;
         }
-        6 => {
-            let len = varint(rest)?;
-            IdbKey::Binary(take(rest, len)?)
+        if has_type {
+            let kind = self.byte()?;
+            self.meaning.push(kind);
         }
-        _ => return None,
-    })
-}
-
-fn byte(rest: &mut &[u8]) -> Option<u8> {
-    let (&first, others) = rest.split_first()?;
-    *rest = others;
-    Some(first)
-}
-
-fn take(rest: &mut &[u8], len: u64) -> Option<Vec<u8>> {
-    let (taken, others) = rest.split_at_checked(usize::try_from(len).ok()?)?;
-    *rest = others;
-    Some(taken.to_vec())
-}
-
-/// A little-endian number of `len_less_one + 1` bytes.
-fn id(rest: &mut &[u8], len_less_one: u8) -> Option<u64> {
-    let bytes = take(rest, u64::from(len_less_one) + 1)?;
-    Some(
-        bytes
-            .iter()
-            .rev()
-            .fold(0, |n, &byte| n << 8 | u64::from(byte)),
-    )
-}
-
-fn varint(rest: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let next = byte(rest)?;
-        number |= u64::from(next & 0x7f) << shift;
-        if next < 0x80 {
-            return Some(number);
-        }
+        Some(())
     }
-    None
-}
 
-/// As little-endian machines write it. Not a number has no place in the order, and 0 and -0 have one.
-fn double(rest: &mut &[u8]) -> Option<f64> {
-    let bytes = take(rest, 8)?;
-    let number = f64::from_le_bytes(bytes.try_into().ok()?) + 0.0;
-    (!number.is_nan()).then_some(number)
+    /// A key of JavaScript: numbers come before dates, these before strings, binary data and arrays.
+    fn value(&mut self, nested: u32) -> Option<()> {
+        let kind = self.byte()?;
+        let place = [1, 4, 3, 2, 6, 0, 5].get(usize::from(kind))?;
+        self.meaning.push(*place);
+        match kind {
+            0 => {}
+            1 => self.string(2)?,
+            2 | 3 => self.double()?,
+            4 => {
+                for _ in 0..self.varint()? {
+                    self.value(nested.checked_sub(1)?)?;
+                }
+                self.meaning.push(END);
+            }
+            6 => self.string(1)?,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn number(&mut self, number: u64) {
+        self.meaning.extend(number.to_be_bytes());
+    }
+
+    /// A length in units, and as many: bytes, or UTF-16 in big-endian order, so that its bytes are in the order of its code units.
+    fn string(&mut self, unit: u64) -> Option<()> {
+        let units = self.varint()?;
+        for &byte in self.take(units.checked_mul(unit)?)? {
+            self.meaning.push(byte);
+            if byte == END {
+                self.meaning.push(0xff);
+            }
+        }
+        self.meaning.extend([END, END]);
+        Some(())
+    }
+
+    /// As little-endian machines write it. Not a number has no place in the order, and 0 and -0 have one.
+    fn double(&mut self) -> Option<()> {
+        let number = f64::from_le_bytes(self.take(8)?.try_into().ok()?) + 0.0;
+        let bits = number.to_bits();
+        let is_negative = number.is_sign_negative();
+        self.number(if is_negative { !bits } else { bits | 1 << 63 });
+        (!number.is_nan()).then_some(())
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        let (&first, others) = self.rest.split_first()?;
+        self.rest = others;
+        Some(first)
+    }
+
+    fn take(&mut self, len: u64) -> Option<&'k [u8]> {
+        let (taken, others) = self.rest.split_at_checked(usize::try_from(len).ok()?)?;
+        self.rest = others;
+        Some(taken)
+    }
+
+    /// A little-endian number of `len_less_one + 1` bytes.
+    fn id(&mut self, len_less_one: u8) -> Option<u64> {
+        let bytes = self.take(u64::from(len_less_one) + 1)?.iter().rev();
+        let id = bytes.fold(0, |n, &byte| n << 8 | u64::from(byte));
+        self.number(id);
+        Some(id)
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let next = self.byte()?;
+            number |= u64::from(next & 0x7f) << shift;
+            if next < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
 }

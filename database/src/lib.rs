@@ -42,6 +42,7 @@ mod files;
 mod history;
 mod indexeddb;
 mod log;
+mod lookup;
 mod manifest;
 mod options;
 mod range;

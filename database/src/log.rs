@@ -14,7 +14,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use crc_fast::CrcAlgorithm;
-use leveltable::{Error, Result};
+use leveltable::Result;
+
+use crate::directory::{failed, open_file};
 
 const BLOCK_LEN: usize = 32 * 1024;
 const HEADER_LEN: usize = 7;
@@ -26,7 +28,7 @@ const LAST: u8 = 4;
 
 /// Bytes that a reader checks in all in search of fragments after damage. A file made for it could otherwise take the square of
 /// the block's length for each block.
-const SEARCH_LIMIT: usize = 1 << 30;
+const MAX_SEARCHED: usize = 1 << 30;
 
 /// What a [`LogReader`] finds next in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,9 +104,8 @@ pub struct LogReader<R> {
     at: usize,
     /// Whether the file ends in this block.
     is_last: bool,
-    /// What is left of [`SEARCH_LIMIT`].
+    /// What is left of [`MAX_SEARCHED`].
     may_search: usize,
-    failed: bool,
 }
 
 /// A fragment whose checksum is right.
@@ -120,26 +121,11 @@ impl Fragment {
     }
 }
 
-/// What is at the reader's place.
-enum Next {
-    Fragment(Fragment),
-    Zeros,
-    /// Neither: why.
-    Fault(Gap),
-    End,
-}
+/// What was expected and what was found where there is no record.
+type Fault = (String, String);
 
-impl Gap {
-    /// A gap whose place is not known yet.
-    fn new(kind: GapKind, expected: impl Into<String>, found: impl Into<String>) -> Gap {
-        Gap {
-            kind,
-            offset: 0,
-            bytes: 0,
-            expected: expected.into(),
-            found: found.into(),
-        }
-    }
+fn fault(expected: impl Into<String>, found: impl Into<String>) -> Fault {
+    (expected.into(), found.into())
 }
 
 impl LogReader<File> {
@@ -150,8 +136,7 @@ impl LogReader<File> {
     /// [`ErrorKind::Io`](leveltable::ErrorKind::Io).
     pub fn open(path: impl AsRef<Path>) -> Result<LogReader<File>> {
         let path = path.as_ref();
-        let file = crate::directory::open_file(path)
-            .map_err(|error| Error::io("opening the log", error).at_path(path))?;
+        let file = open_file(path).map_err(|error| failed("opening the log", error, path))?;
         Ok(LogReader::new(file))
     }
 }
@@ -165,8 +150,7 @@ impl<R: Read> LogReader<R> {
             block_offset: 0,
             at: 0,
             is_last: false,
-            may_search: SEARCH_LIMIT,
-            failed: false,
+            may_search: MAX_SEARCHED,
         }
     }
 
@@ -177,61 +161,49 @@ impl<R: Read> LogReader<R> {
 
     /// Returns the next item; `None` at the end of the file.
     fn read_item(&mut self) -> io::Result<Option<LogItem>> {
-        use GapKind::{Damaged, Torn};
         const REST: &str = "the rest of the record";
         let mut record: Option<LogRecord> = None;
         loop {
-            let next = self.fragment()?;
-            let offset = record
-                .as_ref()
-                .map_or(self.offset(), |record| record.offset);
-            let fault = match (next, record.is_some()) {
-                (Next::End, false) => return Ok(None),
-                (Next::Zeros, false) => return self.zeros().map(Some),
-                (Next::End, true) => Gap::new(Torn, REST, "the end of the file"),
-                (Next::Zeros, true) => Gap::new(Torn, "a fragment", "zeros"),
-                (Next::Fault(fault), _) => fault,
-                (Next::Fragment(fragment), goes_on) if fragment.starts_record() != goes_on => {
+            let next = self.next_fragment()?;
+            let begun = record.as_ref().map(|record| record.offset);
+            let offset = begun.unwrap_or(self.offset());
+            let fault = match next {
+                Ok(Some(fragment)) if fragment.starts_record() == begun.is_none() => {
                     let payload = Vec::new();
-                    let record_so_far = record.get_or_insert(LogRecord { offset, payload });
+                    let so_far = record.get_or_insert(LogRecord { offset, payload });
                     self.at = fragment.payload.end;
                     let payload = self.block.get(fragment.payload).unwrap_or_default();
-                    record_so_far.payload.extend_from_slice(payload);
+                    so_far.payload.extend_from_slice(payload);
                     if matches!(fragment.kind, FULL | LAST) {
                         return Ok(record.map(LogItem::Record));
                     }
                     continue;
                 }
-                (Next::Fragment(_), true) => Gap::new(Damaged, REST, "the start of another"),
-                (Next::Fragment(_), false) => {
-                    Gap::new(Damaged, "the start of a record", "a later part of one")
-                }
+                Ok(Some(_)) if begun.is_some() => fault(REST, "the start of another"),
+                Ok(Some(_)) => fault("the start of a record", "a later part of one"),
+                Ok(None) if begun.is_some() => fault(REST, "the end of the file"),
+                Ok(None) => return Ok(None),
+                Err(fault) => fault,
             };
             return self.gap(fault, offset).map(Some);
         }
     }
 
-    /// Looks at what comes next, and stays before it. Skips the end of a block that has no room for a header.
-    fn fragment(&mut self) -> io::Result<Next> {
+    /// Looks at what comes next, and stays before it: a fragment, the end of the file, or neither. Skips the end of a block that
+    /// has no room for a header.
+    fn next_fragment(&mut self) -> io::Result<Result<Option<Fragment>, Fault>> {
         while self.rest().len() < HEADER_LEN {
-            if self.is_last && self.rest().is_empty() {
-                return Ok(Next::End);
-            }
-            // The end of a whole block is filler.
-            if self.is_last && self.block.len() < BLOCK_LEN {
+            if !self.is_last {
+                self.next_block()?;
+            } else if self.rest().is_empty() {
+                return Ok(Ok(None));
+            } else {
                 let found = format!("the end of the file after {} bytes", self.rest().len());
-                let fault = Gap::new(GapKind::Torn, "a header of 7 bytes", found);
-                return Ok(Next::Fault(fault));
+                return Ok(Err(fault("a header of 7 bytes", found)));
             }
-            self.next_block()?;
         }
-        if self.rest().iter().all(|&byte| byte == 0) {
-            return Ok(Next::Zeros);
-        }
-        Ok(match self.sound_fragment(self.at) {
-            Some(fragment) => Next::Fragment(fragment),
-            None => Next::Fault(self.defect()),
-        })
+        let fragment = self.sound_fragment(self.at);
+        Ok(fragment.map_or_else(|| Err(self.fault()), |fragment| Ok(Some(fragment))))
     }
 
     fn rest(&self) -> &[u8] {
@@ -247,113 +219,110 @@ impl<R: Read> LogReader<R> {
         (end <= self.block.len()).then_some((kind, u32::from_le_bytes([a, b, c, d]), start..end))
     }
 
+    /// The checksum of a type and the payload after it, masked as those of blocks are.
+    fn masked_crc(&self, payload: Range<usize>) -> Option<u32> {
+        let covered = self.block.get(payload.start - 1..payload.end)?;
+        let crc = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, covered) as u32;
+        Some(crc.rotate_right(15).wrapping_add(0xa282_ead8))
+    }
+
     /// The fragment at `at`, if its type is known and its checksum right.
     fn sound_fragment(&self, at: usize) -> Option<Fragment> {
         let (kind, stored, payload) = self.header(at)?;
-        let covered = self.block.get(payload.start - 1..payload.end)?;
-        let is_sound = (FULL..=LAST).contains(&kind) && masked_crc(covered) == stored;
+        let is_known = (FULL..=LAST).contains(&kind);
+        let is_sound = is_known && self.masked_crc(payload.clone()) == Some(stored);
         is_sound.then_some(Fragment { kind, payload })
     }
 
     /// Why there is no fragment at the reader's place, where there is room for a header.
     #[cold]
-    fn defect(&self) -> Gap {
+    fn fault(&self) -> Fault {
         let Some((kind, stored, payload)) = self.header(self.at) else {
             let left = self.rest().len() - HEADER_LEN;
             let found = format!("a longer one; {left} bytes are left");
-            return Gap::new(
-                GapKind::Torn,
-                "a payload that fits its block and the file",
-                found,
-            );
+            return fault("a payload that fits its block and the file", found);
         };
-        let has_crc = |end| {
-            let covered = self.block.get(payload.start - 1..end);
-            covered.is_some_and(|covered| masked_crc(covered) == stored)
-        };
+        if (kind, stored) == (0, 0) && payload.is_empty() {
+            return fault("a fragment", "zeros");
+        }
+        let computed = self.masked_crc(payload.clone());
         // RocksDB's recyclable fragments have the log's number between header and payload.
-        if kind > LAST && (has_crc(payload.end) || has_crc(payload.end + 4)) {
+        let recyclable = self.masked_crc(payload.start..payload.end + 4);
+        if kind > LAST && [computed, recyclable].contains(&Some(stored)) {
             let found = format!("type {kind} with a right checksum, as RocksDB and Pebble write");
-            return Gap::new(GapKind::Damaged, "a fragment of type 1 to 4", found);
+            return fault("a fragment of type 1 to 4", found);
         }
-        let covered = self.block.get(payload.start - 1..payload.end);
-        let computed = masked_crc(covered.unwrap_or_default());
-        if computed != stored {
-            let expected = format!("a fragment with the checksum {stored:#010x}");
-            return Gap::new(GapKind::Torn, expected, format!("{computed:#010x}"));
-        }
-        Gap::new(GapKind::Torn, "a type from 1 to 4", kind.to_string())
+        let expected = format!("a fragment of type 1 to 4 with the checksum {stored:#010x}");
+        let computed = computed.unwrap_or_default();
+        fault(expected, format!("type {kind} and {computed:#010x}"))
     }
 
+    /// There is no next block after an error.
     fn next_block(&mut self) -> io::Result<()> {
         self.block_offset += self.block.len() as u64;
         self.at = 0;
-        self.block.clear();
+        self.is_last = true;
+        let mut block = std::mem::take(&mut self.block);
+        block.clear();
         let mut limited = (&mut self.input).take(BLOCK_LEN as u64);
-        limited.read_to_end(&mut self.block)?;
-        self.is_last = self.block.len() < BLOCK_LEN;
+        limited.read_to_end(&mut block)?;
+        self.is_last = block.len() < BLOCK_LEN;
+        self.block = block;
         Ok(())
     }
 
-    /// Passes over zeros to the end of this block, and over all blocks of zeros that follow.
-    fn zeros(&mut self) -> io::Result<LogItem> {
-        let start = self.offset();
-        while self.rest().iter().all(|&byte| byte == 0) {
-            self.at = self.block.len();
-            if self.is_last {
-                break;
-            }
-            self.next_block()?;
-        }
-        Ok(self.gap_to_here(Gap::new(GapKind::Zeros, "a fragment", "zeros"), start))
-    }
-
-    /// Passes over bytes that are no fragment, to the next start of a record. They are damage if a fragment follows.
-    fn gap(&mut self, mut fault: Gap, start: u64) -> io::Result<LogItem> {
+    /// Passes over bytes that are no record, from `start` to the next start of one.
+    fn gap(&mut self, (expected, found): Fault, start: u64) -> io::Result<LogItem> {
+        let (mut is_zeros, mut is_damage) = (start == self.offset(), false);
         loop {
-            match self.search() {
+            let from = self.at;
+            let is_blank = self.rest().iter().all(|&byte| byte == 0);
+            let fragment = if is_blank { None } else { self.search() };
+            is_zeros &= is_blank || self.at == from;
+            is_damage |= fragment.is_some() || self.may_search == 0;
+            match fragment {
+                Some(fragment) if fragment.starts_record() => break,
                 Some(fragment) => {
-                    fault.kind = GapKind::Damaged;
-                    if fragment.starts_record() {
+                    self.at = fragment.payload.end;
+                    is_zeros = false;
+                }
+                None => {
+                    self.at = self.block.len();
+                    if self.is_last {
                         break;
                     }
-                    self.at = fragment.payload.end;
+                    self.next_block()?;
                 }
-                None if self.is_last => break,
-                None => self.next_block()?,
             }
         }
-        if self.may_search == 0 {
-            // There may be one.
-            fault.kind = GapKind::Damaged;
-        }
-        Ok(self.gap_to_here(fault, start))
+        let (offset, bytes) = (start, self.offset() - start);
+        let kind = match (is_zeros && bytes >= HEADER_LEN as u64, is_damage) {
+            (true, _) => GapKind::Zeros,
+            (false, true) => GapKind::Damaged,
+            (false, false) => GapKind::Torn,
+        };
+        Ok(LogItem::Gap(Gap {
+            kind,
+            offset,
+            bytes,
+            expected,
+            found,
+        }))
     }
 
     /// Moves to the first sound fragment in what is left of the block, or to its end.
     fn search(&mut self) -> Option<Fragment> {
-        while self.at < self.block.len() {
+        while self.at < self.block.len() && self.may_search > 0 {
             if let Some((FULL..=LAST, _, payload)) = self.header(self.at) {
                 let cost = payload.len() + HEADER_LEN;
                 self.may_search = self.may_search.saturating_sub(cost);
-                if self.may_search > 0
-                    && let Some(fragment) = self.sound_fragment(self.at)
-                {
+                if let Some(fragment) = self.sound_fragment(self.at) {
                     return Some(fragment);
                 }
             }
             self.at += 1;
         }
         None
-    }
-
-    /// The gap from `start` to here.
-    fn gap_to_here(&self, gap: Gap, start: u64) -> LogItem {
-        LogItem::Gap(Gap {
-            offset: start,
-            bytes: self.offset() - start,
-            ..gap
-        })
     }
 }
 
@@ -362,17 +331,6 @@ impl<R: Read> Iterator for LogReader<R> {
     type Item = io::Result<LogItem>;
 
     fn next(&mut self) -> Option<io::Result<LogItem>> {
-        if self.failed {
-            return None;
-        }
-        let item = self.read_item();
-        self.failed = item.is_err();
-        item.transpose()
+        self.read_item().transpose()
     }
-}
-
-/// The stored form of a checksum, masked as those of blocks are.
-fn masked_crc(bytes: &[u8]) -> u32 {
-    let crc = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32;
-    crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }

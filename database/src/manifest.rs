@@ -78,36 +78,48 @@ impl Edit {
     ///
     /// Where it is no version edit of LevelDB's: a tag that LevelDB does not have, or bytes that end too early.
     pub fn parse(payload: &[u8]) -> Result<Edit, Defect> {
-        let mut rest = Decoder::new(payload);
         let mut edit = Edit::default();
+        edit.read(payload)?;
+        Ok(edit)
+    }
+
+    /// Decodes a payload on top of what earlier ones said.
+    fn read(&mut self, payload: &[u8]) -> Result<(), Defect> {
+        let mut rest = Decoder::new(payload);
         while !rest.is_empty() {
             let before = rest.clone();
             match rest.varint32("a tag")? {
-                1 => edit.comparator = Some(rest.string("the comparator's name")?.to_vec()),
-                2 => edit.log_number = Some(rest.varint64("the log number")?),
-                3 => edit.next_file_number = Some(rest.varint64("the next file number")?),
-                4 => edit.last_sequence = Some(rest.varint64("the last sequence number")?),
+                1 => self.comparator = Some(rest.string("the comparator's name")?.to_vec()),
+                2 => self.log_number = Some(rest.varint64("the log number")?),
+                3 => self.next_file_number = Some(rest.varint64("the next file number")?),
+                4 => self.last_sequence = Some(rest.varint64("the last sequence number")?),
                 5 => {
                     let level = level(&mut rest)?;
                     let key = rest.string("a compaction's key")?.to_vec();
-                    edit.compact_pointers.push((level, key));
+                    self.compact_pointers.push((level, key));
                 }
                 6 => {
                     let level = level(&mut rest)?;
-                    edit.deleted.push((level, rest.varint64("a file number")?));
+                    self.deleted.push((level, rest.varint64("a file number")?));
                 }
                 7 => {
                     let level = level(&mut rest)?;
-                    edit.added.push((level, table_file(&mut rest)?));
+                    let table = TableFile {
+                        number: rest.varint64("a file number")?,
+                        size: rest.varint64("a file size")?,
+                        smallest: internal_key(&mut rest)?,
+                        largest: internal_key(&mut rest)?,
+                    };
+                    self.added.push((level, table));
                 }
-                9 => edit.prev_log_number = Some(rest.varint64("the previous log number")?),
+                9 => self.prev_log_number = Some(rest.varint64("the previous log number")?),
                 tag => {
                     let of_whom = if tag < 100 { "" } else { ROCKSDB };
                     return Err(before.defect("a tag of LevelDB's", format!("{tag}{of_whom}")));
                 }
             }
         }
-        Ok(edit)
+        Ok(())
     }
 }
 
@@ -118,15 +130,6 @@ fn level(rest: &mut Decoder<'_>) -> Result<u32, Defect> {
         return Err(before.defect(format!("a level up to {MAX_LEVEL}"), level.to_string()));
     }
     Ok(level)
-}
-
-fn table_file(rest: &mut Decoder<'_>) -> Result<TableFile, Defect> {
-    Ok(TableFile {
-        number: rest.varint64("a file number")?,
-        size: rest.varint64("a file size")?,
-        smallest: internal_key(rest)?,
-        largest: internal_key(rest)?,
-    })
 }
 
 fn internal_key(rest: &mut Decoder<'_>) -> Result<Vec<u8>, Defect> {
@@ -142,11 +145,8 @@ fn internal_key(rest: &mut Decoder<'_>) -> Result<Vec<u8>, Defect> {
 /// What all edits of a MANIFEST amount to.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
-    pub(crate) comparator: Option<Vec<u8>>,
-    pub(crate) log_number: Option<u64>,
-    pub(crate) prev_log_number: u64,
-    pub(crate) next_file_number: Option<u64>,
-    pub(crate) last_sequence: Option<u64>,
+    /// What was stated last, without the tables.
+    pub(crate) stated: Edit,
     /// By level and number.
     pub(crate) tables: BTreeMap<(u32, u64), TableFile>,
     /// Numbers of tables that were listed once.
@@ -155,24 +155,29 @@ pub(crate) struct Version {
 
 impl Version {
     /// Applies an edit: deletions first, as LevelDB does.
-    pub(crate) fn apply(&mut self, edit: Edit) {
-        self.comparator = edit.comparator.or(self.comparator.take());
-        self.log_number = edit.log_number.or(self.log_number);
-        self.prev_log_number = edit.prev_log_number.unwrap_or(self.prev_log_number);
-        self.next_file_number = edit.next_file_number.or(self.next_file_number);
-        self.last_sequence = edit.last_sequence.or(self.last_sequence);
-        for (level, number) in edit.deleted {
+    pub(crate) fn apply(&mut self, payload: &[u8]) -> Result<(), Defect> {
+        self.stated.read(payload)?;
+        self.stated.compact_pointers.clear();
+        for (level, number) in self.stated.deleted.drain(..) {
             if self.tables.remove(&(level, number)).is_some() {
                 self.deleted.insert(number);
             }
         }
-        for (level, file) in edit.added {
-            self.tables.insert((level, file.number), file);
-        }
+        let added = self.stated.added.drain(..);
+        self.tables
+            .extend(added.map(|(level, file)| ((level, file.number), file)));
+        Ok(())
+    }
+
+    /// The first log whose changes are not in tables yet, and an older one or 0.
+    pub(crate) fn first_logs(&self) -> (u64, u64) {
+        let stated = [self.stated.log_number, self.stated.prev_log_number];
+        stated.map(Option::unwrap_or_default).into()
     }
 
     /// Whether a log's changes are not in tables yet.
     pub(crate) fn needs_log(&self, number: u64) -> bool {
-        number >= self.log_number.unwrap_or(0) || number == self.prev_log_number
+        let (first, older) = self.first_logs();
+        number >= first || number == older
     }
 }

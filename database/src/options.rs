@@ -112,14 +112,33 @@ impl DatabaseOptions {
             }
             return Ok(Some(given.clone()));
         }
-        let built_in: [Arc<dyn Comparator>; 2] =
-            [Arc::new(BytewiseComparator), Arc::new(IndexedDbComparator)];
-        Ok({ built_in }.into_iter().find(|known| known.name() == name))
+        Ok(match name {
+            _ if name == BytewiseComparator.name() => Some(Arc::new(BytewiseComparator)),
+            _ if name == IndexedDbComparator.name() => Some(Arc::new(IndexedDbComparator)),
+            _ => None,
+        })
     }
 
     /// The name of the order where no MANIFEST says.
     pub(crate) fn given_order_name(&self) -> &str {
         let given = self.comparator.as_ref();
         given.map_or(BytewiseComparator.name(), |given| given.name())
+    }
+
+    /// How tables of a database in this order are opened.
+    pub(crate) fn table_options(&self, order: Option<&Arc<dyn Comparator>>) -> OpenOptions {
+        let options = self.tables.clone();
+        let Some(order) = order else {
+            return options.stored_order();
+        };
+        // Programs that do not know an order are known to have opened databases under its name, and to have written tables in
+        // bytewise order there. Nobody does that to bytewise databases.
+        let is_bytewise = order.name() == BytewiseComparator.name();
+        let options = options.comparator(order.clone());
+        if is_bytewise {
+            options
+        } else {
+            options.check_order(true)
+        }
     }
 }

@@ -3,18 +3,17 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use leveltable::db::{Memtable, Version as Value};
-use leveltable::{Comparator, Corruption, Error, ErrorKind, Result, Section};
+use leveltable::db::Version as Value;
+use leveltable::{Corruption, Error, ErrorKind, Result, Section};
 
 use crate::batch::{Batch, Change};
 use crate::decode::Defect;
-use crate::directory::{Current, WITHOUT_MANIFEST, failed};
-use crate::log::{Gap, GapKind, LogItem, LogReader, LogRecord};
-use crate::manifest::{Edit, Version};
+use crate::directory::{Current, WITHOUT_MANIFEST, failed, name_of};
+use crate::log::{Gap, GapKind, LogItem, LogReader};
+use crate::manifest::Version;
 
 /// What opening a database read, and what it passed over; returned by [`Database::recovery`](crate::Database::recovery).
 #[derive(Debug, Clone, Default)]
@@ -55,38 +54,102 @@ pub struct FileGap {
     pub gap: Gap,
 }
 
-/// Reads `input` to its end. Passes each record to `take`, and each torn end and run of zeros to `recovery`; damage, too, if it
-/// may be skipped.
-pub(crate) fn read_records(
-    input: impl Read,
-    path: &Path,
-    (section, skip_damaged): (Section, bool),
-    recovery: &mut Recovery,
-    mut take: impl FnMut(&LogRecord) -> Result<(), Defect>,
-) -> Result<u64> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let doing = format!("reading the {section}");
-    let mut items = LogReader::new(input);
-    for item in &mut items {
-        let taken = match item.map_err(|error| failed(&doing, error, path))? {
-            LogItem::Gap(gap) => Err(gap),
-            LogItem::Record(record) => take(&record).map_err(|defect| Gap {
-                kind: GapKind::Damaged,
-                offset: record.offset,
-                bytes: record.payload.len() as u64,
-                expected: format!("{} in its byte {}", defect.expected, defect.offset),
-                found: defect.found,
-            }),
-        };
-        if let Err(gap) = taken {
-            if gap.kind == GapKind::Damaged && !skip_damaged {
-                return Err(damage(section, gap, path));
+impl Recovery {
+    /// Reads `input` to its end, and returns the number of bytes. Passes the payload of each record to `take`. Notes torn ends and
+    /// runs of zeros; damage, too, if it may be skipped.
+    fn read(
+        &mut self,
+        input: impl Read,
+        path: &Path,
+        (section, skip_damaged): (Section, bool),
+        mut take: impl FnMut(&[u8]) -> Result<(), Defect>,
+    ) -> Result<u64> {
+        let doing = format!("reading the {section}");
+        let mut items = LogReader::new(input);
+        for item in &mut items {
+            let taken = match item.map_err(|error| failed(&doing, error, path))? {
+                LogItem::Gap(gap) => Err(gap),
+                LogItem::Record(record) => take(&record.payload).map_err(|defect| Gap {
+                    kind: GapKind::Damaged,
+                    offset: record.offset,
+                    bytes: record.payload.len() as u64,
+                    expected: format!("{} in its byte {}", defect.expected, defect.offset),
+                    found: defect.found,
+                }),
+            };
+            if let Err(gap) = taken {
+                if gap.kind == GapKind::Damaged && !skip_damaged {
+                    return Err(damage(section, gap, path));
+                }
+                let file = name_of(path);
+                self.gaps.push(FileGap { file, gap });
             }
-            let file = name.clone().into_owned();
-            recovery.gaps.push(FileGap { file, gap });
+        }
+        Ok(items.offset())
+    }
+
+    /// Reads the MANIFEST from its start. Returns the number of bytes read, too.
+    pub(crate) fn read_manifest(&mut self, current: &Current) -> Result<(Version, u64)> {
+        let (path, mut file) = (&*current.path, current.handle.as_file());
+        file.rewind()
+            .map_err(|error| failed("reading the MANIFEST", error, path))?;
+        let mut version = Version::default();
+        let how = (Section::Manifest, false);
+        let bytes = self.read(file, path, how, |payload| version.apply(payload))?;
+        let stated = [
+            (version.stated.log_number, "a log number"),
+            (version.stated.next_file_number, "a next file number"),
+            (version.stated.last_sequence, "a last sequence number"),
+        ];
+        if let Some((_, what)) = stated.iter().find(|(stated, _)| stated.is_none()) {
+            let found = format!("none in {bytes} bytes");
+            return Err(bad_manifest(current, what, found));
+        }
+        Ok((version, bytes))
+    }
+
+    /// Reads a log to its end.
+    pub(crate) fn read_log(
+        &mut self,
+        (number, path, file): &(u64, PathBuf, File),
+        skip_damaged: bool,
+        newest: &mut Newest,
+    ) -> Result<()> {
+        let (mut batches, mut changes) = (0, 0);
+        let bytes = self.read(file, path, (Section::Log, skip_damaged), |payload| {
+            let batch = Batch::parse(payload)?;
+            batches += 1;
+            changes += u64::from(batch.count());
+            batch.changes().for_each(|change| newest.add(change));
+            Ok(())
+        })?;
+        self.logs.push(ReadLog {
+            number: *number,
+            bytes,
+            batches,
+            changes,
+        });
+        Ok(())
+    }
+}
+
+/// The newest version of each user key in the logs read so far.
+#[derive(Debug, Default)]
+pub(crate) struct Newest {
+    pub(crate) versions: HashMap<Bytes, (u64, Value)>,
+    pub(crate) last_sequence: u64,
+}
+
+impl Newest {
+    fn add(&mut self, change: Change<'_>) {
+        self.last_sequence = self.last_sequence.max(change.sequence);
+        let known = self.versions.get(change.user_key);
+        if known.is_none_or(|(sequence, _)| *sequence <= change.sequence) {
+            let key = Bytes::copy_from_slice(change.user_key);
+            let value = change.value.map(Bytes::copy_from_slice);
+            self.versions.insert(key, (change.sequence, value.into()));
         }
     }
-    Ok(items.offset())
 }
 
 #[cold]
@@ -109,79 +172,4 @@ fn damage(section: Section, gap: Gap, path: &Path) -> Error {
 pub(crate) fn bad_manifest(current: &Current, expected: &str, found: String) -> Error {
     let corruption = Corruption::new(Section::Manifest, 0, expected, found);
     Error::damage(&current.path, corruption, WITHOUT_MANIFEST)
-}
-
-/// Reads the MANIFEST from its start. Returns the number of bytes read, too.
-pub(crate) fn read_manifest(current: &Current, recovery: &mut Recovery) -> Result<(Version, u64)> {
-    let (path, mut file) = (&*current.path, current.handle.as_file());
-    file.rewind()
-        .map_err(|error| failed("reading the MANIFEST", error, path))?;
-    let mut version = Version::default();
-    let take = |record: &LogRecord| Edit::parse(&record.payload).map(|edit| version.apply(edit));
-    let bytes = read_records(file, path, (Section::Manifest, false), recovery, take)?;
-    let stated = [
-        (version.log_number, "a log number"),
-        (version.next_file_number, "a next file number"),
-        (version.last_sequence, "a last sequence number"),
-    ];
-    if let Some((_, what)) = stated.iter().find(|(stated, _)| stated.is_none()) {
-        let found = format!("none in {bytes} bytes");
-        return Err(bad_manifest(current, what, found));
-    }
-    Ok((version, bytes))
-}
-
-/// The newest version of each user key in the logs read so far.
-#[derive(Debug, Default)]
-pub(crate) struct Logged {
-    versions: HashMap<Bytes, (u64, Value)>,
-    pub(crate) last_sequence: u64,
-}
-
-impl Logged {
-    /// Reads a log to its end.
-    pub(crate) fn read(
-        &mut self,
-        (number, file): (u64, &File),
-        path: &Path,
-        skip_damaged: bool,
-        recovery: &mut Recovery,
-    ) -> Result<()> {
-        let (mut batches, mut changes) = (0, 0);
-        let take = |record: &LogRecord| {
-            let batch = Batch::parse(&record.payload)?;
-            batches += 1;
-            changes += u64::from(batch.count());
-            batch.changes().for_each(|change| self.add(change));
-            Ok(())
-        };
-        let bytes = read_records(file, path, (Section::Log, skip_damaged), recovery, take)?;
-        recovery.logs.push(ReadLog {
-            number,
-            bytes,
-            batches,
-            changes,
-        });
-        Ok(())
-    }
-
-    fn add(&mut self, change: Change<'_>) {
-        self.last_sequence = self.last_sequence.max(change.sequence);
-        let known = self.versions.get(change.user_key);
-        if known.is_none_or(|(sequence, _)| *sequence <= change.sequence) {
-            let key = Bytes::copy_from_slice(change.user_key);
-            let value = change.value.map(Bytes::copy_from_slice);
-            self.versions.insert(key, (change.sequence, value.into()));
-        }
-    }
-
-    pub(crate) fn into_memtable(self, order: Option<&Arc<dyn Comparator>>) -> Memtable {
-        let memtable = order.map_or_else(Memtable::new, |order| {
-            Memtable::with_comparator(order.clone())
-        });
-        for (user_key, (sequence, version)) in self.versions {
-            memtable.add(user_key, sequence, version);
-        }
-        memtable
-    }
 }

@@ -1,6 +1,6 @@
 //! What a database holds at a moment: its tables by levels, and the changes in its logs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,13 @@ use std::time::Duration;
 
 use leveltable::db::{InternalKeyComparator, Memtable};
 use leveltable::{
-    BytewiseComparator, Comparator, Corruption, DbTable, Error, ErrorKind, Result, Section,
-    TableCache,
+    BytewiseComparator, Comparator, DbTable, Error, ErrorKind, OpenOptions, Result, TableCache,
 };
 
-use crate::directory::{self, Current, FileKind, failed};
+use crate::directory::{CHANGED, Current, FileKind, failed, file_name, list, open_file, replaced};
 use crate::manifest::{TableFile, Version};
 use crate::options::DatabaseOptions;
-use crate::range::{Bounds, is_after, is_before};
-use crate::recovery::{Logged, Recovery, bad_manifest, read_manifest};
-use crate::tables::TableOptions;
+use crate::recovery::{Newest, Recovery, bad_manifest};
 
 /// How often the database is read again because it changed meanwhile. A flush has to fall into the same short moment each time.
 pub(crate) const MAX_ATTEMPTS: u32 = 20;
@@ -26,25 +23,40 @@ pub(crate) const MAX_ATTEMPTS: u32 = 20;
 /// What a database holds at a moment. Never changes; reading on means making another.
 #[derive(Debug)]
 pub(crate) struct State {
-    dir: PathBuf,
+    pub(crate) dir: PathBuf,
     /// `None` if the database was opened without a MANIFEST.
     pub(crate) current: Option<Current>,
     /// Bytes of the MANIFEST that were read.
-    manifest_bytes: u64,
+    pub(crate) manifest_bytes: u64,
     pub(crate) version: Version,
     /// The comparator's name.
     pub(crate) order_name: String,
     /// `None` if the order is not known.
     pub(crate) order: Option<Arc<dyn Comparator>>,
-    /// Level 0 from the newest to the oldest table, the others by keys.
-    pub(crate) levels: Vec<Vec<TableFile>>,
+    /// From the lowest level to the highest.
+    pub(crate) runs: Vec<Run>,
     /// The newest version of each user key in the logs.
     pub(crate) memtable: Memtable,
     pub(crate) last_sequence: u64,
     pub(crate) recovery: Recovery,
-    pub(crate) table_options: TableOptions,
-    open_tables: Arc<TableCache<u64, DbTable>>,
-    pinned: OnceLock<HashMap<u64, DbTable>>,
+    /// How tables are opened.
+    pub(crate) table_options: OpenOptions,
+    pub(crate) open_tables: Arc<TableCache<u64, DbTable>>,
+}
+
+/// Tables of a level in the order of their keys, which do not overlap: all of a level, or a single one of level 0.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) level: u32,
+    pub(crate) tables: Vec<Listed>,
+}
+
+/// A table that the MANIFEST lists.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    pub(crate) file: TableFile,
+    /// Keeps it open as long as the state.
+    pub(crate) pinned: OnceLock<DbTable>,
 }
 
 impl State {
@@ -55,48 +67,38 @@ impl State {
         options: &DatabaseOptions,
         previous: Option<&State>,
     ) -> Result<State> {
-        for attempt in 0..MAX_ATTEMPTS {
-            if let Some(state) = State::try_read(dir, options, previous)? {
-                return Ok(state);
+        for attempt in 1..MAX_ATTEMPTS {
+            match State::try_read(dir, options, previous) {
+                Err(error) if error.kind() == ErrorKind::Replaced => {
+                    std::thread::sleep(Duration::from_millis(attempt.into()));
+                }
+                read => return read,
             }
-            std::thread::sleep(Duration::from_millis(attempt.into()));
         }
-        let message = format!(
-            "a writer changed the database {MAX_ATTEMPTS} times while it was read; try again, or read a copy"
-        );
-        Err(Error::new(ErrorKind::Replaced, message).at_path(dir))
+        State::try_read(dir, options, previous)
     }
 
-    /// Returns `None` if what was read may not fit together: a memtable became a table in between.
-    fn try_read(
-        dir: &Path,
-        options: &DatabaseOptions,
-        previous: Option<&State>,
-    ) -> Result<Option<State>> {
-        let Some(current) = Current::open(dir)? else {
-            return Ok(None);
-        };
+    /// Fails with [`ErrorKind::Replaced`] if what was read may not fit together: a memtable became a table in between.
+    fn try_read(dir: &Path, options: &DatabaseOptions, previous: Option<&State>) -> Result<State> {
+        let current = Current::open(dir)?;
         let mut recovery = Recovery::default();
-        let (mut version, mut manifest_bytes) = read_manifest(&current, &mut recovery)?;
-        let Some(logs) = open_logs(dir, &version)? else {
-            return Ok(None);
-        };
+        let (mut version, mut manifest_bytes) = recovery.read_manifest(&current)?;
+        let logs = open_logs(dir, &version)?;
         // From here on the logs are open, and stay readable. If they are still those that the MANIFEST needs, nothing that
         // was in a log before them has become a table unseen. Of compactions alone the newer result is as good.
-        if !current.is_same(dir)? {
-            return Ok(None);
-        }
-        if current.len()? != manifest_bytes {
-            let needed = (version.log_number, version.prev_log_number);
+        let mut is_same = Current::open(dir)? == current;
+        if is_same && current.len()? != manifest_bytes {
+            let needed = version.first_logs();
             recovery = Recovery::default();
-            (version, manifest_bytes) = read_manifest(&current, &mut recovery)?;
-            if (version.log_number, version.prev_log_number) != needed {
-                return Ok(None);
-            }
+            (version, manifest_bytes) = recovery.read_manifest(&current)?;
+            is_same = version.first_logs() == needed;
+        }
+        if !is_same {
+            return Err(replaced(CHANGED, dir));
         }
         let tables = std::mem::take(&mut version.tables);
         let mut state = State::new(dir, options, version, &logs, recovery)?;
-        state.levels = levels(tables, state.order.as_ref()).map_err(|(a, b)| {
+        state.runs = runs(tables, state.order.as_ref()).map_err(|(a, b)| {
             let found = format!("{a} and {b}, which overlap");
             bad_manifest(&current, "tables of a level that do not overlap", found)
         })?;
@@ -105,23 +107,21 @@ impl State {
         if let Some(previous) = previous.filter(|previous| previous.current == state.current) {
             state.open_tables = previous.open_tables.clone();
         }
-        Ok(Some(state))
+        Ok(state)
     }
 
     /// Reads all tables and logs in `dir`, as if they were listed.
     pub(crate) fn read_without_manifest(dir: &Path, options: &DatabaseOptions) -> Result<State> {
-        let version = Version {
-            comparator: Some(options.given_order_name().into()),
-            ..Version::default()
-        };
+        let mut version = Version::default();
+        version.stated.comparator = Some(options.given_order_name().into());
         let recovery = Recovery {
             without_manifest: true,
             ..Recovery::default()
         };
-        let logs = open_logs(dir, &version)?.unwrap_or_default();
+        let logs = open_logs(dir, &version)?;
         let mut state = State::new(dir, options, version, &logs, recovery)?;
         let mut tables = BTreeMap::new();
-        for (name, size) in directory::list(dir)? {
+        for (name, size) in list(dir)? {
             let (FileKind::Table, Some(number)) = FileKind::of(&name) else {
                 continue;
             };
@@ -134,7 +134,7 @@ impl State {
             }
         }
         // Tables of level 0 may overlap.
-        state.levels = levels(tables, None).unwrap_or_default();
+        state.runs = runs(tables, None).unwrap_or_default();
         Ok(state)
     }
 
@@ -143,57 +143,64 @@ impl State {
         dir: &Path,
         options: &DatabaseOptions,
         version: Version,
-        logs: &[(u64, File)],
+        logs: &[(u64, PathBuf, File)],
         mut recovery: Recovery,
     ) -> Result<State> {
-        let name = version.comparator.as_deref().map(String::from_utf8_lossy);
-        let name = name.map_or(BytewiseComparator.name().to_owned(), String::from);
+        let name = version.stated.comparator.as_deref();
+        let name = name.map_or(BytewiseComparator.name().into(), String::from_utf8_lossy);
+        let name = name.into_owned();
         let order = options.order(&name).map_err(|error| error.at_path(dir))?;
-        let mut logged = Logged::default();
-        for (number, file) in logs {
-            let path = dir.join(directory::log_name(*number));
-            logged.read((*number, file), &path, options.skip_damaged, &mut recovery)?;
+        let mut newest = Newest::default();
+        for log in logs {
+            recovery.read_log(log, options.skip_damaged, &mut newest)?;
         }
-        let oldest = version.log_number.filter(|&log| log > 0);
-        recovery.missing_log = oldest.filter(|log| logs.iter().all(|(number, _)| number < log));
+        let oldest = version.stated.log_number.filter(|&log| log > 0);
+        recovery.missing_log = oldest.filter(|log| logs.iter().all(|(number, ..)| number < log));
+        let memtable = order
+            .clone()
+            .map_or_else(Memtable::new, Memtable::with_comparator);
+        for (user_key, (sequence, version)) in newest.versions {
+            memtable.add(user_key, sequence, version);
+        }
+        let stated = version.stated.last_sequence.unwrap_or(0);
         Ok(State {
             dir: dir.to_owned(),
             current: None,
             manifest_bytes: 0,
-            levels: Vec::new(),
-            last_sequence: (logged.last_sequence).max(version.last_sequence.unwrap_or(0)),
+            runs: Vec::new(),
+            last_sequence: newest.last_sequence.max(stated),
             version,
-            memtable: logged.into_memtable(order.as_ref()),
-            table_options: TableOptions::new(&options.tables, order.as_ref()),
+            memtable,
+            table_options: options.table_options(order.as_ref()),
             order_name: name,
             order,
             recovery,
             open_tables: Arc::new(TableCache::new(options.max_open_tables, u64::MAX)),
-            pinned: OnceLock::new(),
         })
     }
 
     /// What a MANIFEST would list of a table; `None` if it has no entries.
     fn describe(&self, number: u64, size: u64) -> Result<Option<TableFile>> {
-        let table = self.open(number, size)?;
-        let mut cursor = table.as_table().cursor();
+        let mut file = TableFile {
+            number,
+            size,
+            smallest: Vec::new(),
+            largest: Vec::new(),
+        };
+        let mut cursor = self.open(number, size)?.as_table().cursor();
         if !cursor.seek_to_first()? {
             return Ok(None);
         }
-        let smallest = cursor.key().to_vec();
+        file.smallest = cursor.key().to_vec();
         cursor.seek_to_last()?;
-        Ok(Some(TableFile {
-            number,
-            size,
-            smallest,
-            largest: cursor.key().to_vec(),
-        }))
+        file.largest = cursor.key().to_vec();
+        Ok(Some(file))
     }
 
     /// All tables with their levels.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &TableFile)> {
-        let levels = self.levels.iter().enumerate();
-        levels.flat_map(|(level, files)| files.iter().map(move |file| (level, file)))
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (u32, &Listed)> {
+        let runs = self.runs.iter();
+        runs.flat_map(|run| run.tables.iter().map(|table| (run.level, table)))
     }
 
     /// The order, for what cannot do without it.
@@ -208,109 +215,12 @@ impl State {
         })
     }
 
-    /// Whether tables of a level hold no keys outside of what the MANIFEST lists as their first and last one. A table of level 0
-    /// that is in another order than the database may.
-    pub(crate) fn trusts_ends(&self, level: usize) -> bool {
-        level > 0 || self.order_name == BytewiseComparator.name()
-    }
-
-    /// Whether a table may hold keys within bounds.
-    pub(crate) fn may_hold(
-        &self,
-        order: &dyn Comparator,
-        level: usize,
-        file: &TableFile,
-        (lower, upper): &Bounds,
-    ) -> bool {
-        let is_outside = is_before(order, file.last_user_key(), lower)
-            || is_after(order, file.first_user_key(), upper);
-        !is_outside || !self.trusts_ends(level)
-    }
-
-    /// Opens a listed table, or returns it if it is open.
-    ///
-    /// Fails with [`ErrorKind::Replaced`] if the state is out of date: the table vanished, or its number is perhaps that of
-    /// another table now.
-    pub(crate) fn table(&self, file: &TableFile) -> Result<DbTable> {
-        let pinned = self.pinned.get();
-        match pinned.and_then(|pinned| pinned.get(&file.number)) {
-            Some(table) => Ok(table.clone()),
-            None => self.open(file.number, file.size),
-        }
-    }
-
-    /// The path of a table, which may be one of an earlier LevelDB.
-    pub(crate) fn table_path(&self, number: u64) -> PathBuf {
-        let [modern, old] = directory::table_names(number).map(|name| self.dir.join(name));
-        if !modern.exists() && old.exists() {
-            old
-        } else {
-            modern
-        }
-    }
-
-    fn open(&self, number: u64, size: u64) -> Result<DbTable> {
-        self.open_tables.get(&number, || {
-            let path = self.table_path(number);
-            let found = std::fs::metadata(&path).map(|metadata| metadata.len());
-            let opened = self.table_options.open(&path);
-            // Whatever was opened, or was not: it is the database's only if that is still the one that was read.
-            if let Some(current) = &self.current
-                && !current.is_same(&self.dir)?
-            {
-                return Err(replaced(
-                    "the database was reopened or replaced by its writer",
-                    &path,
-                ));
-            }
-            let table = opened.map_err(|error| self.explain_missing(error, &path))?;
-            match found {
-                Ok(found) if found != size => {
-                    let expected = format!("a table of {size} bytes, as the MANIFEST says");
-                    let corruption =
-                        Corruption::new(Section::Footer, found, expected, format!("{found} bytes"));
-                    let advice = "a copy of the database may be incomplete";
-                    Err(Error::damage(&path, corruption, advice))
-                }
-                _ => Ok(table),
-            }
-        })
-    }
-
-    /// The error of a table that is not there, which says whether the MANIFEST has changed since.
-    #[cold]
-    pub(crate) fn explain_missing(&self, error: Error, path: &Path) -> Error {
-        let Some(current) = self.current.as_ref().filter(|_| is_not_found(&error)) else {
-            return error;
-        };
-        // A writer removes a table after it has written so to the MANIFEST.
-        match current.len() {
-            Ok(bytes) if bytes == self.manifest_bytes => {
-                let doing = format!("{} lists this table; opening it", current.manifest);
-                Error::io(doing, io::ErrorKind::NotFound.into()).at_path(path)
-            }
-            _ => replaced("the table was removed by a compaction", path),
-        }
-    }
-
-    /// Opens all tables, and keeps them open as long as the state.
-    pub(crate) fn pin(&self) -> Result<()> {
-        if self.pinned.get().is_none() {
-            let tables = self
-                .tables()
-                .map(|(_, file)| Ok((file.number, self.table(file)?)));
-            // Another thread may have done the same.
-            let _ = self.pinned.set(tables.collect::<Result<_>>()?);
-        }
-        Ok(())
-    }
-
     /// Whether reading again would lead to the same state.
     pub(crate) fn is_up_to_date(&self) -> Result<bool> {
         let Some(current) = &self.current else {
             return Ok(true);
         };
-        if !current.is_same(&self.dir)? || current.len()? != self.manifest_bytes {
+        if Current::open(&self.dir)? != *current || current.len()? != self.manifest_bytes {
             return Ok(false);
         }
         let read = self.recovery.logs.iter().map(|log| (log.number, log.bytes));
@@ -324,74 +234,63 @@ impl State {
     }
 }
 
-#[cold]
-fn replaced(what: &str, path: &Path) -> Error {
-    Error::new(ErrorKind::Replaced, what).at_path(path)
-}
-
-pub(crate) fn is_not_found(error: &Error) -> bool {
-    let source = std::error::Error::source(error);
-    let io = source.and_then(|source| source.downcast_ref::<io::Error>());
-    io.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
-}
-
-/// Sorts tables into their levels. Fails with two that overlap in a level from 1 on.
-fn levels(
+/// Sorts tables into runs. Fails with two that overlap in a level from 1 on.
+fn runs(
     tables: BTreeMap<(u32, u64), TableFile>,
     order: Option<&Arc<dyn Comparator>>,
-) -> Result<Vec<Vec<TableFile>>, (u64, u64)> {
-    let mut levels: Vec<Vec<TableFile>> = Vec::new();
-    for ((level, _), file) in tables.into_iter().rev() {
-        let level = level as usize;
-        levels.resize_with(levels.len().max(level + 1), Vec::new);
-        levels
-            .get_mut(level)
-            .into_iter()
-            .for_each(|files| files.push(file.clone()));
+) -> Result<Vec<Run>, (u64, u64)> {
+    let mut runs: Vec<Run> = Vec::new();
+    for ((level, _), file) in tables {
+        let table = Listed {
+            file,
+            pinned: OnceLock::new(),
+        };
+        match runs.last_mut() {
+            Some(run) if level > 0 && run.level == level => run.tables.push(table),
+            _ => runs.push(Run {
+                level,
+                tables: vec![table],
+            }),
+        }
     }
     let Some(order) = order else {
-        return Ok(levels);
+        return Ok(runs);
     };
     let order = InternalKeyComparator::new(order.clone());
-    for files in levels.iter_mut().skip(1) {
-        files.sort_by(|a, b| order.compare(&a.smallest, &b.smallest));
-        for pair in files.windows(2) {
-            if let [a, b] = pair
-                && order.compare(&a.largest, &b.smallest).is_ge()
-            {
-                return Err((a.number, b.number));
+    for Run { tables, .. } in &mut runs {
+        tables.sort_by(|a, b| order.compare(&a.file.smallest, &b.file.smallest));
+        let overlap = |a: &Listed, b: &Listed| order.compare(&a.file.largest, &b.file.smallest);
+        for (a, b) in tables.iter().zip(tables.iter().skip(1)) {
+            if overlap(a, b).is_ge() {
+                return Err((a.file.number, b.file.number));
             }
         }
     }
-    Ok(levels)
+    Ok(runs)
 }
 
 /// Numbers and sizes of the logs whose changes are not in tables yet, in ascending order.
 fn needed_logs(dir: &Path, version: &Version) -> Result<Vec<(u64, u64)>> {
     let number = |(name, size): (String, u64)| match FileKind::of(&name) {
-        (FileKind::Log, Some(number)) if name == directory::log_name(number) => {
+        (FileKind::Log, Some(number)) if name == file_name(number, "log") => {
             version.needs_log(number).then_some((number, size))
         }
         _ => None,
     };
-    let mut logs: Vec<_> = directory::list(dir)?
-        .into_iter()
-        .filter_map(number)
-        .collect();
+    let mut logs: Vec<_> = list(dir)?.into_iter().filter_map(number).collect();
     logs.sort_unstable();
     Ok(logs)
 }
 
-/// Lists the logs once, and opens those that are needed, in ascending order. `None` if one has vanished since.
-fn open_logs(dir: &Path, version: &Version) -> Result<Option<Vec<(u64, File)>>> {
-    let mut logs = Vec::new();
-    for (number, _) in needed_logs(dir, version)? {
-        let path = dir.join(directory::log_name(number));
-        match directory::open_file(&path) {
-            Ok(file) => logs.push((number, file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed("opening the log", error, &path)),
+/// Lists the logs once, and opens those that are needed, in ascending order.
+fn open_logs(dir: &Path, version: &Version) -> Result<Vec<(u64, PathBuf, File)>> {
+    let open = |(number, _)| {
+        let path = dir.join(file_name(number, "log"));
+        match open_file(&path) {
+            Ok(file) => Ok((number, path, file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(replaced(CHANGED, dir)),
+            Err(error) => Err(failed("opening the log", error, &path)),
         }
-    }
-    Ok(Some(logs))
+    };
+    needed_logs(dir, version)?.into_iter().map(open).collect()
 }

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -21,73 +22,84 @@ from pyarrow import RecordBatch
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from sorted_set import build, checksum, generate, publish, read_set, sorted_entries
+import leveltable as lt
+from leveltable.spark import build_tables, register, write_set
+from sorted_set import checksum, generate
 
-SHARDS = 16
+TABLES = 16
 
-# The tasks that fail, once each.
-KILLED, LOST = 2, 5
-
-
-def fails_now(marks: str, partition: int) -> bool:
-    """Returns whether this task is to fail: the first time that it is asked in this partition."""
-    if TaskContext.get().partitionId() != partition:
-        return False
-    try:
-        Path(marks, str(partition)).touch(exist_ok=False)
-        return True
-    except FileExistsError:
-        return False
+# Its task loses its result, once.
+LOST = 5
 
 
-def kill_a_worker(entries: DataFrame, marks: str) -> DataFrame:
-    """Kills the Java process of a worker while one of its tasks passes entries to the tool."""
+def workers_of(spark: SparkSession) -> list[int]:
+    """Returns the Java processes of the workers, which the driver's Java process has started."""
 
-    def kill(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-        count = 0
-        for batch in batches:
-            yield batch.slice(0, 1_000)
-            count += batch.num_rows
-            if count > 1_000 and fails_now(marks, KILLED):
-                # The Java process starts a daemon, which starts this process.
-                stat = Path(f"/proc/{os.getppid()}/stat").read_text()
-                os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
-                time.sleep(60)
-            yield batch.slice(1_000)
+    def parent(process: int) -> int:
+        # The name of a process, in brackets, may hold anything.
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
-    return entries.mapInArrow(kill, "key STRING, value STRING")
+    driver = spark.sparkContext._gateway.proc.pid
+    found = []
+    for process in (int(name) for name in os.listdir("/proc") if name.isdecimal()):
+        try:
+            command = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+            if b"org.apache.spark.executor.CoarseGrainedExecutorBackend" in command and parent(process) == driver:
+                found.append(process)
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # It has ended.
+    return found
 
 
-def lose_a_result(shards: DataFrame, marks: str) -> DataFrame:
-    """Fails a task after its table is complete."""
+class KilledWorker(threading.Thread):
+    """Kills one worker's Java process as soon as one table is built and others are being built."""
 
-    def lose(shards: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-        batches = list(shards)
-        if fails_now(marks, LOST):
-            raise RuntimeError(f"lost on purpose: {batches}")
-        return iter(batches)
+    def __init__(self, spark: SparkSession):
+        super().__init__(daemon=True)
+        self.spark, self.killed = spark, False
 
-    return shards.mapInArrow(lose, "shard STRING")
+    def run(self) -> None:
+        status = self.spark.sparkContext.statusTracker()
+        while not self.killed:
+            time.sleep(0.01)
+            for stage in map(status.getStageInfo, status.getActiveStageIds()):
+                if stage and stage.numTasks == TABLES and stage.numCompletedTasks > 0 and stage.numActiveTasks > 0:
+                    os.kill(workers_of(self.spark)[0], signal.SIGKILL)
+                    self.killed = True
+                    return
+
+
+def lose_a_result(tables: DataFrame, mark: Path) -> DataFrame:
+    """Fails one task, the first time, after its table is complete."""
+
+    def lose(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        rows = list(batches)
+        if TaskContext.get().partitionId() == LOST and not mark.exists():
+            mark.touch()
+            raise RuntimeError(f"lost on purpose: {rows}")
+        return iter(rows)
+
+    return tables.mapInArrow(lose, "path STRING, entries BIGINT")
 
 
 def check_odd_frames(spark: SparkSession, directory: str) -> None:
     """An empty frame becomes an empty set, and NULL is an error that names the row."""
     columns = "key BINARY, value BINARY"
     empty = f"{directory}/empty-manifest"
-    publish(empty, build(sorted_entries(spark.createDataFrame([], columns), 4), directory))
-    assert read_set(spark, empty, parts=4).count() == 0
-    for row, message in [((b"\x01", None), "key X'01' has the value NULL"), ((None, b"\x02"), "its value is X'02'")]:
+    write_set(spark.createDataFrame([], columns), empty)
+    assert spark.read.format("leveltable").load(empty).count() == 0
+    for row, message in [((b"\x01", None), "the row with the key X'01' has the value NULL"), ((None, b"\x02"), "the row with the value X'02' has the key NULL")]:
         frame = spark.createDataFrame([row], columns)
         try:
-            build(sorted_entries(frame, 1), directory).collect()
+            build_tables(frame, directory).collect()
         except Exception as error:
             assert message in str(error), error
         else:
             raise AssertionError("NULL was built")
     try:
-        build(sorted_entries(spark.createDataFrame([(b"a", b"b")], columns), 1), f"{directory}/not/there").collect()
+        build_tables(spark.createDataFrame([(b"a", b"b")], columns), f"{directory}/not/there").collect()
     except Exception as error:
-        assert "://" in directory or "its directory does not exist" in str(error), error
+        assert "://" in directory or "FileNotFoundError" in str(error), error
     else:
         assert "://" in directory, "built where no directory is"
 
@@ -111,22 +123,27 @@ def main(directory: str, entries: int = 5_000_000) -> None:
 
     # Two workers, each a Java process of its own with one core.
     spark = SparkSession.builder.master("local-cluster[2,1,1024]").getOrCreate()
+    register(spark)
     generated = generate(spark, entries)
     expected = checksum(generated)
     assert expected[0] == entries
     say(f"{entries} entries to write")
 
     manifest = f"{directory}/manifest"
+    killing = KilledWorker(spark)
+    killing.start()
     with tempfile.TemporaryDirectory() as marks:
-        killed = kill_a_worker(sorted_entries(generated, SHARDS), marks)
-        shards = publish(manifest, lose_a_result(build(killed, directory), marks))
-        assert set(os.listdir(marks)) == {str(KILLED), str(LOST)}, "a task did not fail as it should"
-    say(f"{len(shards)} tables built and published; a worker was killed, and a result lost")
+        mark = Path(marks, "lost")
+        built = lose_a_result(build_tables(generated, directory, tables=TABLES), mark).collect()
+        assert mark.exists(), "no result was lost"
+    assert killing.killed, "no worker was killed"
+    lt.publish(manifest, [row.path for row in built])
+    say(f"{len(built)} tables built and published; a worker was killed, and a result lost")
 
     info = subprocess.run(["leveltable", "info", "--json", manifest], stdout=subprocess.PIPE, check=True)
     info = json.loads(info.stdout)
     published = [os.path.basename(shard["path"]) for shard in info["shards"]]
-    assert sorted(published) == sorted(map(os.path.basename, shards))
+    assert sorted(published) == sorted(os.path.basename(row.path) for row in built)
     assert info["entries"] == entries
     say(f"published: {info['file_bytes']} bytes")
 
@@ -135,12 +152,12 @@ def main(directory: str, entries: int = 5_000_000) -> None:
     assert orphans, "the lost table is not there"
     say(f"left behind by failed attempts: {len(orphans)}")
 
-    found = checksum(read_set(spark, manifest, parts=2 * SHARDS))
+    found = checksum(spark.read.format("leveltable").option("partitions", 2 * TABLES).load(manifest))
     assert found == expected, f"expected {expected}, found {found}"
     say("read back: every key once, and every value right")
 
     pruned = subprocess.run(["leveltable", "prune", directory, "--older-than", "0s", "--delete"], stdout=subprocess.PIPE, check=True)
-    # A tool that was killed leaves the beginning of a table, in a file that no table's name has.
+    # A task that was killed leaves the beginning of a table, in a file that no table's name has.
     unfinished = {name for name in orphans if not name.endswith(".ldb")}
     assert set(map(os.path.basename, pruned.stdout.decode().split())) == orphans - unfinished
     assert names_in(directory) == set(published) | {"manifest"} | unfinished

@@ -87,7 +87,7 @@ impl Retries {
     }
 }
 
-/// Why an attempt failed.
+/// Why a request failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: io::Error,
@@ -96,18 +96,41 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn lasting(error: io::Error) -> Failure {
+    /// One that another attempt would meet again.
+    pub(crate) fn lasting(kind: io::ErrorKind, why: impl Into<String>) -> Failure {
         Failure {
-            error,
+            error: io::Error::new(kind, why.into()),
             may_pass: false,
         }
     }
 
-    pub(crate) fn passing(error: io::Error) -> Failure {
+    pub(crate) fn passing(kind: io::ErrorKind, why: String) -> Failure {
         Failure {
-            error,
             may_pass: true,
+            ..Failure::lasting(kind, why)
         }
+    }
+
+    /// Whether the store has refused to write, since a condition is not met. Perhaps it was, and this is the answer to a repetition
+    /// of the request on its way.
+    pub(crate) fn is_refusal(&self) -> bool {
+        use io::ErrorKind::{AlreadyExists, NotFound, StaleNetworkFileHandle};
+        // Some stores say "not found" of an object that should be replaced, and does not exist.
+        matches!(
+            self.error.kind(),
+            AlreadyExists | NotFound | StaleNetworkFileHandle
+        )
+    }
+
+    /// Whether the store cannot do such a thing.
+    pub(crate) fn is_unsupported(&self) -> bool {
+        self.error.kind() == io::ErrorKind::Unsupported
+    }
+}
+
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> io::Error {
+        failure.error
     }
 }
 
@@ -115,7 +138,8 @@ impl Failure {
 impl From<object_store::Error> for Failure {
     fn from(error: object_store::Error) -> Failure {
         use io::ErrorKind::{
-            AlreadyExists, InvalidInput, NotFound, Other, PermissionDenied, Unsupported,
+            AlreadyExists, InvalidInput, NotFound, Other, PermissionDenied, StaleNetworkFileHandle,
+            TimedOut, Unsupported,
         };
         use object_store::Error as E;
         let (kind, may_pass) = match &error {
@@ -124,11 +148,10 @@ impl From<object_store::Error> for Failure {
             E::PermissionDenied { .. } | E::Unauthenticated { .. } => (PermissionDenied, false),
             E::NotSupported { .. } | E::NotImplemented { .. } => (Unsupported, false),
             E::InvalidPath { .. } | E::UnknownConfigurationKey { .. } => (InvalidInput, false),
-            E::Precondition { .. } | E::NotModified { .. } => (Other, false),
+            E::Precondition { .. } | E::NotModified { .. } => (StaleNetworkFileHandle, false),
             // A server that is busy, a connection that was lost, and what the store does not tell from these.
             E::Generic { source, .. } => match io_kind(&**source) {
-                Some(kind @ io::ErrorKind::TimedOut) => (kind, true),
-                Some(kind) => (kind, false),
+                Some(kind) => (kind, kind == TimedOut),
                 None => (Other, true),
             },
             _ => (Other, true),
@@ -155,55 +178,63 @@ fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
     })
 }
 
-/// Makes attempts of a request that transfers `bytes` until one succeeds, or fails for good, or there were enough, or its time is over.
-///
-/// The error says how many attempts there were.
-pub(crate) async fn attempts<T, F>(
-    timeouts: &Timeouts,
-    retries: &Retries,
-    bytes: u64,
-    mut request: impl FnMut() -> F,
-) -> io::Result<T>
-where
-    F: Future<Output = Result<T, Failure>>,
-{
-    let (start, deadline) = (Instant::now(), timeouts.of(bytes));
-    let left = || deadline.saturating_sub(start.elapsed());
-    let most = retries.most.saturating_add(1);
-    let mut attempt = 1;
-    loop {
-        let patience = if attempt == most { left() } else { left() / 2 };
-        let failure = match timeout(patience, request()).await {
-            Ok(Ok(response)) => return Ok(response),
-            Ok(Err(failure)) => failure,
-            Err(_) => Failure::passing(late(patience)),
-        };
-        let pause = retries.pause(attempt);
-        if !failure.may_pass || attempt == most || pause >= left() {
-            let error = failure.error;
-            let message = format!("attempt {attempt} of {most}: {error}");
-            return Err(io::Error::new(error.kind(), Described { message, error }));
+/// How long requests may take, and how often they are made.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Patience {
+    pub(crate) timeouts: Timeouts,
+    pub(crate) retries: Retries,
+}
+
+impl Patience {
+    /// Makes attempts of a request that transfers `bytes` until one succeeds, or fails for good, or there were enough, or its time
+    /// is over.
+    ///
+    /// The error says how many attempts there were.
+    pub(crate) async fn attempts<T, F>(
+        &self,
+        bytes: u64,
+        mut request: impl FnMut() -> F,
+    ) -> io::Result<T>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let (start, deadline) = (Instant::now(), self.timeouts.of(bytes));
+        let left = || deadline.saturating_sub(start.elapsed());
+        let most = self.retries.most.saturating_add(1);
+        let mut attempt = 1;
+        loop {
+            let patience = if attempt == most { left() } else { left() / 2 };
+            let failure = match within(patience, request()).await {
+                Ok(response) => return Ok(response),
+                Err(failure) => failure,
+            };
+            let pause = self.retries.pause(attempt);
+            if !failure.may_pass || attempt == most || pause >= left() {
+                let error = failure.error;
+                let message = format!("attempt {attempt} of {most}: {error}");
+                return Err(io::Error::new(error.kind(), Described { message, error }));
+            }
+            sleep(pause).await;
+            attempt += 1;
         }
-        sleep(pause).await;
-        attempt += 1;
     }
 }
 
 /// The result of a request that is made once, or that it was not there in time.
-pub(crate) async fn within<T>(
+pub(crate) async fn within<T, E>(
     deadline: Duration,
-    request: impl Future<Output = object_store::Result<T>>,
-) -> object_store::Result<T> {
-    let late = |_| object_store::Error::Generic {
-        store: "request",
-        source: late(deadline).into(),
-    };
-    timeout(deadline, request).await.map_err(late)?
-}
-
-pub(crate) fn late(deadline: Duration) -> io::Error {
-    let why = format!("not complete after {deadline:?}");
-    io::Error::new(io::ErrorKind::TimedOut, why)
+    request: impl Future<Output = Result<T, E>>,
+) -> Result<T, Failure>
+where
+    Failure: From<E>,
+{
+    match timeout(deadline, request).await {
+        Ok(done) => Ok(done?),
+        Err(_) => {
+            let why = format!("not complete after {deadline:?}");
+            Err(Failure::passing(io::ErrorKind::TimedOut, why))
+        }
+    }
 }
 
 /// An error with a longer message.

@@ -1,41 +1,62 @@
-//! An upload in parts, some of them on their way.
+//! An object that is being written: by one request, or in parts, some of them on their way.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use leveltable::{Error, ReadAt, Result};
 use object_store::path::Path;
-use object_store::{Error, MultipartUpload, ObjectStore, PutMultipartOptions, PutPayload, Result};
+use object_store::{
+    GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions,
+    PutPayload,
+};
 use tokio::task::JoinSet;
 
-use crate::Version;
-use crate::attempts::{Timeouts, within};
+use crate::attempts::{Failure, within};
+use crate::source::{join, version_of};
+use crate::{UploadOptions, Version};
+
+/// Bytes of each part but the last. Some stores want at least 5 MiB, and all parts of one size.
+pub(crate) const PART_LEN: usize = 8 << 20;
 
 /// Most parts on their way at once. With the one that is being filled, and what copies take, they are less than eight.
 const MAX_IN_FLIGHT: usize = 6;
 
-/// An upload in parts that has begun. Unless it is completed, its parts are removed: by [`abort`](Parts::abort), or in the background
+type PartsOnTheirWay = JoinSet<Result<(), Failure>>;
+
+/// An object that is being written. Unless it is finished, its parts are removed: by [`abort`](Upload::abort), or in the background
 /// if it is dropped within a Tokio runtime.
 ///
 /// The store repeats what fails: its interface has no way to send a part again, or to complete an upload again, from outside.
-pub(crate) struct Parts {
-    /// None once it is completed or aborted.
-    upload: Option<Box<dyn MultipartUpload>>,
-    on_their_way: JoinSet<Result<()>>,
+pub(crate) struct Upload {
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    options: UploadOptions,
+    /// What errors call it.
+    name: String,
+    /// `None` while the table may fit one request, and once the upload is completed or aborted.
+    parts: Option<Box<dyn MultipartUpload>>,
+    on_their_way: PartsOnTheirWay,
     sent: u64,
-    timeouts: Timeouts,
 }
 
-impl Parts {
-    pub(crate) async fn begin(
-        store: &dyn ObjectStore,
-        path: &Path,
-        timeouts: &Timeouts,
-    ) -> Result<Parts> {
-        let begin = store.put_multipart_opts(path, PutMultipartOptions::default());
-        Ok(Parts {
-            upload: Some(within(timeouts.of(0), begin).await?),
+impl Upload {
+    pub(crate) fn new(store: Arc<dyn ObjectStore>, path: Path, options: UploadOptions) -> Upload {
+        let name = options.name.clone();
+        Upload {
+            name: name.unwrap_or_else(|| format!("{store}/{path}")),
+            store,
+            path,
+            options,
+            parts: None,
             on_their_way: JoinSet::new(),
             sent: 0,
-            timeouts: timeouts.clone(),
-        })
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Bytes of all parts so far.
@@ -45,95 +66,184 @@ impl Parts {
 
     /// Begins to upload a part, once fewer than the most are on their way.
     pub(crate) async fn send(&mut self, part: Bytes) -> Result<()> {
-        while self.on_their_way.len() >= MAX_IN_FLIGHT {
-            self.wait_for_one().await?;
+        self.wait_until_left(MAX_IN_FLIGHT - 1).await?;
+        if self.parts.is_none() {
+            let options = PutMultipartOptions::default();
+            let begin = self.store.put_multipart_opts(&self.path, options);
+            let begun = within(self.options.timeouts.of(0), begin).await;
+            self.parts = Some(begun.map_err(|error| self.error("beginning an upload", error))?);
         }
-        let Some(upload) = &mut self.upload else {
-            return Err(ended());
-        };
         self.sent += part.len() as u64;
-        let deadline = self.timeouts.of(part.len() as u64);
-        let request = upload.put_part(PutPayload::from(part));
-        self.on_their_way.spawn(within(deadline, request));
-        Ok(())
-    }
-
-    /// Waits until all parts have arrived.
-    pub(crate) async fn wait(&mut self) -> Result<()> {
-        while !self.on_their_way.is_empty() {
-            self.wait_for_one().await?;
+        let deadline = self.options.timeouts.of(part.len() as u64);
+        if let Some(parts) = &mut self.parts {
+            let request = parts.put_part(PutPayload::from(part));
+            self.on_their_way.spawn(within(deadline, request));
         }
         Ok(())
     }
 
-    async fn wait_for_one(&mut self) -> Result<()> {
-        match self.on_their_way.join_next().await {
-            Some(Ok(uploaded)) => uploaded,
-            Some(Err(error)) => Err(failed(error)),
-            None => Ok(()),
+    /// Waits until at most so many parts are on their way.
+    async fn wait_until_left(&mut self, most: usize) -> Result<()> {
+        while self.on_their_way.len() > most {
+            let uploaded = join(&mut self.on_their_way).await;
+            let uploaded = uploaded.and_then(|uploaded| Ok(uploaded?));
+            uploaded.map_err(|error| self.error("uploading a part", error))?;
+        }
+        Ok(())
+    }
+
+    /// Uploads all of `table`, and makes the object appear.
+    pub(crate) async fn copy(&mut self, table: &(impl ReadAt + ?Sized)) -> Result<Version> {
+        let failed = |error| Error::io("reading the table that is uploaded", error);
+        let size = table.size().map_err(failed)?;
+        let mut offset = 0;
+        loop {
+            let len = (size - offset).min(PART_LEN as u64);
+            let part = table.read_at(offset, len as usize).map_err(failed)?;
+            if part.len() as u64 != len {
+                let what = format!("{} bytes instead of {len} at offset {offset}", part.len());
+                return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
+            }
+            offset += len;
+            if offset == size {
+                return self.finish(part).await;
+            }
+            self.send(part).await?;
         }
     }
 
-    /// Makes the object appear. If that fails, returns the upload, to be aborted.
-    pub(crate) async fn complete(mut self) -> std::result::Result<Version, (Parts, Error)> {
-        let Some(upload) = &mut self.upload else {
-            return Err((self, ended()));
+    /// Uploads `rest`, and makes the object appear.
+    pub(crate) async fn finish(&mut self, mut rest: Bytes) -> Result<Version> {
+        if self.parts.is_some() || rest.len() > PART_LEN {
+            while !rest.is_empty() {
+                let part = rest.split_to(PART_LEN.min(rest.len()));
+                self.send(part).await?;
+            }
+            self.wait_until_left(0).await?;
+            if !self.options.replace {
+                let absent = self.check_absent().await;
+                let doing = "looking for an object that is there";
+                absent.map_err(|error| self.error(doing, error))?;
+            }
+        }
+        let Some(parts) = &mut self.parts else {
+            let put = self.put(rest).await;
+            return put.map_err(|error| self.error("writing the object", error));
         };
-        match within(self.timeouts.of(0), upload.complete()).await {
+        match within(self.options.timeouts.of(0), parts.complete()).await {
             Ok(result) => {
-                self.upload = None;
+                self.parts = None;
                 Ok(Version::from(result))
             }
-            Err(error) => Err((self, error)),
+            Err(error) => {
+                let doing = "completing the upload, which may have been carried out";
+                Err(self.error(doing, error))
+            }
+        }
+    }
+
+    /// Returns what became of the upload. If it failed, removes the parts first.
+    pub(crate) async fn or_abort<T>(&mut self, ended: Result<T>) -> Result<T> {
+        let Err(error) = ended else {
+            return ended;
+        };
+        match self.abort().await {
+            Ok(()) => Err(error),
+            Err(abort) => {
+                let doing = format!(
+                    "the upload failed, and parts of it may remain until the store removes incomplete uploads ({abort})"
+                );
+                Err(self.error(&doing, error))
+            }
         }
     }
 
     /// Removes the parts, and waits for none on its way: their requests end here. A store may keep a part of which it had all bytes,
     /// and has yet to write them, until its rule for incomplete uploads removes it.
-    pub(crate) async fn abort(mut self) -> Result<()> {
-        let parts = std::mem::take(&mut self.on_their_way);
-        match self.upload.take() {
-            Some(upload) => remove(upload, parts, &self.timeouts).await,
+    pub(crate) async fn abort(&mut self) -> Result<()> {
+        match self.removal() {
+            Some(removal) => {
+                let removed = removal.await;
+                removed.map_err(|error| self.error("aborting an upload", error))
+            }
             None => Ok(()),
+        }
+    }
+
+    fn removal(&mut self) -> Option<impl Future<Output = Result<(), Failure>> + use<>> {
+        let parts = self.parts.take()?;
+        let on_their_way = std::mem::take(&mut self.on_their_way);
+        Some(remove(parts, on_their_way, self.options.timeouts.of(0)))
+    }
+
+    fn error(&self, doing: &str, error: impl Into<io::Error>) -> Error {
+        Error::io(doing, error.into()).at_path(self.name.as_ref())
+    }
+
+    /// Writes the whole object by one request.
+    async fn put(&mut self, object: Bytes) -> Result<Version, Failure> {
+        let mode = if self.options.replace {
+            PutMode::Overwrite
+        } else {
+            PutMode::Create
+        };
+        let (store, path) = (&self.store, &self.path);
+        let deadline = self.options.timeouts.of(object.len() as u64);
+        let payload = PutPayload::from(object.clone());
+        let put = store.put_opts(path, payload, mode.into());
+        match within(deadline, put).await {
+            Ok(result) => Ok(Version::from(result)),
+            // Perhaps an earlier attempt of the store's client has written it.
+            Err(failure) if failure.error.kind() == io::ErrorKind::AlreadyExists => {
+                let read = async {
+                    let found = store.get_opts(path, GetOptions::default());
+                    let found = found.await?;
+                    let version = version_of(&found.meta);
+                    let is_long = found.meta.size != object.len() as u64;
+                    let is_same = !is_long && found.bytes().await? == object;
+                    Ok::<_, object_store::Error>(is_same.then_some(version))
+                };
+                within(deadline, read).await?.ok_or(failure)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Fails if there is an object at the path.
+    async fn check_absent(&mut self) -> Result<(), Failure> {
+        let head = self.store.head(&self.path);
+        match within(self.options.timeouts.of(0), head).await {
+            Err(failure) if failure.error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(failure) => Err(failure),
+            Ok(_) => {
+                let why = "there is an object already";
+                Err(Failure::lasting(io::ErrorKind::AlreadyExists, why))
+            }
         }
     }
 }
 
 async fn remove(
-    mut upload: Box<dyn MultipartUpload>,
-    mut parts: JoinSet<Result<()>>,
-    timeouts: &Timeouts,
-) -> Result<()> {
+    mut parts: Box<dyn MultipartUpload>,
+    mut on_their_way: PartsOnTheirWay,
+    deadline: Duration,
+) -> Result<(), Failure> {
     // None goes on after the request to abort.
-    parts.shutdown().await;
-    match within(timeouts.of(0), upload.abort()).await {
+    on_their_way.shutdown().await;
+    match within(deadline, parts.abort()).await {
         // It is gone already.
-        Err(Error::NotFound { .. }) => Ok(()),
+        Err(failure) if failure.error.kind() == io::ErrorKind::NotFound => Ok(()),
         aborted => aborted,
     }
 }
 
-impl Drop for Parts {
+impl Drop for Upload {
     fn drop(&mut self) {
-        let (Some(upload), Ok(runtime)) =
-            (self.upload.take(), tokio::runtime::Handle::try_current())
-        else {
-            return;
-        };
-        let parts = std::mem::take(&mut self.on_their_way);
-        let timeouts = self.timeouts.clone();
-        // Nobody is left to be told of a failure.
-        runtime.spawn(async move { remove(upload, parts, &timeouts).await });
-    }
-}
-
-fn ended() -> Error {
-    failed("the upload has ended")
-}
-
-fn failed(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::Generic {
-        store: "upload",
-        source: why.into(),
+        if let Ok(runtime) = tokio::runtime::Handle::try_current()
+            && let Some(removal) = self.removal()
+        {
+            // Nobody is left to be told of a failure.
+            runtime.spawn(removal);
+        }
     }
 }

@@ -6,16 +6,18 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use leveltable::remote::{AsyncReadAt, BoxFuture, Tail};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore};
+use object_store::{
+    Error, GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore,
+};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Version;
-use crate::attempts::{Failure, Retries, Timeouts, attempts};
+use crate::attempts::{Failure, Patience, Retries, Timeouts};
 
 /// An object that holds a table, for [`OpenOptions::open_async`](leveltable::OpenOptions::open_async).
 ///
@@ -34,8 +36,7 @@ struct Object {
     store: Arc<dyn ObjectStore>,
     path: Path,
     name: String,
-    timeouts: Timeouts,
-    retries: Retries,
+    patience: Patience,
     allow_unpinned: bool,
     /// Lets so many requests go at once.
     limit: Arc<Semaphore>,
@@ -74,8 +75,7 @@ impl ObjectSource {
             name: format!("{store}/{path}"),
             store,
             path,
-            timeouts: Timeouts::default(),
-            retries: Retries::default(),
+            patience: Patience::default(),
             allow_unpinned: false,
             limit: Arc::new(Semaphore::new(MAX_REQUESTS)),
             size: None,
@@ -88,7 +88,7 @@ impl ObjectSource {
     ///
     /// A version of which nothing is known changes nothing.
     pub fn pinned_to(self, version: Version) -> ObjectSource {
-        if !is_unknown(&version) {
+        if version != UNKNOWN {
             self.0.pinned().version = Some(version);
         }
         self
@@ -119,15 +119,20 @@ impl ObjectSource {
         self
     }
 
+    pub(crate) fn patient(mut self, patience: Patience) -> ObjectSource {
+        self.object().patience = patience;
+        self
+    }
+
     /// How long a request may take.
     pub fn timeouts(mut self, timeouts: Timeouts) -> ObjectSource {
-        self.object().timeouts = timeouts;
+        self.object().patience.timeouts = timeouts;
         self
     }
 
     /// How often a request that failed is made again.
     pub fn retries(mut self, retries: Retries) -> ObjectSource {
-        self.object().retries = retries;
+        self.object().patience.retries = retries;
         self
     }
 
@@ -170,8 +175,8 @@ impl Object {
         };
         let response = self.store.get_opts(&self.path, options).await;
         let response = response.map_err(|error| match error {
-            object_store::Error::Precondition { .. } => replaced("its ETag is another one"),
-            object_store::Error::NotFound { .. } if pinned.seen.is_some() => replaced("it is gone"),
+            Error::Precondition { .. } => replaced("its ETag is another one"),
+            Error::NotFound { .. } if pinned.seen.is_some() => replaced("it is gone"),
             error => Failure::from(error),
         })?;
         self.admit(&response.meta)?;
@@ -185,42 +190,30 @@ impl Object {
         if let Some(expected) = &pinned.version
             && !is_same(expected, &version)
         {
-            let why = format!(
-                "expected {}, found {}",
-                describe(expected),
-                describe(&version)
-            );
-            return Err(replaced(&why));
+            let (expected, found) = (describe(expected), describe(&version));
+            return Err(replaced(&format!("expected {expected}, found {found}")));
         }
-        if is_unknown(&version) && !self.allow_unpinned {
+        if version == UNKNOWN && !self.allow_unpinned {
             let why = "the store gives neither ETag nor version of the object, so that a replaced one could be taken for it; \
                        allow_unpinned(true) reads it all the same";
-            return Err(Failure::lasting(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                why,
-            )));
+            return Err(Failure::lasting(io::ErrorKind::InvalidInput, why));
         }
-        if let Some(size) = self.size.filter(|size| *size != found.size) {
-            return Err(replaced(&format!(
-                "it has {} bytes, and not {size}",
-                found.size
-            )));
+        let size = pinned.seen.as_ref().map(|seen| seen.size).or(self.size);
+        if let Some(size) = size.filter(|size| *size != found.size) {
+            let why = format!("it has {} bytes, and not {size}", found.size);
+            return Err(replaced(&why));
         }
-        match &pinned.seen {
-            None => {
-                pinned.version = Some(version).filter(|version| !is_unknown(version));
-                pinned.seen = Some(found.clone());
-                Ok(())
-            }
-            Some(seen) if seen.size != found.size => Err(replaced(&format!(
-                "it has {} bytes, and had {}",
-                found.size, seen.size
-            ))),
-            Some(seen) if is_unknown(&version) && seen.last_modified != found.last_modified => {
-                Err(replaced("it was changed"))
-            }
-            Some(_) => Ok(()),
+        if let Some(seen) = &pinned.seen
+            && version == UNKNOWN
+            && seen.last_modified != found.last_modified
+        {
+            return Err(replaced("it was changed"));
         }
+        if pinned.seen.is_none() {
+            pinned.version = Some(version).filter(|version| *version != UNKNOWN);
+            pinned.seen = Some(found.clone());
+        }
+        Ok(())
     }
 
     /// One attempt at the end of the object.
@@ -230,17 +223,16 @@ impl Object {
             return Ok(Tail { size, bytes });
         }
         if len > 0 && !self.has_no_suffix.load(Ordering::Relaxed) {
-            match self.suffix(len).await {
-                Err(failure) if failure.error.kind() == io::ErrorKind::Unsupported => {
-                    self.has_no_suffix.store(true, Ordering::Relaxed);
-                }
-                Err(failure) => {
-                    // Perhaps the server takes such a request wrongly, which the next attempt does not make.
-                    self.has_no_suffix
-                        .store(failure.may_pass, Ordering::Relaxed);
-                    return Err(failure);
-                }
-                tail => return tail,
+            let tail = self.suffix(len).await;
+            let Err(failure) = tail else {
+                return tail;
+            };
+            // Perhaps the server takes such a request wrongly, which the next attempt does not make.
+            let has_none = failure.is_unsupported();
+            self.has_no_suffix
+                .store(has_none || failure.may_pass, Ordering::Relaxed);
+            if !has_none {
+                return Err(failure);
             }
         }
         let size = self.request(None).await?.meta.size;
@@ -261,10 +253,7 @@ impl Object {
             && range.end > seen.size
         {
             let why = format!("the object has {} bytes", seen.size);
-            return Err(Failure::lasting(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                why,
-            )));
+            return Err(Failure::lasting(io::ErrorKind::UnexpectedEof, why));
         }
         if range.is_empty() {
             return Ok(Bytes::new());
@@ -285,10 +274,6 @@ pub(crate) fn version_of(meta: &ObjectMeta) -> Version {
         e_tag: meta.e_tag.clone(),
         version: meta.version.clone(),
     }
-}
-
-fn is_unknown(version: &Version) -> bool {
-    *version == UNKNOWN
 }
 
 /// Whether `found`, of a response, is the version `expected`. The ETag decides if it is known, and otherwise the store's own version.
@@ -312,60 +297,46 @@ fn describe(version: &Version) -> String {
 /// The object is not the one that was read before.
 fn replaced(why: &str) -> Failure {
     let why = format!("the object was replaced: {why}");
-    Failure::lasting(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, why))
+    Failure::lasting(io::ErrorKind::StaleNetworkFileHandle, why)
 }
 
-/// Most bytes that are reserved because a response claims to have them. A buffer for more grows as they come.
-const MAX_RESERVED: usize = 8 << 20;
-
-/// The bytes of a response, which must be those of `range`.
+/// The bytes of a response, which must be those of `range`. No memory is reserved for what a response only claims to have.
 pub(crate) async fn collect(response: GetResult, range: Range<u64>) -> Result<Bytes, Failure> {
     let wrong = |what: String| {
-        let why = format!(
-            "expected bytes {} to {}, found {what}",
-            range.start, range.end
-        );
-        Failure::passing(io::Error::new(io::ErrorKind::InvalidData, why))
+        let (start, end) = (range.start, range.end);
+        let why = format!("expected bytes {start} to {end}, found {what}");
+        Failure::passing(io::ErrorKind::InvalidData, why)
     };
     if response.range != range {
         let found = &response.range;
         return Err(wrong(format!("{} to {}", found.start, found.end)));
     }
-    let len = usize::try_from(range.end - range.start)
-        .map_err(|_| Failure::lasting(io::ErrorKind::OutOfMemory.into()))?;
-    // A file is read whole, and not in small pieces.
-    if !matches!(response.payload, GetResultPayload::Stream(_)) {
+    let len = range.end - range.start;
+    let (mut chunks, mut found) = (Vec::new(), 0);
+    if matches!(response.payload, GetResultPayload::Stream(_)) {
+        let mut stream = response.into_stream();
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk?;
+            found += chunk.len() as u64;
+            chunks.push(chunk);
+            if found > len {
+                return Err(wrong("more".into()));
+            }
+        }
+    } else {
+        // A file is read whole, and not in small pieces.
         let bytes = response.bytes().await?;
-        if bytes.len() != len {
-            return Err(wrong(format!("{} bytes", bytes.len())));
-        }
-        return Ok(bytes);
+        found = bytes.len() as u64;
+        chunks.push(bytes);
     }
-    let mut chunks = response.into_stream();
-    let mut first = Bytes::new();
-    let mut all = BytesMut::new();
-    while let Some(chunk) = chunks.next().await {
-        let chunk = chunk?;
-        let found = first.len() + all.len() + chunk.len();
-        if found > len {
-            return Err(wrong("more".into()));
-        }
-        if first.is_empty() && all.is_empty() {
-            // Most responses come in one piece, which needs no copy.
-            first = chunk;
-            continue;
-        }
-        if all.is_empty() {
-            all.reserve(len.min(MAX_RESERVED));
-            all.extend_from_slice(&std::mem::take(&mut first));
-        }
-        all.extend_from_slice(&chunk);
+    if found != len {
+        return Err(wrong(format!("{found} bytes")));
     }
-    let bytes = if all.is_empty() { first } else { all.freeze() };
-    if bytes.len() != len {
-        return Err(wrong(format!("{} bytes", bytes.len())));
+    // Most responses come in one piece, which needs no copy.
+    match &mut *chunks {
+        [chunk] => Ok(std::mem::take(chunk)),
+        chunks => Ok(chunks.concat().into()),
     }
-    Ok(bytes)
 }
 
 impl Object {
@@ -386,7 +357,7 @@ impl Object {
     {
         // Nobody closes it.
         let _permit = self.limit.acquire().await;
-        attempts(&self.timeouts, &self.retries, bytes, attempt).await
+        self.patience.attempts(bytes, attempt).await
     }
 }
 

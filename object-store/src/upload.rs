@@ -7,16 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use leveltable::{Error, ErrorKind, ReadAt, Result, Summary, TableBuilder, WriteOptions};
+use object_store::ObjectStore;
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
 use crate::Version;
-use crate::attempts::{Failure, Timeouts, within};
-use crate::parts::Parts;
-use crate::source::version_of;
-
-/// Bytes of each part but the last. Some stores want at least 5 MiB, and all parts of one size.
-const PART_LEN: usize = 8 << 20;
+use crate::attempts::Timeouts;
+use crate::parts::{PART_LEN, Upload};
 
 /// Opening a table reads so many bytes at its end, if it has as many, also where less would do.
 pub(crate) const LEAST_TAIL: u64 = 64 << 10;
@@ -39,9 +35,9 @@ const SLACK: usize = 512 << 10;
 /// ```
 #[derive(Debug, Clone)]
 pub struct UploadOptions {
-    replace: bool,
-    timeouts: Timeouts,
-    name: Option<String>,
+    pub(crate) replace: bool,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) name: Option<String>,
 }
 
 impl Default for UploadOptions {
@@ -106,7 +102,7 @@ impl UploadOptions {
             table,
             written,
             full_at: PART_LEN as u64,
-            upload: self.start(store, path),
+            upload: Upload::new(store, path, self.clone()),
             has_failed: false,
         })
     }
@@ -144,22 +140,9 @@ impl UploadOptions {
         path: Path,
         table: &(impl ReadAt + ?Sized),
     ) -> Result<Version> {
-        let mut upload = self.start(store, path);
+        let mut upload = Upload::new(store, path, self.clone());
         let uploaded = upload.copy(table).await;
         upload.or_abort(uploaded).await
-    }
-
-    fn start(&self, store: Arc<dyn ObjectStore>, path: Path) -> Upload {
-        let name = self.name.clone();
-        Upload {
-            target: Target {
-                name: name.unwrap_or_else(|| format!("{store}/{path}")),
-                store,
-                path,
-                options: self.clone(),
-            },
-            parts: None,
-        }
     }
 }
 
@@ -201,7 +184,7 @@ pub struct Uploaded {
 impl fmt::Debug for ObjectTableBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectTableBuilder")
-            .field("name", &self.upload.target.name)
+            .field("name", &self.upload.name())
             .field("table", &self.table)
             .finish_non_exhaustive()
     }
@@ -347,173 +330,5 @@ impl Write for Written {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// The object that is being written.
-struct Upload {
-    target: Target,
-    /// None while the table may fit one request.
-    parts: Option<Parts>,
-}
-
-/// Where it is written, and how.
-struct Target {
-    store: Arc<dyn ObjectStore>,
-    path: Path,
-    name: String,
-    options: UploadOptions,
-}
-
-impl Upload {
-    /// Bytes that went into parts.
-    fn sent(&self) -> u64 {
-        self.parts.as_ref().map_or(0, Parts::sent)
-    }
-
-    /// Uploads a part in the background, after those that must end first.
-    async fn send(&mut self, part: Bytes) -> Result<()> {
-        let parts = match &mut self.parts {
-            Some(parts) => parts,
-            none => {
-                let Target {
-                    store,
-                    path,
-                    options,
-                    ..
-                } = &self.target;
-                let begun = Parts::begin(&**store, path, &options.timeouts).await;
-                none.insert(begun.map_err(|error| self.target.error("beginning an upload", error))?)
-            }
-        };
-        let sent = parts.send(part).await;
-        sent.map_err(|error| self.target.error("uploading a part", error))
-    }
-
-    /// Uploads all of `table`, and makes the object appear.
-    async fn copy(&mut self, table: &(impl ReadAt + ?Sized)) -> Result<Version> {
-        let failed = |error| Error::io("reading the table that is uploaded", error);
-        let size = table.size().map_err(failed)?;
-        let mut offset = 0;
-        loop {
-            let len = (size - offset).min(PART_LEN as u64);
-            let part = table.read_at(offset, len as usize).map_err(failed)?;
-            if part.len() as u64 != len {
-                let what = format!("{} bytes instead of {len} at offset {offset}", part.len());
-                return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
-            }
-            offset += len;
-            if offset == size {
-                return self.finish(part).await;
-            }
-            self.send(part).await?;
-        }
-    }
-
-    /// Uploads `rest`, and makes the object appear.
-    async fn finish(&mut self, mut rest: Bytes) -> Result<Version> {
-        if self.parts.is_none() && rest.len() <= PART_LEN {
-            let put = self.target.put(rest).await;
-            return put.map_err(|error| self.target.error("writing the object", error));
-        }
-        while !rest.is_empty() {
-            let part = rest.split_to(PART_LEN.min(rest.len()));
-            self.send(part).await?;
-        }
-        if let Some(parts) = &mut self.parts {
-            let arrived = parts.wait().await;
-            arrived.map_err(|error| self.target.error("uploading a part", error))?;
-        }
-        if !self.target.options.replace {
-            let absent = self.target.check_absent().await;
-            absent.map_err(|error| {
-                let doing = "looking for an object that is there";
-                self.target.error(doing, error)
-            })?;
-        }
-        let Some(parts) = self.parts.take() else {
-            let why = "there are no parts to complete";
-            return Err(Error::new(ErrorKind::InvalidState, why));
-        };
-        parts.complete().await.map_err(|(parts, error)| {
-            self.parts = Some(parts);
-            let doing = "completing the upload, which may have been carried out";
-            self.target.error(doing, error)
-        })
-    }
-
-    /// Returns what became of the upload. If it failed, removes the parts first.
-    async fn or_abort<T>(&mut self, ended: Result<T>) -> Result<T> {
-        let Err(error) = ended else {
-            return ended;
-        };
-        match self.abort().await {
-            Ok(()) => Err(error),
-            Err(abort) => Err(Error::io(
-                format!(
-                    "the upload failed, and parts of it may remain until the store removes incomplete uploads ({abort})"
-                ),
-                error.into(),
-            )
-            .at_path(self.target.name.as_ref())),
-        }
-    }
-
-    /// Removes the parts.
-    async fn abort(&mut self) -> Result<()> {
-        match self.parts.take() {
-            Some(parts) => {
-                let aborted = parts.abort().await;
-                aborted.map_err(|error| self.target.error("aborting an upload", error))
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-impl Target {
-    fn error(&self, doing: &str, error: object_store::Error) -> Error {
-        Error::io(doing, Failure::from(error).error).at_path(self.name.as_ref())
-    }
-
-    /// Writes the whole object by one request.
-    async fn put(&self, object: Bytes) -> object_store::Result<Version> {
-        let mode = if self.options.replace {
-            PutMode::Overwrite
-        } else {
-            PutMode::Create
-        };
-        let deadline = self.options.timeouts.of(object.len() as u64);
-        let payload = PutPayload::from(object.clone());
-        let put = self.store.put_opts(&self.path, payload, mode.into());
-        match within(deadline, put).await {
-            Ok(result) => Ok(Version::from(result)),
-            // Perhaps an earlier attempt of the store's client has written it.
-            Err(error @ object_store::Error::AlreadyExists { .. }) => {
-                let read = async {
-                    let found = self.store.get_opts(&self.path, GetOptions::default());
-                    let found = found.await?;
-                    let version = version_of(&found.meta);
-                    let is_long = found.meta.size != object.len() as u64;
-                    let is_same = !is_long && found.bytes().await? == object;
-                    Ok(is_same.then_some(version))
-                };
-                within(deadline, read).await?.ok_or(error)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Fails if there is an object at the path.
-    async fn check_absent(&self) -> object_store::Result<()> {
-        let head = self.store.head(&self.path);
-        match within(self.options.timeouts.of(0), head).await {
-            Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
-            Ok(_) => Err(object_store::Error::AlreadyExists {
-                path: self.path.to_string(),
-                source: "there is an object already".into(),
-            }),
-        }
     }
 }

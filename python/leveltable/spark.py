@@ -129,31 +129,42 @@ def _bounds(filter: Filter) -> tuple[bytes | None, bytes | None] | None:
     return None
 
 
-def write_set(
-    df: DataFrame,
-    manifest: str,
-    *,
-    key: str = "key",
-    value: str = "value",
-    tables: int = 16,
-    replacing: lt.Table | None = None,
-    **options,
-) -> str:
-    """Writes the rows of ``df`` as a set of up to ``tables`` tables, sorted by ``key``. Returns the publication's id.
+def _without_null(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """``batch`` in the schema of tables, which have no NULL: an error names its row."""
+    for name, other in [("key", "value"), ("value", "key")]:
+        for row in batch.filter(batch[name].is_null()).slice(0, 1).to_pylist():
+            of = "NULL" if row[other] is None else f"X'{row[other].hex().upper()}'"
+            raise ValueError(f"the row with the {other} {of} has the {name} NULL")
+    return batch.cast(SCHEMA)
 
-    ``manifest`` is a path or URL; the tables lie beside it. Each attempt of a task writes a name of its own, and what failed
-    attempts leave is not published. Keys must differ. ``replacing`` is the set to replace, as ``open`` returned it; without it,
-    there must be none. ``options`` are those of ``TableBuilder``.
+
+def build_tables(
+    df: DataFrame, directory: str, *, key: str = "key", value: str = "value", tables: int = 16, **options
+) -> DataFrame:
+    """Returns a frame with a row (``path``, ``entries``) for each of up to ``tables`` tables, which its tasks write.
+
+    The tables hold the rows of ``df``, sorted by ``key``, in ranges that do not overlap. Each attempt of a task writes a name of its
+    own in ``directory``, a path or URL: publish those that the frame's ``collect()`` returns, and no others. Keys must differ. A key or
+    a value that is NULL is an error. ``options`` are those of ``TableBuilder``.
     """
-    directory = posixpath.dirname(manifest) if "://" in manifest else os.path.dirname(os.path.abspath(manifest))
 
     def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         path = f"{directory}/{uuid.uuid4().hex}.ldb"
-        reader = pa.RecordBatchReader.from_batches(SCHEMA, (batch.cast(SCHEMA) for batch in batches))
+        reader = pa.RecordBatchReader.from_batches(SCHEMA, (_without_null(batch) for batch in batches))
         written = lt.write_arrow(path, reader, **options)
         yield pa.record_batch({"path": [path], "entries": [written.entries]})
 
     rows = df.selectExpr(f"CAST(`{key}` AS BINARY) AS key", f"CAST(`{value}` AS BINARY) AS value")
     ranges = rows.repartitionByRange(tables, "key").sortWithinPartitions("key")
-    written = ranges.mapInArrow(build, "path STRING, entries BIGINT").collect()
+    return ranges.mapInArrow(build, "path STRING, entries BIGINT")
+
+
+def write_set(df: DataFrame, manifest: str, *, replacing: lt.Table | None = None, **options) -> str:
+    """Writes the rows of ``df`` as a set of tables, sorted by key. Returns the publication's id.
+
+    ``manifest`` is a path or URL; the tables lie beside it. What failed attempts leave there is not published. ``replacing`` is the
+    set to replace, as ``open`` returned it; without it, there must be none. ``options`` are those of ``build_tables``.
+    """
+    directory = posixpath.dirname(manifest) if "://" in manifest else os.path.dirname(os.path.abspath(manifest))
+    written = build_tables(df, directory, **options).collect()
     return lt.publish(manifest, [row.path for row in written], replacing=replacing)

@@ -12,6 +12,7 @@ import pytest
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
 BY_EXAMPLE = HERE.parent.parent / "docs" / "python.md"
+SCALING = HERE.parent.parent / "docs" / "scaling.md"
 
 
 def blocks(path: Path, spark: bool) -> str:
@@ -79,8 +80,10 @@ def test_the_examples(databases):
 
 
 @pytest.mark.spark
-def test_the_example_of_spark(databases):
+def test_the_examples_of_spark(databases):
     begin = 'from pyspark.sql import SparkSession\nspark = SparkSession.builder.master("local[2]").getOrCreate()\n'
-    printed = run(begin + blocks(BY_EXAMPLE, spark=True), databases)
-    assert printed.splitlines()[0] == "100000"
-    assert "value=b'4711'" in printed.replace("bytearray(b'4711')", "b'4711'")
+    printed = run(begin + "".join(blocks(path, spark=True) for path in [BY_EXAMPLE, SCALING]), databases)
+    printed = re.sub(r"bytearray\((b'\w*')\)", r"\1", printed).splitlines()
+    assert printed[0] == "100000"
+    assert "value=b'4711'" in printed[1]
+    assert "value=b'red'" in printed[2]

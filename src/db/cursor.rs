@@ -12,8 +12,9 @@ use crate::error::{Error, Result};
 use crate::format::internal_key::{
     InternalKey, MAX_SEQUENCE, ValueType, not_internal, tag, user_key,
 };
-use crate::read::ends::Lend;
+use crate::read::bounds::Way;
 use crate::read::merge::MergeCursor;
+use crate::read::range::Walk;
 
 /// A position in one or several tables of a database, on an entry or between entries, that moves in both directions; made
 /// by [`DbTable::cursor`] and [`DbTable::merge`].
@@ -173,7 +174,7 @@ impl DbCursor {
         let sequence = self.snapshot.unwrap_or(MAX_SEQUENCE);
         let target = InternalKey::seek_target(user_key.as_ref(), sequence);
         let found = self.stored.seek(target)?;
-        self.arrive_forward(found)
+        self.arrive(found, Way::Forward)
     }
 
     /// Moves to the first entry; returns `false` if there is none.
@@ -182,9 +183,7 @@ impl DbCursor {
     ///
     /// As [`seek`](DbCursor::seek).
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.on_kept = false;
-        let found = self.stored.seek_to_first()?;
-        self.arrive_forward(found)
+        self.seek_to_start(Way::Forward)
     }
 
     /// Moves to the last entry; returns `false` if there is none.
@@ -193,9 +192,7 @@ impl DbCursor {
     ///
     /// As [`seek`](DbCursor::seek).
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.on_kept = false;
-        let found = self.stored.seek_to_last()?;
-        self.arrive_backward(found)
+        self.seek_to_start(Way::Back)
     }
 
     /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
@@ -209,11 +206,7 @@ impl DbCursor {
         reason = "a cursor lends its entries, an Iterator cannot"
     )]
     pub fn next(&mut self) -> Result<bool> {
-        if self.snapshot.is_some() {
-            return self.next_in_snapshot();
-        }
-        let moved = self.stored.next()?;
-        self.check_entry(moved)
+        self.go(Way::Forward)
     }
 
     /// Moves to the previous entry: from after the last entry to the last. Returns `false` before the first.
@@ -223,96 +216,81 @@ impl DbCursor {
     /// As [`next`](DbCursor::next).
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        if self.snapshot.is_some() {
-            return self.prev_in_snapshot();
-        }
-        let moved = self.stored.prev()?;
-        self.check_entry(moved)
+        self.go(Way::Back)
     }
 
-    fn next_in_snapshot(&mut self) -> Result<bool> {
+    fn go_in_snapshot(&mut self, snapshot: u64, way: Way) -> Result<bool> {
         let is_passing = self.is_valid();
-        if is_passing {
-            let current = if self.on_kept {
+        let was_kept = std::mem::take(&mut self.on_kept);
+        if way == Way::Forward {
+            let current = if was_kept {
                 &self.kept.0
             } else {
                 self.stored.key()
             };
-            copy(user_key(current), &mut self.passed);
+            copy(current, &mut self.passed);
+            let found = self.stored.next()?;
+            return self.find_next(snapshot, found, is_passing);
         }
-        self.on_kept = false;
-        let moved = self.stored.next()?;
-        self.find_forward(moved, is_passing)
-    }
-
-    fn prev_in_snapshot(&mut self) -> Result<bool> {
-        let found = if self.on_kept {
-            self.on_kept = false;
+        // Entries of the current user key that come before it are newer than the snapshot.
+        let found = if was_kept {
             self.stored.is_valid()
         } else {
-            // Entries of the current user key that come before it are newer than the snapshot.
             self.stored.prev()?
         };
-        self.arrive_backward(found)
+        self.find_previous(snapshot, found)
     }
 
-    /// Ends a move that went forward to a place from which on any user key may be shown.
-    fn arrive_forward(&mut self, found: bool) -> Result<bool> {
-        if self.snapshot.is_some() {
-            self.find_forward(found, false)
-        } else {
-            self.check_entry(found)
+    /// Ends a move along `way` to a place from which on any user key may be shown.
+    fn arrive(&mut self, found: bool, way: Way) -> Result<bool> {
+        match (self.snapshot, way) {
+            (None, _) => self.check_entry(found),
+            (Some(snapshot), Way::Forward) => self.find_next(snapshot, found, false),
+            (Some(snapshot), Way::Back) => self.find_previous(snapshot, found),
         }
     }
 
     /// Moves on to the first entry that the snapshot shows, from the current one on if it was `found`. Passes over the user
     /// key `passed` if `is_passing`.
-    fn find_forward(&mut self, mut found: bool, mut is_passing: bool) -> Result<bool> {
+    fn find_next(&mut self, snapshot: u64, mut found: bool, mut is_passing: bool) -> Result<bool> {
         while self.check_entry(found)? {
-            let Some(snapshot) = self.snapshot else {
-                return Ok(true);
-            };
-            let user_key = user_key(self.stored.key());
-            let is_passed = is_passing && self.order.compare(user_key, &self.passed).is_eq();
+            let stored = self.stored.key();
+            let is_passed = is_passing && self.is_same_key(stored, &self.passed);
             if !is_passed && self.sequence() <= snapshot {
                 if self.value_type() == ValueType::Value {
                     return Ok(true);
                 }
                 is_passing = true;
-                copy(user_key, &mut self.passed);
+                copy(stored, &mut self.passed);
             }
             found = self.stored.next()?;
         }
         Ok(false)
     }
 
-    /// Ends a move that went backward. In a snapshot, keeps the newest version of the last user key of which one is shown.
-    fn arrive_backward(&mut self, mut found: bool) -> Result<bool> {
-        let Some(snapshot) = self.snapshot else {
-            return self.check_entry(found);
-        };
+    /// Moves back to before the last user key of which an entry is shown, from the current entry on if it was `found`, and keeps its
+    /// newest one.
+    fn find_previous(&mut self, snapshot: u64, mut found: bool) -> Result<bool> {
         let mut is_kept = false;
         while self.check_entry(found)? {
             let stored = self.stored.key();
-            let is_other = || {
-                let (user_key, kept) = (user_key(stored), user_key(&self.kept.0));
-                self.order.compare(user_key, kept).is_ne()
-            };
-            if is_kept && is_other() {
+            if is_kept && !self.is_same_key(stored, &self.kept.0) {
                 break;
             }
             if self.sequence() <= snapshot {
                 is_kept = self.value_type() == ValueType::Value;
-                if is_kept {
-                    let (key, value) = &mut self.kept;
-                    copy(stored, key);
-                    *value = self.stored.value_bytes();
-                }
+                copy(stored, &mut self.kept.0);
+                self.kept.1 = self.stored.value_bytes();
             }
             found = self.stored.prev()?;
         }
         self.on_kept = is_kept;
         Ok(is_kept)
+    }
+
+    /// Whether two stored keys have the same user key.
+    fn is_same_key(&self, a: &[u8], b: &[u8]) -> bool {
+        self.order.compare(user_key(a), user_key(b)).is_eq()
     }
 
     /// Passes on whether the stored cursor was moved to an entry. It has no position after one that is no database's.
@@ -338,7 +316,7 @@ fn copy(key: &[u8], buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(key);
 }
 
-impl Lend for DbCursor {
+impl Walk for DbCursor {
     type Entry = DbEntry;
 
     fn is_on_entry(&self) -> bool {
@@ -349,18 +327,19 @@ impl Lend for DbCursor {
         !self.on_kept && self.stored.is_before_first()
     }
 
-    fn move_to_last(&mut self) -> Result<bool> {
-        self.seek_to_last()
+    #[inline(always)]
+    fn go(&mut self, way: Way) -> Result<bool> {
+        if let Some(snapshot) = self.snapshot {
+            return self.go_in_snapshot(snapshot, way);
+        }
+        let moved = self.stored.go(way)?;
+        self.check_entry(moved)
     }
 
-    #[inline]
-    fn step(&mut self) -> Result<bool> {
-        self.next()
-    }
-
-    #[inline]
-    fn step_back(&mut self) -> Result<bool> {
-        self.prev()
+    fn seek_to_start(&mut self, way: Way) -> Result<bool> {
+        self.on_kept = false;
+        let found = self.stored.seek_to_start(way)?;
+        self.arrive(found, way)
     }
 
     #[inline]

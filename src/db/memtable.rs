@@ -3,13 +3,13 @@
 use bytes::Bytes;
 
 use crate::comparator::{Comparator, Order};
-use crate::db::range::DbRange;
+use crate::db::range::{DbRange, stored_bounds};
 #[cfg(doc)]
 use crate::db::table::DbTable;
 use crate::db::table::{DbEntry, Version};
 use crate::format::internal_key::{InternalKey, ValueType, internal_order};
+use crate::read::bounds::KeyRange;
 use crate::read::input::Input;
-use crate::read::range::KeyRange;
 use crate::read::sorted::Sorted;
 
 /// Versions in memory, sorted as a database's table holds them: what an engine has written and not flushed yet. An input of
@@ -110,7 +110,8 @@ impl Memtable {
 
     /// All versions of the user keys within `bounds`, from either end.
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
-        let input = |bounds| Some(Input::of_memory(self.stored.clone(), bounds));
-        DbRange::of_input(&self.order, bounds.key_bounds(), input)
+        let bounds = stored_bounds(&bounds.key_bounds());
+        let input = Input::of_memory(self.stored.clone(), bounds);
+        DbRange::new(input, &self.order, None)
     }
 }

@@ -8,12 +8,14 @@ use crate::db::memtable::Memtable;
 #[cfg(doc)]
 use crate::db::snapshot::Snapshot;
 use crate::db::table::{DbEntry, DbTable};
-use crate::error::{Error, ErrorKind, Result};
+#[cfg(doc)]
+use crate::error::ErrorKind;
+use crate::error::{Error, Result};
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE};
-use crate::read::ends::Ends;
+use crate::read::bounds::{Bounds, Way};
 use crate::read::input::Input;
-use crate::read::merge::{MergeCursor, name_of, other_order};
-use crate::read::range::{Bounds, exclude_all};
+use crate::read::merge::MergeCursor;
+use crate::read::range::{Ends, not_whole};
 
 /// Entries of a database's tables, from both ends; made by [`DbTable::range`], [`Snapshot::range`] and the like, or of a
 /// [`DbCursor`].
@@ -38,97 +40,47 @@ use crate::read::range::{Bounds, exclude_all};
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct DbRange {
-    ends: Ends<DbCursor>,
-    /// The range could not be made: this is its only item.
-    error: Option<Error>,
-}
+pub struct DbRange(Ends<DbCursor>);
 
 impl DbRange {
-    /// All entries of `cursor`, which stands before the first.
-    pub(super) fn new(cursor: DbCursor) -> DbRange {
-        DbRange {
-            ends: Ends::new(cursor),
-            error: None,
-        }
-    }
-
-    /// A range whose only item is `error`.
-    pub(super) fn failed(cursor: DbCursor, error: Error) -> DbRange {
-        DbRange {
-            error: Some(error),
-            ..DbRange::new(cursor)
-        }
+    /// The entries of `input`, whose user keys are in `order`, or an error instead.
+    pub(super) fn new(input: Input, order: &Order, error: Option<Error>) -> DbRange {
+        let cursor = DbCursor::new(MergeCursor::of_one(input), order.clone());
+        DbRange(Ends::new(cursor, error))
     }
 
     /// What a snapshot of `sequence` sees of the range.
-    pub(super) fn at(self, sequence: u64) -> DbRange {
-        DbRange {
-            ends: Ends::new(self.ends.front.at(sequence)),
-            ..self
-        }
-    }
-
-    /// All entries whose user keys, in `order`, are within `bounds`. `input` gets the bounds of the stored keys, and returns
-    /// `None` if nothing is within them.
-    pub(super) fn of_input(
-        order: &Order,
-        (lower, upper): Bounds,
-        input: impl FnOnce(Bounds) -> Option<Input>,
-    ) -> DbRange {
-        let is_empty = exclude_all(order, &lower, &upper);
-        // The newest and the oldest key that a user key could be stored under.
-        let newest = |key: Vec<u8>| InternalKey::seek_target(&key, MAX_SEQUENCE);
-        let oldest = |key: Vec<u8>| InternalKey::oldest(&key);
-        let lower = match lower {
-            Bound::Excluded(key) => Bound::Excluded(oldest(key)),
-            lower => lower.map(newest),
-        };
-        let upper = match upper {
-            Bound::Included(key) => Bound::Included(oldest(key)),
-            upper => upper.map(newest),
-        };
-        let input = if is_empty {
-            None
-        } else {
-            input((lower, upper))
-        };
-        let stored = input.map_or_else(MergeCursor::default, MergeCursor::of_one);
-        DbRange::new(DbCursor::new(stored, order.clone()))
+    pub(super) fn at(mut self, sequence: u64) -> DbRange {
+        self.0.front = self.0.front.at(sequence);
+        self
     }
 
     /// The cursor inside, before the first entry.
     pub(super) fn into_cursor(self) -> DbCursor {
-        self.ends.front
+        self.0.front
     }
 
-    /// The cursor over stored keys inside, as an input of a merge.
-    fn into_stored(self) -> Result<MergeCursor> {
-        if let Some(error) = self.error {
-            return Err(error);
-        }
-        let is_fresh = self.ends.is_whole();
-        let stored = self.ends.front.into_stored().filter(|_| is_fresh);
-        stored.ok_or_else(|| {
-            Error::new(
-                ErrorKind::InvalidState,
-                "an input of a merge is a range of all entries, none of them taken: call `at` on the merge",
-            )
-        })
+    /// The inputs of the cursor over stored keys inside.
+    fn into_inputs(self) -> Result<Vec<Input>> {
+        let stored = self.0.into_whole()?.into_stored();
+        stored.map(|stored| stored.inputs).ok_or_else(not_whole)
     }
+}
 
-    fn take(
-        &mut self,
-        take: impl FnOnce(&mut Ends<DbCursor>) -> Option<Result<DbEntry>>,
-    ) -> Option<Result<DbEntry>> {
-        match self.error.take() {
-            Some(error) => {
-                self.ends.finish();
-                Some(Err(error))
-            }
-            None => take(&mut self.ends),
-        }
-    }
+/// The bounds of the stored keys whose user keys are within bounds.
+pub(super) fn stored_bounds((lower, upper): &Bounds) -> Bounds {
+    // The newest and the oldest key that a user key could be stored under.
+    let newest = |key: &Vec<u8>| InternalKey::seek_target(key, MAX_SEQUENCE);
+    let oldest = |key: &Vec<u8>| InternalKey::oldest(key);
+    let lower = match lower {
+        Bound::Excluded(key) => Bound::Excluded(oldest(key)),
+        lower => lower.as_ref().map(newest),
+    };
+    let upper = match upper {
+        Bound::Included(key) => Bound::Included(oldest(key)),
+        upper => upper.as_ref().map(newest),
+    };
+    (lower, upper)
 }
 
 impl DbTable {
@@ -172,20 +124,13 @@ impl DbTable {
     /// [`ErrorKind::Comparator`] if the names of the orders of the tables' user keys differ, or an order is not known.
     /// [`ErrorKind::InvalidState`] for a range that shows a snapshot, or of which an entry was taken.
     pub fn merge<R: Into<DbRange>>(inputs: impl IntoIterator<Item = R>) -> Result<DbCursor> {
-        let mut order = None;
-        let mut stored = Vec::new();
-        for (number, input) in inputs.into_iter().enumerate() {
-            let range = input.into();
-            let own = range.ends.front.order();
-            // An empty range has no input to compare.
-            let first = order.get_or_insert_with(|| own.clone());
-            if name_of(first) != name_of(own) {
-                return Err(other_order(number, first, own));
-            }
-            stored.push(range.into_stored()?);
+        let mut all = Vec::new();
+        for range in inputs {
+            all.extend(range.into().into_inputs()?);
         }
-        let merged = MergeCursor::of_merges(stored)?;
-        Ok(DbCursor::new(merged, order.unwrap_or(Order::Bytewise)))
+        let merged = MergeCursor::of_inputs(all)?;
+        let order = merged.user_order().cloned().unwrap_or(Order::Bytewise);
+        Ok(DbCursor::new(merged, order))
     }
 }
 
@@ -216,7 +161,7 @@ impl IntoIterator for DbCursor {
     type IntoIter = DbRange;
 
     fn into_iter(self) -> DbRange {
-        DbRange::new(self)
+        DbRange(Ends::new(self, None))
     }
 }
 
@@ -225,13 +170,13 @@ impl Iterator for DbRange {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.take(Ends::next)
+        self.0.take(Way::Forward)
     }
 }
 
 impl DoubleEndedIterator for DbRange {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.take(Ends::next_back)
+        self.0.take(Way::Back)
     }
 }
 

@@ -5,12 +5,12 @@ use bytes::Bytes;
 use crate::db::cursor::DbCursor;
 use crate::db::range::DbRange;
 use crate::db::table::{DbEntry, DbTable, Version};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, not_internal, user_key};
+use crate::read::bounds::KeyRange;
 use crate::read::index::BlockRef;
-use crate::read::range::KeyRange;
 #[cfg(doc)]
 use crate::read::table::Table;
 
@@ -170,7 +170,7 @@ impl Snapshot<'_> {
     ///
     /// # Errors
     ///
-    /// As [`get`](Snapshot::get), for the first block that cannot be read; no entry is returned then.
+    /// As [`get`](Snapshot::get), for a block that cannot be read; no entry is returned then.
     pub fn get_entries<K: AsRef<[u8]>>(&self, user_keys: &[K]) -> Result<Vec<Option<DbEntry>>> {
         let table = self.table;
         let mut wanted = Vec::with_capacity(user_keys.len());
@@ -181,41 +181,36 @@ impl Snapshot<'_> {
             }
         }
         wanted.sort_unstable_by_key(|(first, at, _)| (first.block, *at));
-        let mut entries = vec![None; user_keys.len()];
         let of_blocks: Vec<_> = wanted
             .chunk_by(|(a, ..), (b, ..)| a.block == b.block)
             .collect();
-        let found: Vec<BlockRef> = of_blocks
-            .iter()
-            .filter_map(|keys| Some(keys.first()?.0))
-            .collect();
-        // The first block that failed, and why.
-        let mut failed: Option<(usize, Error)> = None;
-        table.table.load_blocks(&found, |i, block| {
-            let keys = of_blocks.get(i).copied().unwrap_or_default();
-            let mut search = |block: Block<Bytes>| {
-                for (first, at, target) in keys {
-                    let fetch = |wanted: BlockRef| {
-                        if wanted.block == first.block {
-                            Ok(block.clone())
-                        } else {
-                            table.table.block(wanted)
-                        }
-                    };
-                    let found = table.find_from(*first, target, fetch)?;
-                    if let (Some(found), Some(slot)) = (found, entries.get_mut(*at)) {
-                        *slot = entry_of(&found);
+        let firsts = of_blocks.iter().filter_map(|keys| Some(keys.first()?.0));
+        let firsts: Vec<BlockRef> = firsts.collect();
+        let mut entries = vec![None; user_keys.len()];
+        let mut search = |i: usize, block: Result<Block<Bytes>>| {
+            let block = block?;
+            for (first, at, target) in of_blocks.get(i).copied().unwrap_or_default() {
+                let found = table.find_from(*first, target, |wanted| {
+                    let is_here = wanted.block == first.block;
+                    if is_here {
+                        Ok(block.clone())
+                    } else {
+                        table.table.block(wanted)
                     }
+                })?;
+                if let (Some(found), Some(slot)) = (found, entries.get_mut(*at)) {
+                    *slot = entry_of(&found);
                 }
-                Ok(())
-            };
-            if let Err(error) = block.and_then(&mut search)
-                && failed.as_ref().is_none_or(|&(before, _)| i < before)
-            {
-                failed = Some((i, error));
+            }
+            Ok(())
+        };
+        let mut result = Ok(());
+        table.table.load_blocks(&firsts, |i, block| {
+            if result.is_ok() {
+                result = search(i, block);
             }
         });
-        failed.map_or(Ok(entries), |(_, error)| Err(error))
+        result.map(|()| entries)
     }
 
     /// Whether the snapshot sees a value of `user_key`: `false` if it was deleted, or the table holds none.

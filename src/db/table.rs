@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::db::cursor::DbCursor;
-use crate::db::range::DbRange;
+use crate::db::range::{DbRange, stored_bounds};
 use crate::error::{Error, ErrorKind, Result, Section};
 #[cfg(doc)]
 use crate::format::internal_key::InternalKeyComparator;
@@ -14,9 +14,10 @@ use crate::format::internal_key::{
     InternalKey, MAX_SEQUENCE, ValueType, internal_order, not_internal, user_key,
 };
 use crate::format::properties::Properties;
+use crate::read::bounds::{KeyRange, Way, prefix_bounds};
 use crate::read::input::Input;
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::range::{KeyRange, no_prefixes, prefix_bounds};
+use crate::read::range::{Walk, no_prefixes};
 use crate::read::recognise::may_be_internal;
 use crate::read::source::Source;
 use crate::read::stats::Stats;
@@ -177,13 +178,11 @@ impl DbTable {
     /// All entries of the user keys within `bounds`, from either end. A filter of the prefixes of user keys is asked as by
     /// [`Table::range`].
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
-        let (lower, upper) = bounds.key_bounds();
-        let is_empty = match self.table.prefixes_exclude(&lower, &upper) {
-            Ok(is_empty) => is_empty,
-            Err(error) => return DbRange::failed(self.cursor(), error),
-        };
-        let input = |bounds| (!is_empty).then(|| Input::of_table(&self.table, bounds));
-        DbRange::of_input(&self.order, (lower, upper), input)
+        let bounds = bounds.key_bounds();
+        let mut input = Input::of_table(&self.table, stored_bounds(&bounds));
+        let is_excluded = || self.table.prefixes_exclude(&bounds.0, &bounds.1);
+        let error = input.rule_out(is_excluded).err();
+        DbRange::new(input, &self.order, error)
     }
 
     /// All entries of the user keys that begin with `prefix`, like [`range`](DbTable::range).
@@ -193,7 +192,10 @@ impl DbTable {
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
         match &self.order {
             Order::Bytewise => self.range(prefix_bounds(prefix.as_ref())),
-            order @ Order::Custom(_) => DbRange::failed(self.cursor(), no_prefixes(order)),
+            order @ Order::Custom(_) => {
+                let input = Input::all_of(&self.table);
+                DbRange::new(input, order, Some(no_prefixes(order)))
+            }
         }
     }
 
@@ -204,10 +206,7 @@ impl DbTable {
     ///
     /// Those of reading a data block; see [`Table::get`].
     pub fn first_user_key(&self) -> Result<Option<Bytes>> {
-        self.end(
-            |stated| stated.first_key.as_deref(),
-            DbCursor::seek_to_first,
-        )
+        self.first_on(Way::Forward)
     }
 
     /// Returns the last user key, like [`first_user_key`](DbTable::first_user_key).
@@ -216,20 +215,16 @@ impl DbTable {
     ///
     /// As [`first_user_key`](DbTable::first_user_key).
     pub fn last_user_key(&self) -> Result<Option<Bytes>> {
-        self.end(|stated| stated.last_key.as_deref(), DbCursor::seek_to_last)
+        self.first_on(Way::Back)
     }
 
-    /// The user key at an end: as the properties state it, or where a seek gets to.
-    fn end(
-        &self,
-        stated: impl FnOnce(&Properties) -> Option<&[u8]>,
-        seek: impl FnOnce(&mut DbCursor) -> Result<bool>,
-    ) -> Result<Option<Bytes>> {
-        if let Some(stored) = self.table.properties().and_then(stated) {
+    /// The first user key of a walk along `way`: as the properties state it, or where a seek gets to.
+    fn first_on(&self, way: Way) -> Result<Option<Bytes>> {
+        if let Some(stored) = self.table.stated_key(way) {
             return Ok(Some(Bytes::copy_from_slice(user_key(stored))));
         }
         let mut cursor = self.cursor();
-        let found = seek(&mut cursor)?;
+        let found = cursor.seek_to_start(way)?;
         Ok(found.then(|| Bytes::copy_from_slice(cursor.user_key())))
     }
 

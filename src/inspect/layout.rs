@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 
-use crate::db::table::DbTable;
 use crate::error::{Error, Result, Section};
 use crate::filter::FilterLayout;
 use crate::format::block::Block;
@@ -57,7 +56,7 @@ pub struct NamedBlock {
 }
 
 /// What a block of sorted entries is like; see [`Table::blocks`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockInfo {
     /// Offset in bytes from the start of the file.
@@ -78,17 +77,6 @@ pub struct BlockInfo {
     pub key_range: Option<(Bytes, Bytes)>,
 }
 
-impl IndexInfo {
-    fn of(block: BlockInfo) -> IndexInfo {
-        IndexInfo {
-            offset: block.offset,
-            stored_bytes: block.stored_bytes,
-            codec: block.codec,
-            entries: block.entries,
-        }
-    }
-}
-
 impl Table {
     /// Where metaindex, index and footer lie, and what the metaindex names.
     ///
@@ -102,29 +90,20 @@ impl Table {
         let file = self.file();
         let footer = file.footer()?;
         let named_by = (Section::Footer, file.footer_offset());
-        let mut named = Vec::new();
-        let mut names_len = 0;
         let mut work = KeyWork::of_file();
         let mut read = |handle: BlockHandle, section| {
             let frame = file.read_sound_frame(handle, section, named_by)?;
-            describe(&frame, handle.offset, &mut work, |key, value| {
-                if section == Section::Metaindex
-                    && let Some((handle, _)) = BlockHandle::decode(value)
-                    && let Some(end) = handle.end()
-                {
-                    names_len += key.len() as u64;
-                    if names_len <= file.size {
-                        named.push(NamedBlock {
-                            name: Bytes::copy_from_slice(key),
-                            offset: handle.offset,
-                            stored_bytes: end - handle.offset,
-                        });
-                    }
-                }
-            })
-            .map_err(|defect| file.locate(defect, section, handle.offset))
+            let locate = |defect| file.locate(defect, section, handle.offset);
+            let cursor = entries(&frame, &mut work).map_err(locate)?;
+            let info = IndexInfo {
+                offset: handle.offset,
+                stored_bytes: frame.len() as u64,
+                codec: frame::codec_name(&frame).map_err(locate)?,
+                entries: cursor.block().iter().count() as u64,
+            };
+            Ok::<_, Error>((info, cursor))
         };
-        let metaindex = read(footer.metaindex, Section::Metaindex)?;
+        let (metaindex, mut names) = read(footer.metaindex, Section::Metaindex)?;
         let index = if self.index().is_divided() {
             let len = file.check_handle(footer.index, Section::Index);
             IndexInfo {
@@ -134,16 +113,29 @@ impl Table {
                 entries: self.data_blocks() as u64,
             }
         } else {
-            IndexInfo::of(read(footer.index, Section::Index)?)
+            read(footer.index, Section::Index)?.0
         };
-        if names_len > file.size {
-            // Sharing prefixes, they could be the square of that.
-            let found = format!("{names_len} bytes");
-            let defect = Defect::new("names that take less than the file, all together", found);
-            return Err(file.locate(defect, Section::Metaindex, footer.metaindex.offset));
+        let (mut named, mut names_len) = (Vec::new(), 0);
+        while let Ok(true) = names.next() {
+            names_len += names.key().len() as u64;
+            if names_len > file.size {
+                // Sharing prefixes, they could be the square of that.
+                let found = format!("{names_len} bytes");
+                let defect = Defect::new("names that take less than the file, all together", found);
+                return Err(file.locate(defect, Section::Metaindex, footer.metaindex.offset));
+            }
+            if let Some((handle, _)) = BlockHandle::decode(names.value())
+                && let Some(end) = handle.end()
+            {
+                named.push(NamedBlock {
+                    name: Bytes::copy_from_slice(names.key()),
+                    offset: handle.offset,
+                    stored_bytes: end - handle.offset,
+                });
+            }
         }
         Ok(Layout {
-            metaindex: IndexInfo::of(metaindex),
+            metaindex,
             index,
             named,
             footer_offset: file.footer_offset(),
@@ -159,7 +151,8 @@ impl Table {
         Ok(self.whole_filter()?.and_then(TableFilter::layout))
     }
 
-    /// Describes each data block, in the file's order. Afterwards [`Blocks::totals`] has the sums, and
+    /// Describes each data block, in the file's order; those of a database's table hold internal keys, and its filter is measured on
+    /// user keys. Afterwards [`Blocks::totals`] has the sums, and
     /// [`Blocks::filter_rate`] the share of absent keys that the filter lets pass.
     ///
     /// Reads each block completely, bypassing the cache, and verifies its checksum.
@@ -177,22 +170,6 @@ impl Table {
             absent: AbsentKeys::default(),
             work: KeyWork::of_file(),
         }
-    }
-}
-
-impl DbTable {
-    /// Like [`Table::layout`]; the index holds internal keys.
-    ///
-    /// # Errors
-    ///
-    /// As [`Table::layout`].
-    pub fn layout(&self) -> Result<Layout> {
-        self.as_table().layout()
-    }
-
-    /// Like [`Table::blocks`]; blocks hold internal keys. The filter is measured on user keys.
-    pub fn blocks(&self) -> Blocks {
-        self.as_table().blocks()
     }
 }
 
@@ -255,49 +232,53 @@ impl Blocks {
     }
 
     fn read(&mut self, i: usize) -> Result<BlockInfo> {
-        let (table, absent, work) = (&self.table, &mut self.absent, &mut self.work);
+        let (table, totals) = (&self.table, &mut self.totals);
         let found = table.find_block(i)?;
-        let handle = found.handle;
-        let mut last_key = self.last_key.take();
-        let mut n = self.totals.entries;
-        let mut versions = Summary {
-            sequences: self.totals.sequences.clone(),
-            deletions: self.totals.deletions,
-            ..Summary::default()
+        let offset = found.handle.offset;
+        let mut below = self.last_key.take();
+        let frame = table.file().read_frame(found.handle)?;
+        let verified = frame::verify(&frame);
+        let cursor = verified.and_then(|()| entries(&frame, &mut self.work));
+        let mut cursor = cursor.map_err(|defect| table.locate(found, defect))?;
+        let codec = frame::codec_name(&frame);
+        let mut block = BlockInfo {
+            offset,
+            stored_bytes: frame.len() as u64,
+            bytes: cursor.block().data().len() as u64,
+            codec: codec.map_err(|defect| table.locate(found, defect))?,
+            ..BlockInfo::default()
         };
         let order = table.order().ok();
         let is_database = order.is_some_and(|order| user_order(order).is_some());
-        let frame = table.file().read_frame(handle)?;
-        let block = frame::verify(&frame).and_then(|()| {
-            describe(&frame, handle.offset, work, |key, _| {
-                if is_database {
-                    versions.add_version(key);
-                }
-                if let Some(below) = &mut last_key {
-                    if let Some(order) = order {
-                        absent.offer(n, below, key, handle.offset, order);
-                    }
-                    below.clear();
-                    below.extend_from_slice(key);
-                } else {
-                    last_key = Some(key.to_vec());
-                }
-                n += 1;
-            })
-        });
-        let block = block.map_err(|defect| table.locate(found, defect))?;
-        self.last_key = last_key;
-        self.totals.entries += block.entries;
-        self.totals.key_bytes += block.key_bytes;
-        self.totals.value_bytes += block.value_bytes;
-        self.totals.data_blocks += 1;
-        self.totals.data_bytes += block.stored_bytes;
-        self.totals.sequences = versions.sequences;
-        self.totals.deletions = versions.deletions;
-        if let Some((first, last)) = &block.key_range {
-            self.totals.first_key.get_or_insert_with(|| first.to_vec());
-            self.totals.last_key = Some(last.to_vec());
+        let mut first = None;
+        while let Ok(true) = cursor.next() {
+            let key = cursor.key();
+            if is_database {
+                totals.add_version(key);
+            }
+            if let (Some(below), Some(order)) = (&below, order) {
+                let n = totals.entries + block.entries;
+                self.absent.offer(n, below, key, offset, order);
+            }
+            let last = below.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(key);
+            first.get_or_insert_with(|| Bytes::copy_from_slice(key));
+            block.entries += 1;
+            block.key_bytes += key.len() as u64;
+            block.value_bytes += cursor.value().len() as u64;
         }
+        totals.entries += block.entries;
+        totals.key_bytes += block.key_bytes;
+        totals.value_bytes += block.value_bytes;
+        totals.data_blocks += 1;
+        totals.data_bytes += block.stored_bytes;
+        block.key_range = first.zip(below.clone().map(Bytes::from));
+        if let Some((first, last)) = &block.key_range {
+            totals.first_key.get_or_insert_with(|| first.to_vec());
+            totals.last_key = Some(last.to_vec());
+        }
+        self.last_key = below;
         Ok(block)
     }
 }
@@ -323,41 +304,12 @@ impl ExactSizeIterator for Blocks {}
 
 impl std::iter::FusedIterator for Blocks {}
 
-/// What the block in a sound frame at `offset` is like; calls `visit` with each of its entries.
-fn describe(
-    frame: &Bytes,
-    offset: u64,
-    work: &mut KeyWork,
-    mut visit: impl FnMut(&[u8], &[u8]),
-) -> Result<BlockInfo, Defect> {
-    let payload = frame::open(frame)?;
-    let mut info = BlockInfo {
-        offset,
-        stored_bytes: frame.len() as u64,
-        bytes: payload.len() as u64,
-        codec: frame::codec_name(frame)?,
-        entries: 0,
-        key_bytes: 0,
-        value_bytes: 0,
-        key_range: None,
-    };
-    let block = Block::parse(payload)?;
-    block.check_restarts()?;
+/// The entries of the block in a sound frame, whose form is right up to the last byte.
+fn entries(frame: &Bytes, work: &mut KeyWork) -> Result<BlockCursor<Bytes>, Defect> {
+    let block = Block::parse(frame::open(frame)?)?;
+    block.check_entries()?;
     work.take(&block)?;
-    let mut cursor = BlockCursor::new(block);
-    let mut first = None;
-    while cursor.next()? {
-        let (key, value) = (cursor.key(), cursor.value());
-        visit(key, value);
-        info.entries += 1;
-        info.key_bytes += key.len() as u64;
-        info.value_bytes += value.len() as u64;
-        first.get_or_insert_with(|| Bytes::copy_from_slice(key));
-    }
-    cursor.prev()?;
-    let last = || Bytes::copy_from_slice(cursor.key());
-    info.key_range = first.map(|first| (first, last()));
-    Ok(info)
+    Ok(BlockCursor::new(block))
 }
 
 #[cfg(test)]
@@ -422,7 +374,7 @@ mod tests {
         }
         let written = builder.finish().unwrap();
         let table = OpenOptions::new().open_db_source(file).unwrap();
-        let mut blocks = table.blocks();
+        let mut blocks = table.as_table().blocks();
         let first = blocks.next().unwrap().unwrap().key_range.unwrap().0;
         let parsed = crate::db::InternalKey::parse(&first).unwrap();
         assert_eq!(

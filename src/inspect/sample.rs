@@ -1,7 +1,5 @@
 //! Measures a filter on keys that its table does not have.
 
-use std::cmp::Ordering;
-
 use crate::comparator::Order;
 
 /// Bounds of the sample, in keys and in bytes. At a rate of 0.1 %, 32,000 keys give a figure good to about a fifth.
@@ -40,26 +38,19 @@ impl FilterRate {
 /// `apple` at sequence 9 and `cherry` at sequence 4 it takes `applf` at sequence 9.
 #[derive(Debug)]
 pub(crate) struct AbsentKeys {
-    samples: Vec<Sample>,
-    /// All sampled keys, end to end.
-    keys: Vec<u8>,
+    /// Each with the file offset of the data block of its upper neighbour.
+    keys: Vec<(Vec<u8>, u64)>,
+    /// Bytes of all keys.
+    bytes: usize,
     /// One in `1 << stride_lg` gaps is sampled.
     stride_lg: u32,
-}
-
-#[derive(Debug)]
-struct Sample {
-    /// Where the key ends in `keys`; it begins where the one before ends.
-    key_end: usize,
-    /// File offset of the data block of its upper neighbour.
-    block_offset: u64,
 }
 
 impl Default for AbsentKeys {
     fn default() -> AbsentKeys {
         AbsentKeys {
-            samples: Vec::new(),
             keys: Vec::new(),
+            bytes: 0,
             stride_lg: FIRST_STRIDE_LG,
         }
     }
@@ -75,70 +66,37 @@ impl AbsentKeys {
         block_offset: u64,
         order: &Order,
     ) {
-        if n.trailing_zeros() >= self.stride_lg || n < FIRST_KEYS {
-            self.sample(below, above, block_offset, order);
+        if n.trailing_zeros() < self.stride_lg && n >= FIRST_KEYS {
+            return;
         }
-    }
-
-    fn sample(&mut self, below: &[u8], above: &[u8], block_offset: u64, order: &Order) {
         let stem = order.filter_key(below);
         let Some(tail) = below.strip_prefix(stem) else {
             return; // a comparator whose filter keys are no prefixes
         };
         let (last, head) = stem.split_last().unwrap_or((&0, &[]));
-        let start = self.keys.len();
-        for (stem, last) in [(head, last.wrapping_add(1)), (stem, b'0')] {
-            self.keys.extend_from_slice(stem);
-            self.keys.push(last);
-            self.keys.extend_from_slice(tail);
-            #[expect(clippy::indexing_slicing, reason = "`keys` only grew since `start`")]
-            let key = &self.keys[start..];
-            // The filter knows the user key of `above`, at whatever sequence number.
-            let is_absent = order.compare(below, key) == Ordering::Less
-                && order.compare(key, above) == Ordering::Less
-                && order.filter_key(key) != order.filter_key(above);
-            if is_absent {
-                let key_end = self.keys.len();
-                self.samples.push(Sample {
-                    key_end,
-                    block_offset,
-                });
-                break;
-            }
-            self.keys.truncate(start);
-        }
-        while self.samples.len() > MAX_KEYS || self.keys.len() > MAX_BYTES {
-            self.thin_out();
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        let mut start = 0;
-        self.samples.iter().map(move |sample| {
-            #[expect(clippy::indexing_slicing, reason = "keys lie end to end in `keys`")]
-            let key = &self.keys[start..sample.key_end];
-            start = sample.key_end;
-            (key, sample.block_offset)
-        })
-    }
-
-    /// Drops every other sample, the first included, and takes half as many from here on.
-    fn thin_out(&mut self) {
-        let mut keys = Vec::new();
-        let mut samples = Vec::new();
-        for (key, block_offset) in self.iter().skip(1).step_by(2) {
-            keys.extend_from_slice(key);
-            let key_end = keys.len();
-            samples.push(Sample {
-                key_end,
-                block_offset,
-            });
-        }
-        *self = AbsentKeys {
-            samples,
-            keys,
-            stride_lg: self.stride_lg + 1,
+        let candidates = [(head, last.wrapping_add(1)), (stem, b'0')];
+        // The filter knows the user key of `above`, at whatever sequence number.
+        let is_absent = |key: &Vec<u8>| {
+            order.compare(below, key).is_lt()
+                && order.compare(key, above).is_lt()
+                && order.filter_key(key) != order.filter_key(above)
         };
+        let mut keys =
+            { candidates.iter() }.map(|(stem, last)| [stem, &[*last][..], tail].concat());
+        if let Some(key) = keys.find(is_absent) {
+            self.bytes += key.len();
+            self.keys.push((key, block_offset));
+        }
+        while self.keys.len() > MAX_KEYS || self.bytes > MAX_BYTES {
+            // Drops every other one, the first included, and takes half as many from here on.
+            let mut is_dropped = false;
+            self.keys.retain(|_| {
+                is_dropped = !is_dropped;
+                !is_dropped
+            });
+            self.bytes = self.keys.iter().map(|(key, _)| key.len()).sum();
+            self.stride_lg += 1;
+        }
     }
 
     /// Asks a filter for every sampled key, with the offset of its data block; `None` if there is none.
@@ -147,10 +105,11 @@ impl AbsentKeys {
         order: &Order,
         passes: impl Fn(&[u8], u64) -> bool,
     ) -> Option<FilterRate> {
-        let passed = |(key, offset): &(&[u8], u64)| passes(order.filter_key(key), *offset);
-        (!self.samples.is_empty()).then(|| FilterRate {
-            sampled_keys: self.samples.len() as u64,
-            passed_keys: self.iter().filter(passed).count() as u64,
+        let keys = self.keys.iter();
+        let passed = keys.filter(|(key, offset)| passes(order.filter_key(key), *offset));
+        (!self.keys.is_empty()).then(|| FilterRate {
+            sampled_keys: self.keys.len() as u64,
+            passed_keys: passed.count() as u64,
         })
     }
 }
@@ -174,18 +133,19 @@ mod tests {
             .map(|i| format!("{:08}", i * 7).into_bytes())
             .collect();
         let absent = sample(&keys, &Order::Bytewise);
-        let sampled = absent.samples.len();
+        let sampled = absent.keys.len();
         assert!((8_000..=MAX_KEYS).contains(&sampled), "{sampled}");
-        assert!(absent.iter().all(|(key, _)| !keys.contains(key)));
-        let alike = absent.iter().filter(|(key, _)| key.len() == 8).count();
+        assert!(absent.keys.iter().all(|(key, _)| !keys.contains(key)));
+        let alike = absent.keys.iter().filter(|(key, _)| key.len() == 8).count();
         assert!(
             alike > sampled / 2,
             "{alike} of {sampled} are of the same length"
         );
         // Spread over the table: the last tenth has its share.
         let late = absent
+            .keys
             .iter()
-            .filter(|(key, _)| *key > &b"00630000"[..])
+            .filter(|(key, _)| key[..] > b"00630000"[..])
             .count();
         assert!(
             late > sampled / 20,
@@ -199,9 +159,10 @@ mod tests {
             .map(|i| (i * 7).to_be_bytes().into())
             .collect();
         let absent = sample(&keys, &Order::Bytewise);
-        let sampled = absent.samples.len();
+        let sampled = absent.keys.len();
         assert!((MAX_KEYS / 3..=MAX_KEYS).contains(&sampled), "{sampled}");
         let late = absent
+            .keys
             .iter()
             .filter(|(key, _)| **key > 2_100_000u32.to_be_bytes()[..])
             .count();
@@ -235,9 +196,10 @@ mod tests {
             absent.offer(u64::from(i) + 1, &stored(i), &stored(i + 1), 0, &order);
         }
         let present: BTreeSet<Vec<u8>> = (0..=20_000).map(|i| format!("{i:06}").into()).collect();
-        assert!(absent.samples.len() > 2000);
+        assert!(absent.keys.len() > 2000);
         assert!(
             absent
+                .keys
                 .iter()
                 .all(|(key, _)| !present.contains(user_key(key)))
         );
@@ -246,6 +208,6 @@ mod tests {
     #[test]
     fn large_keys_do_not_gather() {
         let keys: BTreeSet<Vec<u8>> = (0..40u8).map(|i| vec![i; 1 << 20]).collect();
-        assert!(sample(&keys, &Order::Bytewise).keys.len() <= MAX_BYTES);
+        assert!(sample(&keys, &Order::Bytewise).bytes <= MAX_BYTES);
     }
 }

@@ -6,10 +6,11 @@ use bytes::Bytes;
 
 use crate::error::Result;
 use crate::format::frame;
+use crate::read::bounds::Way;
 use crate::read::file::{Stretch, saturating_len};
 use crate::read::index::{BlockRef, State};
 use crate::read::options::ReadOptions;
-use crate::read::store::{MAX_READ_LEN, Run, frame_range};
+use crate::read::store::{MAX_GAP, MAX_READ_LEN, frame_range};
 use crate::read::table::Inner;
 
 /// Most bytes of the index that a walk reads at once.
@@ -21,87 +22,106 @@ const INDEX_LEN: u64 = 64 << 10;
 /// twice as many bytes as the one before: a walk over 1,000 blocks of 4 KiB makes 23 reads.
 #[derive(Debug, Clone)]
 pub(super) struct ReadAhead {
+    /// The data blocks that the walk may need.
+    pub(super) limits: Range<usize>,
     /// The data blocks that were read together, or announced.
     run: Run,
     /// Their frames.
     stretch: Stretch,
-    /// The last data block of the walk, and its direction.
-    last: Option<usize>,
-    direction: Option<Direction>,
+    /// The direction of the walk; `None` at its first block.
+    way: Option<Way>,
     /// Most bytes of the next read, unless a single block takes more.
     len: u64,
     /// Most bytes of a walk's first read.
     first_len: u64,
-    /// The data blocks that the walk may need.
-    limits: Range<usize>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
-    Forward,
-    Backward,
+/// Data blocks that follow each other in the file with no more than padding between them: one at least.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Run {
+    /// Their numbers.
+    pub(super) blocks: Range<usize>,
+    /// Where their frames lie.
+    pub(super) bytes: Range<u64>,
 }
 
-impl Default for ReadAhead {
-    fn default() -> ReadAhead {
-        ReadAhead {
-            run: Run::default(),
-            stretch: Stretch::default(),
-            last: None,
-            direction: None,
-            len: 0,
-            first_len: 0,
-            limits: 0..usize::MAX,
+impl Run {
+    pub(super) fn of(found: BlockRef) -> Run {
+        Run {
+            blocks: found.block..found.block + 1,
+            bytes: frame_range(found.handle),
         }
     }
 }
 
 impl ReadAhead {
-    /// For a walk that is known to go over the whole table: its reads are long from the first on.
-    pub(super) fn over_all() -> ReadAhead {
+    /// For walks over some of the blocks within `limits`.
+    pub(super) fn within(limits: Range<usize>) -> ReadAhead {
         ReadAhead {
-            first_len: MAX_READ_LEN,
-            ..ReadAhead::default()
+            limits,
+            run: Run::default(),
+            stretch: Stretch::default(),
+            way: None,
+            len: 0,
+            first_len: 0,
         }
     }
 
-    /// Reads no other data blocks ahead than `limits`.
-    pub(super) fn limit(&mut self, limits: Range<usize>) {
-        self.limits = limits;
+    /// For a walk that is known to go over all blocks within `limits`: its reads are long from the first on.
+    pub(super) fn over_all(limits: Range<usize>) -> ReadAhead {
+        ReadAhead {
+            first_len: MAX_READ_LEN,
+            ..ReadAhead::within(limits)
+        }
     }
 
-    /// The data blocks that the walk may need.
-    pub(super) fn limits(&self) -> &Range<usize> {
-        &self.limits
-    }
-
-    /// Data block `i`, which a walk has come to. The pieces of the index that name its next blocks are read with its own.
-    pub(super) fn find(&mut self, inner: &Inner, i: usize) -> Result<BlockRef> {
+    /// Data block `i`, at which a walk has arrived from the one beside it, along `way`, or begins. The pieces of the index that name
+    /// its next blocks are read with its own.
+    pub(super) fn find(&self, inner: &Inner, i: usize, way: Option<Way>) -> Result<BlockRef> {
         let found = match inner.index.block(i) {
             Ok(found) => found,
-            Err(_) => self.bring_pieces(inner, i)?,
+            Err(_) => self.bring_pieces(inner, i, way)?,
         };
         inner.check_place(found)?;
         Ok(found)
     }
 
     #[cold]
-    fn bring_pieces(&self, inner: &Inner, i: usize) -> Result<BlockRef> {
-        let direction = self.direction_to(i);
+    fn bring_pieces(&self, inner: &Inner, i: usize, way: Option<Way>) -> Result<BlockRef> {
         // If a piece ahead is damaged, that is for those who come to it: the block's own piece is then read alone.
-        let ahead = inner.bring(inner.parts_for_walk(i, &self.limits, direction, INDEX_LEN));
+        let ahead = inner.bring(inner.pieces_of_walk(i, &self.limits, way, INDEX_LEN));
         ahead.or_else(|_| inner.block(i).map(drop))?;
         inner.block(i)
     }
 
-    /// A data block of a file that is not in memory, and whether it is a slice of all that was read with it.
+    /// A data block at which a walk has arrived, along `way`, or begins; and whether it is a slice of all that was read with it.
     pub(super) fn load(
+        &mut self,
+        inner: &Inner,
+        found: BlockRef,
+        way: Option<Way>,
+        read: ReadOptions,
+    ) -> Result<(Bytes, bool)> {
+        if way.is_none() || self.way.is_some() && self.way != way {
+            self.len = self.first_len;
+        }
+        self.way = way;
+        if !inner.file.is_memory() {
+            return self.load_from_file(inner, found, read);
+        }
+        if inner.file.is_mapped() {
+            self.announce(inner, found);
+        }
+        let block = inner.load(found, read)?;
+        Ok((block.into_payload(), false))
+    }
+
+    fn load_from_file(
         &mut self,
         inner: &Inner,
         found: BlockRef,
         read: ReadOptions,
     ) -> Result<(Bytes, bool)> {
-        self.turn_to(found.block);
         if let Some(block) = inner.cached(found) {
             return Ok((block, false));
         }
@@ -130,28 +150,6 @@ impl ReadAhead {
         (self.run, self.stretch) = (Run::default(), Stretch::default());
     }
 
-    /// The direction in which the walk comes to data block `i` from the last one; `None` if it does not.
-    fn direction_to(&self, i: usize) -> Option<Direction> {
-        match self.last {
-            Some(last) if i == last + 1 => Some(Direction::Forward),
-            Some(last) if i + 1 == last => Some(Direction::Backward),
-            _ => None,
-        }
-    }
-
-    /// Notes that the walk has come to data block `i`. If it did not come on from the last one, a new walk begins.
-    fn turn_to(&mut self, i: usize) {
-        let direction = self.direction_to(i);
-        if direction.is_none()
-            || self
-                .direction
-                .is_some_and(|before| Some(before) != direction)
-        {
-            self.len = self.first_len;
-        }
-        (self.last, self.direction) = (Some(i), direction);
-    }
-
     /// Reads a data block, and on a walk that goes on, the blocks that come next.
     fn read(&mut self, inner: &Inner, found: BlockRef) -> Result<()> {
         self.forget();
@@ -171,21 +169,18 @@ impl ReadAhead {
         Ok(())
     }
 
+    /// The block that the walk comes to after `run`.
+    fn block_after(&self, run: &Run) -> Option<usize> {
+        let way = self.way?;
+        way.first(&way.rest(&self.limits, &run.blocks))
+    }
+
     /// Reads the pieces of the index that a walk comes to after `run`, so that no read ends where a piece does. Returns whether it
     /// did: a piece that cannot be read is an error of the walk when it comes to that.
     fn bring_pieces_after(&self, inner: &Inner, run: &Run) -> bool {
-        let next = match self.direction {
-            None => None,
-            Some(Direction::Forward) => Some(run.blocks.end),
-            Some(Direction::Backward) => run.blocks.start.checked_sub(1),
-        };
-        let is_missing = |&next: &usize| {
-            let is_due = self.limits.contains(&next) && next < inner.index.len();
-            is_due && inner.index.block(next).is_err()
-        };
-        next.filter(is_missing).is_some_and(|next| {
-            let pieces = inner.parts_for_walk(next, &self.limits, self.direction, INDEX_LEN);
-            inner.bring(pieces).is_ok()
+        let next = self.block_after(run);
+        next.is_some_and(|next| {
+            inner.index.block(next).is_err() && self.bring_pieces(inner, next, self.way).is_ok()
         })
     }
 
@@ -194,19 +189,23 @@ impl ReadAhead {
     /// When the walk arrives in the second half of what was announced, the next blocks are due, so that the system reads while
     /// entries are used. The one or two blocks of a short walk are announced only if they were never read: they are likely to be
     /// in memory, and asking takes longer than to find them there.
-    pub(super) fn announce(&mut self, inner: &Inner, found: BlockRef) {
-        let i = found.block;
-        self.turn_to(i);
-        let Range { start, end } = self.run.blocks;
-        let next = match self.direction {
-            _ if !self.run.blocks.contains(&i) => Some(i),
-            Some(Direction::Forward) if i - start >= (end - start) / 2 => Some(end),
-            Some(Direction::Backward) if end - i > (end - start) / 2 => start.checked_sub(1),
-            _ => None,
+    fn announce(&mut self, inner: &Inner, found: BlockRef) {
+        if self.way.is_none() && self.len == 0 {
+            // A walk that begins announces its block alone.
+            inner.announce_block(found);
+            self.run = Run::of(found);
+            return;
+        }
+        let (i, blocks) = (found.block, &self.run.blocks);
+        let next = match self.way {
+            _ if !blocks.contains(&i) => Some(i),
+            Some(way) => {
+                let passed = way.reverse().rest(blocks, &(i..i + 1));
+                let is_due = passed.len() >= blocks.len() / 2;
+                is_due.then(|| self.block_after(&self.run)).flatten()
+            }
+            None => None,
         };
-        let is_needed =
-            |&next: &usize| next == i || self.limits.contains(&next) && next < inner.index.len();
-        let next = next.filter(is_needed);
         // What a piece of the index names that is not there is announced when the walk comes to it.
         let Some(next) = next.and_then(|next| inner.index.block(next).ok()) else {
             return;
@@ -227,13 +226,13 @@ impl ReadAhead {
 
     /// The blocks from `found` on, as many as are due.
     fn next_blocks(&self, inner: &Inner, found: BlockRef) -> Run {
-        let direction = self.direction.unwrap_or(Direction::Forward);
-        inner.run_of(found, direction, &self.limits, self.len)
+        let way = self.way.unwrap_or(Way::Forward);
+        inner.run(found, way, &self.limits, self.len)
     }
 
     /// Sets the length of the next read, after the walk has gone on: room for twice as many blocks, padding included.
     fn grow(&mut self, inner: &Inner) {
-        self.len = match self.direction {
+        self.len = match self.way {
             Some(_) => {
                 let last = inner.index.block(self.run.blocks.end - 1);
                 let end = last.map_or(self.run.bytes.end, |last| inner.padded_end(last));
@@ -241,6 +240,31 @@ impl ReadAhead {
             }
             None => self.first_len,
         };
+    }
+}
+
+impl Inner {
+    /// The data blocks from `found` on that a walk reads together: blocks of `limits`, at most `len` bytes of the file, none of them
+    /// in the cache but the first, and all named by pieces of the index that are there. One block at least.
+    pub(super) fn run(&self, found: BlockRef, way: Way, limits: &Range<usize>, len: u64) -> Run {
+        let mut run = Run::of(found);
+        loop {
+            let next = way.first(&way.rest(limits, &run.blocks));
+            let next = next.and_then(|next| self.index.block(next).ok());
+            let Some(next) = next else { return run };
+            let here = Run::of(next);
+            let Range { start, end } = run.bytes;
+            let bytes = start.min(here.bytes.start)..end.max(here.bytes.end);
+            let gap = bytes.end - bytes.start - (end - start) - (here.bytes.end - here.bytes.start);
+            if bytes.end - bytes.start > len || gap > MAX_GAP || self.is_cached(next) {
+                return run;
+            }
+            let blocks = &run.blocks;
+            run = Run {
+                blocks: blocks.start.min(next.block)..blocks.end.max(next.block + 1),
+                bytes,
+            };
+        }
     }
 }
 

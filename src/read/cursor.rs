@@ -1,5 +1,6 @@
 //! Walking a table in both directions.
 
+use std::fmt;
 use std::ops::Bound;
 use std::sync::OnceLock;
 
@@ -11,6 +12,7 @@ use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::prefetch::{LINE, prefetch};
 use crate::read::ahead::ReadAhead;
+use crate::read::bounds::{Bounds, Way};
 use crate::read::index::BlockRef;
 use crate::read::table::Table;
 
@@ -40,34 +42,37 @@ use crate::read::table::Table;
 /// assert!(!cursor.prev()?, "before the first");
 /// # Ok::<(), leveltable::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use]
 pub struct Cursor {
     pub(super) table: Table,
     /// Walks data block `block`.
     entries: BlockCursor<Bytes>,
     /// `None` until a block was loaded.
-    block: Option<BlockRef>,
+    pub(super) block: Option<BlockRef>,
     /// Where in memory the block begins, on a walk through blocks of a file in memory. The memory ahead is touched before
     /// the walk gets there.
     walked: Option<usize>,
     /// What the walk has read ahead, or announced in a mapped file.
-    ahead: ReadAhead,
+    pub(super) ahead: ReadAhead,
     /// For a block that is a slice of what was read ahead: a copy, once a value is asked for that keeps its block in memory.
     own: Option<OnceLock<Bytes>>,
-    /// Where the cursor stands while `entries` is on no entry.
-    off: Off,
+    /// Where the cursor stands while `entries` is on no entry: where a walk this way ends. `None` after a move failed.
+    end: Option<Way>,
 }
 
 /// How far ahead a walk touches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
 const AHEAD: isize = 5 << 10;
 
-#[derive(Debug, Clone, Copy)]
-enum Off {
-    BeforeFirst,
-    AfterLast,
-    /// A move failed.
-    Lost,
+/// Short: the place, not what was read.
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor")
+            .field("table", &self.table)
+            .field("entries", &self.entries)
+            .field("block", &self.block)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Table {
@@ -78,9 +83,9 @@ impl Table {
             entries: BlockCursor::new(Block::empty()),
             block: None,
             walked: None,
-            ahead: ReadAhead::default(),
+            ahead: ReadAhead::within(0..self.data_blocks()),
             own: None,
-            off: Off::BeforeFirst,
+            end: Some(Way::Back),
         }
     }
 }
@@ -124,61 +129,14 @@ impl Cursor {
     }
 
     fn seek_bytes(&mut self, key: &[u8]) -> Result<bool> {
-        self.leave(Off::Lost);
+        self.leave(None);
         let Some(found) = self.table.seek(key)? else {
-            return Ok(self.leave(Off::AfterLast));
+            return Ok(self.leave(Some(Way::Forward)));
         };
-        self.load(found)?;
-        let sought = self.entries.seek(key, self.table.order()?);
-        if self.check(sought)? {
-            return Ok(true);
-        }
-        // Past the block's last key, but not past its index key: the next block's first.
-        self.first_from(found.block + 1)
-    }
-
-    /// Moves to the first entry within the bound `lower`.
-    pub(super) fn seek_lower(&mut self, lower: &Bound<Vec<u8>>) -> Result<bool> {
-        match lower {
-            Bound::Unbounded => self.seek_to_first(),
-            Bound::Included(key) => self.seek(key),
-            Bound::Excluded(key) => {
-                let found = self.seek(key)?;
-                if found && self.table.order()?.compare(self.key(), key).is_eq() {
-                    self.next()
-                } else {
-                    Ok(found)
-                }
-            }
-        }
-    }
-
-    /// Moves to the last entry within the bound `upper`.
-    pub(super) fn seek_upper(&mut self, upper: &Bound<Vec<u8>>) -> Result<bool> {
-        match upper {
-            Bound::Unbounded => self.seek_to_last(),
-            Bound::Included(key) => self.seek_back(key, true),
-            Bound::Excluded(key) => self.seek_back(key, false),
-        }
-    }
-
-    /// Moves to the last entry whose key is before `key`, or at it if `or_at`. Returns `false`, and stands before the first
-    /// entry, if there is none.
-    fn seek_back(&mut self, key: &[u8], or_at: bool) -> Result<bool> {
-        self.leave(Off::Lost);
-        let Some(found) = self.table.seek(key)? else {
-            return self.seek_to_last();
-        };
-        self.load(found)?;
-        let sought = self.entries.seek(key, self.table.order()?);
-        if self.check(sought)? && or_at && self.table.order()?.compare(self.key(), key).is_eq() {
-            return Ok(true);
-        }
-        let moved = self.entries.prev();
-        if self.check(moved)? {
-            return Ok(true);
-        }
-        self.last_before(found.block)
+        self.load(found, None)?;
+        // Past the block's last key, but not past its index key, it is the next block's first.
+        let found = self.seek_in_block(Bound::Included(key), Way::Forward)?;
+        Ok(found || self.walk(Way::Forward)?)
     }
 
     /// Moves to the first entry; returns `false` if the table is empty.
@@ -187,8 +145,7 @@ impl Cursor {
     ///
     /// Those of reading a data block.
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.walked = None;
-        self.first_from(0)
+        self.seek_from(Bound::Unbounded, Way::Forward)
     }
 
     /// Moves to the last entry; returns `false` if the table is empty.
@@ -197,8 +154,18 @@ impl Cursor {
     ///
     /// Those of reading a data block.
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.walked = None;
-        self.last_before(self.table.data_blocks())
+        self.seek_from(Bound::Unbounded, Way::Back)
+    }
+
+    /// Moves to the first entry of a walk along `way` that starts at `bound`, which lies in the first block that the walk may
+    /// need.
+    pub(super) fn seek_from(&mut self, bound: Bound<&[u8]>, way: Way) -> Result<bool> {
+        self.leave(None);
+        let Some(first) = way.first(&self.ahead.limits) else {
+            return Ok(self.leave(Some(way)));
+        };
+        self.walk_into(first, None)?;
+        Ok(self.seek_in_block(bound, way)? || self.walk(way)?)
     }
 
     /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
@@ -212,36 +179,7 @@ impl Cursor {
         reason = "a cursor lends its entries, an Iterator cannot"
     )]
     pub fn next(&mut self) -> Result<bool> {
-        if self.step_plainly() {
-            return Ok(true);
-        }
-        self.next_slowly()
-    }
-
-    /// Moves to the next entry if it is an ordinary one of the same block. Otherwise stays and returns `false`.
-    #[inline(always)]
-    pub(super) fn step_plainly(&mut self) -> bool {
-        let stepped = self.entries.step();
-        if stepped {
-            self.touch_at(AHEAD);
-        }
-        stepped
-    }
-
-    #[inline(never)]
-    fn next_slowly(&mut self) -> Result<bool> {
-        let Some(block) = self.block.filter(|_| self.entries.is_on_entry()) else {
-            return match self.off {
-                Off::BeforeFirst => self.first_from(0),
-                Off::AfterLast => Ok(false),
-                Off::Lost => Err(lost()),
-            };
-        };
-        let moved = self.entries.next();
-        if self.check(moved)? {
-            return Ok(true);
-        }
-        self.first_from(block.block + 1)
+        self.go(Way::Forward)
     }
 
     /// Moves to the previous entry: from after the last entry to the last. Returns `false` before the first.
@@ -251,115 +189,139 @@ impl Cursor {
     /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        if self.step_back_plainly() {
-            return Ok(true);
-        }
-        self.prev_slowly()
+        self.go(Way::Back)
     }
 
-    /// Moves to the previous entry if it was decoded before. Otherwise stays and returns `false`.
     #[inline(always)]
-    pub(super) fn step_back_plainly(&mut self) -> bool {
-        let stepped = self.entries.step_back();
+    fn go(&mut self, way: Way) -> Result<bool> {
+        if self.step_plainly(way) {
+            return Ok(true);
+        }
+        self.go_slowly(way)
+    }
+
+    /// Moves to the next entry on the way if it is an ordinary one of the same block, and on the way back was decoded before.
+    /// Otherwise stays and returns `false`.
+    #[inline(always)]
+    pub(super) fn step_plainly(&mut self, way: Way) -> bool {
+        let (stepped, ahead) = match way {
+            Way::Forward => (self.entries.step(), AHEAD),
+            Way::Back => (self.entries.step_back(), -AHEAD),
+        };
         if stepped {
-            self.touch_at(-AHEAD);
+            self.touch_at(ahead);
         }
         stepped
     }
 
     #[inline(never)]
-    fn prev_slowly(&mut self) -> Result<bool> {
-        let Some(block) = self.block.filter(|_| self.entries.is_on_entry()) else {
-            return match self.off {
-                Off::BeforeFirst => Ok(false),
-                Off::AfterLast => self.seek_to_last(),
-                Off::Lost => Err(lost()),
-            };
-        };
-        let moved = self.entries.prev();
-        if self.check(moved)? {
-            return Ok(true);
+    pub(super) fn go_slowly(&mut self, way: Way) -> Result<bool> {
+        match self.end {
+            _ if self.is_valid() => Ok(self.step_in_block(way)? || self.walk(way)?),
+            Some(end) if end == way => Ok(false),
+            Some(_) => self.seek_from(Bound::Unbounded, way),
+            None => Err(lost()),
         }
-        self.last_before(block.block)
     }
 
     /// From now on reads no blocks before or after those that may have keys within these bounds: it is before the first entry or
     /// after the last then. Reads the pieces of the index that name the first and the last of them.
-    pub(super) fn read_within(
-        &mut self,
-        lower: &Bound<Vec<u8>>,
-        upper: &Bound<Vec<u8>>,
-    ) -> Result<()> {
+    pub(super) fn limit(&mut self, bounds: &Bounds) -> Result<()> {
         let inner = &*self.table.inner;
-        inner.bring(inner.parts_for_bounds(lower, upper)?)?;
-        let block_of = |bound: &Bound<Vec<u8>>| -> Result<Option<usize>> {
-            match bound {
-                Bound::Included(key) | Bound::Excluded(key) => Ok(inner
-                    .seek_one(key, inner.order()?)?
-                    .map(|found| found.block)),
-                Bound::Unbounded => Ok(None),
-            }
-        };
-        let start = block_of(lower)?.unwrap_or(0);
-        let end = block_of(upper)?.map_or(usize::MAX, |last| last + 1);
-        self.ahead.limit(start..end);
+        inner.bring(inner.missing_for_bounds(&bounds.0, &bounds.1)?)?;
+        self.ahead.limits = inner.blocks_within(bounds)?;
         Ok(())
     }
 
-    /// Moves to the first entry of the blocks from `block` on. Some writers leave blocks empty.
-    fn first_from(&mut self, block: usize) -> Result<bool> {
-        for block in block..self.table.data_blocks().min(self.ahead.limits().end) {
-            self.walk_into(block)?;
-            self.entries.move_before_first();
-            let moved = self.entries.next();
-            if self.check(moved)? {
+    /// Moves to the first entry of the blocks that come on the way after the current one. Some writers leave blocks empty.
+    fn walk(&mut self, way: Way) -> Result<bool> {
+        while let Some(next) = self.next_block(way) {
+            self.walk_into(next, Some(way))?;
+            if self.seek_in_block(Bound::Unbounded, way)? {
                 return Ok(true);
             }
         }
-        Ok(self.leave(Off::AfterLast))
+        Ok(self.leave(Some(way)))
     }
 
-    /// Moves to the last entry of the blocks before `block`.
-    fn last_before(&mut self, block: usize) -> Result<bool> {
-        for block in (self.ahead.limits().start..block).rev() {
-            self.walk_into(block)?;
-            self.entries.move_past_last();
-            let moved = self.entries.prev();
-            if self.check(moved)? {
-                return Ok(true);
-            }
+    /// The block that comes on the way after the current one, if the walk may need it; the first one before any was loaded.
+    pub(super) fn next_block(&self, way: Way) -> Option<usize> {
+        let limits = &self.ahead.limits;
+        match self.block.map(|found| found.block) {
+            Some(i) => way.first(&way.rest(limits, &(i..i + 1))),
+            None => way.first(limits),
         }
-        Ok(self.leave(Off::BeforeFirst))
     }
 
     /// Leaves the entries. Returns `false`: the cursor is on none.
-    fn leave(&mut self, off: Off) -> bool {
+    pub(super) fn leave(&mut self, end: Option<Way>) -> bool {
         // No step leads on from there.
         self.entries.move_past_last();
-        self.off = off;
+        self.end = end;
         false
     }
 
-    /// Turns to data block `block`, at which a walk has arrived or begins.
-    fn walk_into(&mut self, block: usize) -> Result<()> {
-        let found = self.ahead.find(&self.table.inner, block)?;
-        self.load(found)?;
+    /// Turns to data block `i`, at which a walk has arrived from the one beside it, or begins.
+    fn walk_into(&mut self, i: usize, way: Option<Way>) -> Result<()> {
+        let found = self.ahead.find(&self.table.inner, i, way)?;
+        self.load(found, way)?;
         self.walked = self.table.place_in_memory(found);
         Ok(())
     }
 
     /// Turns to a data block, before its first entry. The position is lost until the caller has found a new one.
-    fn load(&mut self, found: BlockRef) -> Result<()> {
-        self.leave(Off::Lost);
+    fn load(&mut self, found: BlockRef, way: Option<Way>) -> Result<()> {
+        self.leave(None);
         self.walked = None;
         if self.block.is_none_or(|block| block.block != found.block) {
             self.block = None;
-            let (block, is_slice) = self.table.block_ahead(found, &mut self.ahead)?;
-            self.entries.reset(block);
-            self.own = is_slice.then(OnceLock::new);
-            self.block = Some(found);
+            let Table { inner, read } = &self.table;
+            let (payload, is_slice) = self.ahead.load(inner, found, way, *read)?;
+            self.enter(found, payload, is_slice)?;
         }
         Ok(())
+    }
+
+    /// Turns to a data block, of which it is given the contents; before its first entry.
+    pub(super) fn enter(&mut self, found: BlockRef, payload: Bytes, is_slice: bool) -> Result<()> {
+        let block = Block::parse(payload).map_err(|defect| self.table.locate(found, defect))?;
+        self.entries.reset(block);
+        self.own = is_slice.then(OnceLock::new);
+        self.block = Some(found);
+        Ok(())
+    }
+
+    /// Moves to the first entry of the block, of a walk along `way` that starts at `bound`.
+    pub(super) fn seek_in_block(&mut self, bound: Bound<&[u8]>, way: Way) -> Result<bool> {
+        let (key, or_at) = match bound {
+            Bound::Included(key) => (key, true),
+            Bound::Excluded(key) => (key, false),
+            Bound::Unbounded => {
+                match way {
+                    Way::Forward => self.entries.move_before_first(),
+                    Way::Back => self.entries.move_past_last(),
+                }
+                return self.step_in_block(way);
+            }
+        };
+        let order = self.table.order()?;
+        let sought = self.entries.seek(key, order);
+        let is_at = |entries: &BlockCursor<Bytes>| order.compare(entries.key(), key).is_eq();
+        let is_first = match (&sought, way) {
+            (Ok(true), Way::Forward) => or_at || !is_at(&self.entries),
+            (Ok(true), Way::Back) => or_at && is_at(&self.entries),
+            _ => false,
+        };
+        Ok(self.check(sought)? && is_first || self.step_in_block(way)?)
+    }
+
+    /// Moves to the next entry of the block on the way.
+    pub(super) fn step_in_block(&mut self, way: Way) -> Result<bool> {
+        let moved = match way {
+            Way::Forward => self.entries.next(),
+            Way::Back => self.entries.prev(),
+        };
+        self.check(moved)
     }
 
     /// On a walk through memory, touches the bytes this far from the current entry: as much as an ordinary entry has.
@@ -384,7 +346,7 @@ impl Cursor {
 
     #[cold]
     fn fail(&mut self, defect: Defect) -> Error {
-        self.leave(Off::Lost);
+        self.leave(None);
         self.locate(defect)
     }
 

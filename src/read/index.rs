@@ -262,9 +262,11 @@ impl Index {
         (0..self.tops.len()).map(|p| self.tops.key(p))
     }
 
-    /// The data blocks end at or before this offset.
-    pub(super) fn data_bound(&self) -> u64 {
-        self.place.data_end
+    /// An offset at or after that of the last data block; `None` in an empty table. Not what an entry says that was not checked: a
+    /// filter that covers too little would hide keys.
+    pub(super) fn last_block_offset(&self) -> Option<u64> {
+        let last = self.block(self.len.checked_sub(1)?);
+        Some(last.map_or(self.place.data_end, |last| last.handle.offset))
     }
 
     /// Where in the file the last data block of piece `p`, one of `0..pieces()`, ends.
@@ -369,14 +371,6 @@ impl Index {
         last.is_none_or(|last| self.block(last).is_ok_and(is_checked))
     }
 
-    /// The key before those of a data block: the index key of the block before.
-    fn key_before(&self, found: BlockRef) -> Option<&[u8]> {
-        match found.at.checked_sub(1) {
-            Some(before) => Some(self.piece_with(found).entries.key(before as usize)),
-            None => self.top_before(found.piece as usize),
-        }
-    }
-
     /// The top of the piece before piece `p`.
     fn top_before(&self, p: usize) -> Option<&[u8]> {
         Some(self.tops.key(p.checked_sub(1)?))
@@ -394,7 +388,10 @@ impl Index {
         let misordered = |what, low: &[u8], high: &[u8]| {
             Err(Defect::misordered(order.order_message(what, low, high)))
         };
-        let before = self.key_before(found);
+        let before = match found.at.checked_sub(1) {
+            Some(before) => Some(self.piece_with(found).entries.key(before as usize)),
+            None => self.top_before(found.piece as usize),
+        };
         if let Some(before) = before.filter(|before| order.compare(before, first).is_ge()) {
             return misordered("an index key and the next block's", before, first);
         }

@@ -1,4 +1,4 @@
-//! An input of a merge: the entries of a table, or of sorted memory, within bounds.
+//! The entries of a table, or of sorted memory, within bounds: what a range takes, and an input of a merge.
 
 use std::ops::Bound;
 
@@ -8,27 +8,26 @@ use crate::comparator::Order;
 use crate::error::{Error, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::internal_key::{user_key, user_order};
+use crate::read::bounds::{Bounds, Way, exclude_all, is_past_start, start};
 use crate::read::cursor::{Cursor, lost};
-use crate::read::merge::Way;
-use crate::read::range::{Bounds, TableRange, exclude_all};
 use crate::read::sorted::{Sorted, SortedCursor};
 use crate::read::table::Table;
 
-/// The entries of a source within bounds, for a merge to walk.
+/// A cursor over the entries of a source within bounds.
 ///
-/// Reads no block before it must: where a table's properties name its first or last key, the input can stand there unread, and
-/// the key is checked when the merge gets to it.
+/// In a merge, it reads no block before it must: where a table's properties name its first or last key, it can stand there unread,
+/// and the key is checked when the merge gets to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Input {
     source: Source,
-    bounds: Bounds,
+    pub(super) bounds: Bounds,
     at: At,
     /// Its place among the inputs that the caller gave.
     pub(super) number: usize,
     /// Whether to use what the properties say of the first and the last key. A table that is walked alone is read as it is.
     pub(super) uses_properties: bool,
-    /// Whether nothing was left of the range.
-    is_empty: bool,
+    /// Whether it is known to have no entries.
+    pub(super) is_empty: bool,
     /// Whether a table was told to read no blocks outside the bounds.
     is_limited: bool,
 }
@@ -47,51 +46,60 @@ enum Source {
 enum At {
     /// On the source's entry.
     Entry,
-    /// On the first entry of a merge that goes forward, or the last of one that goes back. Properties tell its key.
+    /// On the first entry of a walk along this way. Properties tell its key.
     Unread(Way),
-    /// On none: past the last entry in a merge that goes forward, before the first in one that goes back.
-    Off,
+    /// On none: where a walk along this way ends.
+    End(Way),
 }
 
 impl Input {
+    /// All entries of a table.
+    pub(crate) fn all_of(table: &Table) -> Input {
+        Input::of_table(table, (Bound::Unbounded, Bound::Unbounded))
+    }
+
     /// The entries of a table within bounds.
     pub(crate) fn of_table(table: &Table, bounds: Bounds) -> Input {
-        Input::new(table.cursor(), bounds)
+        Input::new(Source::Table(table.cursor()), bounds)
     }
 
     /// Entries in memory within bounds.
     pub(crate) fn of_memory(sorted: Sorted, bounds: Bounds) -> Input {
-        Input::of(Source::Memory(SortedCursor::new(sorted)), bounds)
+        Input::new(Source::Memory(SortedCursor::new(sorted)), bounds)
     }
 
-    /// What is left of `range`.
-    pub(super) fn of_range(range: TableRange) -> Result<Input> {
-        let (cursor, bounds) = range.into_parts()?;
-        let is_empty = bounds.is_none();
-        let bounds = bounds.unwrap_or((Bound::Unbounded, Bound::Unbounded));
-        let input = Input::new(cursor, bounds);
-        Ok(Input { is_empty, ..input })
-    }
-
-    fn new(cursor: Cursor, bounds: Bounds) -> Input {
-        Input::of(Source::Table(cursor), bounds)
-    }
-
-    fn of(source: Source, bounds: Bounds) -> Input {
-        Input {
+    fn new(source: Source, bounds: Bounds) -> Input {
+        let mut input = Input {
             source,
             bounds,
-            at: At::Off,
+            at: At::End(Way::Back),
             number: 0,
             uses_properties: false,
             is_empty: false,
             is_limited: false,
-        }
+        };
+        // If the order is not known, the first move with a bound is an error.
+        let order = input.order();
+        input.is_empty = order.is_ok_and(|order| exclude_all(order, &input.bounds));
+        input
     }
 
-    /// Leaves the entries.
+    /// Notes that there are no entries if `is_excluded` says so, unless that is known.
+    pub(crate) fn rule_out(&mut self, is_excluded: impl FnOnce() -> Result<bool>) -> Result<()> {
+        self.is_empty = self.is_empty || is_excluded()?;
+        Ok(())
+    }
+
+    /// Goes back to before the first entry.
     pub(super) fn leave(&mut self) {
-        self.at = At::Off;
+        self.at = At::End(Way::Back);
+    }
+
+    fn table(&self) -> Option<&Table> {
+        match &self.source {
+            Source::Table(cursor) => Some(&cursor.table),
+            Source::Memory(_) => None,
+        }
     }
 
     pub(super) fn order(&self) -> Result<&Order> {
@@ -103,24 +111,21 @@ impl Input {
 
     /// Whether filter or properties tell, without reading, that no entry lies within the bounds.
     pub(super) fn is_ruled_out(&self) -> Result<bool> {
-        let (lower, upper) = &self.bounds;
-        if self.is_empty || exclude_all(self.order()?, lower, upper) {
+        if self.is_empty {
             return Ok(true);
         }
-        let Source::Table(cursor) = &self.source else {
-            return Ok(false);
-        };
         if let (
+            Some(table),
             Bound::Included(lower) | Bound::Excluded(lower),
             Bound::Included(upper) | Bound::Excluded(upper),
-        ) = (lower, upper)
-            && cursor.table.excludes_versions(lower, upper)?
+        ) = (self.table(), &self.bounds.0, &self.bounds.1)
+            && table.excludes_versions(lower, upper)?
         {
             return Ok(true);
         }
-        for (end, bound) in [(Way::Forward, Way::Back), (Way::Back, Way::Forward)] {
-            if let Some(key) = self.stated_key(end)
-                && !self.is_within(key, bound)?
+        for way in [Way::Forward, Way::Back] {
+            if let Some(first) = self.stated_key(way)
+                && !self.is_past(first, way.reverse())?
             {
                 return Ok(true);
             }
@@ -131,28 +136,15 @@ impl Input {
     /// The first key that a walk along `way` comes to, if the table's properties name it.
     #[inline(never)]
     fn stated_key(&self, way: Way) -> Option<&[u8]> {
-        let Source::Table(cursor) = &self.source else {
-            return None;
-        };
-        let properties = cursor.table.properties().filter(|_| self.uses_properties)?;
-        match way {
-            Way::Forward => properties.first_key.as_deref(),
-            Way::Back => properties.last_key.as_deref(),
-        }
+        self.table()
+            .filter(|_| self.uses_properties)?
+            .stated_key(way)
     }
 
-    /// Whether `key` is within the bound from which a walk along `way` starts: the lower one of a walk forward.
+    /// Whether `key` is within the bound at which a walk along `way` starts.
     #[inline]
-    fn is_within(&self, key: &[u8], way: Way) -> Result<bool> {
-        let (bound, before) = match way {
-            Way::Forward => (&self.bounds.0, std::cmp::Ordering::Less),
-            Way::Back => (&self.bounds.1, std::cmp::Ordering::Greater),
-        };
-        Ok(match bound {
-            Bound::Unbounded => true,
-            Bound::Included(limit) => self.order()?.compare(key, limit) != before,
-            Bound::Excluded(limit) => self.order()?.compare(key, limit) == before.reverse(),
-        })
+    fn is_past(&self, key: &[u8], way: Way) -> Result<bool> {
+        is_past_start(&self.bounds, way, key, || self.order())
     }
 
     /// The current key; `None` if the input is on no entry.
@@ -160,7 +152,7 @@ impl Input {
     pub(super) fn key(&self) -> Option<&[u8]> {
         match self.at {
             At::Entry => Some(self.read_key()),
-            At::Off => None,
+            At::End(_) => None,
             At::Unread(way) => self.stated_key(way),
         }
     }
@@ -179,7 +171,7 @@ impl Input {
     pub(super) fn value(&self) -> &[u8] {
         match &self.source {
             Source::Table(cursor) => cursor.value(),
-            Source::Memory(cursor) => cursor.value_slice(),
+            Source::Memory(cursor) => cursor.value(),
         }
     }
 
@@ -187,7 +179,7 @@ impl Input {
     pub(super) fn value_bytes(&self) -> Bytes {
         match &self.source {
             Source::Table(cursor) => cursor.value_bytes(),
-            Source::Memory(cursor) => cursor.value(),
+            Source::Memory(cursor) => cursor.value_bytes(),
         }
     }
 
@@ -202,13 +194,13 @@ impl Input {
         match self.at {
             At::Entry => Ok(true),
             At::Unread(way) => self.read_stated(way),
-            At::Off => Ok(false),
+            At::End(_) => Ok(false),
         }
     }
 
     #[cold]
     fn read_stated(&mut self, way: Way) -> Result<bool> {
-        let moved = self.seek_source(None, way)?;
+        let moved = self.seek_source(way)?;
         let (found, stated) = (self.read_key(), self.stated_key(way).unwrap_or(&[]));
         if !moved || found != stated {
             let which = if way == Way::Forward { "first" } else { "last" };
@@ -222,70 +214,44 @@ impl Input {
 
     /// Tells a table, before its first block is read, to read none outside the bounds.
     fn limit(&mut self) -> Result<()> {
-        if let Source::Table(cursor) = &mut self.source
-            && !self.is_limited
-        {
-            cursor.read_within(&self.bounds.0, &self.bounds.1)?;
+        if let (Source::Table(cursor), false) = (&mut self.source, self.is_limited) {
+            cursor.limit(&self.bounds)?;
             self.is_limited = true;
         }
         Ok(())
     }
 
-    /// Moves the source to the first entry of a walk along `way`, which starts at a bound of the input, or at the end of the
-    /// source.
-    fn seek_source(&mut self, bounds: Option<&Bounds>, way: Way) -> Result<bool> {
+    /// Moves the source to the first entry of a walk along `way` that starts at a bound of the input.
+    fn seek_source(&mut self, way: Way) -> Result<bool> {
         self.limit()?;
-        let unbounded = &Bound::Unbounded;
-        let lower = bounds.map_or(unbounded, |bounds| &bounds.0);
-        let upper = bounds.map_or(unbounded, |bounds| &bounds.1);
-        match (&mut self.source, way) {
-            (Source::Table(cursor), Way::Forward) => cursor.seek_lower(lower),
-            (Source::Table(cursor), Way::Back) => cursor.seek_upper(upper),
-            (Source::Memory(cursor), Way::Forward) => {
-                Ok(cursor.seek(lower.as_ref().map(|key| &key[..]), way))
-            }
-            (Source::Memory(cursor), Way::Back) => {
-                Ok(cursor.seek(upper.as_ref().map(|key| &key[..]), way))
-            }
+        let bound = start(&self.bounds, way);
+        match &mut self.source {
+            Source::Table(cursor) => cursor.seek_from(bound, way),
+            Source::Memory(cursor) => Ok(cursor.seek_from(bound, way)),
         }
-    }
-
-    /// Moves to the first entry of a walk along `way`.
-    pub(super) fn seek_to_end(&mut self, way: Way) -> Result<bool> {
-        if let Some(key) = self.stated_key(way)
-            && self.is_within(key, way)?
-        {
-            self.at = At::Unread(way);
-            return Ok(true);
-        }
-        let bounds = self.bounds.clone();
-        let moved = self.seek_source(Some(&bounds), way)?;
-        self.arrive(moved, way)
     }
 
     /// Moves to the first entry at or after `key`.
     pub(super) fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.at = At::Off;
+        self.at = At::End(Way::Forward);
         let order = self.order()?;
-        if let Some(last) = self.stated_key(Way::Back)
-            && order.compare(key, last).is_gt()
+        // The first key is at or after `key`.
+        let first = self.stated_key(Way::Forward);
+        if first.is_some_and(|first| order.compare(key, first).is_le())
+            || !self.is_past(key, Way::Forward)?
         {
-            return Ok(false);
+            return self.seek_to_start(Way::Forward);
         }
-        let is_first = match self.stated_key(Way::Forward) {
-            Some(first) => order.compare(key, first).is_le(),
-            None => false,
-        };
-        if is_first || !self.is_within(key, Way::Forward)? {
-            return self.seek_to_end(Way::Forward);
-        }
-        if !self.is_within(key, Way::Back)? {
+        let last = self.stated_key(Way::Back);
+        if last.is_some_and(|last| order.compare(key, last).is_gt())
+            || !self.is_past(key, Way::Back)?
+        {
             return Ok(false);
         }
         self.limit()?;
         let found = match &mut self.source {
             Source::Table(cursor) => cursor.seek(key)?,
-            Source::Memory(cursor) => cursor.seek(Bound::Included(key), Way::Forward),
+            Source::Memory(cursor) => cursor.seek_from(Bound::Included(key), Way::Forward),
         };
         self.arrive(found, Way::Forward)
     }
@@ -304,39 +270,55 @@ impl Input {
     #[inline(always)]
     pub(super) fn step_plainly(&mut self, way: Way) -> bool {
         match (&mut self.source, way, &self.bounds) {
-            (Source::Table(cursor), Way::Forward, (_, Bound::Unbounded)) => cursor.step_plainly(),
-            (Source::Table(cursor), Way::Back, (Bound::Unbounded, _)) => cursor.step_back_plainly(),
+            (Source::Table(cursor), Way::Forward, (_, Bound::Unbounded))
+            | (Source::Table(cursor), Way::Back, (Bound::Unbounded, _)) => cursor.step_plainly(way),
             _ => false,
         }
     }
 
     #[inline(never)]
     fn step_within(&mut self, way: Way) -> Result<bool> {
-        let moved = match (&mut self.source, way) {
-            (Source::Table(cursor), Way::Forward) => cursor.next()?,
-            (Source::Table(cursor), Way::Back) => cursor.prev()?,
-            (Source::Memory(cursor), way) => cursor.step(way),
+        let moved = match &mut self.source {
+            Source::Table(cursor) => cursor.step_plainly(way) || cursor.go_slowly(way)?,
+            Source::Memory(cursor) => cursor.go(way),
         };
         self.arrive(moved, way)
     }
 
-    /// Moves to the first entry on the other way, which is `way` from now on.
-    pub(super) fn turn(&mut self, way: Way) -> Result<bool> {
+    /// Notes where a move of the source along `way` has got to.
+    fn arrive(&mut self, moved: bool, way: Way) -> Result<bool> {
+        let is_on_entry = moved && self.is_past(self.read_key(), way.reverse())?;
+        self.at = if is_on_entry { At::Entry } else { At::End(way) };
+        Ok(is_on_entry)
+    }
+
+    /// Moves to the next entry on the way: from where a walk the other way ends to the first.
+    pub(super) fn go(&mut self, way: Way) -> Result<bool> {
         match self.at {
             At::Entry => self.step(way),
-            At::Off => self.seek_to_end(way),
-            At::Unread(_) => {
-                self.at = At::Off;
+            At::End(end) if end != way => self.seek_to_start(way),
+            // What is the first entry of one way is the last of the other.
+            At::Unread(_) | At::End(_) => {
+                self.at = At::End(way);
                 Ok(false)
             }
         }
     }
 
-    /// Notes where a move of the source along `way` has got to.
-    fn arrive(&mut self, moved: bool, way: Way) -> Result<bool> {
-        let is_on_entry = moved && self.is_within(self.read_key(), way.reverse())?;
-        self.at = if is_on_entry { At::Entry } else { At::Off };
-        Ok(is_on_entry)
+    /// Moves to the first entry of a walk along `way`.
+    pub(super) fn seek_to_start(&mut self, way: Way) -> Result<bool> {
+        self.at = At::End(way);
+        if self.is_empty {
+            return Ok(false);
+        }
+        if let Some(key) = self.stated_key(way)
+            && self.is_past(key, way)?
+        {
+            self.at = At::Unread(way);
+            return Ok(true);
+        }
+        let moved = self.seek_source(way)?;
+        self.arrive(moved, way)
     }
 
     /// The error of a defect in the current entry.
@@ -352,14 +334,23 @@ impl Input {
     /// Names the file in `error`, if there is one.
     #[cold]
     pub(super) fn name_in(&self, error: Error) -> Error {
-        match &self.source {
-            Source::Table(cursor) => cursor.table.file().name_in(error),
-            Source::Memory(_) => error,
+        match self.table() {
+            Some(table) => table.file().name_in(error),
+            None => error,
         }
     }
 }
 
 impl Table {
+    /// The first key that a walk along `way` comes to, if the properties name it.
+    pub(crate) fn stated_key(&self, way: Way) -> Option<&[u8]> {
+        let properties = self.properties()?;
+        match way {
+            Way::Forward => properties.first_key.as_deref(),
+            Way::Back => properties.last_key.as_deref(),
+        }
+    }
+
     /// Whether filter and index know that the table has no key from `lower` to `upper`, which are the same key or have the
     /// same user key. Filters know nothing of other ranges.
     pub(crate) fn excludes_versions(&self, lower: &[u8], upper: &[u8]) -> Result<bool> {

@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::iter::FusedIterator;
 
 use bytes::Bytes;
 
@@ -10,10 +9,10 @@ use crate::comparator::{Comparator, Order};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
 use crate::format::internal_key::{InternalKeyComparator, user_order};
+use crate::read::bounds::Way;
 use crate::read::cursor::lost;
-use crate::read::ends::{Ends, Lend};
 use crate::read::input::Input;
-use crate::read::range::TableRange;
+use crate::read::range::{Ends, TableRange, Walk};
 use crate::read::table::Table;
 
 /// A cursor over the entries of several tables, in the order of their keys; made by [`Table::merge`].
@@ -47,7 +46,7 @@ use crate::read::table::Table;
 #[must_use]
 pub struct MergeCursor {
     /// On the way forward, each stands on its first entry after the current one, on the way back on its last before it.
-    inputs: Vec<Input>,
+    pub(crate) inputs: Vec<Input>,
     /// A loser tree of the inputs' numbers. The first is the winner: the input on the current entry. The others are the losers
     /// of each match: the one at place `i` was played by the winners of places `2i` and `2i + 1`, where input `j` itself stands
     /// at place `inputs.len() + j`. A step replays the matches of the winner only.
@@ -63,22 +62,6 @@ pub struct MergeCursor {
     first_wins: bool,
     /// The key whose further entries are passed over.
     passed: Vec<u8>,
-}
-
-/// The direction of a walk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    Forward,
-    Back,
-}
-
-impl Way {
-    pub(super) fn reverse(self) -> Way {
-        match self {
-            Way::Forward => Way::Back,
-            Way::Back => Way::Forward,
-        }
-    }
 }
 
 /// The number of no input: of a place where no match was played, or of a cursor on no entry.
@@ -114,8 +97,11 @@ impl Table {
     ///
     /// [`ErrorKind::Comparator`] if the names of the inputs' orders differ, or an order is not known.
     pub fn merge<R: Into<TableRange>>(inputs: impl IntoIterator<Item = R>) -> Result<MergeCursor> {
-        let inputs = inputs.into_iter();
-        MergeCursor::of_inputs(inputs.map(|range| Input::of_range(range.into())))
+        let mut all = Vec::new();
+        for range in inputs {
+            all.extend(range.into().0.into_inputs()?);
+        }
+        MergeCursor::of_inputs(all)
     }
 }
 
@@ -130,23 +116,6 @@ impl fmt::Debug for MergeCursor {
     }
 }
 
-/// Of no inputs: empty.
-impl Default for MergeCursor {
-    fn default() -> MergeCursor {
-        MergeCursor {
-            inputs: Vec::new(),
-            tree: Vec::new(),
-            order: Order::Bytewise,
-            is_internal: false,
-            way: Way::Back,
-            top: NONE,
-            is_lost: false,
-            first_wins: false,
-            passed: Vec::new(),
-        }
-    }
-}
-
 #[expect(
     clippy::indexing_slicing,
     reason = "the tree holds numbers of inputs, and places are below their number"
@@ -154,38 +123,45 @@ impl Default for MergeCursor {
 impl MergeCursor {
     /// A cursor over one input. Without bounds, its order need not be known.
     pub(crate) fn of_one(input: Input) -> MergeCursor {
-        MergeCursor {
-            inputs: vec![input],
-            tree: vec![NONE],
-            ..MergeCursor::default()
-        }
+        MergeCursor::new(vec![input], Order::Bytewise)
     }
 
     /// A cursor over the entries of several, before the first. Their positions are not kept.
-    pub(crate) fn of_merges(merges: impl IntoIterator<Item = MergeCursor>) -> Result<MergeCursor> {
-        let inputs = merges.into_iter().flat_map(|merge| merge.inputs);
-        MergeCursor::of_inputs(inputs.map(Ok))
-    }
-
-    fn of_inputs(inputs: impl Iterator<Item = Result<Input>>) -> Result<MergeCursor> {
-        let mut merge = MergeCursor::default();
-        for (number, input) in inputs.enumerate() {
-            let mut input = input?;
+    pub(crate) fn of_inputs(inputs: Vec<Input>) -> Result<MergeCursor> {
+        let (mut first, mut kept) = (None, Vec::new());
+        for (number, mut input) in inputs.into_iter().enumerate() {
             (input.number, input.uses_properties) = (number, true);
             let order = input.order()?;
-            if number == 0 {
-                merge.order = order.clone();
-            } else if name_of(&merge.order) != name_of(order) {
-                return Err(input.name_in(other_order(number, &merge.order, order)));
+            let first = first.get_or_insert_with(|| order.clone());
+            if name_of(first) != name_of(order) {
+                return Err(input.name_in(other_order(number, first, order)));
             }
             if !input.is_ruled_out()? {
-                merge.inputs.push(input);
+                kept.push(input);
             }
         }
-        merge.is_internal = matches!(user_order(&merge.order), Some(Order::Bytewise));
-        merge.tree = vec![NONE; merge.inputs.len()];
+        let mut merge = MergeCursor::new(kept, first.unwrap_or(Order::Bytewise));
         merge.rewind();
         Ok(merge)
+    }
+
+    fn new(inputs: Vec<Input>, order: Order) -> MergeCursor {
+        MergeCursor {
+            tree: vec![NONE; inputs.len()],
+            inputs,
+            is_internal: matches!(user_order(&order), Some(Order::Bytewise)),
+            order,
+            way: Way::Back,
+            top: NONE,
+            is_lost: false,
+            first_wins: false,
+            passed: Vec::new(),
+        }
+    }
+
+    /// The order of user keys in a merge of a database's tables.
+    pub(crate) fn user_order(&self) -> Option<&Order> {
+        user_order(&self.order)
     }
 
     /// Shows of each key only the entry of the first input that has it: for tables given from the newest to the oldest.
@@ -253,7 +229,7 @@ impl MergeCursor {
     ///
     /// Those of reading a data block.
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.place_all(Way::Forward, |input| input.seek_to_end(Way::Forward))
+        self.seek_to_start(Way::Forward)
     }
 
     /// Moves to the last entry; returns `false` if there is none.
@@ -262,7 +238,7 @@ impl MergeCursor {
     ///
     /// Those of reading a data block.
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.place_all(Way::Back, |input| input.seek_to_end(Way::Back))
+        self.seek_to_start(Way::Back)
     }
 
     /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
@@ -293,30 +269,6 @@ impl MergeCursor {
         self.go(Way::Back)
     }
 
-    #[inline(always)]
-    fn go(&mut self, way: Way) -> Result<bool> {
-        if self.way != way || self.top == NONE {
-            return self.turn(way);
-        }
-        if let [only] = &mut self.inputs[..]
-            && only.step_plainly(way)
-        {
-            return Ok(true);
-        }
-        let stepped = if self.first_wins {
-            self.step_past_key()
-        } else {
-            self.step()
-        };
-        match stepped {
-            Ok(()) if self.inputs[self.tree[0]].is_read() => {
-                self.top = self.tree[0];
-                Ok(true)
-            }
-            stepped => self.arrive(stepped),
-        }
-    }
-
     /// Goes on the other way, or from an end.
     #[inline(never)]
     fn turn(&mut self, way: Way) -> Result<bool> {
@@ -326,7 +278,7 @@ impl MergeCursor {
         if self.way == way {
             return Ok(false);
         }
-        self.place_all(way, |input| input.turn(way))
+        self.place_all(way, |input| input.go(way))
     }
 
     /// Moves every input, and plays all matches.
@@ -357,7 +309,7 @@ impl MergeCursor {
         // The keys of one input differ.
         while self.tree[0] != shown
             && let Some(key) = self.inputs[self.tree[0]].key()
-            && self.compare(key, &passed).is_eq()
+            && self.compare_keys(key, &passed).is_eq()
         {
             // Perhaps only its key is known.
             self.inputs[self.tree[0]].read()?;
@@ -398,7 +350,7 @@ impl MergeCursor {
     }
 
     #[inline(always)]
-    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+    fn compare_keys(&self, a: &[u8], b: &[u8]) -> Ordering {
         if self.is_internal {
             InternalKeyComparator::BYTEWISE.compare(a, b)
         } else {
@@ -416,7 +368,7 @@ impl MergeCursor {
         let (Some(key_a), Some(key_b)) = (key_a, key_b) else {
             return key_a.is_some();
         };
-        match (self.compare(key_a, key_b), self.way) {
+        match (self.compare_keys(key_a, key_b), self.way) {
             (Ordering::Less, way) => way == Way::Forward,
             (Ordering::Greater, way) => way == Way::Back,
             // Where the first wins, it is the first to be shown on the way back, too.
@@ -452,7 +404,7 @@ impl MergeCursor {
 }
 
 /// The name of an order; that of user keys in a database's tables.
-pub(crate) fn name_of(order: &Order) -> (bool, &str) {
+fn name_of(order: &Order) -> (bool, &str) {
     match user_order(order) {
         Some(user) => (true, user.comparator().name()),
         None => (false, order.comparator().name()),
@@ -460,7 +412,7 @@ pub(crate) fn name_of(order: &Order) -> (bool, &str) {
 }
 
 #[cold]
-pub(crate) fn other_order(number: usize, first: &Order, order: &Order) -> Error {
+fn other_order(number: usize, first: &Order, order: &Order) -> Error {
     let describe = |order| match name_of(order) {
         (true, name) => format!("{name:?}, of a database's user keys"),
         (false, name) => format!("{name:?}"),
@@ -472,7 +424,11 @@ pub(crate) fn other_order(number: usize, first: &Order, order: &Order) -> Error 
     Error::new(ErrorKind::Comparator, message)
 }
 
-impl Lend for MergeCursor {
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the tree holds numbers of inputs, and places are below their number"
+)]
+impl Walk for MergeCursor {
     type Entry = (Bytes, Bytes);
 
     fn is_on_entry(&self) -> bool {
@@ -483,18 +439,32 @@ impl Lend for MergeCursor {
         self.top == NONE && self.way == Way::Back && !self.is_lost
     }
 
-    fn move_to_last(&mut self) -> Result<bool> {
-        self.seek_to_last()
+    #[inline(always)]
+    fn go(&mut self, way: Way) -> Result<bool> {
+        if self.way != way || self.top == NONE {
+            return self.turn(way);
+        }
+        if let [only] = &mut self.inputs[..]
+            && only.step_plainly(way)
+        {
+            return Ok(true);
+        }
+        let stepped = if self.first_wins {
+            self.step_past_key()
+        } else {
+            self.step()
+        };
+        match stepped {
+            Ok(()) if self.inputs[self.tree[0]].is_read() => {
+                self.top = self.tree[0];
+                Ok(true)
+            }
+            stepped => self.arrive(stepped),
+        }
     }
 
-    #[inline]
-    fn step(&mut self) -> Result<bool> {
-        self.next()
-    }
-
-    #[inline]
-    fn step_back(&mut self) -> Result<bool> {
-        self.prev()
+    fn seek_to_start(&mut self, way: Way) -> Result<bool> {
+        self.place_all(way, |input| input.seek_to_start(way))
     }
 
     fn entry(&self) -> (Bytes, Bytes) {
@@ -514,33 +484,9 @@ impl Lend for MergeCursor {
 /// The entries from the cursor's position on: from the current one, or from the first if the cursor stands before it.
 impl IntoIterator for MergeCursor {
     type Item = Result<(Bytes, Bytes)>;
-    type IntoIter = MergeRange;
+    type IntoIter = TableRange;
 
-    fn into_iter(self) -> MergeRange {
-        MergeRange(Ends::new(self))
+    fn into_iter(self) -> TableRange {
+        TableRange(Ends::new(self, None))
     }
 }
-
-/// The entries of a [`MergeCursor`], from both ends.
-///
-/// Ends after its first error. Each key is a copy, where a [`MergeCursor`] lends it; values are slices of their blocks. From
-/// the first entry that is taken from the back on, it has two cursors.
-#[derive(Debug, Clone)]
-#[must_use]
-pub struct MergeRange(Ends<MergeCursor>);
-
-impl Iterator for MergeRange {
-    type Item = Result<(Bytes, Bytes)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next()
-    }
-}
-
-impl DoubleEndedIterator for MergeRange {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.0.next_back()
-    }
-}
-
-impl FusedIterator for MergeRange {}

@@ -1,10 +1,10 @@
 //! The read path. `open`: footer, metaindex, index, filters. `get`: filter, index, `load`, find.
 
 mod ahead;
+pub(crate) mod bounds;
 pub(crate) mod cache;
 mod coalesce;
 pub(crate) mod cursor;
-pub(crate) mod ends;
 pub(crate) mod file;
 pub(crate) mod filter;
 mod get_many;

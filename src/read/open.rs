@@ -19,6 +19,7 @@ use crate::format::pieces::{IndexPieces, Pieces};
 use crate::format::pieces_filter::FilterPieces;
 use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
 use crate::read::ahead::ReadAhead;
+use crate::read::bounds::Way;
 use crate::read::cache::TableId;
 use crate::read::file::{Fetch, FromSource, TAIL_LEN, TableFile, saturating_len};
 use crate::read::filter::{PrefixFilter, TableFilter};
@@ -592,17 +593,12 @@ impl Inner {
     /// Checks the order of keys in all data blocks. One that cannot be read, or is damaged, is an error.
     fn check_order(&self) -> Result<()> {
         let read = ReadOptions::new().fill_cache(false);
-        let mut ahead = ReadAhead::over_all();
-        for i in 0..self.index.len() {
-            let found = ahead.find(self, i)?;
-            if self.file.is_memory() {
-                if self.file.is_mapped() {
-                    ahead.announce(self, found);
-                }
-                self.load(found, read)?;
-            } else {
-                ahead.load(self, found, read)?;
-            }
+        let blocks = 0..self.index.len();
+        let mut ahead = ReadAhead::over_all(blocks.clone());
+        for i in blocks {
+            let way = (i > 0).then_some(Way::Forward);
+            let found = ahead.find(self, i, way)?;
+            ahead.load(self, found, way, read)?;
         }
         Ok(())
     }

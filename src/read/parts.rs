@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::read::ahead::Direction;
+use crate::read::bounds::Way;
 use crate::read::coalesce::coalesce;
 use crate::read::file::{Fetch, FromSource, saturating_len};
 use crate::read::filter::TableFilter;
@@ -65,7 +65,7 @@ impl Inner {
     }
 
     /// The pieces of the index that name the first and the last data block within bounds, and what shows where the first begins.
-    pub(super) fn parts_for_bounds(
+    pub(super) fn missing_for_bounds(
         &self,
         lower: &Bound<Vec<u8>>,
         upper: &Bound<Vec<u8>>,
@@ -118,19 +118,19 @@ impl Inner {
 
     /// The pieces of the index that a walk reads at once when it comes to data block `i`: the one that names it and, on the walk's
     /// way, those that name its next blocks, of `limits`, in all at most `most` bytes of the file.
-    pub(super) fn parts_for_walk(
+    pub(super) fn pieces_of_walk(
         &self,
         i: usize,
         limits: &Range<usize>,
-        direction: Option<Direction>,
+        way: Option<Way>,
         most: u64,
     ) -> Vec<Part> {
         let here = self.index.piece_of(i);
         let last = limits.end.min(self.index.len()).saturating_sub(1).max(i);
-        let (first, last) = match direction {
+        let (first, last) = match way {
             None => (here, here),
-            Some(Direction::Forward) => (here, self.index.piece_of(last)),
-            Some(Direction::Backward) => (self.index.piece_of(limits.start.min(i)), here),
+            Some(Way::Forward) => (here, self.index.piece_of(last)),
+            Some(Way::Back) => (self.index.piece_of(limits.start.min(i)), here),
         };
         let (mut parts, mut len) = (Vec::new(), 0);
         for n in 0..=last - first {
@@ -199,7 +199,7 @@ impl Inner {
                 (kept, Section::Index)
             }
             part => {
-                let last_block = self.last_block_offset();
+                let last_block = self.index.last_block_offset();
                 let filter = self.filter_of(part);
                 let kept = filter.map(|(filter, i)| filter.admit(i, bytes, last_block));
                 (kept.unwrap_or(Ok(0)), Section::Filter)
@@ -212,14 +212,6 @@ impl Inner {
         })?;
         self.weight.fetch_add(weight, Relaxed);
         Ok(())
-    }
-
-    /// An offset at or after that of the last data block; `None` in an empty table. Not what an index entry says that was not checked:
-    /// a filter that covers too little would hide keys.
-    fn last_block_offset(&self) -> Option<u64> {
-        let last = self.index.len().checked_sub(1)?;
-        let exact = self.index.block(last).map(|last| last.handle.offset);
-        Some(exact.unwrap_or(self.index.data_bound()))
     }
 
     /// Where those of `parts` lie that are to be read, in ascending order, each once. Those that were read at opening are checked and

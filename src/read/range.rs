@@ -1,13 +1,15 @@
-//! The entries of a table within bounds, from both ends.
+//! The entries of a cursor from both ends, and those of a table within bounds.
 
-use std::ops::{Bound, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+use std::cmp::Ordering;
+use std::ops::Bound;
 
 use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result};
-use crate::filter::prefix_end;
-use crate::read::cursor::Cursor;
+use crate::read::bounds::{KeyRange, Way, prefix_bounds};
+use crate::read::input::Input;
+use crate::read::merge::MergeCursor;
 use crate::read::table::Table;
 
 impl Table {
@@ -36,28 +38,14 @@ impl Table {
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn range(&self, bounds: impl KeyRange) -> TableRange {
-        let mut range = self.unfiltered_range(bounds);
-        if let (Ok(Order::Bytewise), State::Fresh) = (self.order(), &range.state) {
-            match self.prefixes_exclude(&range.lower, &range.upper) {
-                Ok(false) => {}
-                Ok(true) => range.state = State::Done,
-                Err(error) => range.state = State::Failed(error),
-            }
-        }
-        range
-    }
-
-    /// Like [`range`](Table::range), without asking a filter of prefixes.
-    pub(super) fn unfiltered_range(&self, bounds: impl KeyRange) -> TableRange {
-        let (lower, upper) = bounds.into_bounds();
-        // If the order is not known, the first move with a bound is an error.
-        let order = self.order();
-        let is_empty = order.is_ok_and(|order| exclude_all(order, &lower, &upper));
-        let mut range = TableRange::new(self.cursor(), lower, upper);
-        if is_empty {
-            range.state = State::Done;
-        }
-        range
+        let bounds = bounds.key_bounds();
+        let mut input = Input::of_table(self, bounds.clone());
+        let is_excluded = || match self.order() {
+            Ok(Order::Bytewise) => self.prefixes_exclude(&bounds.0, &bounds.1),
+            Ok(Order::Custom(_)) | Err(_) => Ok(false),
+        };
+        let error = input.rule_out(is_excluded).err();
+        TableRange(Ends::new(MergeCursor::of_one(input), error))
     }
 
     /// The entries whose keys begin with `prefix`, from either end.
@@ -69,7 +57,10 @@ impl Table {
     /// [`ErrorKind::Comparator`]: use a [`range`](Table::range) there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> TableRange {
         match self.unmet_prefix() {
-            Some(error) => TableRange::failed(self.cursor(), error),
+            Some(error) => {
+                let cursor = MergeCursor::of_one(Input::all_of(self));
+                TableRange(Ends::new(cursor, Some(error)))
+            }
             None => self.range(prefix_bounds(prefix.as_ref())),
         }
     }
@@ -102,32 +93,28 @@ impl Table {
     }
 }
 
+/// The error of asking for the keys of a prefix in an order in which they need not lie together.
+#[cold]
+pub(crate) fn no_prefixes(order: &Order) -> Error {
+    let name = order.comparator().name();
+    let message =
+        format!("keys of one prefix need not lie together in the order {name:?}: use a range");
+    Error::new(ErrorKind::Comparator, message)
+}
+
+/// The entries of a table within bounds, from both ends; made by [`Table::range`]. Or those of a [`MergeCursor`].
+///
+/// Owns its data. Ends after its first error: no entry is skipped in silence. Each key is a copy, where a
+/// [`Cursor`](crate::Cursor) lends it; values are slices of their blocks. From the first entry that is taken from the back on, it
+/// has two cursors.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct TableRange(pub(super) Ends<MergeCursor>);
+
 /// All of the table.
 impl From<&Table> for TableRange {
     fn from(table: &Table) -> TableRange {
         table.iter()
-    }
-}
-
-impl Table {
-    /// Whether `key` is within the bound `lower`, in the order of the table.
-    #[inline]
-    pub(super) fn is_above(&self, key: &[u8], lower: &Bound<Vec<u8>>) -> Result<bool> {
-        Ok(match lower {
-            Bound::Unbounded => true,
-            Bound::Included(limit) => self.order()?.compare(key, limit).is_ge(),
-            Bound::Excluded(limit) => self.order()?.compare(key, limit).is_gt(),
-        })
-    }
-
-    /// Whether `key` is within the bound `upper`, in the order of the table.
-    #[inline]
-    pub(super) fn is_below(&self, key: &[u8], upper: &Bound<Vec<u8>>) -> Result<bool> {
-        Ok(match upper {
-            Bound::Unbounded => true,
-            Bound::Included(limit) => self.order()?.compare(key, limit).is_le(),
-            Bound::Excluded(limit) => self.order()?.compare(key, limit).is_lt(),
-        })
     }
 }
 
@@ -148,240 +135,161 @@ impl IntoIterator for &Table {
     }
 }
 
-/// The entries of a table within bounds, from both ends; made by [`Table::range`].
-///
-/// Owns its data. Ends after its first error: no entry is skipped in silence. Uses one cursor, so taking
-/// from both ends in turn seeks at every turn. Each key is a copy, where a [`Cursor`] lends it; values are slices of their
-/// blocks.
-#[derive(Debug, Clone)]
-#[must_use]
-pub struct TableRange {
-    cursor: Cursor,
-    lower: Bound<Vec<u8>>,
-    upper: Bound<Vec<u8>>,
-    state: State,
-}
-
-#[derive(Debug, Clone)]
-enum State {
-    /// Nothing was taken since the bounds were set.
-    Fresh,
-    /// The cursor stands on the entry last taken from the front, or from the back.
-    Front,
-    Back,
-    Done,
-    /// The range could not be made: this is its only item.
-    Failed(Error),
-}
-
-impl TableRange {
-    fn new(cursor: Cursor, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> TableRange {
-        TableRange {
-            cursor,
-            lower,
-            upper,
-            state: State::Fresh,
-        }
-    }
-
-    /// A range whose only item is `error`.
-    pub(super) fn failed(cursor: Cursor, error: Error) -> TableRange {
-        TableRange {
-            state: State::Failed(error),
-            ..TableRange::new(cursor, Bound::Unbounded, Bound::Unbounded)
-        }
-    }
-
-    /// The cursor, and the bounds of what is left, or `None` if nothing is; an error if the range could not be made.
-    pub(super) fn into_parts(mut self) -> Result<(Cursor, Option<Bounds>)> {
-        match self.state {
-            State::Fresh => {}
-            State::Front => self.lower = Bound::Excluded(self.cursor.key().to_vec()),
-            State::Back => self.upper = Bound::Excluded(self.cursor.key().to_vec()),
-            State::Done => return Ok((self.cursor, None)),
-            State::Failed(error) => return Err(error),
-        }
-        Ok((self.cursor, Some((self.lower, self.upper))))
-    }
-
-    fn step_front(&mut self) -> Result<bool> {
-        if matches!(self.state, State::Back) {
-            self.upper = Bound::Excluded(self.cursor.key().to_vec());
-            self.state = State::Fresh;
-        }
-        if let State::Front = self.state {
-            return Ok(self.cursor.next()? && self.is_below_upper()?);
-        }
-        self.cursor.read_within(&self.lower, &self.upper)?;
-        let moved = self.cursor.seek_lower(&self.lower)?;
-        self.state = State::Front;
-        Ok(moved && self.is_below_upper()?)
-    }
-
-    fn step_back(&mut self) -> Result<bool> {
-        if matches!(self.state, State::Front) {
-            self.lower = Bound::Excluded(self.cursor.key().to_vec());
-            self.state = State::Fresh;
-        }
-        if let State::Back = self.state {
-            return Ok(self.cursor.prev()? && self.is_above_lower()?);
-        }
-        self.cursor.read_within(&self.lower, &self.upper)?;
-        let moved = self.cursor.seek_upper(&self.upper)?;
-        self.state = State::Back;
-        Ok(moved && self.is_above_lower()?)
-    }
-
-    fn is_above_lower(&self) -> Result<bool> {
-        let table = &self.cursor.table;
-        table.is_above(self.cursor.key(), &self.lower)
-    }
-
-    fn is_below_upper(&self) -> Result<bool> {
-        let table = &self.cursor.table;
-        table.is_below(self.cursor.key(), &self.upper)
-    }
-
-    fn take(
-        &mut self,
-        step: impl FnOnce(&mut TableRange) -> Result<bool>,
-    ) -> Option<Result<(Bytes, Bytes)>> {
-        let moved = match &self.state {
-            State::Done => return None,
-            State::Failed(error) => Err(error.clone()),
-            State::Fresh | State::Front | State::Back => step(self),
-        };
-        match moved {
-            Ok(true) => {
-                let key = Bytes::copy_from_slice(self.cursor.key());
-                Some(Ok((key, self.cursor.value_bytes())))
-            }
-            Ok(false) => {
-                self.state = State::Done;
-                None
-            }
-            Err(error) => {
-                self.state = State::Done;
-                Some(Err(error))
-            }
-        }
-    }
-}
-
-/// The error of asking for the keys of a prefix in an order in which they need not lie together.
-#[cold]
-pub(crate) fn no_prefixes(order: &Order) -> Error {
-    let name = order.comparator().name();
-    let message =
-        format!("keys of one prefix need not lie together in the order {name:?}: use a range");
-    Error::new(ErrorKind::Comparator, message)
-}
-
 impl Iterator for TableRange {
     type Item = Result<(Bytes, Bytes)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.take(TableRange::step_front)
+        self.0.take(Way::Forward)
     }
 }
 
 impl DoubleEndedIterator for TableRange {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.take(TableRange::step_back)
+        self.0.take(Way::Back)
     }
 }
 
 impl std::iter::FusedIterator for TableRange {}
 
-/// Bounds of a [`Table::range`]: every kind of range over strings, slices, arrays or vectors, and `..`.
-///
-/// Sealed. (With the standard `RangeBounds` instead, the type of the key could often not be inferred.)
-pub trait KeyRange: sealed::KeyRange {
-    /// The lower and the upper bound, for what is made of several tables.
-    fn key_bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>)
-    where
-        Self: Sized,
-    {
-        self.into_bounds()
+/// A cursor in both directions whose entries an iterator takes.
+pub(crate) trait Walk: Clone {
+    type Entry;
+
+    fn is_on_entry(&self) -> bool;
+    fn is_before_first(&self) -> bool;
+
+    /// Moves to the next entry on the way: from where a walk the other way ends to the first.
+    fn go(&mut self, way: Way) -> Result<bool>;
+
+    /// Moves to the first entry of a walk along `way`.
+    fn seek_to_start(&mut self, way: Way) -> Result<bool>;
+
+    /// The current entry, to keep.
+    fn entry(&self) -> Self::Entry;
+
+    /// How the entries that the two cursors stand on compare in the order of the walk.
+    fn compare(&self, other: &Self) -> Result<Ordering>;
+}
+
+/// Takes entries from both ends, with a cursor for each, until they meet or one fails.
+#[derive(Debug, Clone)]
+pub(crate) struct Ends<C> {
+    pub(crate) front: C,
+    /// Whether the entry that the front cursor stands on is still to be taken.
+    front_is_left: bool,
+    /// Made when the first entry is taken from the back.
+    back: Option<Box<C>>,
+    is_done: bool,
+    /// The only item, of a range that could not be made.
+    error: Option<Error>,
+}
+
+impl<C: Walk> Ends<C> {
+    /// All entries from the position of `cursor` on, or an error instead.
+    pub(crate) fn new(cursor: C, error: Option<Error>) -> Ends<C> {
+        Ends {
+            front_is_left: cursor.is_on_entry(),
+            front: cursor,
+            back: None,
+            is_done: false,
+            error,
+        }
+    }
+
+    /// The cursor, if all entries are left.
+    pub(crate) fn into_whole(self) -> Result<C> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        if self.is_done || self.back.is_some() || !self.front.is_before_first() {
+            return Err(not_whole());
+        }
+        Ok(self.front)
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, way: Way) -> Option<Result<C::Entry>> {
+        if self.is_done {
+            return None;
+        }
+        let moved = match (self.error.take(), way) {
+            (Some(error), _) => Err(error),
+            (None, Way::Forward) => self.step_front(),
+            (None, Way::Back) => self.step_back(),
+        };
+        match (moved, way, &self.back) {
+            (Ok(true), Way::Back, Some(back)) => Some(Ok(back.entry())),
+            (Ok(true), _, _) => Some(Ok(self.front.entry())),
+            (ended, _, _) => {
+                self.is_done = true;
+                ended.err().map(Err)
+            }
+        }
+    }
+
+    /// Moves to the next entry from the front. Returns whether it is still to be taken.
+    #[inline]
+    fn step_front(&mut self) -> Result<bool> {
+        let moved = std::mem::take(&mut self.front_is_left) || self.front.go(Way::Forward)?;
+        match &self.back {
+            Some(back) if moved => Ok(self.front.compare(back)?.is_lt()),
+            _ => Ok(moved),
+        }
+    }
+
+    /// Moves to the next entry from the back. Returns whether it is still to be taken.
+    fn step_back(&mut self) -> Result<bool> {
+        if !self.front.is_on_entry() && !self.front.is_before_first() {
+            // After the last entry, or lost.
+            return self.front.go(Way::Forward);
+        }
+        let (back, moved) = match &mut self.back {
+            Some(back) => {
+                let moved = back.go(Way::Back)?;
+                (back, moved)
+            }
+            None => {
+                let back = self.back.insert(Box::new(self.front.clone()));
+                let moved = back.seek_to_start(Way::Back)?;
+                (back, moved)
+            }
+        };
+        if !moved || !self.front.is_on_entry() {
+            return Ok(moved);
+        }
+        let front = self.front.compare(back)?;
+        Ok(front.is_lt() || self.front_is_left && front.is_eq())
     }
 }
 
-impl<R: sealed::KeyRange> KeyRange for R {}
-
-mod sealed {
-    use std::ops::Bound;
-
-    pub trait KeyRange {
-        fn into_bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>);
+impl Ends<MergeCursor> {
+    /// What is left, as inputs of a merge.
+    pub(super) fn into_inputs(mut self) -> Result<Vec<Input>> {
+        let (is_started, key) = (self.front.is_on_entry(), self.front.key().to_vec());
+        let has_place = is_started || self.is_done || self.front.is_before_first();
+        let [only] = &mut self.front.inputs[..] else {
+            return Ok(self.into_whole()?.inputs);
+        };
+        if !has_place {
+            return Err(not_whole());
+        } else if is_started && self.front_is_left {
+            only.bounds.0 = Bound::Included(key);
+        } else if is_started {
+            only.bounds.0 = Bound::Excluded(key);
+        }
+        if let Some(back) = self.back {
+            only.bounds.1 = Bound::Excluded(back.key().to_vec());
+        }
+        only.is_empty |= self.is_done;
+        self.error.map_or(Ok(self.front.inputs), Err)
     }
 }
 
-fn owned(key: impl AsRef<[u8]>) -> Vec<u8> {
-    key.as_ref().to_vec()
-}
-
-pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
-
-/// Whether no key can lie within these bounds.
-pub(crate) fn exclude_all(order: &Order, lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
-    match (lower, upper) {
-        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
-        (Bound::Included(lower), Bound::Included(upper)) => order.compare(lower, upper).is_gt(),
-        (
-            Bound::Included(lower) | Bound::Excluded(lower),
-            Bound::Included(upper) | Bound::Excluded(upper),
-        ) => order.compare(lower, upper).is_ge(),
-    }
-}
-
-/// The bounds, in bytewise order, of the keys that begin with `prefix`.
-pub(crate) fn prefix_bounds(prefix: &[u8]) -> Bounds {
-    let upper = prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
-    (Bound::Included(prefix.to_vec()), upper)
-}
-
-impl sealed::KeyRange for RangeFull {
-    fn into_bounds(self) -> Bounds {
-        (Bound::Unbounded, Bound::Unbounded)
-    }
-}
-
-impl<K: AsRef<[u8]>> sealed::KeyRange for std::ops::Range<K> {
-    fn into_bounds(self) -> Bounds {
-        (
-            Bound::Included(owned(self.start)),
-            Bound::Excluded(owned(self.end)),
-        )
-    }
-}
-
-impl<K: AsRef<[u8]>> sealed::KeyRange for RangeInclusive<K> {
-    fn into_bounds(self) -> Bounds {
-        let (start, end) = self.into_inner();
-        (Bound::Included(owned(start)), Bound::Included(owned(end)))
-    }
-}
-
-impl<K: AsRef<[u8]>> sealed::KeyRange for RangeFrom<K> {
-    fn into_bounds(self) -> Bounds {
-        (Bound::Included(owned(self.start)), Bound::Unbounded)
-    }
-}
-
-impl<K: AsRef<[u8]>> sealed::KeyRange for RangeTo<K> {
-    fn into_bounds(self) -> Bounds {
-        (Bound::Unbounded, Bound::Excluded(owned(self.end)))
-    }
-}
-
-impl<K: AsRef<[u8]>> sealed::KeyRange for RangeToInclusive<K> {
-    fn into_bounds(self) -> Bounds {
-        (Bound::Unbounded, Bound::Included(owned(self.end)))
-    }
-}
-
-impl<K: AsRef<[u8]>> sealed::KeyRange for (Bound<K>, Bound<K>) {
-    fn into_bounds(self) -> Bounds {
-        (self.0.map(owned), self.1.map(owned))
-    }
+/// The error of a range in a merge that shows a snapshot, or of which an entry was taken.
+#[cold]
+pub(crate) fn not_whole() -> Error {
+    Error::new(
+        ErrorKind::InvalidState,
+        "an input of a merge is a range of all entries, none of them taken: call `at` on the merge",
+    )
 }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::vec;
 
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::read::merge::Way;
+use crate::read::bounds::Way;
 
 /// A sorted map of keys to values that can grow while cursors walk it. Clones share it.
 #[derive(Clone)]
@@ -103,9 +104,9 @@ const CHUNK: usize = 16;
 #[derive(Debug, Clone)]
 pub(super) struct SortedCursor {
     pub(super) sorted: Sorted,
-    /// Ascending.
-    chunk: Vec<(Bytes, Bytes)>,
-    at: usize,
+    /// The current entry and the next ones on the way.
+    chunk: vec::IntoIter<(Bytes, Bytes)>,
+    way: Way,
 }
 
 impl SortedCursor {
@@ -113,58 +114,55 @@ impl SortedCursor {
     pub(super) fn new(sorted: Sorted) -> SortedCursor {
         SortedCursor {
             sorted,
-            chunk: Vec::new(),
-            at: 0,
+            chunk: vec::IntoIter::default(),
+            way: Way::Forward,
         }
     }
 
-    /// Moves to the first entry within a lower bound on the way forward, or to the last one within an upper bound on the way
-    /// back. Returns whether there is one.
-    pub(super) fn seek(&mut self, bound: Bound<&[u8]>, way: Way) -> bool {
+    /// Moves to the first entry of a walk along `way` that starts at `bound`. Returns whether there is one.
+    pub(super) fn seek_from(&mut self, bound: Bound<&[u8]>, way: Way) -> bool {
         let bound = bound.map(|key| self.sorted.key(Bytes::copy_from_slice(key)));
         let entries = self.sorted.read();
         let copy = |(key, value): (&SortedKey, &Bytes)| (key.key.clone(), value.clone());
-        self.chunk.clear();
-        match way {
-            Way::Forward => {
-                let range = entries.range((bound, Bound::Unbounded));
-                self.chunk.extend(range.take(CHUNK).map(copy));
-                self.at = 0;
-            }
-            Way::Back => {
-                let range = entries.range((Bound::Unbounded, bound)).rev();
-                self.chunk.extend(range.take(CHUNK).map(copy));
-                self.chunk.reverse();
-                self.at = self.chunk.len().saturating_sub(1);
-            }
-        }
-        !self.chunk.is_empty()
+        let chunk: Vec<_> = match way {
+            Way::Forward => entries
+                .range((bound, Bound::Unbounded))
+                .take(CHUNK)
+                .map(copy)
+                .collect(),
+            Way::Back => entries
+                .range((Bound::Unbounded, bound))
+                .rev()
+                .take(CHUNK)
+                .map(copy)
+                .collect(),
+        };
+        drop(entries);
+        (self.chunk, self.way) = (chunk.into_iter(), way);
+        !self.chunk.as_slice().is_empty()
     }
 
     /// Moves from an entry to the next one on the way.
-    pub(super) fn step(&mut self, way: Way) -> bool {
-        let at = match way {
-            Way::Forward => self.at.checked_add(1),
-            Way::Back => self.at.checked_sub(1),
-        };
-        if let Some(at) = at.filter(|&at| at < self.chunk.len()) {
-            self.at = at;
-            return true;
-        }
-        let key = self.key().to_vec();
-        self.seek(Bound::Excluded(&key), way)
+    pub(super) fn go(&mut self, way: Way) -> bool {
+        let left = self.chunk.next();
+        let is_there = way == self.way && !self.chunk.as_slice().is_empty();
+        is_there || left.is_some_and(|(key, _)| self.seek_from(Bound::Excluded(&key), way))
+    }
+
+    fn entry(&self) -> Option<&(Bytes, Bytes)> {
+        self.chunk.as_slice().first()
     }
 
     pub(super) fn key(&self) -> &[u8] {
-        self.chunk.get(self.at).map_or(&[], |(key, _)| key)
+        self.entry().map_or(&[], |(key, _)| key)
     }
 
-    pub(super) fn value(&self) -> Bytes {
-        let entry = self.chunk.get(self.at);
-        entry.map_or_else(Bytes::new, |(_, value)| value.clone())
+    pub(super) fn value(&self) -> &[u8] {
+        self.entry().map_or(&[], |(_, value)| value)
     }
 
-    pub(super) fn value_slice(&self) -> &[u8] {
-        self.chunk.get(self.at).map_or(&[], |(_, value)| value)
+    pub(super) fn value_bytes(&self) -> Bytes {
+        self.entry()
+            .map_or_else(Bytes::new, |(_, value)| value.clone())
     }
 }

@@ -12,7 +12,6 @@ use crate::format::block_search::prefetch_block;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::page::PAGE_LEN;
-use crate::read::ahead::Direction;
 use crate::read::cache::BlockKey;
 use crate::read::coalesce::coalesce;
 use crate::read::file::{Stretch, TableFile, saturating_len};
@@ -88,7 +87,7 @@ pub(super) const MAX_BATCH_BLOCKS: usize = 512;
 const MAX_BATCH_LEN: u64 = 4 << 20;
 
 /// Most bytes between two blocks that are read together: the padding of an aligned table.
-const MAX_GAP: u64 = PAGE_LEN - 1;
+pub(super) const MAX_GAP: u64 = PAGE_LEN - 1;
 
 /// How many of `blocks` are asked for in one batch; one at least.
 fn batch_len(blocks: &[BlockRef]) -> usize {
@@ -319,64 +318,12 @@ impl Inner {
         });
     }
 
-    /// The data blocks that are read together when a walk comes to `found`: those next on its way, of `limits`, that take at most `len`
-    /// bytes of the file, none of them in the cache but the first, and all named by pieces of the index that are there. One block at
-    /// least.
-    pub(super) fn run_of(
-        &self,
-        found: BlockRef,
-        direction: Direction,
-        limits: &Range<usize>,
-        len: u64,
-    ) -> Run {
-        let mut run = Run::of(found);
-        loop {
-            let Range { start, end } = run.blocks;
-            let next = match direction {
-                Direction::Forward => end,
-                Direction::Backward => start.wrapping_sub(1),
-            };
-            let is_due = limits.contains(&next) && next < self.index.len();
-            let Some(next) = is_due.then(|| self.index.block(next).ok()).flatten() else {
-                return run;
-            };
-            let (here, there) = (run.bytes.clone(), frame_range(next.handle));
-            let bytes = here.start.min(there.start)..here.end.max(there.end);
-            let gap = here.start.max(there.start) - here.end.min(there.end);
-            if bytes.end - bytes.start > len || gap > MAX_GAP || self.is_cached(next) {
-                return run;
-            }
-            run = Run {
-                blocks: start.min(next.block)..end.max(next.block + 1),
-                bytes,
-            };
-        }
-    }
-
     /// Where a data block ends in the file, with the padding after it if no more than that lies before the next block.
     pub(super) fn padded_end(&self, found: BlockRef) -> u64 {
         let end = frame_range(found.handle).end;
         match self.index.block_after(found) {
             Some(next) if next.handle.offset - end <= MAX_GAP => next.handle.offset,
             _ => end,
-        }
-    }
-}
-
-/// Data blocks that follow each other in the file with no more than padding between them: one at least.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Run {
-    /// Their numbers.
-    pub(super) blocks: Range<usize>,
-    /// Where their frames lie.
-    pub(super) bytes: Range<u64>,
-}
-
-impl Run {
-    pub(super) fn of(found: BlockRef) -> Run {
-        Run {
-            blocks: found.block..found.block + 1,
-            bytes: frame_range(found.handle),
         }
     }
 }

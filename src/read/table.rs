@@ -15,7 +15,6 @@ use crate::format::block::Block;
 use crate::format::block_search::prefetch_block;
 use crate::format::prefetch::IS_HINT;
 use crate::format::properties::Properties;
-use crate::read::ahead::ReadAhead;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::file::TableFile;
 use crate::read::filter::{PrefixFilter, TableFilter};
@@ -382,24 +381,6 @@ impl Table {
             });
             block.into_iter().for_each(|block| take(i, block));
         });
-    }
-
-    /// A data block for a walk to keep, which may be among those that were read ahead: the second value tells whether it is a
-    /// slice of all of them.
-    pub(super) fn block_ahead(
-        &self,
-        found: BlockRef,
-        ahead: &mut ReadAhead,
-    ) -> Result<(Block<Bytes>, bool)> {
-        if !self.inner.file.is_memory() {
-            let (payload, is_slice) = ahead.load(&self.inner, found, self.read)?;
-            return Ok((self.parse(found, payload)?, is_slice));
-        }
-        if self.inner.file.is_mapped() {
-            ahead.announce(&self.inner, found);
-        }
-        let block = self.inner.load(found, self.read)?;
-        Ok((self.parse(found, block.into_payload())?, false))
     }
 
     fn parse(&self, found: BlockRef, payload: Bytes) -> Result<Block<Bytes>> {

@@ -3,65 +3,15 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use leveltable_database::{Batch, Edit, FileKind, GapKind, LogItem, LogReader};
+use leveltable_database::{Batch, Defect, Edit, FileKind, GapKind, LogItem, LogReader};
 use serde_json::{Map, Value, json};
 
 use super::kind_of;
 use crate::Answer;
 use crate::failure::Failure;
-use crate::info::key_json;
-use crate::open::Row;
+use crate::notation::key_json;
 use crate::output::complain;
-
-/// Shows the records of the log or MANIFEST at `path` with `show`, which gets the offset and a change of a log or the fields of a
-/// MANIFEST's edit, and returns whether it takes more. Damage is an error unless `skip_damaged` says that it is only reported.
-pub(crate) fn scan(
-    path: &Path,
-    skip_damaged: bool,
-    mut show: impl FnMut(u64, Record) -> Result<bool, Failure>,
-) -> Result<Answer, Failure> {
-    let is_manifest = kind_of(path).0 == FileKind::Manifest;
-    let mut answer = Answer::Yes;
-    for item in LogReader::open(path)? {
-        let item = item.map_err(|e| Failure::new(e.to_string()).at(path.display()))?;
-        let fault = match item {
-            LogItem::Record(record) => {
-                let records = if is_manifest {
-                    Edit::parse(&record.payload).map(|edit| vec![Record::Edit(fields_of(&edit))])
-                } else {
-                    Batch::parse(&record.payload).map(|batch| changes_of(&batch))
-                };
-                match records {
-                    Ok(records) => {
-                        for one in records {
-                            if !show(record.offset, one)? {
-                                return Ok(answer);
-                            }
-                        }
-                        continue;
-                    }
-                    Err(defect) => format!("record at offset {}: {defect}", record.offset),
-                }
-            }
-            LogItem::Gap(gap) => {
-                let what = format!("{} bytes at offset {}", gap.bytes, gap.offset);
-                let what = format!("{what}: expected {}, found {}", gap.expected, gap.found);
-                if gap.kind != GapKind::Damaged {
-                    complain("note", &format!("{}: no record in {what}", path.display()));
-                    continue;
-                }
-                what
-            }
-        };
-        let fault = Failure::new(fault).at(path.display());
-        if !skip_damaged {
-            return Err(fault);
-        }
-        complain("left out", &fault.to_string());
-        answer = Answer::No;
-    }
-    Ok(answer)
-}
+use crate::row::Row;
 
 /// What a log or a MANIFEST records.
 pub(crate) enum Record {
@@ -69,13 +19,75 @@ pub(crate) enum Record {
     Edit(Map<String, Value>),
 }
 
-fn changes_of(batch: &Batch<'_>) -> Vec<Record> {
+/// Reads the log or the MANIFEST at `path`. Calls `each` with the offset and the content of each record until that returns false,
+/// and `fault` with what is no record.
+pub(crate) fn read(
+    path: &Path,
+    mut each: impl FnMut(u64, Record) -> Result<bool, Failure>,
+    mut fault: impl FnMut(GapKind, String) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let is_manifest = kind_of(path).0 == FileKind::Manifest;
+    for item in LogReader::open(path)? {
+        match item.map_err(|e| Failure::new(e.to_string()).at(path.display()))? {
+            LogItem::Record(record) => match parse(&record.payload, is_manifest) {
+                Ok(records) => {
+                    for one in records {
+                        if !each(record.offset, one)? {
+                            return Ok(());
+                        }
+                    }
+                }
+                Err(defect) => {
+                    let what = format!("record at offset {}: {defect}", record.offset);
+                    fault(GapKind::Damaged, what)?;
+                }
+            },
+            LogItem::Gap(gap) => {
+                let what = format!("{} bytes at offset {}", gap.bytes, gap.offset);
+                let what = format!("{what}: expected {}, found {}", gap.expected, gap.found);
+                fault(gap.kind, what)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Shows the records of the log or MANIFEST at `path` with `show`, which returns whether it takes more. Damage is an error unless
+/// `skip_damaged` says that it is only reported.
+pub(crate) fn scan(
+    path: &Path,
+    skip_damaged: bool,
+    show: impl FnMut(u64, Record) -> Result<bool, Failure>,
+) -> Result<Answer, Failure> {
+    let mut answer = Answer::Yes;
+    read(path, show, |kind, what| {
+        if kind != GapKind::Damaged {
+            complain("note", &format!("{}: no record in {what}", path.display()));
+            return Ok(());
+        }
+        let fault = Failure::new(what).at(path.display());
+        if !skip_damaged {
+            return Err(fault);
+        }
+        complain("left out", &fault.to_string());
+        answer = Answer::No;
+        Ok(())
+    })?;
+    Ok(answer)
+}
+
+/// Returns the edit of a MANIFEST, or the changes of a log's batch.
+fn parse(payload: &[u8], is_manifest: bool) -> Result<Vec<Record>, Defect> {
+    if is_manifest {
+        return Ok(vec![Record::Edit(fields_of(&Edit::parse(payload)?))]);
+    }
+    let batch = Batch::parse(payload)?;
     let changes = batch.changes().map(|change| {
         let key = Bytes::copy_from_slice(change.user_key);
         let value = change.value.map(Bytes::copy_from_slice);
         Record::Change(Row::of_version(key, change.sequence, value.into()))
     });
-    changes.collect()
+    Ok(changes.collect())
 }
 
 /// Returns the fields that an edit sets.

@@ -3,16 +3,15 @@
 use std::io::Write;
 use std::path::Path;
 
-use leveltable::db::{InternalKey, ValueType, Version};
-use leveltable_database::{
-    Batch, Database, DatabaseFile, FileKind, FileState, GapKind, LogItem, LogReader,
-};
+use leveltable_database::{Database, DatabaseFile, FileKind, FileState, GapKind};
 
-use super::{info::gap_name, options};
+use super::options;
+use super::records::{self, Record};
 use crate::Answer;
 use crate::failure::Failure;
 use crate::open::{Keys, TypedTable};
 use crate::output::{Rows, complain, count, entries};
+use crate::row::Row;
 use crate::salvage::{Args, rescue};
 use crate::sort::{KeyOrder, Sorter};
 use crate::write::{check_out, not_written, write_table};
@@ -120,8 +119,8 @@ impl Found {
         };
         self.tables += 1;
         for entry in table.iter() {
-            let entry = entry?;
-            self.add(&entry.user_key, entry.sequence, &entry.version)?;
+            let row = Row::from(entry?);
+            self.versions.add(&row.stored_key(), &row.value)?;
         }
         let parts = rescued.left_out.iter();
         self.left_out
@@ -131,42 +130,18 @@ impl Found {
 
     fn add_log(&mut self, path: &Path, file: &DatabaseFile) -> Result<(), Failure> {
         self.logs += 1;
-        for item in LogReader::open(path)? {
-            let item = item.map_err(|e| Failure::new(e.to_string()).at(path.display()))?;
-            let fault = match item {
-                LogItem::Record(record) => match Batch::parse(&record.payload) {
-                    Ok(batch) => {
-                        for change in batch.changes() {
-                            let version = change.value.map(<[u8]>::to_vec).into();
-                            self.add(change.user_key, change.sequence, &version)?;
-                        }
-                        continue;
-                    }
-                    Err(defect) => defect.to_string(),
-                },
-                LogItem::Gap(gap) if gap.kind == GapKind::Zeros => continue,
-                LogItem::Gap(gap) => {
-                    let what = gap_name(gap.kind);
-                    format!("{} bytes at offset {}: {what}", gap.bytes, gap.offset)
-                }
-            };
-            self.left_out.push(format!("{}, {fault}", file.name));
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, user_key: &[u8], sequence: u64, version: &Version) -> Result<(), Failure> {
-        let (value_type, value) = match version {
-            Version::Value(value) => (ValueType::Value, &value[..]),
-            Version::Deleted => (ValueType::Deletion, &[][..]),
+        let Found {
+            versions, left_out, ..
+        } = self;
+        let add = |_, record| match record {
+            Record::Change(row) => versions.add(&row.stored_key(), &row.value).map(|()| true),
+            Record::Edit(_) => Ok(true),
         };
-        let mut key = Vec::new();
-        let parts = InternalKey {
-            user_key,
-            sequence,
-            value_type,
-        };
-        parts.encode(&mut key);
-        self.versions.add(&key, value)
+        records::read(path, add, |kind, what| {
+            if kind != GapKind::Zeros {
+                left_out.push(format!("{}, {what}", file.name));
+            }
+            Ok(())
+        })
     }
 }

@@ -1,12 +1,12 @@
 //! Comma-separated values.
 
-use std::fmt::{self, Display};
 use std::io::{self, BufRead, Read};
 
 use csv::ByteRecord;
 
-use super::{BYTE_ORDER_MARK, InputOptions, Tag, check_no_gzip, parse_sequence, parse_type};
+use super::{InputOptions, check_no_gzip, parse_sequence, parse_type};
 use crate::notation::Notation;
+use crate::row::Tag;
 
 /// An error in CSV, and the line on which it is, if it is in a line.
 pub(super) struct CsvError {
@@ -20,106 +20,30 @@ impl From<String> for CsvError {
     }
 }
 
-/// Passes on CSV, and fails at its end if a quoted field is still open. The `csv` crate would take the rest of the
-/// input as that field.
-struct QuoteChecker {
-    reader: Box<dyn BufRead>,
-    delimiter: u8,
-    state: QuoteState,
-    /// Number of bytes passed on, and how many of the first are those of a byte order mark.
-    bytes: u64,
-    mark: usize,
-    /// Number of the current line, and of the line with the last opening quote.
-    line: u64,
-    opened: u64,
+/// Passes on CSV, and a line feed after it, which ends the last record unless a quoted field is still open. The `csv` crate would
+/// take the rest of the input as that field.
+struct Input {
+    reader: io::Chain<Box<dyn BufRead>, &'static [u8]>,
+    is_at_start: bool,
+    is_at_end: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum QuoteState {
-    FieldStart,
-    /// In a field without quotes, or after its closing quote. A quote stands for itself here.
-    Plain,
-    Quoted,
-    /// After a quote in a quoted field: it closes the field, unless another one follows.
-    AfterQuote,
-}
-
-impl QuoteChecker {
-    fn new(reader: Box<dyn BufRead>, delimiter: u8) -> QuoteChecker {
-        QuoteChecker {
-            reader,
-            delimiter,
-            state: QuoteState::FieldStart,
-            bytes: 0,
-            mark: 0,
-            line: 1,
-            opened: 1,
-        }
-    }
-
-    fn pass(&mut self, byte: u8) {
-        use QuoteState::{AfterQuote, FieldStart, Plain, Quoted};
-        self.state = match (self.state, byte) {
-            (FieldStart, b'"') => {
-                self.opened = self.line;
-                Quoted
-            }
-            (Quoted, b'"') => AfterQuote,
-            (Quoted, _) | (AfterQuote, b'"') => Quoted,
-            (_, b'\r' | b'\n') => FieldStart,
-            (_, byte) if byte == self.delimiter => FieldStart,
-            _ => Plain,
-        };
-        if byte == b'\n' {
-            self.line += 1;
-        }
-        // The first field starts after the byte order mark, which the `csv` crate drops.
-        if self.bytes == self.mark as u64 && BYTE_ORDER_MARK.get(self.mark) == Some(&byte) {
-            self.mark += 1;
-            if self.mark == BYTE_ORDER_MARK.len() {
-                self.state = FieldStart;
-            }
-        }
-        self.bytes += 1;
-    }
-}
-
-impl Read for QuoteChecker {
+impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.reader.read(buffer)?;
-        if self.bytes == 0 {
+        if std::mem::take(&mut self.is_at_start) {
             check_no_gzip(buffer)?;
         }
-        if read == 0 && !buffer.is_empty() && self.state == QuoteState::Quoted {
-            return Err(io::Error::other(OpenQuote { line: self.opened }));
-        }
-        for &byte in buffer.iter().take(read) {
-            self.pass(byte);
-        }
+        self.is_at_end = read == 0;
         Ok(read)
     }
 }
 
-/// The error for a quoted field without an end.
-#[derive(Debug)]
-struct OpenQuote {
-    /// Number of the line with the opening quote.
-    line: u64,
-}
-
-impl Display for OpenQuote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a quote opens here and is never closed")
-    }
-}
-
-impl std::error::Error for OpenQuote {}
-
 pub(super) struct CsvRecords {
-    reader: csv::Reader<QuoteChecker>,
+    reader: csv::Reader<Input>,
     record: ByteRecord,
-    /// Number of the line on which the record begins.
-    line: u64,
+    /// Number of the line on which the record begins, or an error is.
+    pub(super) line: u64,
     /// Where the fields of the key are, and the value, which may be the whole record.
     key: Vec<usize>,
     value: usize,
@@ -135,21 +59,44 @@ impl CsvRecords {
         options: &InputOptions,
     ) -> Result<CsvRecords, CsvError> {
         let is_name = |field: &String| field.parse::<usize>().is_err();
-        let has_header = options.has_header
-            || options.key_fields.iter().any(is_name)
+        let has_header = options.header
+            || options.key_field.iter().any(is_name)
             || options.value_field.iter().any(is_name);
-        let mut reader = csv::ReaderBuilder::new()
-            .has_headers(has_header)
-            .delimiter(options.delimiter)
-            .from_reader(QuoteChecker::new(reader, options.delimiter));
-        let header = if has_header {
-            reader.byte_headers().map_err(|e| csv_error(&e))?.clone()
-        } else {
-            ByteRecord::new()
+        let input = Input {
+            reader: reader.chain(&b"\n"[..]),
+            is_at_start: true,
+            is_at_end: false,
         };
+        let reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .delimiter(options.delimiter)
+            .from_reader(input);
+        let mut records = CsvRecords {
+            reader,
+            record: ByteRecord::new(),
+            line: 1,
+            key: Vec::new(),
+            value: 0,
+            header: ByteRecord::new(),
+            tag: None,
+        };
+        if has_header {
+            records.next().map_err(|what| CsvError {
+                line: Some(records.line),
+                what,
+            })?;
+            records.header = std::mem::take(&mut records.record);
+        }
+        records.choose_fields(options)?;
+        Ok(records)
+    }
+
+    /// Finds the fields that the options name.
+    fn choose_fields(&mut self, options: &InputOptions) -> Result<(), String> {
+        let header = &self.header;
         let named = |name: &str| {
             let mut places = (0..)
-                .zip(&header)
+                .zip(header)
                 .filter(|(_, field)| *field == name.as_bytes());
             match (places.next(), places.next()) {
                 (Some(_), Some(_)) => Err(format!("two fields are named {name:?}")),
@@ -168,17 +115,9 @@ impl CsvRecords {
                 ))
             }
         };
-        let (value_default, tag) = if options.is_database {
-            let tag = (named("sequence")?.unwrap_or(1), named("type")?.unwrap_or(2));
-            (3, Some(tag))
-        } else {
-            (1, None)
-        };
-        let mut key: Vec<usize> = options
-            .key_fields
-            .iter()
-            .map(place)
-            .collect::<Result<_, _>>()?;
+        let value_default = if options.database { 3 } else { 1 };
+        let key = options.key_field.iter().map(place);
+        let mut key = key.collect::<Result<Vec<_>, _>>()?;
         if key.is_empty() {
             key.push(0);
         }
@@ -187,17 +126,14 @@ impl CsvRecords {
         if key == [value] && !options.whole_record {
             let name = header.get(value).map(String::from_utf8_lossy);
             let name = name.unwrap_or_else(|| (value + 1).to_string().into());
-            return Err(options.same_field(&name).into());
+            return Err(options.same_field(&name));
         }
-        Ok(CsvRecords {
-            key,
-            value,
-            header,
-            tag,
-            reader,
-            record: ByteRecord::new(),
-            line: 1,
-        })
+        if options.database {
+            let tag = (named("sequence")?.unwrap_or(1), named("type")?.unwrap_or(2));
+            self.tag = Some(tag);
+        }
+        (self.key, self.value) = (key, value);
+        Ok(())
     }
 
     /// Reads the next record. Returns `false` at the end.
@@ -205,11 +141,22 @@ impl CsvRecords {
         let read = self.reader.read_byte_record(&mut self.record);
         let position = self.record.position();
         self.line = position.map_or(self.line, csv::Position::line);
-        read.map_err(|e| {
-            let CsvError { line, what } = csv_error(&e);
-            self.line = line.unwrap_or(self.line);
-            what
-        })
+        let read = read.map_err(|e| match e.kind() {
+            csv::ErrorKind::UnequalLengths {
+                expected_len, len, ..
+            } => format!("{len} fields, where the records before have {expected_len}"),
+            csv::ErrorKind::Io(e) => e.to_string(),
+            _ => e.to_string(),
+        });
+        // The line feed at the end has ended every other record.
+        if self.reader.get_ref().is_at_end
+            && let Some(open) = self.record.iter().last().filter(|_| read != Ok(false))
+        {
+            let lines = open.iter().filter(|&&byte| byte == b'\n').count() as u64;
+            self.line = self.reader.position().line() - lines;
+            return Err("a quote opens here and is never closed".into());
+        }
+        read
     }
 
     pub(super) fn parse(
@@ -225,20 +172,14 @@ impl CsvRecords {
             })
         };
         // Quotes take the place of escapes.
-        let notation = match options.notation {
-            Notation::Hex => Notation::Hex,
-            Notation::Text | Notation::Raw => Notation::Raw,
-        };
-        let mut part = Vec::new();
+        let notation = Notation::of(options.hex, true);
         for (i, &at) in self.key.iter().enumerate() {
-            part.clear();
-            notation.parse(field(at)?, &mut part)?;
-            options.add_part(i, &part, key)?;
+            options.add_part(i, &notation.parse(field(at)?)?, key)?;
         }
         if options.whole_record {
             self.write_json(value)?;
         } else {
-            notation.parse(field(self.value)?, value)?;
+            *value = notation.parse(field(self.value)?)?;
         }
         match self.tag {
             Some((sequence, value_type)) => Ok(Some((
@@ -251,20 +192,12 @@ impl CsvRecords {
 
     /// Writes the record as a JSON object, or as an array if the fields have no names.
     fn write_json(&self, value: &mut Vec<u8>) -> Result<(), String> {
-        let text = |field| {
+        fn text(field: &[u8]) -> Result<String, String> {
             let text = str::from_utf8(field).map_err(|_| "not UTF-8, so no JSON can hold it")?;
-            Ok::<_, String>(serde_json::Value::from(text).to_string())
-        };
-        let names = self
-            .header
-            .iter()
-            .map(text)
-            .collect::<Result<Vec<_>, _>>()?;
-        let fields = self
-            .record
-            .iter()
-            .map(text)
-            .collect::<Result<Vec<_>, _>>()?;
+            Ok(serde_json::Value::from(text).to_string())
+        }
+        let texts = |record: &ByteRecord| record.iter().map(text).collect::<Result<Vec<_>, _>>();
+        let (names, fields) = (texts(&self.header)?, texts(&self.record)?);
         let json = if names.is_empty() {
             format!("[{}]", fields.join(","))
         } else {
@@ -281,34 +214,5 @@ impl CsvRecords {
     /// Returns the number of bytes read so far.
     pub(super) fn position(&self) -> u64 {
         self.reader.position().byte()
-    }
-
-    /// Returns the number of the line on which the last record begins.
-    pub(super) fn line(&self) -> u64 {
-        self.line
-    }
-}
-
-#[cold]
-fn csv_error(error: &csv::Error) -> CsvError {
-    let line = error.position().map(csv::Position::line);
-    match error.kind() {
-        csv::ErrorKind::UnequalLengths {
-            expected_len, len, ..
-        } => CsvError {
-            line,
-            what: format!("{len} fields, where the records before have {expected_len}"),
-        },
-        csv::ErrorKind::Io(e) => {
-            let open = e.get_ref().and_then(|e| e.downcast_ref::<OpenQuote>());
-            CsvError {
-                line: open.map(|open| open.line).or(line),
-                what: e.to_string(),
-            }
-        }
-        _ => CsvError {
-            line,
-            what: error.to_string(),
-        },
     }
 }

@@ -6,8 +6,9 @@ use leveltable::db::ValueType;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{InputOptions, Tag, parse_sequence, parse_type};
+use super::{InputOptions, parse_sequence, parse_type};
 use crate::notation::Notation;
+use crate::row::Tag;
 
 /// The fields of an object, with their values as they are written.
 struct Object<'a>(Vec<(String, &'a RawValue)>);
@@ -77,10 +78,8 @@ pub(super) fn parse_json(
         ));
     }
     let tag = json_tag(&object, options)?;
-    let mut part = Vec::new();
     for (i, name) in options.key_names().into_iter().enumerate() {
-        part.clear();
-        json_bytes(&object, name, options.notation, &mut part, Some("a key"))?;
+        let part = json_bytes(&object, name, options.hex, true)?;
         options.add_part(i, &part, key)?;
     }
     if options.whole_record {
@@ -99,7 +98,7 @@ pub(super) fn parse_json(
         );
     }
     if !is_deletion || written.is_some() {
-        json_bytes(&object, name, options.notation, value, None)?;
+        *value = json_bytes(&object, name, options.hex, false)?;
     }
     Ok(tag)
 }
@@ -107,7 +106,7 @@ pub(super) fn parse_json(
 /// Returns sequence number and type, if the table needs them.
 fn json_tag(object: &Object<'_>, options: &InputOptions) -> Result<Option<Tag>, String> {
     let (sequence, value_type) = (object.get("sequence"), object.get("type"));
-    if !options.is_database {
+    if !options.database {
         let is_tagged = !matches!((&sequence, &value_type), (Ok(None), Ok(None)));
         return if is_tagged && !options.names_fields() {
             Err("sequence and type need --database".into())
@@ -146,42 +145,39 @@ fn json_error(error: &serde_json::Error) -> String {
     }
 }
 
-/// Appends the bytes of the field `name` or of `name_hex`, whichever is present. A value that is not a string is
-/// stored as it is written, but as a key (`simple` says what it is) only if it is a number, true or false.
+/// Returns the bytes of the field `name` or of `name_hex`, whichever is present. A value that is not a string is
+/// stored as it is written, but as a key only if it is a number, true or false.
 fn json_bytes(
     object: &Object<'_>,
     name: &str,
-    notation: Notation,
-    dst: &mut Vec<u8>,
-    simple: Option<&str>,
-) -> Result<(), String> {
+    is_hex: bool,
+    is_key: bool,
+) -> Result<Vec<u8>, String> {
     let hex = format!("{name}_hex");
-    let from_hex = |digits: &str, field: &str, dst: &mut Vec<u8>| {
-        let parsed = Notation::Hex.parse(digits.as_bytes(), dst);
+    let unhex = |digits: String, field: &str| {
+        let parsed = Notation::Hex.parse(digits.as_bytes());
         parsed.map_err(|e| format!("{field}: {e}"))
     };
     match (object.get(name)?, object.get(&hex)?) {
-        (Some(raw), None) => match (string(raw)?, raw.get(), simple) {
-            (Some(digits), _, _) if notation == Notation::Hex => from_hex(&digits, name, dst),
-            (Some(text), _, _) => {
-                dst.extend_from_slice(text.as_bytes());
-                Ok(())
-            }
-            (None, written, Some(role)) if written.starts_with(['{', '[', 'n']) => Err(format!(
-                "{name} is {}: {role} is a string, a number, true or false",
-                match written.as_bytes() {
+        (Some(raw), None) => match string(raw)? {
+            Some(digits) if is_hex => unhex(digits, name),
+            Some(text) => Ok(text.into_bytes()),
+            None => {
+                let what = match raw.get().as_bytes() {
                     [b'{', ..] => "an object",
                     [b'[', ..] => "an array",
-                    _ => "null",
+                    [b'n', ..] => "null",
+                    _ => "",
+                };
+                if is_key && !what.is_empty() {
+                    let expected = "a key is a string, a number, true or false";
+                    return Err(format!("{name} is {what}: {expected}"));
                 }
-            )),
-            (None, written, _) => {
-                dst.extend_from_slice(written.as_bytes());
-                Ok(())
+                Ok(raw.get().into())
             }
         },
         (None, Some(raw)) => match string(raw)? {
-            Some(digits) => from_hex(&digits, &hex, dst),
+            Some(digits) => unhex(digits, &hex),
             None => Err(format!("{hex} is not a string")),
         },
         (Some(_), Some(_)) => Err(format!("both {name} and {hex}")),

@@ -23,8 +23,9 @@ use leveltable::{Error, OpenOptions, Source};
 use tokio::runtime::{self, Runtime};
 use url::Url;
 
-use crate::open::{Bounds, Direction, Row, RowSource};
+use crate::open::{Bounds, Direction};
 use crate::place::is_url;
+use crate::row::{Row, RowSource};
 use object::{Object, TAIL_LEN};
 use store::locate;
 use store::locate_for_upload;
@@ -102,11 +103,7 @@ pub(crate) fn rows(
 }
 
 fn row(entry: leveltable::Result<Option<(Bytes, Bytes)>>) -> Option<leveltable::Result<Row>> {
-    Some(
-        entry
-            .transpose()?
-            .map(|(key, value)| Row::plain(key, value)),
-    )
+    Some(entry.transpose()?.map(Row::from))
 }
 
 /// Returns the path of the file that `path` names, if it is a URL of a file.

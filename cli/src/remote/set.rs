@@ -21,8 +21,9 @@ use url::Url;
 use super::object::Object;
 use super::{file_at, locate, not_copied, object, row, runtime, wait};
 use crate::failure::{Failure, is_not_found};
-use crate::open::{Bounds, Direction, RowSource, check_is_file, is_manifest};
+use crate::open::{Bounds, Direction, check_is_file, is_manifest};
 use crate::place::{check_url, is_url};
+use crate::row::RowSource;
 use crate::set::{Set, Shard};
 
 /// A set that is open.

@@ -3,11 +3,11 @@
 use std::error::Error;
 use std::fmt;
 
-/// Why a set was not published. One word wide, as the engine's [`Error`](leveltable::Error), which it may have as its
-/// [`source`](Error::source).
-pub struct PublishError(Box<Repr>);
+use object_store::path::Path;
 
-struct Repr {
+/// Why a set was not published. It may have the engine's [`Error`](leveltable::Error) as its [`source`](Error::source).
+#[derive(Debug)]
+pub struct PublishError {
     kind: PublishErrorKind,
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
@@ -36,49 +36,65 @@ pub enum PublishErrorKind {
 impl PublishError {
     #[cold]
     pub(super) fn new(kind: PublishErrorKind, message: impl Into<String>) -> PublishError {
-        PublishError(Box::new(Repr {
+        PublishError {
             kind,
             message: message.into(),
             source: None,
-        }))
+        }
+    }
+
+    /// The manifest at `path` was not published, since what is there is not what was to be replaced.
+    pub(super) fn conflict(path: &Path) -> PublishError {
+        let why = "what is there is not what was to be replaced";
+        let message = format!("{path} was not published: {why}");
+        PublishError::new(PublishErrorKind::Conflict, message)
+    }
+
+    /// It was not published for this reason, of which the kind is told.
+    pub(super) fn not_published(path: &Path, error: impl Into<std::io::Error>) -> PublishError {
+        let error = error.into();
+        let (kind, why) = match error.kind() {
+            std::io::ErrorKind::Unsupported => (
+                PublishErrorKind::Unsupported,
+                ": the store cannot do it safely",
+            ),
+            _ => (PublishErrorKind::Io, ""),
+        };
+        PublishError::new(kind, format!("{path} was not published{why}")).caused_by(error)
+    }
+
+    pub(super) fn unconfirmed(path: &Path, why: &str) -> PublishError {
+        let message =
+            format!("{path} may or may not have been published: the request failed, {why}");
+        PublishError::new(PublishErrorKind::Unconfirmed, message)
     }
 
     pub(super) fn caused_by(
         mut self,
         source: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> PublishError {
-        self.0.source = Some(source.into());
+        self.source = Some(source.into());
         self
     }
 
     /// The class of the error, for programs to decide on.
     pub fn kind(&self) -> PublishErrorKind {
-        self.0.kind
+        self.kind
     }
 }
 
 impl fmt::Display for PublishError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)?;
-        match &self.0.source {
+        f.write_str(&self.message)?;
+        match &self.source {
             Some(source) => write!(f, ": {source}"),
             None => Ok(()),
         }
     }
 }
 
-impl fmt::Debug for PublishError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PublishError")
-            .field("kind", &self.0.kind)
-            .field("message", &self.0.message)
-            .field("source", &self.0.source)
-            .finish()
-    }
-}
-
 impl Error for PublishError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&**self.0.source.as_ref()?)
+        Some(&**self.source.as_ref()?)
     }
 }

@@ -119,17 +119,13 @@ impl Manifest {
             }
             shards.push(shard);
         }
-        for (what, sum) in [
-            ("sizes", sum(shards.iter().map(|shard| shard.size))),
-            (
-                "entries",
-                sum(shards.iter().map(|shard| shard.entries.unwrap_or(0))),
-            ),
-        ] {
-            if sum.is_none() {
-                let why = format!("the {what} of its shards add up to 2^64 or more");
-                return Err(damaged(why));
-            }
+        let mut sums = shards.iter().map(|it| (it.size, it.entries.unwrap_or(0)));
+        let sum = sums.try_fold((0u64, 0u64), |sum, it| {
+            Some((sum.0.checked_add(it.0)?, sum.1.checked_add(it.1)?))
+        });
+        if sum.is_none() {
+            let why = "the sizes or the entries of its shards add up to 2^64 or more";
+            return Err(damaged(why.into()));
         }
         Ok(Manifest { lineage, shards })
     }
@@ -170,10 +166,6 @@ pub fn read_local(manifest: &std::path::Path) -> Result<Vec<Shard>> {
     let bytes = std::fs::read(&path).map_err(|error| Error::io("reading", error).at_path(&path))?;
     let decoded = Manifest::decode_unnamed(bytes.into(), &Path::from("manifest"));
     Ok(decoded.map_err(|error| error.at_path(&path))?.shards)
-}
-
-fn sum(mut numbers: impl Iterator<Item = u64>) -> Option<u64> {
-    numbers.try_fold(0u64, |sum, number| sum.checked_add(number))
 }
 
 /// What the properties say, or the error that it is no manifest.

@@ -155,10 +155,14 @@ mod table_set;
 
 use std::sync::Arc;
 
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use leveltable::OpenOptions;
+use leveltable::remote::BoxFuture;
 use object_store::ObjectStore;
+use object_store::path::Path;
 
-use crate::attempts::{Retries, Timeouts};
+use crate::ObjectSource;
+use crate::attempts::{Patience, Retries, Timeouts};
 use crate::source::MAX_REQUESTS;
 
 pub use error::{PublishError, PublishErrorKind};
@@ -168,6 +172,27 @@ pub use range::SetRange;
 pub use record::Shard;
 pub use table_set::TableSet;
 
+/// Most tables that a call reads or looks at at the same time.
+const MAX_AT_A_TIME: usize = 32;
+
+/// The results of `work` for each of `items`, in any order.
+fn each<'a, T, R, E, F>(
+    items: impl IntoIterator<Item = T, IntoIter: Send + 'a>,
+    work: impl FnMut(T) -> F + Send + 'a,
+) -> BoxFuture<'a, Result<Vec<R>, E>>
+where
+    T: Send + 'a,
+    R: Send + 'a,
+    E: Send + 'a,
+    F: Future<Output = Result<R, E>> + Send + 'a,
+{
+    let results = stream::iter(items).map(work);
+    results
+        .buffer_unordered(MAX_AT_A_TIME)
+        .try_collect()
+        .boxed()
+}
+
 /// How a set is opened and published.
 #[derive(Debug, Clone)]
 #[must_use]
@@ -176,8 +201,7 @@ pub struct SetOptions {
     most_open: usize,
     most_bytes: u64,
     most_requests: usize,
-    timeouts: Timeouts,
-    retries: Retries,
+    patience: Patience,
 }
 
 impl Default for SetOptions {
@@ -194,8 +218,7 @@ impl SetOptions {
             most_open: 64,
             most_bytes: 128 << 20,
             most_requests: MAX_REQUESTS,
-            timeouts: Timeouts::default(),
-            retries: Retries::default(),
+            patience: Patience::default(),
         }
     }
 
@@ -227,21 +250,24 @@ impl SetOptions {
 
     /// How long a request may take.
     pub fn timeouts(mut self, timeouts: Timeouts) -> SetOptions {
-        self.timeouts = timeouts;
+        self.patience.timeouts = timeouts;
         self
     }
 
     /// How often a request that failed is made again.
     pub fn retries(mut self, retries: Retries) -> SetOptions {
-        self.retries = retries;
+        self.patience.retries = retries;
         self
     }
 
     fn client(&self, store: Arc<dyn ObjectStore>) -> place::Client {
         place::Client {
             store,
-            timeouts: self.timeouts.clone(),
-            retries: self.retries.clone(),
+            patience: self.patience.clone(),
         }
+    }
+
+    fn source(&self, store: Arc<dyn ObjectStore>, path: &Path) -> ObjectSource {
+        ObjectSource::new(store, path.clone()).patient(self.patience.clone())
     }
 }

@@ -1,113 +1,107 @@
 //! Where the current manifest lies, and replacing it by one conditional request. The [module](super) says how.
 
+use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use leveltable::ErrorKind;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
-use tokio::time::{sleep, timeout};
 
-use super::manifest::{Id, MAX_LEN};
+use super::manifest::{Id, MAX_LEN, Manifest};
 use super::record::directory_of;
 use crate::Version;
-use crate::attempts::{Failure, Retries, Timeouts, attempts, late, within};
+use crate::attempts::{Failure, Patience, within};
 use crate::source::{UNKNOWN, collect, version_of};
 
-/// Where a manifest lies, in which version.
+/// Where a manifest lies, and in which version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
-    /// At the path itself: an object of this version.
+    /// At the path itself: an object of this version, which is [`UNKNOWN`] if it was not learned.
     Object(Version),
     /// In the directory of the path, under this number.
     Numbered(u64),
-    /// At the path, in a version that was not learned.
-    Unknown,
 }
 
-/// What there is at the place of a manifest.
-#[derive(Debug)]
-pub(super) enum Found {
-    Nothing,
-    /// The manifest that is known.
-    Same,
-    Manifest(Bytes, Place),
-}
-
-/// The condition on which a manifest is written.
-#[derive(Debug, Clone)]
-pub(super) enum Condition {
-    /// There is no object at the path.
-    IsNew,
-    /// The object at the path is this one.
-    Is(Version),
-    /// There is no manifest of this number.
-    NumberIsNew(u64),
-}
-
-/// Why a manifest was not written, as far as the store tells.
-#[derive(Debug)]
-pub(super) struct PutFailure {
-    pub(super) answer: Answer,
-    pub(super) error: io::Error,
-}
-
-/// What a store answers to a conditional request that fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// It cannot do such a thing, whatever the manifest.
-    Unsupported,
-    /// The condition is not met. Perhaps it was, and this is the answer to a repetition of the request on its way.
-    Refused,
-    /// Anything else, or no answer. The manifest may have been written.
-    Unclear,
+impl Place {
+    /// Whether enough is known to replace what lies here.
+    pub(super) fn is_known(&self) -> bool {
+        *self != Place::Object(UNKNOWN)
+    }
 }
 
 /// A store, and how long its requests may take.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     pub(super) store: Arc<dyn ObjectStore>,
-    pub(super) timeouts: Timeouts,
-    pub(super) retries: Retries,
+    pub(super) patience: Patience,
 }
 
 impl Client {
-    /// The current manifest, unless it is the one that is `known` to lie somewhere. One request if it is an object at the path, and
-    /// one if it is the same.
-    pub(super) async fn read(&self, path: &Path, known: Option<&Place>) -> io::Result<Found> {
-        let last = match known {
-            Some(Place::Numbered(number)) => Some(*number),
-            Some(Place::Object(version)) => {
-                let e_tag = version.e_tag.as_deref();
-                match self
-                    .get(path, e_tag.filter(|e_tag| !e_tag.starts_with("W/")))
-                    .await?
-                {
-                    Found::Nothing => None,
-                    found => return Ok(found),
-                }
-            }
-            Some(Place::Unknown) | None => match self.get(path, None).await? {
-                Found::Nothing => None,
-                found => return Ok(found),
-            },
+    /// The current manifest, and where it lies.
+    pub(super) async fn current(&self, path: &Path) -> leveltable::Result<(Manifest, Place)> {
+        let read = self.read(path, None).await?;
+        read.ok_or_else(|| {
+            let why = "the store says that the manifest is not modified, without being asked";
+            leveltable::Error::new(ErrorKind::InvalidState, why)
+        })
+    }
+
+    /// The same; `None` if it is the one that is `known` to lie somewhere. One request if it is an object at the path, and one if it is
+    /// the same.
+    pub(super) async fn read(
+        &self,
+        path: &Path,
+        known: Option<&Place>,
+    ) -> leveltable::Result<Option<(Manifest, Place)>> {
+        let found = self.find(path, known).await.map_err(|error| {
+            let error = leveltable::Error::io("reading the manifest", error);
+            error.at_path(path.as_ref().as_ref())
+        })?;
+        let decode = |(bytes, place)| Ok((Manifest::decode(bytes, path)?, place));
+        found.map(decode).transpose()
+    }
+
+    /// The bytes of the current manifest, and where it lies; `None` if it is the one that is `known`.
+    pub(super) async fn find(
+        &self,
+        path: &Path,
+        known: Option<&Place>,
+    ) -> io::Result<Option<(Bytes, Place)>> {
+        let (last, e_tag) = match known {
+            Some(Place::Numbered(number)) => (Some(*number), None),
+            Some(Place::Object(version)) => (None, version.e_tag.as_deref()),
+            None => (None, None),
         };
+        if last.is_none() {
+            // No condition matches a weak one.
+            match self
+                .get(path, e_tag.filter(|e_tag| !e_tag.starts_with("W/")))
+                .await
+            {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Ok(found) => {
+                    return Ok(found.map(|(bytes, version)| (bytes, Place::Object(version))));
+                }
+                Err(error) => return Err(error),
+            }
+        }
         // Truncated since it was listed: there is a later one.
         let mut empty = Path::default();
-        for _ in 0..=self.retries.most {
-            let Some(number) = self.highest(path).await? else {
-                return Ok(Found::Nothing);
-            };
+        for _ in 0..=self.patience.retries.most {
+            let number = self.highest(path).await?;
             if last == Some(number) {
-                return Ok(Found::Same);
+                return Ok(None);
             }
-            let path = numbered(path, number);
-            if let Found::Manifest(bytes, _) = self.get(&path, None).await?
-                && !bytes.is_empty()
-            {
-                return Ok(Found::Manifest(bytes, Place::Numbered(number)));
+            empty = numbered(path, number);
+            match self.get(&empty, None).await {
+                Ok(Some((bytes, _))) if !bytes.is_empty() => {
+                    return Ok(Some((bytes, Place::Numbered(number))));
+                }
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
             }
-            empty = path;
         }
         let why = format!(
             "the manifest with the highest number, {empty}, is empty: it was not completely written, as after a \
@@ -117,23 +111,21 @@ impl Client {
     }
 
     /// All of an object, unless it has the ETag `known`.
-    async fn get(&self, path: &Path, known: Option<&str>) -> io::Result<Found> {
+    async fn get(&self, path: &Path, known: Option<&str>) -> io::Result<Option<(Bytes, Version)>> {
         let request = || async {
             let options = GetOptions {
                 if_none_match: known.map(str::to_owned),
                 ..GetOptions::default()
             };
-            Ok(match self.store.get_opts(path, options).await {
-                Err(Error::NotFound { .. }) => Err(Found::Nothing),
-                Err(Error::NotModified { .. }) => Err(Found::Same),
-                response => Ok(response?),
-            })
+            match self.store.get_opts(path, options).await {
+                Err(Error::NotModified { .. }) => Ok(None),
+                response => Ok(Some(response?)),
+            }
         };
-        let mut is_last = self.retries.most == 0;
+        let mut is_last = self.patience.retries.most == 0;
         loop {
-            let response = match self.attempts(request).await? {
-                Ok(response) => response,
-                Err(found) => return Ok(found),
+            let Some(response) = self.patience.attempts(0, request).await? else {
+                return Ok(None);
             };
             let (size, version) = (response.meta.size, version_of(&response.meta));
             if size > MAX_LEN {
@@ -141,117 +133,97 @@ impl Client {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
             // Only now is it known how long it may take.
-            let deadline = self.timeouts.of(size);
-            let collected = timeout(deadline, collect(response, 0..size)).await;
-            let failure = match collected {
-                Ok(Ok(bytes)) => return Ok(Found::Manifest(bytes, Place::Object(version))),
-                Ok(Err(failure)) => failure,
-                Err(_) => Failure::passing(late(deadline)),
-            };
-            if is_last || !failure.may_pass {
-                return Err(failure.error);
+            let deadline = self.patience.timeouts.of(size);
+            match within(deadline, collect(response, 0..size)).await {
+                Ok(bytes) => return Ok(Some((bytes, version))),
+                Err(failure) if is_last || !failure.may_pass => return Err(failure.error),
+                Err(_) => is_last = true,
             }
-            is_last = true;
         }
     }
 
     /// The highest number of a manifest in the directory `path`.
-    async fn highest(&self, path: &Path) -> io::Result<Option<u64>> {
+    async fn highest(&self, path: &Path) -> io::Result<u64> {
         let list = || async { Ok(self.store.list_with_delimiter(Some(path)).await?) };
-        let listed = self.attempts(list).await?;
+        let listed = self.patience.attempts(0, list).await?;
         let numbers = listed.objects.iter();
         let numbers = numbers.filter_map(|object| Some(number_of(&object.location)?.1));
-        Ok(numbers.max())
+        let none = || io::Error::new(io::ErrorKind::NotFound, "there is no manifest");
+        numbers.max().ok_or_else(none)
     }
 
-    /// The condition for the first manifest at `path`: asks the store which conditions it knows, and whether it keeps to them.
+    /// What the first manifest at `path` replaces: asks the store which conditions it knows, and whether it keeps to them.
     ///
     /// Asks with an object of the publication `id` alone, since another publisher could delete a common one in between. An empty
     /// object is left if it cannot be deleted.
-    pub(super) async fn first_condition(
-        &self,
-        path: &Path,
-        id: &Id,
-    ) -> Result<Condition, PutFailure> {
+    pub(super) async fn before_first(&self, path: &Path, id: &Id) -> io::Result<Option<Place>> {
         let id = u128::from_be_bytes(*id);
         let probe = Path::from(format!("{path}.{id:032x}.probe"));
-        let condition = self.probe(&probe).await;
-        let _ = within(self.timeouts.of(0), self.store.delete(&probe)).await;
-        condition?.ok_or_else(|| {
-            let why = "the store writes an object although the condition is not met, so that one publisher could overwrite what \
-                       another has published";
-            PutFailure {
-                answer: Answer::Unsupported,
-                error: io::Error::new(io::ErrorKind::Unsupported, why),
-            }
-        })
+        let before = self.probe(&probe).await;
+        let _ = within(self.patience.timeouts.of(0), self.store.delete(&probe)).await;
+        before
     }
 
-    /// The same, by an object that does not exist. `None` if the store writes it against a condition.
-    async fn probe(&self, probe: &Path) -> Result<Option<Condition>, PutFailure> {
+    /// The same, by an object that does not exist.
+    async fn probe(&self, probe: &Path) -> io::Result<Option<Place>> {
         // A version that it cannot have.
         let version = Version {
             e_tag: Some("\"leveltable-probe\"".into()),
             version: Some("1".into()),
         };
-        let replaced = self.ask(probe, PutMode::Update(version)).await;
-        let condition = match replaced.map_err(|failure| (failure.answer, failure)) {
-            Ok(()) => return Ok(None),
-            Err((Answer::Unsupported, _)) => Condition::NumberIsNew(1),
-            Err((Answer::Refused, _)) => Condition::IsNew,
-            Err((Answer::Unclear, failure)) => return Err(failure),
+        let lax = || {
+            let why = "the store writes an object although the condition is not met, so that one publisher could overwrite what \
+                       another has published";
+            Err(io::Error::new(io::ErrorKind::Unsupported, why))
+        };
+        let before = match self.ask(probe, PutMode::Update(version)).await? {
+            Ok(()) => return lax(),
+            Err(failure) if failure.is_refusal() => None,
+            Err(_) => Some(Place::Numbered(0)),
         };
         // The first of the two is refused if the store's client has repeated it.
         for _ in 0..2 {
-            match self.ask(probe, PutMode::Create).await {
+            match self.ask(probe, PutMode::Create).await? {
                 Ok(()) => {}
-                Err(failure) if failure.answer == Answer::Refused => return Ok(Some(condition)),
-                Err(failure) => return Err(failure),
+                Err(failure) if failure.is_refusal() => return Ok(before),
+                Err(failure) => return Err(failure.error),
             }
         }
-        Ok(None)
+        lax()
     }
 
-    /// Writes an empty object on a condition, until the answer is clear.
-    async fn ask(&self, path: &Path, mode: PutMode) -> Result<(), PutFailure> {
-        let mut attempt = 1;
-        loop {
+    /// Writes an empty object on a condition. Returns the answer: that it was written, that the condition is not met, or that the store
+    /// knows no such condition.
+    async fn ask(&self, path: &Path, mode: PutMode) -> io::Result<Result<(), Failure>> {
+        let request = || async {
             match self.put_at(path, PutPayload::new(), mode.clone()).await {
-                Err(failure)
-                    if failure.answer == Answer::Unclear && attempt <= self.retries.most =>
-                {
-                    sleep(self.retries.pause(attempt)).await;
-                    attempt += 1;
-                }
-                answer => return answer.map(|_| ()),
+                Err(failure) if !failure.is_refusal() && !failure.is_unsupported() => Err(failure),
+                answer => Ok(answer.map(drop)),
             }
-        }
+        };
+        self.patience.attempts(0, request).await
     }
 
-    /// Writes the manifest on a condition: one request, made once.
+    /// Writes the manifest on the condition that what is there is what it replaces, or nothing: one request, made once.
     pub(super) async fn put(
         &self,
         path: &Path,
         manifest: &Bytes,
-        condition: &Condition,
-    ) -> Result<Place, PutFailure> {
+        replaced: Option<&Place>,
+    ) -> Result<Place, Failure> {
         let payload = PutPayload::from(manifest.clone());
-        let version = match condition {
-            Condition::IsNew => self.put_at(path, payload, PutMode::Create).await?,
-            Condition::Is(version) => {
-                let mode = PutMode::Update(version.clone());
-                self.put_at(path, payload, mode).await?
-            }
-            Condition::NumberIsNew(number) => {
-                let path = numbered(path, *number);
+        let mode = match replaced {
+            Some(Place::Numbered(number)) => {
+                // The highest number is there, so that it cannot be created.
+                let number = number.saturating_add(1);
+                let path = numbered(path, number);
                 self.put_at(&path, payload, PutMode::Create).await?;
-                return Ok(Place::Numbered(*number));
+                return Ok(Place::Numbered(number));
             }
+            Some(Place::Object(version)) => PutMode::Update(version.clone()),
+            None => PutMode::Create,
         };
-        Ok(match version {
-            UNKNOWN => Place::Unknown,
-            version => Place::Object(version),
-        })
+        Ok(Place::Object(self.put_at(path, payload, mode).await?))
     }
 
     async fn put_at(
@@ -259,41 +231,10 @@ impl Client {
         path: &Path,
         payload: PutPayload,
         mode: PutMode,
-    ) -> Result<Version, PutFailure> {
-        let deadline = self.timeouts.of(payload.content_length() as u64);
+    ) -> Result<Version, Failure> {
+        let deadline = self.patience.timeouts.of(payload.content_length() as u64);
         let put = self.store.put_opts(path, payload, mode.into());
-        let put = within(deadline, put).await;
-        put.map(Version::from).map_err(|error| PutFailure {
-            answer: match error {
-                Error::NotImplemented { .. } | Error::NotSupported { .. } => Answer::Unsupported,
-                // Some stores say so of an object that should be replaced, and does not exist.
-                Error::NotFound { .. } => Answer::Refused,
-                Error::AlreadyExists { .. }
-                | Error::Precondition { .. }
-                | Error::NotModified { .. } => Answer::Refused,
-                _ => Answer::Unclear,
-            },
-            error: Failure::from(error).error,
-        })
-    }
-
-    /// Makes attempts of a request whose response is short.
-    pub(super) async fn attempts<T, F>(&self, request: impl FnMut() -> F) -> io::Result<T>
-    where
-        F: Future<Output = Result<T, Failure>>,
-    {
-        attempts(&self.timeouts, &self.retries, 0, request).await
-    }
-}
-
-impl Place {
-    /// The condition on which what lies here is replaced; `None` if the version was not learned.
-    pub(super) fn condition(&self) -> Option<Condition> {
-        match self {
-            Place::Object(version) => Some(Condition::Is(version.clone())),
-            Place::Numbered(number) => Some(Condition::NumberIsNew(number.checked_add(1)?)),
-            Place::Unknown => None,
-        }
+        Ok(Version::from(within(deadline, put).await?))
     }
 }
 
@@ -307,4 +248,10 @@ pub(super) fn number_of(path: &Path) -> Option<(Path, u64)> {
 
 fn numbered(path: &Path, number: u64) -> Path {
     path.clone().join(format!("{number:010}"))
+}
+
+/// Whether there is no such object.
+pub(super) fn is_not_found(error: &leveltable::Error) -> bool {
+    let source = error.source().and_then(|e| e.downcast_ref::<io::Error>());
+    source.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }

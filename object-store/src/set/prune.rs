@@ -1,7 +1,6 @@
 //! What lies under a directory, and no set lists any more.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,15 +11,10 @@ use leveltable::{Error, ErrorKind, OpenOptions, Result};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
-use super::SetOptions;
 use super::manifest::{FORMAT, Manifest};
-use super::place::{Found, number_of};
-use super::table_set::is_not_found;
-use crate::ObjectSource;
+use super::place::{is_not_found, number_of};
+use super::{MAX_AT_A_TIME, SetOptions, each};
 use crate::attempts::Failure;
-
-/// Most objects that are looked at at a time.
-const MAX_AT_A_TIME: usize = 32;
 
 /// What tables end with.
 const MAGIC: [u8; 8] = 0xdb47_7524_8b80_fb57_u64.to_le_bytes();
@@ -63,25 +57,20 @@ impl SetOptions {
         let (pending, mut unlisted) = sort(objects);
         let (mut listed, mut has_manifest) = (HashSet::new(), false);
         for some in pending.chunks(MAX_AT_A_TIME) {
-            let some = some
-                .iter()
-                .filter(|(_, object)| !listed.contains(&object.location));
-            let look = |(path, object): (Path, ObjectMeta)| async move {
-                let kind = self.kind(store, &path, &object.location).await?;
+            let some = some.iter();
+            let some = some.filter(|(_, object)| !listed.contains(&object.location));
+            let kinds = each(some, |(path, object)| async move {
+                let kind = self.kind(store, path, &object.location).await?;
                 Ok::<_, Error>((kind, object))
-            };
-            let kinds: Vec<(Kind, ObjectMeta)> = stream::iter(some.cloned().collect::<Vec<_>>())
-                .map(look)
-                .buffer_unordered(MAX_AT_A_TIME)
-                .try_collect()
-                .await?;
+            });
+            let kinds: Vec<(Kind, &ObjectMeta)> = kinds.await?;
             for (kind, object) in kinds {
                 match kind {
                     Kind::Manifest(manifest) => {
                         has_manifest = true;
                         listed.extend(manifest.shards.into_iter().map(|shard| shard.path));
                     }
-                    Kind::Table => unlisted.push(object),
+                    Kind::Table => unlisted.push(object.clone()),
                     Kind::Other => {}
                 }
             }
@@ -148,18 +137,9 @@ impl SetOptions {
         path: &Path,
         location: &Path,
     ) -> Result<Kind> {
-        let source = || {
-            ObjectSource::new(Arc::clone(store), location.clone())
-                .timeouts(self.timeouts.clone())
-                .retries(self.retries.clone())
-        };
-        let open = |options: OpenOptions| options.no_cache().open_async(source(), None);
-        let opened = match open(OpenOptions::new().no_filter()).await {
-            // Without filters, damaged properties are none, and with them an error.
-            Ok(table) if table.properties().is_none() => open(OpenOptions::new()).await,
-            opened => opened,
-        };
-        let is_manifest = match opened {
+        let source = || self.source(Arc::clone(store), location);
+        let opened = OpenOptions::new().no_cache().open_async(source(), None);
+        let is_manifest = match opened.await {
             Ok(table) => table.properties().is_some_and(|p| p.user(FORMAT).is_some()),
             Err(error) => match error.kind() {
                 // Replaced while it was opened, as manifests are.
@@ -173,22 +153,20 @@ impl SetOptions {
                     };
                 }
                 ErrorKind::DatabaseTable | ErrorKind::Comparator => return Ok(Kind::Other),
-                _ if error.source().is_some_and(is_not_found) => return Ok(Kind::Other),
+                _ if is_not_found(&error) => return Ok(Kind::Other),
                 _ => return Err(error),
             },
         };
         if !is_manifest {
             return Ok(Kind::Table);
         }
-        let client = self.client(Arc::clone(store));
-        let read = client.read(location, None);
-        let name = location.as_ref().as_ref();
-        match read
-            .await
-            .map_err(|error| Error::io("reading a manifest", error).at_path(name))?
-        {
-            Found::Manifest(bytes, _) => Ok(Kind::Manifest(Manifest::decode(bytes, path)?)),
-            Found::Nothing | Found::Same => Ok(Kind::Other),
+        match self.client(Arc::clone(store)).find(location, None).await {
+            Ok(Some((bytes, _))) => Ok(Kind::Manifest(Manifest::decode(bytes, path)?)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let name = location.as_ref().as_ref();
+                Err(Error::io("reading a manifest", error).at_path(name))
+            }
+            _ => Ok(Kind::Other),
         }
     }
 }

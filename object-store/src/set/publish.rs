@@ -5,24 +5,20 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream};
-use leveltable::OpenOptions;
+use futures_util::TryFutureExt;
 use leveltable::remote::AsyncTable;
+use leveltable::{ErrorKind, OpenOptions};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use tokio::time::sleep;
 
-use super::SetOptions;
 use super::error::{PublishError, PublishErrorKind};
 use super::manifest::{Id, Lineage, Manifest};
-use super::place::{Answer, Client, Condition, Found, Place, PutFailure};
+use super::place::{Client, Place, is_not_found};
 use super::record::{MAX_TAIL, Shard};
-use crate::ObjectSource;
+use super::{SetOptions, each};
 use crate::source::{UNKNOWN, is_same, version_of};
 use crate::upload::LEAST_TAIL;
-
-/// Most shards that are looked at at a time.
-const MAX_AT_A_TIME: usize = 32;
 
 /// Which publication of a set is meant: what [`publish`] is to replace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,10 +91,7 @@ impl SetOptions {
         store: Arc<dyn ObjectStore>,
         path: &Path,
     ) -> leveltable::Result<Option<Shard>> {
-        let source = ObjectSource::new(store, path.clone())
-            .timeouts(self.timeouts.clone())
-            .retries(self.retries.clone());
-        let source = Arc::new(source);
+        let source = Arc::new(self.source(store, path));
         let options = OpenOptions::new().no_cache();
         let table = options.open_async(Arc::clone(&source), None).await?;
         // The last 64 KiB say where the pieces of index and filter are, which are read when a lookup needs them. A table that they did
@@ -143,19 +136,11 @@ impl SetOptions {
         shards: &[Path],
         previous: Option<&SetVersion>,
     ) -> Result<Published, PublishError> {
-        let describe = |path: Path| {
-            let store = Arc::clone(&store);
-            async move {
-                let described = self.describe(store, &path).await;
-                described.map_err(|error| bad_shard(&path).caused_by(error))
-            }
-        };
-        let described = stream::iter(shards.to_vec()).map(describe);
-        let described: Vec<Option<Shard>> = described
-            .buffer_unordered(MAX_AT_A_TIME)
-            .try_collect()
-            .await?;
-        let shards = described.into_iter().flatten().collect();
+        let described = each(shards, |path| {
+            let described = self.describe(Arc::clone(&store), path);
+            described.map_err(|error| bad_shard(path).caused_by(error))
+        });
+        let shards = described.await?.into_iter().flatten().collect();
         self.commit(store, manifest, shards, previous).await
     }
 
@@ -173,16 +158,11 @@ impl SetOptions {
         previous: Option<&SetVersion>,
     ) -> Result<Published, PublishError> {
         let client = self.client(Arc::clone(&store));
-        let check = |shard: Shard| {
-            let client = &client;
-            async move {
-                client.check(&shard).await?;
-                Ok(shard)
-            }
-        };
-        let checked = stream::iter(shards).map(check);
-        let shards = checked.buffer_unordered(MAX_AT_A_TIME).try_collect();
-        self.commit(store, manifest, shards.await?, previous).await
+        let checked = each(shards, |shard| async {
+            client.check(&shard).await?;
+            Ok(shard)
+        });
+        self.commit(store, manifest, checked.await?, previous).await
     }
 
     async fn commit(
@@ -257,64 +237,14 @@ fn bad_shard(path: &Path) -> PublishError {
     PublishError::new(PublishErrorKind::Shard, message)
 }
 
-/// What came of a request that was to publish, as the current manifest tells.
-enum Outcome {
-    /// The manifest is there, or others have replaced it since.
-    Published(Place),
-    /// The earlier manifest is still there, if there was one.
-    NotYet(Option<Place>),
-}
-
-/// What came of the request for `own` that ended with `failure`, if the manifest is now what was `found`.
-fn outcome(
-    path: &Path,
-    found: Found,
-    own: &Lineage,
-    previous: Option<&Lineage>,
-    failure: &mut PutFailure,
-) -> Result<Outcome, PublishError> {
-    let is_refused = failure.answer == Answer::Refused;
-    let mut unclear = |why| {
-        let error = std::mem::replace(&mut failure.error, io::ErrorKind::Other.into());
-        Err(unconfirmed(path, why).caused_by(error))
-    };
-    let (current, place) = match found {
-        Found::Manifest(bytes, place) => match Manifest::decode(bytes, path) {
-            Ok(manifest) => (manifest.lineage, place),
-            // Others have put it there, perhaps after this publication.
-            Err(error) if is_refused => return Err(conflict(path).caused_by(error)),
-            Err(error) => {
-                let why = "and what can be read back is no manifest";
-                return Err(unconfirmed(path, why).caused_by(error));
-            }
-        },
-        Found::Nothing | Found::Same if previous.is_none() => return Ok(Outcome::NotYet(None)),
-        // Someone has removed the earlier one, or this one.
-        Found::Nothing | Found::Same => return unclear("and there is no manifest any more"),
-    };
-    if current.id == own.id {
-        Ok(Outcome::Published(place))
-    } else if current.follows(&own.id) {
-        Ok(Outcome::Published(Place::Unknown))
-    } else if previous.is_some_and(|previous| previous.id == current.id) {
-        Ok(Outcome::NotYet(Some(place)))
-    } else if is_refused
-        || current.is_complete()
-        || previous.is_some_and(|previous| current.follows(&previous.id))
-    {
-        Err(conflict(path))
-    } else {
-        unclear("and too many others have published since")
-    }
-}
-
 impl Client {
     /// Checks that the object of `shard` is still the one that was described.
     async fn check(&self, shard: &Shard) -> Result<(), PublishError> {
         let bad = || bad_shard(&shard.path);
         shard.check().map_err(|why| bad().caused_by(why))?;
-        let head = self.attempts(|| async { Ok(self.store.head(&shard.path).await?) });
-        let head = head.await.map_err(|error| bad().caused_by(error))?;
+        let head = || async { Ok(self.store.head(&shard.path).await?) };
+        let head = self.patience.attempts(0, head).await;
+        let head = head.map_err(|error| bad().caused_by(error))?;
         if !is_same(&shard.version, &version_of(&head)) || shard.size != head.size {
             return Err(bad().caused_by("the object was replaced since it was described"));
         }
@@ -329,100 +259,102 @@ impl Client {
         own: &Lineage,
         previous: Option<&SetVersion>,
     ) -> Result<Place, PublishError> {
-        let previous_lineage = previous.map(|previous| &previous.lineage);
-        let mut condition = self.first_attempt(path, own, previous).await?;
+        let mut replaced = self.replaced(path, own, previous).await?;
+        let previous = previous.map(|previous| &previous.lineage);
         let mut attempt = 1;
         loop {
-            let mut failure = match self.put(path, bytes, &condition).await {
+            let failure = match self.put(path, bytes, replaced.as_ref()).await {
                 Ok(place) => return Ok(place),
-                Err(failure) if failure.answer == Answer::Unsupported && attempt == 1 => {
-                    return Err(unsupported(path, failure));
+                Err(failure) if failure.is_unsupported() && attempt == 1 => {
+                    return Err(PublishError::not_published(path, failure));
                 }
                 Err(failure) => failure,
             };
             // Whatever the answer, the manifest may be there: the reply to a request may be lost, and clients repeat it by
             // themselves. What is there now tells.
-            let found = self.read(path, None).await.map_err(|error| {
-                unconfirmed(path, "and the manifest cannot be read back").caused_by(error)
-            })?;
-            let place = match outcome(path, found, own, previous_lineage, &mut failure)? {
-                Outcome::Published(place) => return Ok(place),
-                Outcome::NotYet(place) => place,
-            };
+            let unconfirmed = |why| PublishError::unconfirmed(path, why);
+            match self.current(path).await {
+                Ok((current, place)) if current.lineage.id == own.id => return Ok(place),
+                // Others have replaced it since.
+                Ok((current, _)) if current.lineage.follows(&own.id) => {
+                    return Ok(Place::Object(UNKNOWN));
+                }
+                // If the same manifest was written again, as by a copy onto itself, its version is another one.
+                Ok((current, place)) if previous.is_some_and(|it| it.id == current.lineage.id) => {
+                    replaced = Some(place).filter(Place::is_known).or(replaced);
+                }
+                Ok((current, _)) => {
+                    let comes_after = |it: &Lineage| current.lineage.follows(&it.id);
+                    let is_another = failure.is_refusal()
+                        || current.lineage.is_complete()
+                        || previous.is_some_and(comes_after);
+                    return Err(if is_another {
+                        PublishError::conflict(path)
+                    } else {
+                        unconfirmed("and too many others have published since")
+                            .caused_by(failure.error)
+                    });
+                }
+                Err(error) if is_not_found(&error) => {
+                    if previous.is_some() {
+                        // Someone has removed the earlier one, or this one.
+                        let why = "and there is no manifest any more";
+                        return Err(unconfirmed(why).caused_by(failure.error));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Io => {
+                    return Err(
+                        unconfirmed("and the manifest cannot be read back").caused_by(error)
+                    );
+                }
+                // Others have put it there, perhaps after this publication.
+                Err(error) if failure.is_refusal() => {
+                    return Err(PublishError::conflict(path).caused_by(error));
+                }
+                Err(error) => {
+                    let why = "and what can be read back is no manifest";
+                    return Err(unconfirmed(why).caused_by(error));
+                }
+            }
             // It was not carried out, and will not be, unless an earlier attempt is still on its way.
             let is_denied = failure.error.kind() == io::ErrorKind::PermissionDenied;
             if is_denied && attempt == 1 {
-                return Err(failed(path, failure.error));
+                return Err(PublishError::not_published(path, failure));
             }
-            if is_denied || attempt > self.retries.most {
+            if is_denied || attempt > self.patience.retries.most {
                 let why = "the earlier manifest is still there";
-                return Err(unconfirmed(path, why).caused_by(failure.error));
+                return Err(unconfirmed(why).caused_by(failure.error));
             }
-            sleep(self.retries.pause(attempt)).await;
+            sleep(self.patience.retries.pause(attempt)).await;
             attempt += 1;
-            // If the same manifest was written again, as by a copy onto itself, its version is another one.
-            if let Some(now) = place.and_then(|place| place.condition()) {
-                condition = now;
-            }
         }
     }
 
-    /// The condition on which `own` replaces `previous`.
-    async fn first_attempt(
+    /// The place of what `own` replaces: that of `previous`.
+    async fn replaced(
         &self,
         path: &Path,
         own: &Lineage,
         previous: Option<&SetVersion>,
-    ) -> Result<Condition, PublishError> {
+    ) -> Result<Option<Place>, PublishError> {
         let Some(previous) = previous else {
-            let condition = self.first_condition(path, &own.id).await;
-            return condition.map_err(|failure| match failure.answer {
-                Answer::Unsupported => unsupported(path, failure),
-                Answer::Refused | Answer::Unclear => failed(path, failure.error),
-            });
+            let before = self.before_first(path, &own.id).await;
+            return before.map_err(|error| PublishError::not_published(path, error));
         };
-        if let Some(condition) = previous.place.condition() {
-            return Ok(condition);
+        if previous.place.is_known() {
+            return Ok(Some(previous.place.clone()));
         }
-        let read = self.read(path, None).await;
-        let Found::Manifest(bytes, place) = read.map_err(|error| failed(path, error))? else {
-            return Err(conflict(path));
-        };
-        if lineage(bytes, path)?.id != previous.lineage.id {
-            return Err(conflict(path));
+        match self.current(path).await {
+            Ok((current, place)) if current.lineage.id == previous.lineage.id => {
+                let known = Some(place).filter(Place::is_known);
+                known.map(Some).ok_or_else(|| PublishError::conflict(path))
+            }
+            Ok(_) => Err(PublishError::conflict(path)),
+            Err(error) if error.kind() == ErrorKind::Io && !is_not_found(&error) => {
+                Err(PublishError::not_published(path, error))
+            }
+            // What is no manifest was put there by others.
+            Err(error) => Err(PublishError::conflict(path).caused_by(error)),
         }
-        place.condition().ok_or_else(|| conflict(path))
     }
-}
-
-/// Which publication the manifest is that was found at `path`. What is no manifest was put there by others.
-fn lineage(bytes: Bytes, path: &Path) -> Result<Lineage, PublishError> {
-    let manifest = Manifest::decode(bytes, path);
-    Ok(manifest
-        .map_err(|error| conflict(path).caused_by(error))?
-        .lineage)
-}
-
-#[cold]
-fn unsupported(path: &Path, failure: PutFailure) -> PublishError {
-    let message = format!("{path} was not published: the store cannot do it safely");
-    PublishError::new(PublishErrorKind::Unsupported, message).caused_by(failure.error)
-}
-
-#[cold]
-fn failed(path: &Path, error: io::Error) -> PublishError {
-    let message = format!("{path} was not published");
-    PublishError::new(PublishErrorKind::Io, message).caused_by(error)
-}
-
-#[cold]
-fn conflict(path: &Path) -> PublishError {
-    let message = format!("{path} was not published: what is there is not what was to be replaced");
-    PublishError::new(PublishErrorKind::Conflict, message)
-}
-
-#[cold]
-fn unconfirmed(path: &Path, why: &str) -> PublishError {
-    let message = format!("{path} may or may not have been published: the request failed, {why}");
-    PublishError::new(PublishErrorKind::Unconfirmed, message)
 }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use leveltable::remote::AsyncRange;
-use leveltable::{Error, Result};
+use leveltable::{Error, ErrorKind, Result};
 use tokio::task::JoinSet;
 
 use super::record::Shard;
@@ -200,17 +200,20 @@ impl Walk {
         expects_all: bool,
         is_reverse: bool,
     ) -> Result<Walk> {
+        let Some(shard) = set.shards().get(shard) else {
+            return Err(Error::new(ErrorKind::InvalidState, "no such shard"));
+        };
         let table = set.table(shard).await?;
         let properties = table.properties();
         let bytes = properties.map_or(table.file_bytes(), |p| {
             p.key_bytes.saturating_add(p.value_bytes)
         });
         let states_keys = properties.is_some_and(|p| p.first_key.is_some() && p.last_key.is_some());
-        let record = set.shards().get(shard).filter(|_| !states_keys);
-        let mut range = table.range(match record {
+        let mut range = table.range(if states_keys {
+            bounds
+        } else {
             // Nothing has shown that its keys are those of the manifest.
-            Some(shard) => within(bounds, shard),
-            None => bounds,
+            within(bounds, shard)
         });
         if expects_all {
             range = range.expect_all();
@@ -239,17 +242,14 @@ impl Walk {
 
 /// The part of `bounds` that lies within the keys of `shard`.
 fn within((lower, upper): Bounds, shard: &Shard) -> Bounds {
-    let is_within = |key: &[u8]| shard.covers(key);
-    let lower = match lower {
-        Bound::Included(key) if is_within(&key) => Bound::Included(key),
-        Bound::Excluded(key) if is_within(&key) => Bound::Excluded(key),
+    let clamp = |bound: Bound<Vec<u8>>, end: &Bytes| match bound {
+        Bound::Included(key) if shard.covers(&key) => Bound::Included(key),
+        Bound::Excluded(key) if shard.covers(&key) => Bound::Excluded(key),
         // A shard that is walked does not lie outside of the bounds.
-        _ => Bound::Included(shard.first_key.to_vec()),
+        _ => Bound::Included(end.to_vec()),
     };
-    let upper = match upper {
-        Bound::Included(key) if is_within(&key) => Bound::Included(key),
-        Bound::Excluded(key) if is_within(&key) => Bound::Excluded(key),
-        _ => Bound::Included(shard.last_key.to_vec()),
-    };
-    (lower, upper)
+    (
+        clamp(lower, &shard.first_key),
+        clamp(upper, &shard.last_key),
+    )
 }

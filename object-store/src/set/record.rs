@@ -1,5 +1,7 @@
 //! A shard, and the record that a manifest keeps of it. The [module](super) describes its bytes.
 
+use std::hash::{Hash, Hasher};
+
 use bytes::Bytes;
 use object_store::path::Path;
 
@@ -42,6 +44,13 @@ pub struct Shard {
     pub version: Version,
     /// Number of entries, if the table says.
     pub entries: Option<u64>,
+}
+
+/// Shards of one path are few: those of a set, and of sets that it has replaced.
+impl Hash for Shard {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.path.hash(state);
+    }
 }
 
 impl Shard {

@@ -5,29 +5,24 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
-use futures_util::future::{Shared, WeakShared};
+use futures_util::future::WeakShared;
 use leveltable::remote::{AsyncTable, BoxFuture};
 use leveltable::{Error, ErrorKind, OpenTable, Result, Stats, TableCache};
+
+use super::record::Shard;
 
 /// What comes of an opening, for all who wait for it. It goes on while any of them polls it, and is cancelled when all are gone.
 type Opening = BoxFuture<'static, Result<AsyncTable>>;
 
-/// Open tables by a number of their shard, in the engine's [`TableCache`], which closes those used the longest time ago.
+/// The open tables of shards, in the engine's [`TableCache`], which closes those used the longest time ago.
 ///
-/// A set and those that it becomes by being refreshed share a shelf, on which a shard keeps its number.
+/// A set and those that it becomes by being refreshed share a shelf.
 pub(super) struct Shelf {
-    open: TableCache<usize, Open>,
-    state: Mutex<State>,
+    open: TableCache<Shard, Open>,
+    /// Those that ended or were cancelled go when the next one begins.
+    openings: Mutex<HashMap<Shard, WeakShared<Opening>>>,
     /// The work of tables that were closed.
     closed: Arc<Mutex<Stats>>,
-}
-
-#[derive(Default)]
-struct State {
-    /// The number of the next shard.
-    next: usize,
-    /// May have ended, or been cancelled.
-    openings: HashMap<usize, WeakShared<Opening>>,
 }
 
 /// An open table, whose work is counted when it is closed.
@@ -61,58 +56,49 @@ impl Shelf {
     pub(super) fn new(most_open: usize, most_bytes: u64) -> Shelf {
         Shelf {
             open: TableCache::new(most_open, most_bytes),
-            state: Mutex::default(),
+            openings: Mutex::default(),
             closed: Arc::default(),
         }
     }
 
-    /// A number for a shard that has none.
-    pub(super) fn number(&self) -> usize {
-        let mut state = lock(&self.state);
-        state.next += 1;
-        state.next
-    }
-
     /// Closes the table of `shard`, if it is open.
-    pub(super) fn close(&self, shard: usize) {
-        self.open.remove(&shard);
+    pub(super) fn close(&self, shard: &Shard) {
+        self.open.remove(shard);
     }
 
     /// The table of `shard`, by the future of `open` if it is not open yet. All who want it at the same time share one opening, and
     /// its error.
     pub(super) async fn table(
         &self,
-        shard: usize,
+        shard: &Shard,
         open: impl FnOnce() -> Opening,
     ) -> Result<AsyncTable> {
         let opening = {
-            // An opening that ends meanwhile is forgotten only after its table is open.
-            let mut state = lock(&self.state);
+            // An opening that ends meanwhile is there until its table is open.
+            let mut openings = lock(&self.openings);
             if let Some(table) = self.open_table(shard) {
                 return Ok(table);
             }
-            let on_its_way = state.openings.get(&shard).and_then(WeakShared::upgrade);
+            let on_its_way = openings.get(shard).and_then(WeakShared::upgrade);
+            // After an error, the next one tries again, also while somebody has yet to see it.
+            let on_its_way = on_its_way.filter(|it| !matches!(it.peek(), Some(Err(_))));
             on_its_way.unwrap_or_else(|| {
                 let opening = open().shared();
-                state.openings.extend(Some(shard).zip(opening.downgrade()));
+                openings.retain(|_, opening| opening.upgrade().is_some());
+                openings.extend(Some(shard.clone()).zip(opening.downgrade()));
                 opening
             })
         };
-        let opened = opening.clone().await;
-        if let Ok(table) = &opened {
-            let (table, closed) = (table.clone(), Arc::clone(&self.closed));
-            let counted = || Ok(Open(Arc::new(Counted { table, closed })));
-            self.open.get(&shard, counted)?;
-        }
-        // After an error, the next one tries again, also while somebody has yet to see it.
-        self.forget(shard, &opening);
-        opened
+        let table = opening.clone().await?;
+        let closed = Arc::clone(&self.closed);
+        let counted = || Ok(Open(Arc::new(Counted { table, closed })));
+        Ok(self.open.get(shard, counted)?.0.table.clone())
     }
 
     /// The table of `shard` if it is open.
-    pub(super) fn open_table(&self, shard: usize) -> Option<AsyncTable> {
+    pub(super) fn open_table(&self, shard: &Shard) -> Option<AsyncTable> {
         let none = || Err(Error::new(ErrorKind::InvalidState, "not open"));
-        Some(self.open.get(&shard, none).ok()?.0.table.clone())
+        Some(self.open.get(shard, none).ok()?.0.table.clone())
     }
 
     /// The work of all tables so far, and how many are open.
@@ -122,15 +108,6 @@ impl Shelf {
         // Not under the lock of `closed`: a table that was closed meanwhile is counted when `open` goes.
         let closed = *lock(&self.closed);
         (closed + stats, open.len())
-    }
-
-    /// Forgets `opening`, which has ended, unless another one has begun since.
-    fn forget(&self, shard: usize, opening: &Shared<Opening>) {
-        let mut state = lock(&self.state);
-        let current = state.openings.get(&shard).and_then(WeakShared::upgrade);
-        if current.is_some_and(|current| current.ptr_eq(opening)) {
-            state.openings.remove(&shard);
-        }
     }
 }
 

@@ -1,13 +1,10 @@
 //! A set that is open.
 
-use std::collections::{HashMap, HashSet};
-use std::error::Error as _;
-use std::io;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream};
 use leveltable::remote::{AsyncTable, BoxFuture};
 use leveltable::{Error, ErrorKind, KeyRange, Result, Stats};
 use object_store::ObjectStore;
@@ -15,15 +12,13 @@ use object_store::path::Path;
 use tokio::sync::Semaphore;
 
 use super::manifest::Manifest;
-use super::place::{Client, Found, Place};
+use super::place::{Place, is_not_found};
 use super::range::SetRange;
 use super::record::Shard;
 use super::shelf::Shelf;
-use super::{SetOptions, SetVersion};
-use crate::{ObjectSource, Version};
-
-/// Most shards that a call reads at the same time.
-const MAX_AT_A_TIME: usize = 32;
+use super::{SetOptions, SetVersion, each};
+use crate::Version;
+use crate::source::UNKNOWN;
 
 /// An open set: many tables, each with keys of its own, which read like one.
 ///
@@ -40,8 +35,6 @@ struct Inner {
     version: SetVersion,
     /// In the order of their keys.
     shards: Vec<Shard>,
-    /// Their numbers on the shelf.
-    numbers: Vec<usize>,
     shelf: Arc<Shelf>,
     /// Lets so many requests go at once.
     limit: Arc<Semaphore>,
@@ -57,9 +50,7 @@ impl SetOptions {
     /// - [`ErrorKind::Corruption`] for a damaged one.
     pub async fn open(&self, store: Arc<dyn ObjectStore>, manifest: &Path) -> Result<TableSet> {
         let client = self.client(Arc::clone(&store));
-        let Some((read, place)) = read(&client, manifest, None).await? else {
-            return Err(Error::new(ErrorKind::InvalidState, "nothing was known"));
-        };
+        let (read, place) = client.current(manifest).await?;
         Ok(self.set(store, manifest, read, place))
     }
 
@@ -75,7 +66,7 @@ impl SetOptions {
         bytes: Bytes,
         version: Option<Version>,
     ) -> Result<TableSet> {
-        let place = version.map_or(Place::Unknown, Place::Object);
+        let place = Place::Object(version.unwrap_or(UNKNOWN));
         Ok(self.set(store, path, Manifest::decode(bytes, path)?, place))
     }
 
@@ -86,8 +77,8 @@ impl SetOptions {
         manifest: Manifest,
         place: Place,
     ) -> TableSet {
-        let shelf = Arc::new(Shelf::new(self.most_open, self.most_bytes));
-        let numbers = manifest.shards.iter().map(|_| shelf.number()).collect();
+        let shelf = Shelf::new(self.most_open, self.most_bytes);
+        let limit = Semaphore::new(self.most_requests.max(1));
         TableSet(Arc::new(Inner {
             store,
             options: self.clone(),
@@ -97,34 +88,10 @@ impl SetOptions {
                 place,
             },
             shards: manifest.shards,
-            numbers,
-            shelf,
-            limit: Arc::new(Semaphore::new(self.most_requests.max(1))),
+            shelf: Arc::new(shelf),
+            limit: Arc::new(limit),
         }))
     }
-}
-
-/// The current manifest; `None` if it is the one that is `known`.
-async fn read(
-    client: &Client,
-    path: &Path,
-    known: Option<&Place>,
-) -> Result<Option<(Manifest, Place)>> {
-    let found = client.read(path, known).await;
-    let found = found.and_then(|found| match found {
-        Found::Nothing => Err(io::Error::new(
-            io::ErrorKind::NotFound,
-            "there is no manifest",
-        )),
-        Found::Same => Ok(None),
-        Found::Manifest(bytes, place) => Ok(Some((bytes, place))),
-    });
-    let found = found.map_err(|error| {
-        let name = std::path::Path::new(path.as_ref());
-        Error::io("reading the manifest", error).at_path(name)
-    })?;
-    let decode = |(bytes, place)| Ok((Manifest::decode(bytes, path)?, place));
-    found.map(decode).transpose()
 }
 
 impl TableSet {
@@ -162,32 +129,20 @@ impl TableSet {
             options,
             manifest,
             version,
+            shards,
             shelf,
-            ..
+            limit,
         } = &*self.0;
         let client = options.client(Arc::clone(store));
-        let Some((read, place)) = read(&client, manifest, Some(&version.place)).await? else {
+        let Some((read, place)) = client.read(manifest, Some(&version.place)).await? else {
             return Ok(self.clone());
         };
-        let known = self.shards().iter().zip(&self.0.numbers);
-        let known: HashMap<&Path, _> = known.map(|known| (&known.0.path, known)).collect();
-        let number = |shard: &Shard| match known.get(&shard.path) {
-            Some(&(same, &number)) if same == shard => number,
-            _ => shelf.number(),
-        };
-        let numbers: Vec<usize> = read.shards.iter().map(number).collect();
-        let kept: HashSet<usize> = numbers.iter().copied().collect();
-        let gone = self
-            .0
-            .numbers
-            .iter()
-            .filter(|&number| !kept.contains(number));
-        gone.for_each(|&number| shelf.close(number));
+        let kept: HashSet<&Shard> = read.shards.iter().collect();
+        let gone = shards.iter().filter(|shard| !kept.contains(shard));
+        gone.for_each(|shard| shelf.close(shard));
         let mut set = options.set(Arc::clone(store), manifest, read, place);
         if let Some(inner) = Arc::get_mut(&mut set.0) {
-            inner.numbers = numbers;
-            inner.shelf = Arc::clone(shelf);
-            inner.limit = Arc::clone(&self.0.limit);
+            (inner.shelf, inner.limit) = (Arc::clone(shelf), Arc::clone(limit));
         }
         Ok(set)
     }
@@ -266,44 +221,27 @@ impl TableSet {
     ///
     /// As [`get`](TableSet::get), for the first shard or block that cannot be read; no value is returned then.
     pub async fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        let mut values = vec![None; keys.len()];
-        // The shard and the position of each key.
-        let mut wanted: Vec<(usize, usize)> = Vec::new();
+        // The positions of the keys of each shard.
+        let mut wanted: BTreeMap<&[u8], (&Shard, Vec<usize>)> = BTreeMap::new();
         for (at, key) in keys.iter().enumerate() {
-            wanted.extend(self.shard_of(key.as_ref()).map(|shard| (shard, at)));
+            if let Some(shard) = self.shard_of(key.as_ref()) {
+                let group = wanted.entry(&shard.first_key);
+                group.or_insert((shard, Vec::new())).1.push(at);
+            }
         }
-        wanted.sort_unstable();
-        let groups: Vec<_> = wanted.chunk_by(|a, b| a.0 == b.0).collect();
-        let read = (0..groups.len()).map(|i| {
-            let group = groups.get(i).copied().unwrap_or_default();
-            self.read_group(group, keys)
+        let read = each(wanted.into_values(), |(shard, positions)| async {
+            let table = self.table(shard).await?;
+            let keys = positions.iter().filter_map(|&at| keys.get(at));
+            let keys: Vec<&K> = keys.collect();
+            Ok::<_, Error>(positions.into_iter().zip(table.get_many(&keys).await?))
         });
-        let read = stream::iter(read);
-        let mut read = std::pin::pin!(read.buffer_unordered(MAX_AT_A_TIME));
-        while let Some((group, found)) = read.try_next().await? {
-            for (&(_, at), found) in group.iter().zip(found) {
-                if let Some(value) = values.get_mut(at) {
-                    *value = found;
-                }
+        let mut values = vec![None; keys.len()];
+        for (at, found) in read.await?.into_iter().flatten() {
+            if let Some(value) = values.get_mut(at) {
+                *value = found;
             }
         }
         Ok(values)
-    }
-
-    /// The values of the keys of `group`, which are all of one shard.
-    async fn read_group<'a, K: AsRef<[u8]> + Sync>(
-        &self,
-        group: &'a [(usize, usize)],
-        keys: &[K],
-    ) -> Result<(&'a [(usize, usize)], Vec<Option<Bytes>>)> {
-        let Some(&(shard, _)) = group.first() else {
-            return Ok((group, Vec::new()));
-        };
-        let table = self.table(shard).await?;
-        let keys = group.iter().filter_map(|&(_, at)| keys.get(at));
-        let keys: Vec<&[u8]> = keys.map(AsRef::as_ref).collect();
-        let found = table.get_many(&keys).await?;
-        Ok((group, found))
     }
 
     /// The entries whose keys lie within `bounds`, in order. Makes no request until the first entry is asked for.
@@ -338,8 +276,7 @@ impl TableSet {
         let Some(shard) = self.shard_of(key) else {
             return Ok(false);
         };
-        let number = self.0.numbers.get(shard);
-        match number.and_then(|&number| self.0.shelf.open_table(number)) {
+        match self.0.shelf.open_table(shard) {
             Some(table) => Ok(table.may_contain(key).await?),
             None => Ok(true),
         }
@@ -397,22 +334,21 @@ impl TableSet {
             1 + (bytes * spare / total - before) as usize
         });
         let parts: Vec<usize> = parts.collect();
-        let split = |(i, parts): (usize, usize)| async move {
+        let splits = each(shards.iter().zip(parts), |(shard, parts)| async move {
             Ok::<_, Error>(match parts {
                 1 => Vec::new(),
-                _ => self.table(i).await?.splits(parts).await?,
+                _ => self.table(shard).await?.splits(parts).await?,
             })
-        };
-        let splits = stream::iter(parts.into_iter().enumerate()).map(split);
-        let splits: Vec<_> = splits.buffered(MAX_AT_A_TIME).try_collect().await?;
-        let mut ends = Vec::new();
-        for (shard, splits) in shards.iter().zip(splits) {
-            ends.extend(splits.into_iter().filter_map(|(_, upper)| match upper {
+        });
+        let splits = splits.await?.into_iter().flatten();
+        let mut ends: Vec<Bytes> = splits
+            .filter_map(|(_, upper)| match upper {
                 Bound::Included(end) => Some(end),
                 _ => None,
-            }));
-            ends.push(shard.last_key.clone());
-        }
+            })
+            .chain(shards.iter().map(|shard| shard.last_key.clone()))
+            .collect();
+        ends.sort_unstable();
         ends.pop();
         Ok(ends)
     }
@@ -426,54 +362,49 @@ impl TableSet {
     }
 
     /// The shard that `key` would be in.
-    fn shard_of(&self, key: &[u8]) -> Option<usize> {
+    fn shard_of(&self, key: &[u8]) -> Option<&Shard> {
         let shards = self.shards();
         let found = shards.partition_point(|shard| shard.last_key < key);
-        shards.get(found).filter(|shard| shard.covers(key))?;
-        Some(found)
+        shards.get(found).filter(|shard| shard.covers(key))
     }
 
-    /// The table of shard number `i`, opened by one request if it is not open.
-    pub(super) async fn table(&self, i: usize) -> Result<AsyncTable> {
-        let open = || -> BoxFuture<'static, _> {
-            let set = self.clone();
-            Box::pin(async move { set.open_shard(i).await })
-        };
-        let Some(&number) = self.0.numbers.get(i) else {
-            return Err(Error::new(ErrorKind::InvalidState, "no such shard"));
-        };
-        self.0.shelf.table(number, open).await
+    /// The table of `shard`, opened by one request if it is not open.
+    pub(super) async fn table(&self, shard: &Shard) -> Result<AsyncTable> {
+        self.0.shelf.table(shard, || self.open_shard(shard)).await
     }
 
-    async fn open_shard(&self, i: usize) -> Result<AsyncTable> {
-        let Some(shard) = self.shards().get(i) else {
-            return Err(Error::new(ErrorKind::InvalidState, "no such shard"));
-        };
-        let options = &self.0.options;
-        let open = || {
-            let source = ObjectSource::new(Arc::clone(&self.0.store), shard.path.clone())
-                .pinned_to(shard.version.clone())
-                .sized(shard.size)
-                .timeouts(options.timeouts.clone())
-                .retries(options.retries.clone())
-                .limited(Arc::clone(&self.0.limit));
-            options.tables.open_async(source, Some(shard.tail_len))
-        };
-        let opened = match open().await {
-            // It may have been damaged on its way.
-            Err(error) if error.kind() == ErrorKind::Corruption => open().await,
-            opened => opened,
-        };
-        let name = std::path::Path::new(shard.path.as_ref());
-        let table = opened.map_err(|error| match error.source() {
-            Some(source) if is_not_found(source) => {
+    fn open_shard(&self, shard: &Shard) -> BoxFuture<'static, Result<AsyncTable>> {
+        let (set, shard) = (self.clone(), shard.clone());
+        Box::pin(async move {
+            let Inner {
+                store,
+                options,
+                limit,
+                ..
+            } = &*set.0;
+            let open = || {
+                let source = { options.source(Arc::clone(store), &shard.path) }
+                    .pinned_to(shard.version.clone())
+                    .sized(shard.size)
+                    .limited(Arc::clone(limit));
+                options.tables.open_async(source, Some(shard.tail_len))
+            };
+            let opened = match open().await {
+                // It may have been damaged on its way.
+                Err(error) if error.kind() == ErrorKind::Corruption => open().await,
+                opened => opened,
+            };
+            let name = std::path::Path::new(shard.path.as_ref());
+            let table = opened.map_err(|error| {
+                if !is_not_found(&error) {
+                    return error;
+                }
                 let why = "the shard was removed since the set was published";
                 Error::new(ErrorKind::Replaced, why).at_path(name)
-            }
-            _ => error,
-        })?;
-        matches_record(&table, shard).map_err(|error| error.at_path(name))?;
-        Ok(table)
+            })?;
+            matches_record(&table, &shard).map_err(|error| error.at_path(name))?;
+            Ok(table)
+        })
     }
 }
 
@@ -501,9 +432,4 @@ fn matches_record(table: &AsyncTable, shard: &Shard) -> Result<()> {
         return differs("number of entries", recorded.to_string(), found.to_string());
     }
     Ok(())
-}
-
-pub(super) fn is_not_found(source: &(dyn std::error::Error + 'static)) -> bool {
-    let error = source.downcast_ref::<io::Error>();
-    error.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }

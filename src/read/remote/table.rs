@@ -16,12 +16,11 @@ use super::source::AsyncReadAt;
 use crate::error::{Error, Result};
 use crate::filter::{FilterEntry, FilterInfo};
 use crate::format::properties::Properties;
-use crate::read::ahead::Direction;
+use crate::read::bounds::{KeyRange, Way, prefix_bounds};
 use crate::read::file::{Fetch, Stretch, TAIL_LEN, TableFile};
 use crate::read::index::BlockRef;
 use crate::read::open::{SMALL, report};
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::range::{KeyRange, TableRange, prefix_bounds};
 use crate::read::source::{ReadAt, Source};
 use crate::read::stats::{Counter, Stats};
 use crate::read::table::Table;
@@ -257,11 +256,11 @@ impl AsyncTable {
         &self,
         i: usize,
         blocks: &std::ops::Range<usize>,
-        direction: Direction,
+        way: Way,
     ) -> Result<BlockRef> {
         let inner = &*self.table.inner;
         if inner.index.block(i).is_err() {
-            let ahead = inner.parts_for_walk(i, blocks, Some(direction), WALK_LEN);
+            let ahead = inner.pieces_of_walk(i, blocks, Some(way), WALK_LEN);
             if self.bring(ahead).await.is_err() {
                 // If a piece ahead cannot be read, that is for those who come to it.
                 self.bring(inner.index_parts(i..i + 1)).await?;
@@ -344,15 +343,15 @@ impl AsyncTable {
     /// The entries whose keys lie within `bounds`, in order. Reads nothing if a filter of prefixes rules it out; see
     /// [`Table::range`].
     pub fn range(&self, bounds: impl KeyRange) -> AsyncRange {
-        AsyncRange::new(self, self.table.unfiltered_range(bounds))
+        AsyncRange::new(self, bounds.key_bounds(), None)
     }
 
     /// The entries whose keys begin with `prefix`, in order; see [`Table::prefix`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> AsyncRange {
-        match self.table.unmet_prefix() {
-            Some(error) => AsyncRange::new(self, TableRange::failed(self.table.cursor(), error)),
-            None => self.range(prefix_bounds(prefix.as_ref())),
-        }
+        // The order is not asked about a prefix that may be no key to it.
+        let error = self.table.unmet_prefix();
+        let bounds = prefix_bounds(prefix.as_ref());
+        AsyncRange::new(self, bounds, error)
     }
 
     /// Whether the table may hold `key`, by filter and index alone: requests only pieces of them that were not needed before. See
@@ -463,9 +462,12 @@ impl AsyncTable {
     async fn check_order(&self) -> Result<()> {
         // Checksums or not: what is damaged may have any keys.
         let table = self.with_read_options(ReadOptions::new().fill_cache(false));
-        let mut blocks = Blocks::new(0..self.table.data_blocks());
+        let all = 0..self.table.data_blocks();
+        let mut blocks = Blocks::new(all.clone());
         blocks.expect_all();
-        while blocks.next(&table).await?.is_some() {}
+        for i in all.clone() {
+            blocks.take(&table, i, &all, Way::Forward).await?;
+        }
         Ok(())
     }
 }

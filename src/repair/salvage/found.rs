@@ -4,12 +4,11 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::scan::Scanner;
 use crate::coding::fixed32_at;
-use crate::comparator::Order;
 use crate::error::Section;
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::{BlockHandle, Footer};
@@ -30,25 +29,22 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(super) enum Content {
     Entries(Digest),
-    Filter,
-    /// `about.pieces`. Decoded again where it is used, since it may be large.
-    Pieces,
+    /// A filter or `about.pieces`, as the section says. Decoded again where it is used, since it may be large.
+    Other,
     Footer(Footer),
     /// Why its entries cannot be read: its codec is not in this build, its keys are too large, or it makes no sense.
     Unreadable(String),
 }
 
 /// What is kept of a block of entries.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Digest {
     pub(super) entries: u64,
     /// Whether the keys ascend in the builder's order.
     pub(super) ascends: bool,
     /// The first and the last key as they are stored.
-    pub(super) first: Box<[u8]>,
-    pub(super) last: Box<[u8]>,
-    /// Whether it is what a table says of itself: of this crate or of RocksDB.
-    pub(super) is_properties: bool,
+    pub(super) first: Vec<u8>,
+    pub(super) last: Vec<u8>,
     /// Whether every key could be a metaindex's, and every value is one handle.
     pub(super) names_parts: bool,
     /// Whether every value is one handle, and they ascend without overlap, as in an index.
@@ -63,15 +59,6 @@ pub(super) struct Digest {
 }
 
 impl Found {
-    pub(super) fn new(range: Range<u64>, content: Content) -> Found {
-        let section = content.section();
-        Found {
-            range,
-            content,
-            section,
-        }
-    }
-
     /// Number of entries; 0 for anything but a block of data.
     pub(crate) fn entries(&self) -> u64 {
         self.data().map_or(0, |digest| digest.entries)
@@ -91,6 +78,11 @@ impl Found {
         self.digest().filter(|_| is_data)
     }
 
+    /// Whether it is a block of entries that could be an index.
+    pub(super) fn is_list(&self) -> bool {
+        self.digest().is_some_and(|digest| digest.is_list)
+    }
+
     /// Length of the frame.
     pub(super) fn len(&self) -> u64 {
         self.range.end - self.range.start
@@ -100,28 +92,9 @@ impl Found {
         handle_of(&self.range)
     }
 
-    /// What tells copies of a block, but for one in 2^32. `None` for anything but a block of entries.
-    pub(super) fn identity(&self) -> Option<Identity<'_>> {
-        let digest = self.digest()?;
-        let keys = (&*digest.first, &*digest.last);
-        Some((digest.checksum, self.len(), digest.entries, keys))
-    }
-}
-
-/// Checksum, length, number of entries, first and last key.
-pub(super) type Identity<'a> = (u32, u64, u64, (&'a [u8], &'a [u8]));
-
-impl Content {
-    /// What it is a part of, by itself.
-    pub(super) fn section(&self) -> Section {
-        match self {
-            Content::Entries(digest) if digest.entries == 0 => Section::Metaindex,
-            Content::Entries(digest) if digest.is_properties => Section::Properties,
-            Content::Entries(_) | Content::Unreadable(_) => Section::Data,
-            Content::Filter => Section::Filter,
-            Content::Pieces => Section::Pieces,
-            Content::Footer(_) => Section::Footer,
-        }
+    /// What tells copies of a block, but for one in 2^32: checksum and length. `None` for anything but a block of entries.
+    pub(super) fn identity(&self) -> Option<(u32, u64)> {
+        Some((self.digest()?.checksum, self.len()))
     }
 }
 
@@ -133,68 +106,59 @@ pub(super) fn handle_of(range: &Range<u64>) -> BlockHandle {
     }
 }
 
-/// Opens frames and examines what they hold, within limits for a file.
-#[derive(Debug)]
-pub(super) struct Inspector<'a> {
-    pub(super) order: &'a Order,
-    work: KeyWork,
-    /// Bytes of keys that may still be held in memory.
-    ///
-    /// Raw and Snappy blocks cannot come near it: a block is at most 64 / 3 of its stored size, and at most two of its keys are
-    /// held. Other codecs make a key of megabytes from a few bytes.
-    room: u64,
-}
-
-impl<'a> Inspector<'a> {
-    pub(super) fn new(file_size: u64, order: &'a Order) -> Inspector<'a> {
-        Inspector {
-            order,
-            work: KeyWork::of_file(),
-            room: file_size.saturating_mul(64).saturating_add(16 << 20),
-        }
-    }
-
+impl Scanner<'_> {
     /// Examines the frame at `offset`. `None` if its checksum is wrong.
     pub(super) fn inspect(&mut self, offset: u64, frame: &Bytes) -> Option<Found> {
         frame::verify(frame).ok()?;
-        let content = self.content(frame).unwrap_or_else(|defect| {
-            Content::Unreadable(defect.locate(Section::Data, offset).to_string())
+        let (section, content) = self.content(frame).unwrap_or_else(|defect| {
+            let why = defect.locate(Section::Data, offset).to_string();
+            (Section::Data, Content::Unreadable(why))
         });
-        Some(Found::new(offset..offset + frame.len() as u64, content))
+        Some(Found {
+            range: offset..offset + frame.len() as u64,
+            content,
+            section,
+        })
     }
 
-    fn content(&mut self, frame: &Bytes) -> Result<Content, Defect> {
+    fn content(&mut self, frame: &Bytes) -> Result<(Section, Content), Defect> {
         let payload = frame::open(frame)?;
-        match self.digest(payload.clone()) {
-            Ok(digest) => {
-                let keys = (digest.first.len() + digest.last.len()) as u64;
-                let Some(room) = self.room.checked_sub(keys) else {
-                    let reason = "its keys take more memory than a sound table's would";
-                    return Ok(Content::Unreadable(reason.into()));
-                };
-                self.room = room;
-                Ok(Content::Entries(Digest {
-                    checksum: fixed32_at(frame, frame.len() - 4).unwrap_or_default(),
-                    codec: frame::codec_name(frame)?,
-                    ..digest
-                }))
+        let (section, digest) = match self.digest(&payload) {
+            Ok(digest) => digest,
+            Err(defect) => {
+                // Filters and pieces are always stored raw.
+                let other = frame::is_raw(frame).then(|| not_entries(payload)).flatten();
+                return Ok((other.ok_or(defect)?, Content::Other));
             }
-            // Filters and pieces are always stored raw.
-            Err(defect) if frame::is_raw(frame) => not_entries(payload).ok_or(defect),
-            Err(defect) => Err(defect),
-        }
+        };
+        let keys = (digest.first.len() + digest.last.len()) as u64;
+        let Some(room) = self.room.checked_sub(keys) else {
+            let why = "its keys take more memory than a sound table's would";
+            return Ok((Section::Data, Content::Unreadable(why.into())));
+        };
+        self.room = room;
+        let digest = Digest {
+            checksum: fixed32_at(frame, frame.len() - 4).unwrap_or_default(),
+            codec: frame::codec_name(frame)?,
+            ..digest
+        };
+        Ok((section, Content::Entries(digest)))
     }
 
-    fn digest(&mut self, payload: Bytes) -> Result<Digest, Defect> {
+    /// Describes a block of entries, and tells what it is a part of by itself.
+    fn digest(&mut self, payload: &Bytes) -> Result<(Section, Digest), Defect> {
         let block = Block::parse(payload.clone())?;
         block.check_entries()?;
         self.work.take(&block)?;
         let restarts = block.restart_count() as u64;
         let mut cursor = BlockCursor::new(block);
-        let (mut first, mut last) = (Vec::new(), Vec::new());
-        let (mut entries, mut ascends) = (0, true);
-        let (mut is_handles, mut is_list, mut list_end) = (true, true, 0);
-        let (mut names_parts, mut is_rocksdbs) = (true, true);
+        let mut digest = Digest {
+            ascends: true,
+            names_parts: true,
+            is_list: true,
+            ..Digest::default()
+        };
+        let (mut is_handles, mut list_end, mut is_rocksdbs) = (true, 0, true);
         let mut evidence = Evidence::default();
         while cursor.next()? {
             let (key, value) = (cursor.key(), cursor.value());
@@ -203,45 +167,41 @@ impl<'a> Inspector<'a> {
             is_handles &= handle.is_some();
             let end =
                 handle.and_then(|(handle, _)| handle.end().filter(|_| handle.offset >= list_end));
-            is_list &= end.is_some();
+            digest.is_list &= end.is_some();
             list_end = end.unwrap_or(list_end);
-            names_parts &= names_part(key);
+            digest.names_parts &= names_part(key);
             is_rocksdbs &= key.starts_with(b"rocksdb.") && !key.iter().any(u8::is_ascii_digit);
-            if entries == 0 {
-                first = key.to_vec();
+            if digest.entries == 0 {
+                digest.first = key.to_vec();
             } else {
-                ascends = ascends && self.order.compare(&last, key).is_lt();
+                digest.ascends &= self.order.compare(&digest.last, key).is_lt();
             }
-            entries += 1;
-            last.clear();
-            last.extend_from_slice(key);
+            digest.entries += 1;
+            digest.last.clear();
+            digest.last.extend_from_slice(key);
         }
-        let has_entries = entries > 0;
-        Ok(Digest {
-            is_properties: (has_entries && is_rocksdbs && !is_handles)
-                || first == FIRST_PROPERTY && Properties::decode(&payload).is_ok(),
-            entries,
-            ascends,
-            first: first.into(),
-            last: last.into(),
-            names_parts: has_entries && names_parts && is_handles,
-            is_list: has_entries && is_list,
-            has_restarts_only: entries == restarts,
-            checksum: 0,
-            codec: "",
-            evidence: evidence.counts(),
-        })
+        digest.names_parts &= is_handles;
+        digest.has_restarts_only = digest.entries == restarts;
+        digest.evidence = evidence.counts();
+        let is_properties = is_rocksdbs && !is_handles
+            || digest.first == FIRST_PROPERTY && Properties::decode(payload).is_ok();
+        let section = match digest.entries {
+            0 => Section::Metaindex,
+            _ if is_properties => Section::Properties,
+            _ => Section::Data,
+        };
+        Ok((section, digest))
     }
 }
 
-/// What a block holds that is not entries.
-fn not_entries(payload: Bytes) -> Option<Content> {
+/// What a block that holds no entries is a part of.
+fn not_entries(payload: Bytes) -> Option<Section> {
     // The end of a long one could pass for that of a filter.
     if let Ok(Some(_)) = Pieces::decode(payload.clone()) {
-        return Some(Content::Pieces);
+        return Some(Section::Pieces);
     }
     let filter = FilterBlockReader::new(payload).ok()?;
-    filter.check_offsets().is_ok().then_some(Content::Filter)
+    filter.check_offsets().ok().map(|()| Section::Filter)
 }
 
 /// Whether a metaindex, of this crate or of RocksDB, has a filter or properties under `name`.

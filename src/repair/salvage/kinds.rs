@@ -43,9 +43,6 @@ pub(super) struct Kinds {
 impl Kinds {
     /// Tells each frame of `survey` what it is.
     pub(super) fn of(survey: &mut Survey<'_>) -> Kinds {
-        for found in survey.frames.values_mut() {
-            found.section = found.content.section();
-        }
         let named = follow_footers(survey);
         set_aside_metaindexes(survey, &named);
         let (mut index, inside) = find_index(survey, &named);
@@ -190,12 +187,12 @@ impl Clues {
 fn certain_indexes(survey: &Survey<'_>) -> HashSet<u64> {
     let (mut certain, mut pieces, mut properties) = (HashSet::new(), None, None);
     for found in survey.before(survey.file().size) {
-        if matches!(found.content, Content::Pieces) {
+        if found.section == Section::Pieces {
             let decoded = survey.payload(found.handle()).map(Pieces::decode);
             pieces = decoded.and_then(Result::ok).flatten().or(pieces);
         }
         properties = properties_in(survey, found).or(properties);
-        if !found.digest().is_some_and(|digest| digest.is_list) {
+        if !found.is_list() {
             continue;
         }
         let divides = |pieces: &mut Pieces| {

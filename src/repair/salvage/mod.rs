@@ -448,33 +448,23 @@ pub fn salvage(
     Copier::new(&file, builder, report).run(plan.pieces, &mut progress)
 }
 
-/// How much [`salvage`] would copy.
-#[derive(Debug, Default)]
-pub(crate) struct Recoverable {
-    pub(crate) entries: u64,
-    pub(crate) blocks: u64,
-}
-
-/// Returns how much [`salvage`] would copy of `file`, in `order` or, for a database's table, in the order of internal keys.
-/// Counts entries that are out of order within a block. `progress` covers one pass over the file. If it ends the run,
-/// counts the blocks found until then.
+/// Returns how many entries in how many blocks [`salvage`] would copy of `file`, in `order` or, for a database's table, in the
+/// order of internal keys. Counts entries that are out of order within a block. `progress` covers one pass over the file. If it
+/// ends the run, counts the blocks found until then.
 pub(crate) fn recoverable(
     file: &TableFile,
     order: &Order,
     progress: &mut Reporter<'_>,
-) -> Recoverable {
+) -> (u64, u64) {
     if file.refuse_foreign().is_err() {
-        return Recoverable::default();
+        return (0, 0);
     }
     let mut survey = Survey::new(file, order, Patience::Limited);
     let kinds = survey.run(progress);
     if matches!(order, Order::Bytewise) && target::kind(&survey, &kinds) == KeyKind::Database {
         return recoverable(file, &internal_order(Order::Bytewise), progress);
     }
-    let mut recoverable = Recoverable::default();
-    for block in Plan::of(&survey, &kinds, false).blocks() {
-        recoverable.entries += block.digest.entries;
-        recoverable.blocks += 1;
-    }
-    recoverable
+    let plan = Plan::of(&survey, &kinds, false);
+    let entries = plan.blocks().map(|block| block.digest.entries);
+    entries.fold((0, 0), |(sum, blocks), entries| (sum + entries, blocks + 1))
 }

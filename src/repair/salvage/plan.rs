@@ -305,24 +305,21 @@ struct Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::recognise::Counts;
     use proptest::prelude::*;
 
     fn found(first: &str, last: &str, entries: u64) -> Found {
-        let content = Content::Entries(Digest {
+        let digest = Digest {
             entries,
             ascends: true,
-            first: first.as_bytes().into(),
-            last: last.as_bytes().into(),
-            is_properties: false,
-            names_parts: false,
-            is_list: false,
-            has_restarts_only: false,
-            checksum: 0,
-            codec: "none",
-            evidence: Counts::default(),
-        });
-        Found::new(0..1, content)
+            first: first.into(),
+            last: last.into(),
+            ..Digest::default()
+        };
+        Found {
+            range: 0..1,
+            content: Content::Entries(digest),
+            section: Section::Data,
+        }
     }
 
     /// The weight of the best subset without overlaps, by trying all of them.

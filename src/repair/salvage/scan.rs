@@ -12,8 +12,10 @@ use std::ops::{ControlFlow, Range};
 use bytes::Bytes;
 
 use super::checksums::{frame_end, frames_by_checksum};
-use super::found::{Content, Found, Inspector};
+use super::found::{Content, Found};
 use crate::comparator::Order;
+use crate::error::Section;
+use crate::format::block_check::KeyWork;
 use crate::format::footer::{FOOTER_LEN, Footer};
 use crate::format::frame::TRAILER_LEN;
 use crate::format::page;
@@ -40,7 +42,13 @@ pub(crate) enum Patience {
 /// Finds frames with valid checksums, wherever they are.
 pub(crate) struct Scanner<'a> {
     pub(super) file: &'a TableFile,
-    pub(super) inspector: Inspector<'a>,
+    pub(super) order: &'a Order,
+    pub(super) work: KeyWork,
+    /// Bytes of keys that may still be held in memory.
+    ///
+    /// Raw and Snappy blocks cannot come near it: a block is at most 64 / 3 of its stored size, and at most two of its keys are
+    /// held. Other codecs make a key of megabytes from a few bytes.
+    pub(super) room: u64,
     patience: Patience,
     /// Where the page begins that was read last, and its bytes.
     page: (u64, Bytes),
@@ -63,7 +71,9 @@ impl<'a> Scanner<'a> {
     pub(crate) fn new(file: &'a TableFile, order: &'a Order, patience: Patience) -> Scanner<'a> {
         Scanner {
             file,
-            inspector: Inspector::new(file.size, order),
+            order,
+            work: KeyWork::of_file(),
+            room: file.size.saturating_mul(64).saturating_add(16 << 20),
             patience,
             page: (0, Bytes::new()),
             walk_budget: match patience {
@@ -101,7 +111,11 @@ impl<'a> Scanner<'a> {
     fn footer(&mut self, at: u64, end: u64) -> Option<Found> {
         let range = at..at.saturating_add(FOOTER_LEN as u64);
         let footer = Footer::decode(self.page_from(at).get(..FOOTER_LEN)?).ok()?;
-        (range.end <= end).then(|| Found::new(range, Content::Footer(footer)))
+        (range.end <= end).then(|| Found {
+            range,
+            content: Content::Footer(footer),
+            section: Section::Footer,
+        })
     }
 
     /// The frame that begins at `at`, or after the padding there, and ends at or before `end`.
@@ -137,7 +151,7 @@ impl<'a> Scanner<'a> {
         let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
         let is_inside = range.end <= self.file.size;
         let frame = is_inside.then(|| self.file.read(range.start, len).ok());
-        self.inspector.inspect(range.start, &frame??)
+        self.inspect(range.start, &frame??)
     }
 
     /// The first frame at or after `at` that ends at or before `end`. Also `None` if `reached` ends the search, or if
@@ -168,7 +182,7 @@ impl<'a> Scanner<'a> {
                 // and then: its place must be likely, too.
                 let is_likely =
                     |found: &Found| start == at || !matches!(found.content, Content::Unreadable(_));
-                let found = self.inspector.inspect(start, &frame);
+                let found = self.inspect(start, &frame);
                 if let Some(found) = found.filter(is_likely) {
                     return Some(found);
                 }

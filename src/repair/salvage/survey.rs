@@ -39,7 +39,7 @@ impl<'a> Survey<'a> {
     }
 
     pub(super) fn order(&self) -> &'a Order {
-        self.scanner.inspector.order
+        self.scanner.order
     }
 
     /// Surveys the whole file, unless the callback of `progress` ends the run early, and tells what the frames are.
@@ -48,15 +48,6 @@ impl<'a> Survey<'a> {
             && self.follow(footer, progress).is_break()
         {
             return Kinds::default();
-        }
-        let kinds = Kinds::of(self);
-        let is_whole = |kinds: &Kinds| {
-            let index = kinds.index.as_ref();
-            index.is_some_and(|index| index.is_in_place && index.is_whole())
-        };
-        if is_whole(&kinds) {
-            let _ = progress.reach(self.file().size);
-            return kinds;
         }
         let mut done = self.bytes();
         for gap in self.gaps() {
@@ -79,7 +70,11 @@ impl<'a> Survey<'a> {
         let range = self.file().footer_offset()..self.file().size;
         // Elsewhere, the scan finds it: one that lost bytes would reach into the block before it.
         if footer.blocks_end() == Some(range.start) {
-            self.insert(Found::new(range, Content::Footer(footer)));
+            self.insert(Found {
+                range,
+                content: Content::Footer(footer),
+                section: Section::Footer,
+            });
         }
         let (mut end_before, mut done) = (0, 0);
         for handle in self.handles_in(footer.index) {
@@ -188,9 +183,7 @@ impl<'a> Survey<'a> {
     fn padding(&self, gap: Range<u64>, next: Option<&Found>) -> u64 {
         let (padding, len) = (page::to_boundary(gap.start), gap.end - gap.start);
         let needs_padding = |next: &Found| {
-            let is_list = next.digest().is_some_and(|digest| digest.is_list);
-            let may_be_data = next.content.section() == Section::Data && !is_list;
-            may_be_data && page::padding(gap.start, next.len()) > 0
+            next.data().is_some() && !next.is_list() && page::padding(gap.start, next.len()) > 0
         };
         let may_be_padding = gap.start > 0
             && padding > 0

@@ -24,53 +24,29 @@ impl Verifier<'_, '_> {
             end: 0,
             section: Section::Data,
         };
-        let has_footer = extents
-            .last()
-            .is_some_and(|last| last.section == Section::Footer);
-        let end = Extent {
-            offset: if has_footer {
-                self.file.size
-            } else {
-                self.file.footer_offset()
-            },
-            end: self.file.size,
-            section: Section::Footer,
-        };
         let order = self.order.clone();
         let mut scanner = Scanner::new(self.file, &order, Patience::Limited);
-        for extent in extents.into_iter().chain([end]) {
+        for extent in extents {
+            let place = (extent.section, extent.offset);
             match extent.offset.cmp(&before.end) {
-                Ordering::Less => self.report.find(
-                    Severity::Damage,
-                    (extent.section, extent.offset),
-                    "blocks that do not overlap",
-                    format!(
+                Ordering::Less => {
+                    let expected = "blocks that do not overlap";
+                    let found = format!(
                         "bytes {} to {}, which the {} at {} also claims",
                         extent.offset,
                         extent.end.min(before.end),
                         before.section,
                         before.offset
-                    ),
-                ),
+                    );
+                    self.report.find(Severity::Damage, place, expected, found);
+                }
                 Ordering::Equal => {}
                 Ordering::Greater if self.is_padding(&before, &extent) => {
                     self.report.checked_bytes += extent.offset - before.end;
                 }
                 Ordering::Greater => {
                     let gap = before.end..extent.offset;
-                    let (severity, what) = if is_complete {
-                        self.search_gap(gap.clone(), &mut scanner)
-                    } else {
-                        (Severity::Unchecked, String::new())
-                    };
-                    let (len, section) = (gap.end - gap.start, extent.section);
-                    let place = if is_complete { section } else { Section::Data };
-                    self.report.find(
-                        severity,
-                        (place, gap.start),
-                        "each block right after the one before",
-                        format!("{len} bytes before the {section} that no handle leads to{what}"),
-                    );
+                    self.check_gap(gap, extent.section, is_complete.then_some(&mut scanner));
                 }
             }
             if extent.end > before.end {
@@ -90,31 +66,41 @@ impl Verifier<'_, '_> {
                 .is_ok_and(|bytes| page::is_padding(before.end, &bytes))
     }
 
-    /// Searches bytes to which no handle leads for entries. Returns how bad they are, and what is there.
-    fn search_gap(&mut self, gap: Range<u64>, scanner: &mut Scanner<'_>) -> (Severity, String) {
-        let blocks = scanner.scan(gap, |at| self.progress.reach(at));
-        match blocks.iter().map(|block| block.entries()).sum::<u64>() {
-            0 => (Severity::Warning, String::new()),
-            n => (
-                Severity::Damage,
-                format!(", with {n} entries in sound blocks"),
-            ),
-        }
+    /// Reports bytes to which no handle leads, before a block of `section`. If an index vouches that they hold no data, there is
+    /// a `scanner` to look for some.
+    fn check_gap(&mut self, gap: Range<u64>, section: Section, scanner: Option<&mut Scanner<'_>>) {
+        let mut found = format!(
+            "{} bytes before the {section} that no handle leads to",
+            gap.end - gap.start
+        );
+        let (severity, section) = match scanner {
+            None => (Severity::Unchecked, Section::Data),
+            Some(scanner) => {
+                let blocks = scanner.scan(gap.clone(), |at| self.progress.reach(at));
+                match blocks.iter().map(|block| block.entries()).sum::<u64>() {
+                    0 => (Severity::Warning, section),
+                    n => {
+                        found.push_str(&format!(", with {n} entries in sound blocks"));
+                        (Severity::Damage, section)
+                    }
+                }
+            }
+        };
+        let expected = "each block right after the one before";
+        self.report
+            .find(severity, (section, gap.start), expected, found);
     }
 
     /// Reports how much of the data is sound, if no sound index says what there is.
     pub(super) fn count_what_is_left(&mut self) {
         let order = self.options.order.clone().unwrap_or(Order::Bytewise);
-        let found = salvage::recoverable(self.file, &order, self.progress);
-        if found.blocks > 0 {
+        let (entries, blocks) = salvage::recoverable(self.file, &order, self.progress);
+        if blocks > 0 {
             self.report.find(
                 Severity::Unchecked,
                 (Section::Data, 0),
                 "a sound index that leads to all data blocks",
-                format!(
-                    "{} entries in {} sound blocks, which salvage would copy",
-                    found.entries, found.blocks
-                ),
+                format!("{entries} entries in {blocks} sound blocks, which salvage would copy"),
             );
         }
     }

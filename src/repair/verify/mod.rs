@@ -3,10 +3,8 @@
 //!
 //! ```text
 //! blocks.rs       reads a block by its handle, checks frame and structure
-//! filters.rs      the metaindex, and the filters that it names
+//! metaindex.rs    the metaindex, and the filters, properties and pieces that it names
 //! data.rs         index and data blocks: the order of the keys, and each key against the filters
-//! pieces.rs       how the table divides index and filters, against those
-//! properties.rs   what the table says of itself, against what was counted
 //! coverage.rs     what no handle leads to
 //! report.rs       findings and figures
 //! ```
@@ -14,9 +12,7 @@
 mod blocks;
 mod coverage;
 mod data;
-mod filters;
-mod pieces;
-mod properties;
+mod metaindex;
 mod report;
 
 use std::fmt;
@@ -37,11 +33,10 @@ use crate::read::options::OpenOptions;
 use crate::read::recognise::Evidence;
 use crate::read::source::Source;
 use crate::repair::progress::{Callback, Progress, Reporter};
+use crate::write::summary::Summary;
 
 use blocks::Extent;
-use filters::Filter;
-use pieces::Divided;
-use properties::{Counted, Stated};
+use metaindex::Named;
 pub use report::{Finding, Severity, VerifyReport};
 
 /// How [`verify`] checks a table.
@@ -163,32 +158,11 @@ pub fn verify(source: impl Into<Source>, options: VerifyOptions<'_>) -> Result<V
     } = options;
     let mut progress = Reporter::new(file.size, progress);
     let mut run = |guess| Verifier::new(&file, &open, keys, guess, &mut progress).run();
-    let first = run(None);
-    let Some(guess) = first.guess.filter(|_| !first.report.cancelled) else {
-        return Ok(first.report);
-    };
-    let second = run(Some(guess.kind));
-    Ok(if guess.is_certain || !second.filters_hide_keys {
-        second.report
-    } else {
-        first.report
+    let (report, better_guess) = run(None);
+    Ok(match better_guess.filter(|_| !report.cancelled) {
+        Some(kind) => run(Some(kind)).0,
+        None => report,
     })
-}
-
-/// What a run found.
-struct Verified {
-    report: VerifyReport,
-    /// Whether a filter rejects keys that are present.
-    filters_hide_keys: bool,
-    /// The kind of keys that the table should be checked for instead.
-    guess: Option<Guess>,
-}
-
-/// A kind of keys other than the one that a run assumed.
-struct Guess {
-    kind: KeyKind,
-    /// Whether the keys themselves say so.
-    is_certain: bool,
 }
 
 /// One run over one file.
@@ -197,16 +171,16 @@ struct Verifier<'a, 'p> {
     options: &'a OpenOptions,
     /// The kind of keys that the caller named.
     kind_named: Option<KeyKind>,
-    /// Whether the index keys and a few others decide what kind of keys is checked.
-    looks_at_keys: bool,
+    /// Whether the properties or the index keys decide what kind of keys is checked.
+    chooses_kind: bool,
     /// The order in which the keys are checked.
     order: Order,
     report: VerifyReport,
-    /// What the table says of itself.
-    stated: Option<Stated>,
-    divided: Divided,
-    /// What `stated` is compared with.
-    counted: Counted,
+    named: Named,
+    /// What the properties are compared with.
+    counted: Summary,
+    /// Whether `counted` is of all data blocks: none of them is damaged, and nor is the index.
+    counted_all: bool,
     /// What the keys say about their kind and order.
     evidence: Evidence,
     /// Keys out of order, as damage: until it is known whether the order that they were checked in is the table's.
@@ -228,11 +202,11 @@ impl<'a, 'p> Verifier<'a, 'p> {
         guess: Option<KeyKind>,
         progress: &'a mut Reporter<'p>,
     ) -> Verifier<'a, 'p> {
-        let stored_order = || options.order.clone().unwrap_or(Order::Bytewise);
+        let order = options.order.clone().unwrap_or(Order::Bytewise);
         let (order, kind) = match keys.or(guess) {
-            Some(KeyKind::Database) => (internal_order(stored_order()), KeyKind::Database),
-            None if stored_order().shortens_filter_keys() => (stored_order(), KeyKind::Database),
-            _ => (stored_order(), KeyKind::Plain),
+            Some(KeyKind::Database) => (internal_order(order), KeyKind::Database),
+            None if order.shortens_filter_keys() => (order, KeyKind::Database),
+            _ => (order, KeyKind::Plain),
         };
         Verifier {
             report: VerifyReport {
@@ -242,12 +216,12 @@ impl<'a, 'p> Verifier<'a, 'p> {
             },
             order,
             kind_named: keys,
-            looks_at_keys: keys.is_none() && guess.is_none() && options.order.is_none(),
+            chooses_kind: keys.is_none() && guess.is_none() && options.order.is_none(),
             file,
             options,
-            stated: None,
-            divided: Divided::default(),
-            counted: Counted::default(),
+            named: Named::default(),
+            counted: Summary::default(),
+            counted_all: false,
             evidence: Evidence::default(),
             misordered: VerifyReport::default(),
             extents: Vec::new(),
@@ -257,18 +231,23 @@ impl<'a, 'p> Verifier<'a, 'p> {
         }
     }
 
-    fn run(mut self) -> Verified {
-        let mut filters = Vec::new();
+    /// Returns the report, and the kind of keys that the table should be checked for instead.
+    fn run(mut self) -> (VerifyReport, Option<KeyKind>) {
         // Whether an index vouches that it leads to all data blocks.
-        let is_complete = match self.check_footer() {
-            Some(footer) => self.check_blocks(footer, &mut filters),
-            None => false,
-        };
-        let filters_hide_keys = filters.iter().any(Filter::hides_keys);
-        let guess = self.better_guess(filters_hide_keys);
+        let footer = self.check_footer();
+        let is_complete = footer.is_some_and(|footer| self.check_blocks(footer));
+        let is_guessed = self.kind_named.is_none()
+            && self.options.order.is_none()
+            && self.named.properties.is_none();
+        let by_keys = self.evidence.verdict();
+        let better_guess = by_keys.filter(|kind| is_guessed && *kind != self.report.keys);
+        if is_guessed && by_keys.is_none() {
+            // Keys that fit both kinds: readers do not ask the filter, which may hold user keys.
+            self.named.filters.clear();
+        }
         self.settle_order();
         if !self.progress.is_cancelled() {
-            self.report_filters(filters);
+            self.report_filters();
             self.compare_properties();
             self.check_coverage(is_complete);
         }
@@ -281,60 +260,44 @@ impl<'a, 'p> Verifier<'a, 'p> {
         }
         self.report.cancelled = self.progress.is_cancelled();
         self.report.sort();
-        Verified {
-            report: self.report,
-            filters_hide_keys,
-            guess,
-        }
+        (self.report, better_guess)
     }
 
     /// Checks all blocks that the footer leads to. Returns whether the index is what was written.
-    fn check_blocks(&mut self, footer: Footer, filters: &mut Vec<Filter>) -> bool {
-        let index = self.load_block(footer.index, Section::Index);
-        if let Some(metaindex) = self.load_block(footer.metaindex, Section::Metaindex) {
-            *filters = self.check_metaindex(footer.metaindex.offset, &metaindex);
+    fn check_blocks(&mut self, footer: Footer) -> bool {
+        let named_by = Some((Section::Footer, self.file.footer_offset()));
+        let index = self.load_entries(footer.index, Section::Index, named_by);
+        let metaindex = self.load_entries(footer.metaindex, Section::Metaindex, named_by);
+        if let Some((metaindex, is_sound)) = metaindex {
+            self.check_metaindex(footer.metaindex.offset, metaindex, is_sound);
         }
-        self.compare_pieces(footer.index, index.as_ref());
-        let Some(index) = index else { return false };
-        self.read_index_keys(&index);
-        // A database's filter holds user keys, of which an order of stored keys does not know.
-        let stated = self.stated.as_ref().map(|stated| stated.key_kind());
-        let is_of_user_keys = stated.unwrap_or(self.evidence.kind()) == KeyKind::Database;
-        if self.kind_named.is_none() && self.report.keys == KeyKind::Plain && is_of_user_keys {
-            filters.clear();
-        }
-        let _ = self.check_data(footer.index.offset, &index, filters);
-        index.trusted
-    }
-
-    /// The kind of keys that the table should be checked for, if the kind was guessed and another seems to fit better.
-    fn better_guess(&self, filters_hide_keys: bool) -> Option<Guess> {
-        if !self.is_guessed() {
-            return None;
-        }
-        let checked = self.report.keys;
-        let by_keys = self.evidence.verdict().filter(|&kind| kind != checked);
-        let is_certain = by_keys.is_some();
-        // A database's filter holds user keys, and rejects stored ones. The filter of a plain table rejects user keys.
-        let by_filter = || {
-            filters_hide_keys.then_some(match checked {
-                KeyKind::Plain => KeyKind::Database,
-                KeyKind::Database => KeyKind::Plain,
-            })
+        let sound_index = index.as_ref().filter(|(_, is_sound)| *is_sound);
+        self.compare_pieces(footer.index, sound_index.map(|(index, _)| index));
+        let Some((index, is_sound)) = index else {
+            return false;
         };
-        let kind = by_keys.or_else(by_filter)?;
-        Some(Guess { kind, is_certain })
+        self.read_index_keys(index.clone());
+        // A database's filter holds user keys, of which an order of stored keys does not know.
+        let kind = self.stated_kind().unwrap_or(self.evidence.kind());
+        let is_of_user_keys = kind == KeyKind::Database;
+        if self.kind_named.is_none() && self.report.keys == KeyKind::Plain && is_of_user_keys {
+            self.named.filters.clear();
+        }
+        let _ = self.check_data(footer.index.offset, index, is_sound);
+        is_sound
     }
 
-    /// Whether neither the caller nor the table says what kind of keys it holds.
-    fn is_guessed(&self) -> bool {
-        self.kind_named.is_none() && self.options.order.is_none() && self.stated.is_none()
+    /// The kind of keys that the table says it holds.
+    fn stated_kind(&self) -> Option<KeyKind> {
+        let stated = self.named.properties.as_ref();
+        stated.map(|(properties, _)| properties.key_kind)
     }
 
     /// Reports keys out of order, now that all keys were seen.
     fn settle_order(&mut self) {
         let order = user_order(&self.order).unwrap_or(&self.order);
-        let stated = self.stated.as_ref().map(Stated::comparator);
+        let stated = self.named.properties.as_ref();
+        let stated = stated.map(|(properties, _)| &*properties.comparator);
         let is_known = self.options.order.is_some()
             || match stated {
                 Some(name) => name == order.comparator().name(),
@@ -345,13 +308,13 @@ impl<'a, 'p> Verifier<'a, 'p> {
             self.report.add_damage(misordered);
         } else if !self.options.stored_order {
             // What shows that the order is another one.
-            let what = "keys ascend neither bytewise nor as a database's";
             self.report.order_clue = match (stated, misordered.findings.first()) {
                 (Some(name), _) => Some(format!("the table names the comparator {name:?}")),
-                (None, Some(first)) => {
-                    let (section, offset) = (first.section(), first.offset());
-                    Some(format!("{what}, first in the {section} at offset {offset}"))
-                }
+                (None, Some(first)) => Some(format!(
+                    "keys ascend neither bytewise nor as a database's, first in the {} at offset {}",
+                    first.section(),
+                    first.offset()
+                )),
                 (None, None) => None,
             };
             self.report.unknown_order = self.report.order_clue.is_some();

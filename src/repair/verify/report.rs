@@ -12,6 +12,9 @@ use crate::repair::verify::verify;
 /// Most findings that a report holds; the rest are counted. About a kilobyte each at worst.
 const MAX_FINDINGS: usize = 1000;
 
+/// A section, and the offset of its block.
+pub(super) type Place = (Section, u64);
+
 /// How bad a [`Finding`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -155,9 +158,9 @@ impl fmt::Display for VerifyReport {
         if let Some(clue) = &self.order_clue {
             write!(f, "; the order of the keys is not known: {clue}")?;
         }
-        for finding in &self.findings {
-            write!(f, "\n{finding}")?;
-        }
+        self.findings
+            .iter()
+            .try_for_each(|finding| write!(f, "\n{finding}"))?;
         match self.left_out() {
             0 => Ok(()),
             n => write!(f, "\nand {n} more"),
@@ -176,19 +179,11 @@ impl VerifyReport {
     pub(super) fn find(
         &mut self,
         severity: Severity,
-        (section, offset): (Section, u64),
+        (section, offset): Place,
         expected: impl Into<String>,
         found: impl Into<String>,
     ) {
-        self.record(
-            severity,
-            Corruption {
-                section,
-                offset,
-                expected: expected.into(),
-                found: found.into(),
-            },
-        );
+        self.record(severity, Corruption::new(section, offset, expected, found));
     }
 
     fn record(&mut self, severity: Severity, corruption: Corruption) {
@@ -206,26 +201,23 @@ impl VerifyReport {
         }
     }
 
-    pub(super) fn find_defect(&mut self, place: (Section, u64), defect: Defect) {
+    pub(super) fn find_defect(&mut self, place: Place, defect: Defect) {
         self.find_error(place, &defect.locate(place.0, place.1));
     }
 
-    pub(super) fn find_error(&mut self, place: (Section, u64), error: &Error) {
-        match (error.corruption(), error.kind()) {
-            (Some(corruption), _) => self.record(Severity::Damage, corruption.clone()),
+    pub(super) fn find_error(&mut self, place: Place, error: &Error) {
+        let (severity, expected) = match (error.corruption(), error.kind()) {
+            (Some(corruption), _) => return self.record(Severity::Damage, corruption.clone()),
             (None, ErrorKind::Unsupported | ErrorKind::Io | ErrorKind::Replaced) => {
-                let expected = "a block that can be read";
-                self.find(Severity::Unchecked, place, expected, error.to_string());
+                (Severity::Unchecked, "a block that can be read")
             }
-            (None, ErrorKind::Comparator) => {
-                let expected = "the order that was named";
-                self.find(Severity::Unchecked, place, expected, error.to_string());
-            }
-            (None, _) => self.find(Severity::Damage, place, "a sound table", error.to_string()),
-        }
+            (None, ErrorKind::Comparator) => (Severity::Unchecked, "the order that was named"),
+            (None, _) => (Severity::Damage, "a sound table"),
+        };
+        self.find(severity, place, expected, error.to_string());
     }
 
-    pub(super) fn find_tally(&mut self, severity: Severity, place: (Section, u64), tally: Tally) {
+    pub(super) fn find_tally(&mut self, severity: Severity, place: Place, tally: Tally) {
         if let Some((expected, mut found)) = tally.first {
             if tally.count > 1 {
                 found.push_str(&format!(" (and {} more such)", tally.count - 1));
@@ -254,10 +246,6 @@ impl Tally {
     pub(super) fn note(&mut self, words: impl FnOnce() -> (String, String)) {
         self.count += 1;
         self.first.get_or_insert_with(words);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.count == 0
     }
 }
 

@@ -1,0 +1,189 @@
+//! Where a walk goes: its way, and the bounds of the keys that it shows.
+
+use std::cmp::Ordering;
+use std::ops::{
+    Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
+};
+
+use crate::comparator::Order;
+use crate::error::Result;
+use crate::filter::prefix_end;
+use crate::read::table::Inner;
+
+/// The direction of a walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Forward,
+    Back,
+}
+
+impl Way {
+    pub(super) fn reverse(self) -> Way {
+        match self {
+            Way::Forward => Way::Back,
+            Way::Back => Way::Forward,
+        }
+    }
+
+    /// The first of these numbers that a walk comes to.
+    pub(super) fn first(self, numbers: &Range<usize>) -> Option<usize> {
+        match self {
+            Way::Forward => numbers.clone().next(),
+            Way::Back => numbers.clone().next_back(),
+        }
+    }
+
+    /// Those of these numbers that a walk comes to after `run`, which are some of them.
+    pub(super) fn rest(self, numbers: &Range<usize>, run: &Range<usize>) -> Range<usize> {
+        match self {
+            Way::Forward => run.end..numbers.end,
+            Way::Back => numbers.start..run.start,
+        }
+    }
+}
+
+/// A lower and an upper bound.
+pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// The bound at which a walk starts: the lower one of a walk forward.
+pub(super) fn start(bounds: &Bounds, way: Way) -> Bound<&[u8]> {
+    let bound = match way {
+        Way::Forward => &bounds.0,
+        Way::Back => &bounds.1,
+    };
+    bound.as_ref().map(Vec::as_slice)
+}
+
+/// Whether `key` is within the bound at which a walk along `way` starts. The order is not asked about no bound.
+#[inline]
+pub(super) fn is_past_start<'o>(
+    bounds: &Bounds,
+    way: Way,
+    key: &[u8],
+    order: impl FnOnce() -> Result<&'o Order>,
+) -> Result<bool> {
+    let before = match way {
+        Way::Forward => Ordering::Less,
+        Way::Back => Ordering::Greater,
+    };
+    Ok(match start(bounds, way) {
+        Bound::Unbounded => true,
+        Bound::Included(limit) => order()?.compare(key, limit) != before,
+        Bound::Excluded(limit) => order()?.compare(key, limit) == before.reverse(),
+    })
+}
+
+/// Whether no key can lie within these bounds.
+pub(super) fn exclude_all(order: &Order, (lower, upper): &Bounds) -> bool {
+    match (lower, upper) {
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+        (Bound::Included(lower), Bound::Included(upper)) => order.compare(lower, upper).is_gt(),
+        (
+            Bound::Included(lower) | Bound::Excluded(lower),
+            Bound::Included(upper) | Bound::Excluded(upper),
+        ) => order.compare(lower, upper).is_ge(),
+    }
+}
+
+/// The bounds, in bytewise order, of the keys that begin with `prefix`.
+pub(crate) fn prefix_bounds(prefix: &[u8]) -> Bounds {
+    let upper = prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+    (Bound::Included(prefix.to_vec()), upper)
+}
+
+impl Inner {
+    /// The data blocks that may have entries within bounds, or must be seen to be sure that none has. The pieces of the index that
+    /// name the first and the last of them are there, or are read.
+    pub(super) fn blocks_within(&self, (lower, upper): &Bounds) -> Result<Range<usize>> {
+        let all = self.index.len();
+        let block_at = |bound: &Bound<Vec<u8>>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => self.seek_one(key, self.order()?),
+            Bound::Unbounded => Ok(None),
+        };
+        let start = match (lower, block_at(lower)?) {
+            (Bound::Excluded(key), Some(found))
+                if self.order()?.compare(key, self.index.key(found)).is_eq() =>
+            {
+                // The block ends with the key at the latest.
+                found.block + 1
+            }
+            (_, Some(found)) => found.block,
+            (Bound::Unbounded, None) => 0,
+            // Past the last index key there is nothing if the last block is in order, which is seen when it comes in.
+            (_, None) if self.index.is_end_checked() => all,
+            (_, None) => all.saturating_sub(1),
+        };
+        let end = block_at(upper)?.map_or(all, |last| last.block + 1);
+        Ok(start..end.max(start))
+    }
+}
+
+/// Bounds of a [`Table::range`](crate::Table::range): every kind of range over strings, slices, arrays or vectors, and `..`.
+///
+/// Sealed. (With the standard `RangeBounds` instead, the type of the key could often not be inferred.)
+pub trait KeyRange: sealed::KeyRange {
+    /// The lower and the upper bound, for what is made of several tables.
+    fn key_bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>)
+    where
+        Self: Sized,
+    {
+        self.into_bounds()
+    }
+}
+
+impl<R: sealed::KeyRange> KeyRange for R {}
+
+mod sealed {
+    use super::Bounds;
+
+    pub trait KeyRange {
+        fn into_bounds(self) -> Bounds;
+    }
+}
+
+fn owned<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Bounds {
+    let owned = |key: &K| key.as_ref().to_vec();
+    (range.start_bound().map(owned), range.end_bound().map(owned))
+}
+
+impl sealed::KeyRange for RangeFull {
+    fn into_bounds(self) -> Bounds {
+        (Bound::Unbounded, Bound::Unbounded)
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for Range<K> {
+    fn into_bounds(self) -> Bounds {
+        owned(&self)
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for RangeInclusive<K> {
+    fn into_bounds(self) -> Bounds {
+        owned(&self)
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for RangeFrom<K> {
+    fn into_bounds(self) -> Bounds {
+        owned(&self)
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for RangeTo<K> {
+    fn into_bounds(self) -> Bounds {
+        owned(&self)
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for RangeToInclusive<K> {
+    fn into_bounds(self) -> Bounds {
+        owned(&self)
+    }
+}
+
+impl<K: AsRef<[u8]>> sealed::KeyRange for (Bound<K>, Bound<K>) {
+    fn into_bounds(self) -> Bounds {
+        owned(&self)
+    }
+}
