@@ -249,8 +249,8 @@ impl Inner {
         Ok(payload)
     }
 
-    /// Data blocks; those of a file that is not in memory, in ascending order. Gives each to `take`, with its position in `found`, when it is there and was checked. They are
-    /// asked for a batch at a time, so that the memory that they take is bounded.
+    /// Data blocks; those of a file that is not in memory, in ascending order. Gives each to `take`, with its position in `found`,
+    /// when it is there and was checked. They are asked for a batch at a time, so that the memory that they take is bounded.
     pub(super) fn load_many(
         &self,
         found: &[BlockRef],
