@@ -140,10 +140,7 @@ impl Index {
         place: IndexPlace,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
-        let mut block = Block::parse(contents)?;
-        if !has_restart_at_second(&block)? {
-            block = unfold(&block, place)?;
-        }
+        let block = unfold(Block::parse(contents)?, place)?;
         // A file has no room for more data blocks, whatever the index claims.
         let most = place.data_end / TRAILER_LEN as u64;
         let is_empty = block.entries().is_empty();
@@ -227,9 +224,12 @@ impl Index {
         })
     }
 
-    /// Whether `about.pieces` divides the index block, which is then read in pieces.
-    pub(crate) fn is_divided(&self) -> bool {
-        matches!(self.form, Form::InFile(_))
+    /// How `about.pieces` divides the index block, which is then read in pieces; `None` if it was read at opening.
+    pub(crate) fn divided(&self) -> Option<&IndexPieces> {
+        match &self.form {
+            Form::Whole(_) => None,
+            Form::InFile(pieces) => Some(pieces),
+        }
     }
 
     /// Number of data blocks.
@@ -250,10 +250,7 @@ impl Index {
 
     /// Bytes of memory that it takes without its pieces.
     pub(super) fn weight(&self) -> usize {
-        let own = match &self.form {
-            Form::Whole(_) => 0,
-            Form::InFile(pieces) => pieces.weight(),
-        };
+        let own = self.divided().map_or(0, IndexPieces::weight);
         own + self.tops.weight(true) + size_of_val(&*self.slots)
     }
 
@@ -433,32 +430,17 @@ impl Index {
         slot.is_some_and(|slot| slot.is_anchored.load(Relaxed))
     }
 
-    /// Where in the file the anchor of piece `p` lies; `None` if the index was read at opening.
-    pub(super) fn anchor(&self, p: usize) -> Option<Range<u64>> {
-        match &self.form {
-            Form::Whole(_) => None,
-            Form::InFile(pieces) => Some(pieces.anchor(p)),
-        }
-    }
-
     /// Checks the bytes of the anchor of piece `p`.
     pub(super) fn admit_anchor(&self, p: usize, bytes: &[u8]) -> Result<(), Defect> {
-        if let (Form::InFile(pieces), Some(slot)) = (&self.form, self.slots.get(p)) {
+        if let (Some(pieces), Some(slot)) = (self.divided(), self.slots.get(p)) {
             pieces.check_anchor(p, bytes)?;
             slot.is_anchored.store(true, Relaxed);
         }
         Ok(())
     }
 
-    /// Where in the file the bytes lie that [`admit`](Index::admit) takes of piece `p`; `None` if it needs none.
-    pub(super) fn range(&self, p: usize) -> Option<Range<u64>> {
-        match &self.form {
-            Form::Whole(_) => None,
-            Form::InFile(pieces) => Some(pieces.range(p)),
-        }
-    }
-
-    /// Decodes, checks and keeps piece `p`, unless it is there. Returns how many bytes of memory it takes.
+    /// Decodes, checks and keeps piece `p`, unless it is there: `bytes` are those at its [range](IndexPieces::range), if the index is
+    /// [divided](Self::divided). Returns how many bytes of memory it takes.
     ///
     /// Handles must be in the file's order without overlap. Keys must ascend, unless the order is not known (`None`).
     pub(super) fn admit(
@@ -484,7 +466,7 @@ impl Index {
             states: entries.iter().map(|_| State::default()).collect(),
             entries: IndexEntries::new(bytes, entries),
         };
-        let weight = piece.entries.weight(self.is_divided()) + piece.states.len();
+        let weight = piece.entries.weight(self.divided().is_some()) + piece.states.len();
         // Another thread may have been faster.
         let is_new = slot.piece.set(Box::new(piece)).is_ok();
         Ok(if is_new { weight } else { 0 })
@@ -544,16 +526,6 @@ impl Index {
     }
 }
 
-/// Whether a second entry has a restart of its own, or there is none: then all do, in what any builder of blocks writes, and every key
-/// is stored whole. Where a later one does not, that is an error when its piece is decoded.
-fn has_restart_at_second(block: &Block<Bytes>) -> Result<bool, Defect> {
-    let mut entries = block.iter();
-    let first = entries.next().transpose()?;
-    let second = entries.next().transpose()?;
-    let restart = (block.restart_count() > 1).then(|| block.restart(1));
-    Ok(first.is_none() || second.map(|second| second.offset()) == restart)
-}
-
 /// The first restart past byte `end`, but after restart `first`.
 fn restart_past(block: &Block<Bytes>, first: usize, end: usize) -> usize {
     let (mut low, mut high) = (first + 1, block.restart_count());
@@ -568,15 +540,23 @@ fn restart_past(block: &Block<Bytes>, first: usize, end: usize) -> usize {
     low
 }
 
-/// A copy of `block` in which every key is stored whole.
-fn unfold(block: &Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defect> {
+/// `block`, or a copy in which every key is stored whole and has a restart.
+///
+/// If a second entry has a restart of its own, or there is none, then all do, in what any builder of blocks writes. Where a later one
+/// does not, that is an error when its piece is decoded.
+fn unfold(block: Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defect> {
+    let second = block.iter().nth(1).transpose()?;
+    let restart = (block.restart_count() > 1).then(|| block.restart(1));
+    if block.entries().is_empty() || second.map(|second| second.offset()) == restart {
+        return Ok(block);
+    }
     block.check_restarts()?;
     let most = place
         .file_size
         .saturating_mul(MAX_UNFOLDED)
         .min(isize::MAX as u64 / 2);
     let mut builder = BlockBuilder::new(1);
-    let mut cursor = BlockCursor::new(block.clone());
+    let mut cursor = BlockCursor::new(block);
     while cursor.next()? {
         let (key, value) = (cursor.key(), cursor.value());
         let len = (builder.len() + key.len() + value.len()) as u64;

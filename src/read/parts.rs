@@ -135,7 +135,7 @@ impl Inner {
         let (mut parts, mut len) = (Vec::new(), 0);
         for n in 0..=last - first {
             let p = if here == first { first + n } else { last - n };
-            let range = self.index.range(p);
+            let range = self.part_range(Part::Index(p));
             len += range.map_or(most, |range| range.end - range.start);
             if self.index.has(p) || n > 0 && len > most {
                 break;
@@ -181,8 +181,8 @@ impl Inner {
     /// Where in the file a part lies; `None` if it was read at opening, and is only to be checked.
     pub(super) fn part_range(&self, part: Part) -> Option<Range<u64>> {
         match part {
-            Part::Index(p) => self.index.range(p),
-            Part::Anchor(p) => self.index.anchor(p),
+            Part::Index(p) => Some(self.index.divided()?.range(p)),
+            Part::Anchor(p) => Some(self.index.divided()?.anchor(p)),
             part => self.filter_of(part).map(|(filter, i)| filter.range(i)),
         }
     }
