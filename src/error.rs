@@ -188,13 +188,9 @@ impl Error {
     /// An error of reading or writing: `doing` says what was tried. Its kind is [`ErrorKind::Io`].
     #[cold]
     pub fn io(doing: impl Into<String>, source: io::Error) -> Error {
-        Error(Box::new(Repr {
-            kind: ErrorKind::Io,
-            path: None,
-            message: doing.into(),
-            corruption: None,
-            source: Some(Arc::new(source)),
-        }))
+        let mut error = Error::new(ErrorKind::Io, doing);
+        error.0.source = Some(Arc::new(source));
+        error
     }
 
     /// The error of reading a table, whose source may say that it was replaced.
@@ -216,13 +212,9 @@ impl Error {
 
     #[cold]
     pub(crate) fn corrupt(corruption: Corruption) -> Error {
-        Error(Box::new(Repr {
-            kind: ErrorKind::Corruption,
-            path: None,
-            message: String::new(),
-            corruption: Some(corruption),
-            source: None,
-        }))
+        let mut error = Error::new(ErrorKind::Corruption, "");
+        error.0.corruption = Some(corruption);
+        error
     }
 
     /// Returns the error with `hint` after its message.
@@ -289,16 +281,13 @@ impl std::error::Error for Error {
 /// Lets functions that return `io::Result` use `?`. Corruption becomes `InvalidData`.
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
+        use ErrorKind::{Corruption, DatabaseTable, NotADatabase, NotATable, Unsupported};
         let kind = match (error.kind(), &error.0.source) {
             (_, Some(source)) => source.kind(),
-            (ErrorKind::Unsupported, None) => io::ErrorKind::Unsupported,
-            (
-                ErrorKind::Corruption
-                | ErrorKind::NotATable
-                | ErrorKind::NotADatabase
-                | ErrorKind::DatabaseTable,
-                None,
-            ) => io::ErrorKind::InvalidData,
+            (Unsupported, _) => io::ErrorKind::Unsupported,
+            (Corruption | NotATable | NotADatabase | DatabaseTable, _) => {
+                io::ErrorKind::InvalidData
+            }
             _ => io::ErrorKind::InvalidInput,
         };
         io::Error::new(kind, error)

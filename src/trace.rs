@@ -61,23 +61,13 @@ pub(crate) fn not_opened(error: &Error) {
     );
 }
 
-/// `len` bytes at `offset` are about to be read from the source.
+/// `parts`, each an offset and a length, of `bytes` in all, are about to be read from the source at once.
 #[inline]
-pub(crate) fn read(path: Option<&Path>, offset: u64, len: usize) {
-    event!(
-        target: "leveltable::read",
-        Level::TRACE,
-        path = path.map(|path| field::display(path.display())),
-        offset,
-        bytes = len,
-        "reading"
-    );
-}
-
-/// `parts`, each an offset and a length, are about to be read from the source, in one call.
-#[inline]
-pub(crate) fn read_many(path: Option<&Path>, parts: &[(u64, usize)], bytes: u64) {
-    if enabled!(target: "leveltable::read", Level::TRACE) {
+pub(crate) fn read(path: Option<&Path>, parts: &[(u64, usize)], bytes: u64) {
+    if !enabled!(target: "leveltable::read", Level::TRACE) {
+        return;
+    }
+    if parts.len() > 1 {
         event!(
             target: "leveltable::read",
             Level::TRACE,
@@ -86,9 +76,16 @@ pub(crate) fn read_many(path: Option<&Path>, parts: &[(u64, usize)], bytes: u64)
             bytes,
             "reading a batch"
         );
-        for &(offset, len) in parts {
-            read(path, offset, len);
-        }
+    }
+    for &(offset, len) in parts {
+        event!(
+            target: "leveltable::read",
+            Level::TRACE,
+            path = path.map(|path| field::display(path.display())),
+            offset,
+            bytes = len,
+            "reading"
+        );
     }
 }
 

@@ -32,12 +32,9 @@ pub(crate) fn describe(head: &[u8], tail: &[u8], size: u64) -> String {
 }
 
 /// LevelDB's relatives, whose tables have a magic number of their own in the same place: the number, who writes it, what.
+#[rustfmt::skip]
 const FOREIGN: [(u64, &str, &str); 6] = [
-    (
-        0x88e2_41b7_85f4_cff7,
-        "RocksDB or Pebble",
-        "block-based table",
-    ),
+    (0x88e2_41b7_85f4_cff7, "RocksDB or Pebble", "block-based table"),
     (0x8242_2296_63bf_9564, "RocksDB", "plain table"),
     (0x4f34_18eb_7a8f_13b8, "RocksDB", "plain table"),
     (0x9267_89d0_c5f1_7873, "RocksDB", "cuckoo table"),
@@ -129,15 +126,10 @@ fn known_start(head: &[u8]) -> Option<String> {
 
 /// Describes text by its first words, which often are the reason.
 fn text(head: &[u8]) -> Option<String> {
-    let text = match str::from_utf8(head) {
-        Ok(text) => text,
-        // The head may end within a character.
-        Err(error) if error.error_len().is_none() => {
-            str::from_utf8(head.get(..error.valid_up_to())?).ok()?
-        }
-        Err(_) => return None,
-    };
-    if text.chars().any(|c| c.is_control() && !c.is_whitespace()) {
+    let text = head.utf8_chunks().next()?.valid();
+    // The head may end within a character.
+    let is_text = text.len() + 3 >= head.len();
+    if !is_text || text.chars().any(|c| c.is_control() && !c.is_whitespace()) {
         return None;
     }
     let text = text.trim_start_matches('\u{feff}').trim();

@@ -14,7 +14,7 @@ use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::pieces::{IndexPieces, PIECE_LEN, decode_entries};
 use crate::read::index_entries::{IndexEntries, IndexEntry};
-use crate::read::recognise::Evidence;
+use crate::read::recognise::{Evidence, may_be_internal};
 
 /// Most memory that keys may unfold to, in multiples of the file's size.
 ///
@@ -156,15 +156,14 @@ impl Index {
         while first < count {
             let most = block.restart(first).saturating_add(PIECE_LEN);
             let end = restart_past(&block, first, most);
-            let entry = block.entry_at_restart(end - 1).unwrap_or_default();
+            let entry = block.entry_at_restart(end - 1)?;
             let value = block.data().get(entry.value()).unwrap_or(&[]);
             let Some((handle, _)) = BlockHandle::decode(value) else {
                 let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
                 let expected = format!("the handle of a data block in index entry {}", end - 1);
                 return Err(Defect::new(expected, format!("{value:02x?}")));
             };
-            let (at, len) = entry.unshared_at();
-            tops.push(IndexEntry::new(at..at + len, handle));
+            tops.push(IndexEntry::new(entry.unshared(), handle));
             firsts.push(first);
             first = end;
         }
@@ -257,6 +256,11 @@ impl Index {
     /// The last key of each piece.
     pub(crate) fn tops(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.tops.len()).map(|p| self.tops.key(p))
+    }
+
+    /// The data blocks end at or before this offset.
+    pub(super) fn data_bound(&self) -> u64 {
+        self.place.data_end
     }
 
     /// An offset at or after that of the last data block; `None` in an empty table. Not what an entry says that was not checked: a
@@ -494,8 +498,7 @@ impl Index {
         let mut restarts = blocks.clone().map(|i| block.restart(i));
         let mut has_restarts = true;
         decode_entries(&bytes, self.top_before(p), data, order, |entry, handle| {
-            let (at, len) = entry.unshared_at();
-            take(at..at + len, handle);
+            take(entry.unshared(), handle);
             // LevelDB finds an entry by its restart, and so do tops.
             has_restarts &= restarts.next() == Some(start + entry.offset());
         })?;
@@ -506,12 +509,11 @@ impl Index {
         Err(Defect::new(expected, "others, or restarts elsewhere"))
     }
 
-    /// The same index of an unknown order, of which no piece is decoded, if all of it was read at opening.
-    pub(super) fn in_no_order(&self) -> Option<Index> {
-        match &self.form {
-            Form::Whole(block) => Index::of_block(block.data().clone(), self.place, None).ok(),
-            Form::InFile(_) => None,
-        }
+    /// Whether all keys of the first piece and all tops may be internal keys.
+    pub(super) fn may_hold_internal_keys(&self) -> bool {
+        let first = self.blocks_of(0).filter_map(|i| self.block(i).ok());
+        let mut keys = first.map(|found| self.key(found)).chain(self.tops());
+        keys.all(may_be_internal)
     }
 
     /// What the index keys say of the table's kind: the tops, and the keys of the first piece if it is there.

@@ -16,159 +16,122 @@ use crate::format::prefix_block::PREFIXES_NAME;
 use crate::format::properties::PROPERTIES_NAME;
 use crate::read::options::OpenOptions;
 
-/// The extractor and the handle of the first prefix filter of which the extractor is known.
-pub(super) type NamedPrefixes = Result<Option<(Arc<dyn PrefixExtractor>, BlockHandle)>, Defect>;
+/// So many filters are listed beside those that are used, with so many bytes of their names. A table has one, seldom two or three.
+const MAX_LISTED: usize = 64;
+const MAX_NAME: usize = 256;
 
 /// What the metaindex names.
+#[derive(Debug, Default)]
 pub(super) struct Metaindex {
-    /// Those that are known, the best first.
-    pub(super) policies: Vec<Arc<dyn FilterPolicy>>,
     pub(super) properties: Option<BlockHandle>,
     /// What divides the index and filters.
     pub(super) pieces: Option<BlockHandle>,
-    /// Which of `policies` to use, and its filter's handle: the first that there is a filter of.
-    pub(super) filter: Result<Option<(usize, BlockHandle)>, Defect>,
-    pub(super) prefixes: NamedPrefixes,
-    /// All filters. Those that could be used are not yet marked as skipped.
-    pub(super) filters: Vec<FilterEntry>,
+    pub(super) filters: Vec<NamedFilter>,
     /// The handles of all filters.
     pub(super) handles: Vec<BlockHandle>,
 }
 
+/// A filter that the metaindex names.
+#[derive(Debug)]
+pub(super) struct NamedFilter {
+    /// Says that it is not used if that is certain already.
+    pub(super) entry: FilterEntry,
+    pub(super) handle: Result<BlockHandle, Defect>,
+    pub(super) of: FilterOf,
+}
+
+/// What a filter holds, by its name.
+#[derive(Debug)]
+pub(super) enum FilterOf {
+    /// Keys, by a policy that is known; its number is lower the better it is.
+    Keys(usize, Arc<dyn FilterPolicy>),
+    Prefixes(Arc<dyn PrefixExtractor>),
+    Unknown,
+}
+
 impl Metaindex {
-    /// An error if it cannot be told whether there are properties. One that concerns the filter alone is left to those who want
-    /// it.
     pub(super) fn decode(block: &[u8], options: &OpenOptions) -> Result<Metaindex, Defect> {
-        let mut found = Metaindex {
-            policies: options.known_policies(),
-            properties: None,
-            pieces: None,
-            filter: Ok(None),
-            prefixes: Ok(None),
-            filters: Vec::new(),
-            handles: Vec::new(),
+        let policies = options.known_policies();
+        let policy_of = |name: &[u8]| {
+            let mut known = policies.iter().enumerate();
+            let found = known.find(|(_, policy)| policy.name().as_bytes() == name);
+            found.map(|(i, policy)| FilterOf::Keys(i, Arc::clone(policy)))
         };
-        let mut room = NameRoom::new(block);
+        let mut found = Metaindex::default();
         let mut cursor = BlockCursor::new(Block::parse(block)?);
-        loop {
-            match cursor.next() {
-                Ok(true) => {}
-                Ok(false) => return Ok(found),
-                Err(defect) if found.properties.is_some() => {
-                    found.filter = found.filter.and(Err(defect));
-                    return Ok(found);
-                }
-                Err(defect) => return Err(defect),
-            }
+        while cursor.next()? {
             let (name, value) = (cursor.key(), cursor.value());
             let handle = BlockHandle::decode(value).map(|(handle, _)| handle);
-            let usable = || handle.ok_or_else(|| bad_handle(&cursor));
-            if name == PROPERTIES_NAME && found.properties.is_none() {
-                found.properties = Some(usable()?);
-            } else if name == PIECES_NAME && found.pieces.is_none() {
-                found.pieces = Some(usable()?);
+            let handle = handle.ok_or_else(|| bad_handle(name, value));
+            if name == PROPERTIES_NAME {
+                found.properties = found.properties.or(Some(handle?));
+            } else if name == PIECES_NAME {
+                found.pieces = found.pieces.or(Some(handle?));
             } else if let Some(name) = name.strip_prefix(PREFIXES_NAME) {
-                found.handles.extend(handle);
-                let known = options.known_extractor(name);
-                let is_first = matches!(found.prefixes, Ok(None));
-                if room.takes(name) || (is_first && known.is_some()) {
-                    found.filters.push(FilterEntry {
-                        policy: RibbonFilterPolicy::NAME.to_owned(),
-                        prefixes: Some(String::from_utf8_lossy(name).into_owned()),
-                        bytes: handle.map_or(0, |handle| handle.size),
-                        skipped: skip_reason(
-                            handle,
-                            known.is_some(),
-                            FilterSkipReason::UnknownExtractor,
-                        ),
-                    });
-                }
-                if let Some(extractor) = known.filter(|_| is_first) {
-                    found.prefixes = usable().map(|handle| Some((extractor, handle)));
-                }
+                let of = options.known_extractor(name).map(FilterOf::Prefixes);
+                found.add_filter(RibbonFilterPolicy::NAME.as_bytes(), Some(name), handle, of);
             } else if let Some(name) = name.strip_prefix(FILTER_PREFIX) {
-                found.handles.extend(handle);
-                let known = found
-                    .policies
-                    .iter()
-                    .position(|p| p.name().as_bytes() == name);
-                let best = match (known, &found.filter) {
-                    (Some(i), Ok(best)) => best.is_none_or(|(best, _)| i < best).then_some(i),
-                    _ => None,
-                };
-                if room.takes(name) || best.is_some() {
-                    found.filters.push(FilterEntry {
-                        policy: String::from_utf8_lossy(name).into_owned(),
-                        prefixes: None,
-                        bytes: handle.map_or(0, |handle| handle.size),
-                        skipped: skip_reason(
-                            handle,
-                            known.is_some(),
-                            FilterSkipReason::UnknownPolicy,
-                        ),
-                    });
-                }
-                if let Some(i) = best {
-                    found.filter = usable().map(|handle| Some((i, handle)));
-                }
+                found.add_filter(name, None, handle, policy_of(name));
             }
         }
+        Ok(found)
     }
 
-    /// The filters to use: that of the keys and, with `prefixes`, that of their prefixes.
-    pub(super) fn filters_for(&self, prefixes: bool) -> impl Iterator<Item = BlockHandle> {
-        let filter = self.filter.as_ref().ok().and_then(Option::as_ref);
-        let prefixes = self.prefixes.as_ref().ok().filter(|_| prefixes);
-        let prefixes = prefixes.and_then(Option::as_ref);
-        let filter = filter.map(|(_, handle)| *handle);
-        filter
-            .into_iter()
-            .chain(prefixes.map(|(_, handle)| *handle))
-    }
-}
-
-/// Why the filter of this handle is not used, if that is certain already. `unknown` is what it is called if it is not known.
-fn skip_reason(
-    handle: Option<BlockHandle>,
-    is_known: bool,
-    unknown: FilterSkipReason,
-) -> Option<FilterSkipReason> {
-    match (handle, is_known) {
-        (None, _) => Some(FilterSkipReason::Damaged),
-        (_, false) => Some(unknown),
-        _ => None,
-    }
-}
-
-/// Bounds the filters that are listed. A table has one, seldom two or three.
-struct NameRoom {
-    filters: usize,
-    bytes: usize,
-}
-
-impl NameRoom {
-    fn new(block: &[u8]) -> NameRoom {
-        NameRoom {
-            filters: 64,
-            bytes: block.len(),
+    fn add_filter(
+        &mut self,
+        policy: &[u8],
+        prefixes: Option<&[u8]>,
+        handle: Result<BlockHandle, Defect>,
+        of: Option<FilterOf>,
+    ) {
+        self.handles.extend(handle.as_ref().ok());
+        // Sharing prefixes, names could take the square of the block.
+        let listed = |name: &[u8]| {
+            let name = name.get(..MAX_NAME).unwrap_or(name);
+            String::from_utf8_lossy(name).into_owned()
+        };
+        let skipped = match (&handle, &of, prefixes) {
+            (Err(_), ..) => Some(FilterSkipReason::Damaged),
+            (_, None, None) => Some(FilterSkipReason::UnknownPolicy),
+            (_, None, Some(_)) => Some(FilterSkipReason::UnknownExtractor),
+            _ => None,
+        };
+        let place = self.filters.len();
+        self.filters.push(NamedFilter {
+            entry: FilterEntry {
+                policy: listed(policy),
+                prefixes: prefixes.map(listed),
+                bytes: handle.as_ref().map_or(0, |handle| handle.size),
+                skipped,
+            },
+            handle,
+            of: of.unwrap_or(FilterOf::Unknown),
+        });
+        if place >= MAX_LISTED && !self.best().contains(&Some(place)) {
+            self.filters.pop();
         }
     }
 
-    /// Whether there is room for one of this name. Sharing prefixes, names could take the square of the block.
-    fn takes(&mut self, name: &[u8]) -> bool {
-        let bytes = self.bytes.checked_sub(name.len());
-        let filters = self.filters.checked_sub(1);
-        self.bytes = bytes.unwrap_or(0);
-        self.filters = filters.unwrap_or(0);
-        bytes.is_some() && filters.is_some()
+    /// Which filter of keys to use, and which of prefixes: the best of those that are known, and the first.
+    pub(super) fn best(&self) -> [Option<usize>; 2] {
+        let filters = self.filters.iter().enumerate();
+        let ranks = filters.filter_map(|(i, filter)| match filter.of {
+            FilterOf::Keys(rank, _) => Some((rank, i)),
+            _ => None,
+        });
+        let of_prefixes = |filter: &NamedFilter| matches!(filter.of, FilterOf::Prefixes(_));
+        [
+            ranks.min().map(|(_, i)| i),
+            self.filters.iter().position(of_prefixes),
+        ]
     }
 }
 
 #[cold]
-fn bad_handle(cursor: &BlockCursor<&[u8]>) -> Defect {
-    let value = cursor.value().get(..20).unwrap_or(cursor.value());
+fn bad_handle(name: &[u8], value: &[u8]) -> Defect {
+    let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
     Defect::new(
-        format!("the handle of {}", show_key(cursor.key())),
+        format!("the handle of {}", show_key(name)),
         format!("{value:02x?}"),
     )
 }

@@ -1,19 +1,16 @@
 //! Parts of index and filters that are not there yet: which ones a key needs, reading them, and keeping them.
 
 use std::ops::{Bound, Range};
-use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
 use crate::read::bounds::Way;
-use crate::read::coalesce::coalesce;
-use crate::read::file::{Fetch, FromSource, saturating_len};
 use crate::read::filter::TableFilter;
 use crate::read::index::{BlockRef, NotLoaded};
+use crate::read::store::MAX_READ_LEN;
 use crate::read::table::Inner;
 
 /// Part of a file that is neither data nor needed to open the table.
@@ -167,7 +164,7 @@ impl Inner {
     }
 
     /// Whether a part is there.
-    fn has(&self, part: Part) -> bool {
+    pub(super) fn has(&self, part: Part) -> bool {
         match part {
             Part::Index(p) => self.index.has(p),
             Part::Anchor(p) => self.index.is_anchored(p),
@@ -232,36 +229,23 @@ impl Inner {
     }
 
     /// Reads those of `parts` that are not there, those that lie beside each other together and all at once, and keeps them.
-    pub(super) async fn bring_by<F: Fetch>(&self, fetch: &F, parts: Vec<Part>) -> Result<()> {
+    #[cold]
+    pub(super) fn bring(&self, parts: Vec<Part>) -> Result<()> {
         let unread = self.unread(parts)?;
-        if unread.is_empty() {
-            return Ok(());
-        }
         let ranges: Vec<Range<u64>> = unread.iter().map(|(range, _)| range.clone()).collect();
-        let groups = coalesce(&ranges, F::MAX_GAP, F::MAX_LEN);
-        let reads = groups.iter();
-        let reads: Vec<(u64, usize)> = reads
-            .map(|group| (group.bytes.start, saturating_len(&group.bytes)))
-            .collect();
-        let stretches = fetch.fetch(&self.file, &reads).await?;
+        let stretches = self.file.read_together(&ranges, MAX_READ_LEN);
         for (range, part) in unread {
-            let held = stretches.iter().find_map(|stretch| stretch.get(&range));
-            let bytes = match held {
+            let read = stretches.iter().find_map(|stretch| stretch.get(&range));
+            let bytes = match read {
                 // Of what is read together, a part is most: a slice wastes little, but of a large group it would keep all.
-                Some(bytes) if reads.len() == ranges.len() => bytes,
+                Some(bytes) if stretches.len() == ranges.len() => bytes,
                 Some(bytes) => Bytes::copy_from_slice(&bytes),
                 // What could not be read with other parts is read alone: an error is that of one part.
-                None => self.file.read(range.start, saturating_len(&range))?,
+                None => self.file.read_range(&range)?,
             };
             self.admit_part(part, &bytes)?;
         }
         Ok(())
-    }
-
-    /// Reads parts from the file's own source.
-    #[cold]
-    pub(super) fn bring(&self, parts: Vec<Part>) -> Result<()> {
-        ready(self.bring_by(&FromSource, parts))
     }
 
     /// What `ask` answers; where it needs parts that are not there, these are read first: the `needed` ones. May take several reads,
@@ -324,16 +308,5 @@ impl Inner {
             return Ok(());
         }
         self.bring(self.anchors(p))
-    }
-}
-
-/// What `future` returns, which never waits: reading from a file's own source is done when it returns.
-pub(super) fn ready<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => result,
-        Poll::Pending => Err(Error::new(
-            ErrorKind::InvalidState,
-            "reading a file waits, although nothing that it awaits does",
-        )),
     }
 }

@@ -14,7 +14,16 @@ pub(super) fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Bytes>
     let mut buffer = Vec::new();
     // Not `vec![0; len]`, which ends the process if there is no such memory.
     buffer.try_reserve_exact(len)?;
-    sys::read_exact_at(file, &mut buffer, offset, len)?;
+    while buffer.len() < len {
+        let at = offset + buffer.len() as u64;
+        match read_some(file, &mut buffer, at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    // The allocator may have given more room than was asked for.
+    buffer.truncate(len);
     Ok(buffer.into())
 }
 
@@ -32,147 +41,95 @@ pub(super) fn read_many_at(
     if let &[(offset, len)] = parts {
         return each(0, read_at(file, offset, len));
     }
-    let cached = sys::read_cached(file, parts);
-    let is_missing = |(part, cached): (_, &Option<Bytes>)| cached.is_none().then_some(part);
-    let missing: Vec<(u64, usize)> = parts
-        .iter()
-        .zip(&cached)
-        .filter_map(is_missing)
-        .copied()
-        .collect();
-    let mut coming = missing.iter();
-    let mut announce = |count| {
+    let cached = read_cached(file, parts);
+    let missing = parts.iter().zip(&cached).filter(|(_, read)| read.is_none());
+    let missing: Vec<(u64, usize)> = missing.map(|(&part, _)| part).collect();
+    let mut coming = missing.into_iter();
+    let mut announce_next = |count| {
         let next = coming.by_ref().take(count);
-        next.for_each(|&(offset, len)| sys::announce(file, offset, len));
+        next.for_each(|(offset, len)| announce(file, offset, len));
     };
-    announce(IN_FLIGHT);
+    announce_next(IN_FLIGHT);
     for (i, (cached, &(offset, len))) in cached.into_iter().zip(parts).enumerate() {
-        let read = match cached {
-            Some(bytes) => Ok(bytes),
-            None => {
-                announce(1);
+        let read = cached.map_or_else(
+            || {
+                announce_next(1);
                 read_at(file, offset, len)
-            }
-        };
+            },
+            Ok,
+        );
         each(i, read);
     }
 }
 
+/// Appends to `buffer` what can be read at once, as far as it has room. Returns the number of bytes.
 #[cfg(unix)]
-mod sys {
-    use super::*;
-    use rustix::io::Errno;
-
-    /// Reads `len` bytes into an empty buffer that has room for them. They are not set to zero before.
-    pub(super) fn read_exact_at(
-        file: &File,
-        buffer: &mut Vec<u8>,
-        offset: u64,
-        len: usize,
-    ) -> io::Result<()> {
-        while buffer.len() < len {
-            let at = offset + buffer.len() as u64;
-            match rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), at) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        // The allocator may have given more room than was asked for.
-        buffer.truncate(len);
-        Ok(())
-    }
-
-    /// Those of `parts` that lie in the page cache as a whole.
-    #[cfg(target_os = "linux")]
-    pub(super) fn read_cached(file: &File, parts: &[(u64, usize)]) -> Vec<Option<Bytes>> {
-        use rustix::io::{ReadWriteFlags, preadv2};
-        // Kernels before 4.14 and some file systems do not know the flag. One failed call tells for all parts.
-        let mut is_refused = false;
-        let mut read = |&(offset, len): &(u64, usize)| {
-            let mut buffer = Vec::new();
-            if is_refused || buffer.try_reserve_exact(len).is_err() {
-                return None;
-            }
-            buffer.resize(len, 0);
-            let into = &mut [io::IoSliceMut::new(&mut buffer)];
-            match preadv2(file, into, offset, ReadWriteFlags::NOWAIT) {
-                Ok(n) if n == len => return Some(buffer.into()),
-                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(_) => is_refused = true,
-            }
-            None
-        };
-        parts.iter().map(&mut read).collect()
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub(super) fn read_cached(_: &File, parts: &[(u64, usize)]) -> Vec<Option<Bytes>> {
-        vec![None; parts.len()]
-    }
-
-    /// Asks the system to start reading, without waiting for it. A system that does not is no error: the read that follows
-    /// takes longer.
-    pub(super) fn announce(file: &File, offset: u64, len: usize) {
-        #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
-        if let Some(len) = std::num::NonZeroU64::new(len as u64) {
-            let _ = rustix::fs::fadvise(file, offset, Some(len), rustix::fs::Advice::WillNeed);
-        }
-        #[cfg(target_vendor = "apple")]
-        let _ = rustix::fs::fcntl_rdadvise(file, offset, len as u64);
-        #[cfg(not(any(
-            target_os = "linux",
-            target_os = "android",
-            target_os = "freebsd",
-            target_vendor = "apple"
-        )))]
-        let _ = (file, offset, len);
-    }
+fn read_some(file: &File, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
+    // The room is not set to zero before.
+    let room = rustix::buffer::spare_capacity(buffer);
+    Ok(rustix::io::pread(file, room, offset)?)
 }
 
-#[cfg(not(unix))]
-mod sys {
-    use super::*;
+#[cfg(windows)]
+fn read_some(file: &File, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
+    let start = buffer.len();
+    buffer.resize(buffer.capacity(), 0);
+    let room = buffer.get_mut(start..).unwrap_or_default();
+    let read = std::os::windows::fs::FileExt::seek_read(file, room, offset);
+    buffer.truncate(start + *read.as_ref().unwrap_or(&0));
+    read
+}
 
-    pub(super) fn read_exact_at(
-        file: &File,
-        buffer: &mut Vec<u8>,
-        offset: u64,
-        len: usize,
-    ) -> io::Result<()> {
-        buffer.resize(len, 0);
-        let mut rest = &mut buffer[..];
-        let mut at = offset;
-        while !rest.is_empty() {
-            match read_some_at(file, rest, at) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => {
-                    (_, rest) = rest.split_at_mut(n);
-                    at += n as u64;
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
+/// As the standard library, which opens no file there either.
+#[cfg(not(any(unix, windows)))]
+fn read_some(_: &File, _: &mut Vec<u8>, _: u64) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Those of `parts` that lie in the page cache as a whole.
+#[cfg(target_os = "linux")]
+fn read_cached(file: &File, parts: &[(u64, usize)]) -> Vec<Option<Bytes>> {
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    // Kernels before 4.14 and some file systems do not know the flag. One failed call tells for all parts.
+    let mut is_refused = false;
+    let mut read = |&(offset, len): &(u64, usize)| {
+        let mut buffer = Vec::new();
+        if is_refused || buffer.try_reserve_exact(len).is_err() {
+            return None;
         }
-        Ok(())
-    }
+        buffer.resize(len, 0);
+        let into = &mut [io::IoSliceMut::new(&mut buffer)];
+        match preadv2(file, into, offset, ReadWriteFlags::NOWAIT) {
+            Ok(n) if n == len => return Some(buffer.into()),
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => is_refused = true,
+        }
+        None
+    };
+    parts.iter().map(&mut read).collect()
+}
 
-    #[cfg(windows)]
-    fn read_some_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
-    }
+#[cfg(not(target_os = "linux"))]
+fn read_cached(_: &File, parts: &[(u64, usize)]) -> Vec<Option<Bytes>> {
+    vec![None; parts.len()]
+}
 
-    /// As the standard library, which opens no file there either.
-    #[cfg(not(windows))]
-    fn read_some_at(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
-        Err(io::ErrorKind::Unsupported.into())
+/// Asks the system to start reading, without waiting for it. A system that does not is no error: the read that follows
+/// takes longer.
+fn announce(file: &File, offset: u64, len: usize) {
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+    if let Some(len) = std::num::NonZeroU64::new(len as u64) {
+        let _ = rustix::fs::fadvise(file, offset, Some(len), rustix::fs::Advice::WillNeed);
     }
-
-    pub(super) fn read_cached(_: &File, parts: &[(u64, usize)]) -> Vec<Option<Bytes>> {
-        vec![None; parts.len()]
-    }
-
-    pub(super) fn announce(_: &File, _: u64, _: usize) {}
+    #[cfg(target_vendor = "apple")]
+    let _ = rustix::fs::fcntl_rdadvise(file, offset, len as u64);
+    #[cfg(not(any(
+        target_os = "linux",
+        target_os = "android",
+        target_os = "freebsd",
+        target_vendor = "apple"
+    )))]
+    let _ = (file, offset, len);
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! The rule that tells a database's table from a plain one, where the file does not say what it is.
 
-use crate::comparator::{Comparator, compare_bytes};
+use crate::comparator::{Comparator, Order, compare_bytes};
 use crate::format::internal_key::{
     InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, tag, user_key,
 };
 use crate::format::properties::KeyKind;
 
-/// What the keys of a table say about their kind and their order, counted both ways.
+/// What the keys of a table say about their kind and their order, counted.
 ///
 /// Nothing in LevelDB's format names the kind. Eight bytes of anything can be a sequence number and a type, so a key by
 /// itself proves little. The kinds differ in
@@ -17,8 +17,8 @@ use crate::format::properties::KeyKind;
 /// - if the keys fit both kinds: a user key and a sequence number below 2^40 in each of them.
 ///
 /// Without evidence of a database, the table is plain. That can be wrong: the table of a database that holds one version of each
-/// key, of larger sequence numbers, in keys of which the index shortened none, fits both kinds. Its filter holds user keys: where the keys fit both kinds, a
-/// filter must not be asked.
+/// key, of larger sequence numbers, in keys of which the index shortened none, fits both kinds. Its filter holds user keys: where
+/// the keys fit both kinds, a filter must not be asked.
 ///
 /// ```text
 /// plain       big-endian counters         neighbours share a user key, and the older version comes first
@@ -34,31 +34,25 @@ pub(crate) struct Evidence {
     counts: Counts,
     /// The key before in the same block.
     previous: Option<Vec<u8>>,
+    /// Index keys that differ from the last key of their block, and those of them that lie after it in the assumed order.
+    shortened: u64,
+    shortened_right: u64,
 }
 
 /// [`Evidence`] as numbers: what a block adds to it.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Counts {
     keys: u64,
-    /// Index keys that end in the largest sequence number.
-    separators: u64,
     /// Keys that no database has.
     foreign: u64,
-    /// Neighbours that ascend in the order of a database only.
-    internal_only: u64,
-    /// Neighbours that ascend bytewise only: two user keys, or two versions of one, the older first.
-    bytewise_only: u64,
-    /// Neighbours that ascend in neither order.
-    neither: u64,
-    /// Neighbours of one user key, the older first.
-    older_first: u64,
     /// Keys that end in an ordinary sequence number, after a user key that is not empty.
     ordinary: u64,
-    /// Index keys that differ from the last key of their block, and those of them that lie after it, bytewise and as
-    /// internal keys.
-    shortened: u64,
-    shortened_bytewise: u64,
-    shortened_internal: u64,
+    /// What only a database has: index keys that end in the largest sequence number, and neighbours that ascend in its order only.
+    for_database: u64,
+    /// What no database has: neighbours that ascend bytewise only, and versions of one user key, the older first.
+    against: u64,
+    /// Neighbours that ascend in neither order.
+    neither: u64,
 }
 
 /// Evidence for a database has to outweigh that against it by this factor.
@@ -75,7 +69,7 @@ const FEWEST_KEYS: u64 = 4;
 impl Evidence {
     /// Adds a key of the index. They come in the block's order.
     pub(crate) fn add_index_key(&mut self, key: &[u8]) {
-        self.counts.separators += u64::from(is_separator(key));
+        self.counts.for_database += u64::from(is_separator(key));
         self.add_key(key);
     }
 
@@ -105,30 +99,22 @@ impl Evidence {
         self.previous = None;
     }
 
-    /// Adds the index key of a block whose last key is `last`.
-    pub(crate) fn add_separator(&mut self, last: &[u8], index_key: &[u8]) {
-        if last != index_key {
-            let counts = &mut self.counts;
-            counts.shortened += 1;
-            counts.shortened_bytewise += u64::from(last < index_key);
-            counts.shortened_internal += u64::from(internal_ascends(last, index_key));
-        }
+    /// Adds the index key of a block whose last key is `last`, in a table that is taken to be in this order.
+    pub(crate) fn add_separator(&mut self, last: &[u8], index_key: &[u8], order: &Order) {
+        let is_right = order.compare(last, index_key).is_lt();
+        self.shortened += u64::from(last != index_key);
+        self.shortened_right += u64::from(is_right);
     }
 
     /// Adds the evidence of another block.
     pub(crate) fn add(&mut self, counts: &Counts) {
         let own = &mut self.counts;
         own.keys += counts.keys;
-        own.separators += counts.separators;
         own.foreign += counts.foreign;
-        own.internal_only += counts.internal_only;
-        own.bytewise_only += counts.bytewise_only;
-        own.neither += counts.neither;
-        own.older_first += counts.older_first;
         own.ordinary += counts.ordinary;
-        own.shortened += counts.shortened;
-        own.shortened_bytewise += counts.shortened_bytewise;
-        own.shortened_internal += counts.shortened_internal;
+        own.for_database += counts.for_database;
+        own.against += counts.against;
+        own.neither += counts.neither;
     }
 
     /// The numbers so far.
@@ -143,46 +129,24 @@ impl Evidence {
 
     /// Returns the kind of the keys added so far; `None` if they fit both.
     pub(crate) fn verdict(&self) -> Option<KeyKind> {
-        let Counts {
-            keys,
-            separators,
-            foreign,
-            internal_only,
-            bytewise_only,
-            neither,
-            older_first,
-            ordinary,
-            ..
-        } = self.counts;
-        let many_foreign = if foreign * FOREIGN_IN < keys {
-            0
-        } else {
-            foreign
-        };
-        let (for_database, against) = if neither == 0 {
-            (separators + internal_only, many_foreign + bytewise_only)
-        } else {
-            // An order of its own: in which other order neighbours ascend means nothing. But in any order, the versions
-            // of a user key are newest first.
-            let all_look_like_it = if keys < FEWEST_KEYS { 0 } else { keys / WEIGHT };
-            (
-                separators + all_look_like_it,
-                many_foreign + keys * older_first,
-            )
-        };
+        let Counts { keys, foreign, .. } = self.counts;
+        let mut for_database = self.counts.for_database;
+        let mut against = self.counts.against;
+        if foreign * FOREIGN_IN >= keys {
+            against += foreign;
+        }
+        let has_own_order = self.counts.neither > 0;
+        if has_own_order && keys >= FEWEST_KEYS {
+            for_database += keys / WEIGHT;
+        }
         if for_database > WEIGHT * against {
             Some(KeyKind::Database)
-        } else if foreign > 0 || against > 0 || neither > 0 {
+        } else if foreign > 0 || against > 0 || has_own_order {
             Some(KeyKind::Plain)
         } else {
             // Both orders fit. A plain key has two zeros in this place by chance, and seldom so have all.
-            (keys > 0 && ordinary == keys).then_some(KeyKind::Database)
+            (keys > 0 && self.counts.ordinary == keys).then_some(KeyKind::Database)
         }
-    }
-
-    /// Whether nothing contradicts that the keys are internal keys.
-    pub(crate) fn may_be_database(&self) -> bool {
-        self.counts.foreign == 0 && self.counts.bytewise_only == 0
     }
 
     /// Whether there are keys, and each of them may be an internal key.
@@ -190,32 +154,25 @@ impl Evidence {
         self.counts.keys > 0 && self.counts.foreign == 0
     }
 
-    /// Whether the index shows that keys of this kind are in bytewise order, by keys that were shortened in it.
+    /// Whether the index shows that keys are in the assumed order, by keys that were shortened in it.
     ///
     /// Keys out of order are then the writer's fault. Most other comparators shorten nothing.
-    pub(crate) fn order_is_evident(&self, kind: KeyKind) -> bool {
-        let right = match kind {
-            KeyKind::Plain => self.counts.shortened_bytewise,
-            KeyKind::Database => self.counts.shortened_internal,
-        };
-        right > WEIGHT * (self.counts.shortened - right)
+    pub(crate) fn order_is_evident(&self) -> bool {
+        self.shortened_right > WEIGHT * (self.shortened - self.shortened_right)
     }
 }
 
 impl Counts {
     fn add_neighbours(&mut self, previous: &[u8], key: &[u8]) {
         let bytewise = compare_bytes(previous, key).0.is_lt();
-        let internal = internal_ascends(previous, key);
+        let internal = InternalKeyComparator::BYTEWISE
+            .compare(previous, key)
+            .is_lt();
         let is_version = tag(key).is_some() && user_key(previous) == user_key(key);
-        self.internal_only += u64::from(internal && !bytewise);
-        self.bytewise_only += u64::from(bytewise && !internal);
+        self.for_database += u64::from(internal && !bytewise);
+        self.against += u64::from(!internal && (bytewise || is_version));
         self.neither += u64::from(!internal && !bytewise);
-        self.older_first += u64::from(!internal && is_version);
     }
-}
-
-fn internal_ascends(a: &[u8], b: &[u8]) -> bool {
-    InternalKeyComparator::BYTEWISE.compare(a, b).is_lt()
 }
 
 /// The types of RocksDB's keys end below this.

@@ -1,7 +1,7 @@
 //! Where a table's bytes come from.
 
 use std::fmt;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::read::map::Map;
 use crate::read::positional;
+#[cfg(feature = "async")]
+use crate::read::remote::AsyncReadAt;
 use crate::trace;
 
 /// Bytes that can be read at any position, by any number of threads at once.
@@ -112,19 +114,20 @@ impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
 pub struct Source {
     pub(super) bytes: SourceBytes,
     /// Where the file was opened, for messages.
-    pub(super) path: Option<Arc<Path>>,
-    /// Of a mapped file, whose bytes are in `bytes`: to tell the system which it will need.
-    pub(super) map: Option<Map>,
-    /// Whether it is a file, of which the system keeps in memory what was read lately.
-    is_file: bool,
+    pub(crate) path: Option<Arc<Path>>,
 }
 
 #[derive(Clone)]
 pub(super) enum SourceBytes {
-    /// The whole table.
-    Memory(Bytes),
+    /// The whole table. Of a mapped file also its map, to tell the system which bytes it will need.
+    Memory(Bytes, Option<Map>),
+    /// A file, of which the system keeps in memory what was read lately.
+    File(Arc<File>),
     /// Read block by block, through the block cache.
     Io(Arc<dyn ReadAt>),
+    /// Read by requests.
+    #[cfg(feature = "async")]
+    Remote(Arc<dyn AsyncReadAt>),
 }
 
 impl Source {
@@ -134,12 +137,11 @@ impl Source {
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be opened, or is not a regular file.
     pub fn open(path: impl AsRef<Path>) -> Result<Source> {
-        let path = path.as_ref();
-        let (file, _) = open_regular(path).map_err(|e| failed("opening the table", e, path))?;
-        Ok(Source {
-            path: Some(path.into()),
-            ..Source::from(file)
-        })
+        Source::of_file(
+            path.as_ref(),
+            "opening the table",
+            |file, _| Ok(file.into()),
+        )
     }
 
     /// Reads the whole file at `path` into memory, as large as it is now. Lookups then need no I/O. The file may change
@@ -150,27 +152,34 @@ impl Source {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be read, is not a regular file, or is larger than the memory
     /// that the system grants.
     pub fn load(path: impl AsRef<Path>) -> Result<Source> {
-        let path = path.as_ref();
-        let load = || {
-            let (file, size) = open_regular(path)?;
+        Source::of_file(path.as_ref(), "loading the table", |file, size| {
             let size = usize::try_from(size).map_err(|_| io::ErrorKind::OutOfMemory)?;
-            file.read_at(0, size)
-        };
-        let bytes = load().map_err(|e| failed("loading the table", e, path))?;
-        Ok(Source {
-            path: Some(path.into()),
-            ..Source::from(bytes)
+            Ok(file.read_at(0, size)?.into())
         })
     }
 
-    /// The file at `path`, of which `map` is the map and `bytes` are the bytes.
-    #[cfg(feature = "mmap")]
-    pub(super) fn mapped(bytes: Bytes, map: Map, path: &Path) -> Source {
-        Source {
-            bytes: SourceBytes::Memory(bytes),
-            path: Some(path.into()),
-            map: Some(map),
-            is_file: false,
+    /// What `make` makes of the file at `path` and its size. Refuses all but regular files: what else can be opened may have no
+    /// size, no end, or nobody who writes it.
+    pub(super) fn of_file(
+        path: &Path,
+        doing: &str,
+        make: impl FnOnce(File, u64) -> io::Result<Source>,
+    ) -> Result<Source> {
+        let is_regular = |is_file: bool| {
+            let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
+            is_file.then_some(()).ok_or_else(no_file)
+        };
+        let source = || {
+            // Asked before, since opening a named pipe waits for a writer, and again, since another file may be there by now.
+            is_regular(std::fs::metadata(path)?.is_file())?;
+            let file = File::open(path)?;
+            let metadata = file.metadata()?;
+            is_regular(metadata.is_file())?;
+            make(file, metadata.len())
+        };
+        match source() {
+            Ok(source) => Ok(source.named(path)),
+            Err(e) => Err(trace::error(Error::io(doing, e).at_path(path), None, None)),
         }
     }
 
@@ -180,80 +189,26 @@ impl Source {
         self
     }
 
-    /// Whether this is a file that is read at offsets, of which the system keeps in memory what was read lately.
-    #[inline]
-    pub(super) fn is_file(&self) -> bool {
-        self.is_file
-    }
-
-    /// Removes and returns the path, for callers that add it to messages themselves.
-    pub(crate) fn take_path(&mut self) -> Option<Arc<Path>> {
-        self.path.take()
-    }
-
     /// Returns the error of a read that met the end of a source of `size` bytes too early. Says so if it is a file that is shorter
     /// now.
     #[cold]
     pub(super) fn ended_early(&self, error: io::Error, size: u64) -> io::Error {
-        match &self.bytes {
-            SourceBytes::Io(file) if self.is_file => match file.size() {
-                Ok(now) if now < size => io::Error::new(
-                    error.kind(),
-                    format!("the file is now {now} bytes, was {size} when opened"),
-                ),
-                _ => error,
-            },
-            _ => error,
+        if let SourceBytes::File(file) = &self.bytes
+            && let Ok(now) = file.size()
+            && now < size
+        {
+            let message = format!("the file is now {now} bytes, was {size} when opened");
+            return io::Error::new(error.kind(), message);
         }
+        error
     }
-
-    fn memory(bytes: Bytes) -> Source {
-        Source {
-            bytes: SourceBytes::Memory(bytes),
-            path: None,
-            map: None,
-            is_file: false,
-        }
-    }
-
-    fn io(source: Arc<dyn ReadAt>) -> Source {
-        Source {
-            bytes: SourceBytes::Io(source),
-            path: None,
-            map: None,
-            is_file: false,
-        }
-    }
-}
-
-/// Opens the file at `path`, and returns its size with it. Refuses all but regular files: what else can be opened may have no
-/// size, no end, or nobody who writes it.
-pub(super) fn open_regular(path: &Path) -> io::Result<(File, u64)> {
-    let size = |metadata: Metadata| {
-        if metadata.is_file() {
-            Ok(metadata.len())
-        } else {
-            let kind = io::ErrorKind::InvalidInput;
-            Err(io::Error::new(kind, "not a regular file"))
-        }
-    };
-    // Asked before, since opening a named pipe waits for a writer, and again, since another file may be there by now.
-    size(std::fs::metadata(path)?)?;
-    let file = File::open(path)?;
-    let size = size(file.metadata()?)?;
-    Ok((file, size))
-}
-
-#[cold]
-pub(super) fn failed(doing: &str, error: io::Error, path: &Path) -> Error {
-    trace::error(Error::io(doing, error).at_path(path), None, None)
 }
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.bytes {
-            SourceBytes::Memory(bytes) => write!(f, "Source({} bytes of memory", bytes.len())?,
-            SourceBytes::Io(_) => f.write_str("Source(read at offsets")?,
+            SourceBytes::Memory(bytes, _) => write!(f, "Source({} bytes of memory", bytes.len())?,
+            _ => f.write_str("Source(read at offsets")?,
         }
         match &self.path {
             Some(path) => write!(f, ", {})", path.display()),
@@ -262,42 +217,45 @@ impl fmt::Debug for Source {
     }
 }
 
+impl From<SourceBytes> for Source {
+    fn from(bytes: SourceBytes) -> Source {
+        Source { bytes, path: None }
+    }
+}
+
 impl From<Bytes> for Source {
     fn from(bytes: Bytes) -> Source {
-        Source::memory(bytes)
+        SourceBytes::Memory(bytes, None).into()
     }
 }
 
 impl From<Vec<u8>> for Source {
     fn from(bytes: Vec<u8>) -> Source {
-        Source::memory(bytes.into())
+        Bytes::from(bytes).into()
     }
 }
 
 impl From<&'static [u8]> for Source {
     fn from(bytes: &'static [u8]) -> Source {
-        Source::memory(Bytes::from_static(bytes))
+        Bytes::from_static(bytes).into()
     }
 }
 
 impl From<File> for Source {
     fn from(file: File) -> Source {
-        Source {
-            is_file: true,
-            ..Source::io(Arc::new(file))
-        }
+        SourceBytes::File(Arc::new(file)).into()
     }
 }
 
 impl<R: ReadAt + 'static> From<Arc<R>> for Source {
     fn from(source: Arc<R>) -> Source {
-        Source::io(source)
+        SourceBytes::Io(source).into()
     }
 }
 
 impl From<Arc<dyn ReadAt>> for Source {
     fn from(source: Arc<dyn ReadAt>) -> Source {
-        Source::io(source)
+        SourceBytes::Io(source).into()
     }
 }
 
@@ -320,7 +278,7 @@ mod tests {
                 assert_eq!(kind, io::ErrorKind::UnexpectedEof);
             }
         }
-        assert!(content.read_at(u64::MAX, 1).is_err());
-        assert!(content.read_at(1, usize::MAX).is_err());
+        assert!(ReadAt::read_at(&content, u64::MAX, 1).is_err());
+        assert!(ReadAt::read_at(&content, 1, usize::MAX).is_err());
     }
 }

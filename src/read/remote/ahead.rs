@@ -103,7 +103,7 @@ impl Blocks {
             .here
             .0
             .contains(&i)
-            .then(|| table.admit_slice(&self.here.1, found));
+            .then(|| table.admit(&self.here.1, found, true));
         let (payload, is_slice) = match slice {
             Some(Ok(slice)) => slice,
             Some(Err(_)) | None => (table.fetch_block(found).await?, false),

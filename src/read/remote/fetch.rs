@@ -9,13 +9,12 @@ use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt, TryStreamExt};
 
-use super::flights::{Plan, Response, Waiter};
-use super::source::BoxFuture;
+use super::flights::{Response, Wanted};
+use super::source::{AsyncReadAt, BoxFuture};
 use super::table::AsyncTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::frame;
-use crate::read::coalesce::coalesce;
-use crate::read::file::{Stretch, saturating_len};
+use crate::read::file::{Stretch, TableFile, saturating_len};
 use crate::read::index::BlockRef;
 use crate::read::parts::Part;
 use crate::read::store::frame_range;
@@ -25,10 +24,33 @@ pub(super) const MAX_REQUEST_LEN: u64 = 8 << 20;
 
 /// Parts that lie at most so many bytes apart come with one request, and what lies between them with them: at 100 MB/s, that
 /// takes less than a millisecond, and a request some thirty.
-pub(super) const MAX_GAP: u64 = 64 << 10;
+pub(in crate::read) const MAX_GAP: u64 = 64 << 10;
+
+/// The same of pieces of index and filters, which are not much longer: they are asked for at the same time.
+const MAX_PIECE_GAP: u64 = 16 << 10;
 
 /// Most requests of one call that are on their way at once.
 const MAX_IN_FLIGHT: usize = 32;
+
+/// Requests parts of a file that is being opened, all at the same time.
+pub(in crate::read) async fn request_parts(
+    file: &TableFile,
+    source: &dyn AsyncReadAt,
+    parts: &[(u64, usize)],
+) -> Result<Vec<Stretch>> {
+    if parts.is_empty() {
+        return Ok(Vec::new());
+    }
+    file.count_reads(parts);
+    let mut responses = source.read_many_at(parts).await.into_iter();
+    let stretches = parts.iter().map(|&(offset, len)| {
+        let none = || Err(io::Error::other("the source returned no result"));
+        let response = responses.next().unwrap_or_else(none);
+        let bytes = file.check_read(offset, len, response)?;
+        Ok(Stretch { offset, bytes })
+    });
+    stretches.collect()
+}
 
 impl AsyncTable {
     /// A data block, from the cache or from the source: checked when it comes in.
@@ -36,41 +58,29 @@ impl AsyncTable {
         if let Some(block) = self.table.inner.cached(found) {
             return Ok(block);
         }
-        let arrived = match self.join(&[frame_range(found.handle)]).pop() {
-            Some(waiter) => self
-                .arrive(waiter, |stretch, _| self.admit(stretch, found))
-                .await?
-                .pop(),
-            None => None,
-        };
-        match arrived {
-            Some(block) => Ok(block),
-            None => {
-                let stretch = self.fetch_alone(&frame_range(found.handle)).await?;
-                self.admit(&stretch, found)
-            }
-        }
+        let arrived: Vec<_> = self.fetch_blocks(&[found]).try_concat().await?;
+        let block = arrived.into_iter().next().map(|(_, block)| block);
+        let none = || Error::new(ErrorKind::InvalidState, "a request brought no block");
+        block.ok_or_else(none)
     }
 
-    /// Those data blocks of `wanted`, which ascend, that are not in the cache: each with its number, in the order in which they
-    /// arrive.
-    pub(super) fn fetch_all<'a>(
+    /// The data blocks `wanted`, which ascend, in the order in which they arrive: those that are in the cache first.
+    pub(super) fn fetch_blocks<'a>(
         &'a self,
-        wanted: &'a [BlockRef],
+        wanted: &[BlockRef],
     ) -> BoxStream<'a, Result<Vec<(BlockRef, Bytes)>>> {
-        let frames: Vec<Range<u64>> = wanted
-            .iter()
-            .map(|found| frame_range(found.handle))
-            .collect();
-        let waiters = stream::iter(self.join(&frames));
-        let arrive = move |waiter| {
-            self.arrive(waiter, move |stretch, frame| {
-                let i = wanted.partition_point(|found| found.handle.offset < frame.start);
-                let found = *wanted.get(i).ok_or_else(not_wanted)?;
-                Ok((found, self.admit(stretch, found)?))
-            })
-        };
-        waiters.map(arrive).buffer_unordered(MAX_IN_FLIGHT).boxed()
+        let (mut cached, mut missing) = (Vec::new(), Vec::new());
+        for &found in wanted {
+            match self.table.inner.cached(found) {
+                Some(block) => cached.push((found, block)),
+                None => missing.push((frame_range(found.handle), found)),
+            }
+        }
+        let fetched = self.fetch(missing, MAX_GAP, |stretch, _, found| {
+            let (block, _) = self.admit(stretch, found, false)?;
+            Ok((found, block))
+        });
+        stream::iter([Ok(cached)]).chain(fetched).boxed()
     }
 
     /// Fetches what is `missing` of index and filters, until nothing is: a key may be in any layer of a ribbon filter.
@@ -87,62 +97,56 @@ impl AsyncTable {
     /// Reads parts of index and filters, all at once, and keeps them. Tasks that want the same share the request.
     pub(super) async fn bring(&self, parts: Vec<Part>) -> Result<()> {
         let inner = &*self.table.inner;
-        let wanted = inner.unread(parts)?;
-        let ranges: Vec<Range<u64>> = wanted.iter().map(|(range, _)| range.clone()).collect();
-        let wanted = &wanted;
-        let arrive = |waiter| {
-            self.arrive(waiter, move |stretch, range| {
-                let bytes = stretch.get(range).unwrap_or_default();
-                let bytes = Bytes::copy_from_slice(&bytes);
-                let mut parts = wanted.iter().filter(|(wanted, _)| wanted == range);
-                parts.try_for_each(|(_, part)| inner.admit_part(*part, &bytes))
-            })
-        };
-        let waiters = stream::iter(self.join(&ranges));
-        let mut arrived = waiters.map(arrive).buffer_unordered(MAX_IN_FLIGHT);
+        let unread = inner.unread(parts)?;
+        let mut arrived = self.fetch(unread, MAX_PIECE_GAP, |stretch, range, part| {
+            let bytes = stretch.get(range).unwrap_or_default();
+            inner.admit_part(part, &Bytes::copy_from_slice(&bytes))
+        });
         while arrived.try_next().await?.is_some() {}
         Ok(())
     }
 
-    /// What `admit` makes of the wanted items that a request brings. One that is not sound is fetched once more, alone, before it is
+    /// What `admit` makes of `items`, which ascend, in the order in which they arrive. Those that lie at most `max_gap` bytes apart
+    /// come with one request.
+    fn fetch<'a, W: Copy + Send + Sync + 'a, T: Send + 'a>(
+        &'a self,
+        items: Vec<(Range<u64>, W)>,
+        max_gap: u64,
+        admit: impl Fn(&Stretch, &Range<u64>, W) -> Result<T> + Copy + Send + Sync + 'a,
+    ) -> BoxStream<'a, Result<Vec<T>>> {
+        let wanted = self
+            .flights
+            .join(items, max_gap, |bytes| self.request(bytes));
+        let arrive = move |wanted| self.arrive(wanted, admit);
+        let arriving = stream::iter(wanted).map(arrive);
+        arriving.buffer_unordered(MAX_IN_FLIGHT).boxed()
+    }
+
+    /// What `admit` makes of the items that are wanted of a request. One that is not sound is fetched once more, alone, before it is
     /// called damaged: it may have been damaged on its way. If a request for several fails, each is asked for alone: an error is that
     /// of one item.
-    async fn arrive<T>(
+    async fn arrive<W: Copy, T>(
         &self,
-        waiter: Waiter,
-        admit: impl Fn(&Stretch, &Range<u64>) -> Result<T>,
+        (flight, items): Wanted<W>,
+        admit: impl Fn(&Stretch, &Range<u64>, W) -> Result<T>,
     ) -> Result<Vec<T>> {
-        let is_alone = waiter.items.iter().all(|item| *item == waiter.bytes);
-        let stretch = match self.check(&waiter.bytes, waiter.response().await) {
+        let is_alone = items.iter().all(|(item, _)| *item == flight.bytes);
+        let stretch = match self.check(&flight.bytes, flight.response().await) {
             Err(error) if is_alone => return Err(error),
             stretch => stretch.ok(),
         };
-        let mut admitted = Vec::with_capacity(waiter.items.len());
-        for item in &waiter.items {
-            admitted.push(match stretch.as_ref().map(|stretch| admit(stretch, item)) {
+        let mut admitted = Vec::with_capacity(items.len());
+        for (item, of) in items {
+            let made = stretch.as_ref().map(|stretch| admit(stretch, &item, of));
+            admitted.push(match made {
                 Some(Ok(made)) => made,
-                Some(Err(_)) | None => admit(&self.fetch_alone(item).await?, item)?,
+                Some(Err(_)) | None => {
+                    let alone = self.check(&item, self.request(&item).await)?;
+                    admit(&alone, &item, of)?
+                }
             });
         }
         Ok(admitted)
-    }
-
-    /// The bytes at `range` by a request that nobody shares.
-    async fn fetch_alone(&self, range: &Range<u64>) -> Result<Stretch> {
-        self.check(range, self.request(range).await)
-    }
-
-    /// Joins or begins the requests for `items`, which ascend: those that lie near each other come with one.
-    fn join(&self, items: &[Range<u64>]) -> Vec<Waiter> {
-        let plan = |items: &[Range<u64>]| {
-            let groups = coalesce(items, MAX_GAP, MAX_REQUEST_LEN).into_iter();
-            let plan = groups.map(|group| Plan {
-                bytes: group.bytes,
-                items: items.get(group.parts).unwrap_or(&[]).to_vec(),
-            });
-            plan.collect()
-        };
-        self.flights.join(items, plan, |bytes| self.request(bytes))
     }
 
     /// The request for `bytes` of the file, which begins when it is polled.
@@ -150,7 +154,7 @@ impl AsyncTable {
         let (table, source) = (self.table.clone(), Arc::clone(&self.source));
         let (offset, len) = (bytes.start, saturating_len(bytes));
         Box::pin(async move {
-            table.inner.file.count_read(offset, len);
+            table.inner.file.count_reads(&[(offset, len)]);
             let read = async { source.read_at(offset, len).await };
             let read = AssertUnwindSafe(read).catch_unwind().await;
             let panicked = |_| Err(io::Error::other("the source panicked"));
@@ -166,41 +170,26 @@ impl AsyncTable {
         Ok(Stretch { offset, bytes })
     }
 
-    /// A data block that came with `stretch`: checked, kept in the cache, and in memory of its own, so that a value does not
-    /// keep all that came with it.
-    fn admit(&self, stretch: &Stretch, found: BlockRef) -> Result<Bytes> {
-        let frame = frame(stretch, found);
-        let frame = if frame::is_raw(&frame) {
+    /// A data block that came with `stretch`: checked, and kept in the cache. In memory of its own, so that a value does not keep all
+    /// that came with it; but a slice of `stretch` if that is allowed, the block is stored raw and the cache does not keep it.
+    /// Returns whether it is a slice.
+    pub(super) fn admit(
+        &self,
+        stretch: &Stretch,
+        found: BlockRef,
+        may_be_slice: bool,
+    ) -> Result<(Bytes, bool)> {
+        let (inner, read) = (&*self.table.inner, self.table.read);
+        // It is there, since the stretch was read for the block: none would be an error like a damaged one.
+        let frame = stretch.get(&frame_range(found.handle)).unwrap_or_default();
+        let is_kept = read.fill_cache && inner.cache.is_some();
+        let is_raw = frame::is_raw(&frame);
+        let is_slice = is_raw && may_be_slice && !is_kept;
+        let frame = if is_raw && !is_slice {
             Bytes::copy_from_slice(&frame)
         } else {
             frame
         };
-        self.table.inner.admit(found, &frame, self.table.read)
+        Ok((inner.admit(found, &frame, read)?, is_slice))
     }
-
-    /// Like [`admit`](AsyncTable::admit), but a slice of `stretch` if the block is stored raw and the cache does not keep it. Returns
-    /// the block, and whether it is such a slice.
-    pub(super) fn admit_slice(&self, stretch: &Stretch, found: BlockRef) -> Result<(Bytes, bool)> {
-        let (inner, read) = (&*self.table.inner, self.table.read);
-        if read.fill_cache && inner.cache.is_some() {
-            return Ok((self.admit(stretch, found)?, false));
-        }
-        let frame = frame(stretch, found);
-        let block = inner.admit(found, &frame, read)?;
-        Ok((block, frame::is_raw(&frame)))
-    }
-}
-
-/// The frame of a data block. It is there, since the block is one that the stretch was read for: none would be an error like
-/// a damaged one.
-fn frame(stretch: &Stretch, found: BlockRef) -> Bytes {
-    stretch.get(&frame_range(found.handle)).unwrap_or_default()
-}
-
-#[cold]
-fn not_wanted() -> Error {
-    Error::new(
-        ErrorKind::InvalidState,
-        "a request brings a block that nobody wants",
-    )
 }

@@ -3,152 +3,104 @@
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use futures_util::future::{FutureExt, Shared};
 
+use super::fetch::MAX_REQUEST_LEN;
 use super::source::BoxFuture;
+use crate::read::coalesce::coalesce;
 
 /// What a request brings. Its error is that of all who wait for it.
 pub(super) type Response = Result<Bytes, Arc<io::Error>>;
 
 /// The requests of a table that are on their way, by the items that they bring: bytes of the file that belong together.
 #[derive(Debug, Default)]
-pub(super) struct Flights {
-    state: Mutex<State>,
-}
+pub(super) struct Flights(Mutex<ByItem>);
 
-#[derive(Debug, Default)]
-struct State {
-    by_item: HashMap<Range<u64>, u64>,
-    flights: HashMap<u64, Flight>,
-    next: u64,
-}
+type ByItem = HashMap<Range<u64>, Weak<Flight>>;
 
-/// A request, and how many wait for it.
+/// A request. When nobody waits for it any more, it is cancelled, or forgotten if it has arrived.
 #[derive(Debug)]
-struct Flight {
-    bytes: Range<u64>,
+pub(super) struct Flight {
+    /// Which bytes of the file it brings, and which items.
+    pub(super) bytes: Range<u64>,
     items: Vec<Range<u64>>,
     response: Shared<BoxFuture<'static, Response>>,
-    waiting: usize,
-}
-
-/// Waits for a request. When the last waiter is dropped, the request is cancelled, or forgotten if it has arrived.
-#[derive(Debug)]
-pub(super) struct Waiter {
     flights: Arc<Flights>,
-    number: u64,
-    /// Which bytes of the file the request brings, and which of its items are wanted here.
-    pub(super) bytes: Range<u64>,
-    pub(super) items: Vec<Range<u64>>,
-    response: Shared<BoxFuture<'static, Response>>,
 }
 
-/// A request that was not made yet: the bytes that it brings, and which of its items are wanted.
-#[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) bytes: Range<u64>,
-    pub(super) items: Vec<Range<u64>>,
-}
+/// A request, and what is wanted of it: items, and what each is for.
+pub(super) type Wanted<W> = (Arc<Flight>, Vec<(Range<u64>, W)>);
 
 impl Flights {
-    /// Joins the requests that bring `items`, and begins those of the `plan` for items that none brings yet. A request that is
-    /// begun does nothing until it is awaited.
-    ///
-    /// The plan is made while no other request can begin or be forgotten, so that nothing is asked for twice.
-    pub(super) fn join(
+    /// Joins the requests that bring `items`, which ascend, and begins others for items that none brings yet: those that lie at
+    /// most `max_gap` bytes apart come with one. A request that is begun does nothing until it is awaited.
+    pub(super) fn join<W>(
         self: &Arc<Flights>,
-        items: &[Range<u64>],
-        plan: impl FnOnce(&[Range<u64>]) -> Vec<Plan>,
+        items: Vec<(Range<u64>, W)>,
+        max_gap: u64,
         request: impl Fn(&Range<u64>) -> BoxFuture<'static, Response>,
-    ) -> Vec<Waiter> {
-        let mut state = self.state();
-        let mut waiters = Vec::new();
-        let mut new = Vec::new();
-        let mut joined = HashMap::new();
+    ) -> Vec<Wanted<W>> {
+        let (mut joined, mut new): (Vec<Wanted<W>>, _) = (Vec::new(), Vec::new());
+        // Dropped after the lock, which a flight takes when it is dropped.
+        let mut failed = Vec::new();
+        let mut by_item = self.lock();
         for item in items {
-            let number = state.by_item.get(item).copied();
-            // A request that failed is only for those who waited for it.
-            let is_sound = |number: &u64| {
-                let flight = state.flights.get(number);
-                flight.is_some_and(|flight| flight.response.peek().is_none_or(Result::is_ok))
-            };
-            match number.filter(is_sound) {
-                Some(number) => joined
-                    .entry(number)
-                    .or_insert_with(Vec::new)
-                    .push(item.clone()),
-                None => new.push(item.clone()),
+            let flight = by_item.get(&item.0).and_then(Weak::upgrade);
+            match (flight, joined.last_mut()) {
+                (None, _) => new.push(item),
+                // A request that failed is only for those who waited for it.
+                (Some(flight), _) if matches!(flight.response.peek(), Some(Err(_))) => {
+                    failed.push(flight);
+                    new.push(item);
+                }
+                (Some(flight), Some((last, items))) if Arc::ptr_eq(&flight, last) => {
+                    items.push(item);
+                }
+                (Some(flight), _) => joined.push((flight, vec![item])),
             }
         }
-        for (number, items) in joined {
-            if let Some(flight) = state.flights.get_mut(&number) {
-                flight.waiting += 1;
-                waiters.push(self.waiter(number, items, flight));
-            }
+        let ranges: Vec<Range<u64>> = new.iter().map(|(range, _)| range.clone()).collect();
+        let mut new = new.into_iter();
+        for group in coalesce(&ranges, max_gap, MAX_REQUEST_LEN) {
+            let items: Vec<(Range<u64>, W)> = new.by_ref().take(group.parts.len()).collect();
+            let flight = Arc::new(Flight {
+                response: request(&group.bytes).shared(),
+                bytes: group.bytes,
+                items: items.iter().map(|(range, _)| range.clone()).collect(),
+                flights: Arc::clone(self),
+            });
+            let of_flight = |item: &Range<u64>| (item.clone(), Arc::downgrade(&flight));
+            by_item.extend(flight.items.iter().map(of_flight));
+            joined.push((flight, items));
         }
-        for Plan { bytes, items } in plan(&new) {
-            let number = state.next;
-            state.next += 1;
-            for item in &items {
-                state.by_item.insert(item.clone(), number);
-            }
-            let response = request(&bytes).shared();
-            let flight = Flight {
-                bytes,
-                items: items.clone(),
-                response,
-                waiting: 1,
-            };
-            waiters.push(self.waiter(number, items, &flight));
-            state.flights.insert(number, flight);
-        }
-        waiters
+        joined
     }
 
-    fn waiter(self: &Arc<Flights>, number: u64, items: Vec<Range<u64>>, flight: &Flight) -> Waiter {
-        Waiter {
-            flights: Arc::clone(self),
-            number,
-            bytes: flight.bytes.clone(),
-            items,
-            response: flight.response.clone(),
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ByItem> {
         // Nothing that holds the lock can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiter {
+impl Flight {
     /// What the request brings. Only while somebody awaits it, it goes on.
     pub(super) async fn response(&self) -> Response {
         self.response.clone().await
     }
 }
 
-impl Drop for Waiter {
+impl Drop for Flight {
+    /// The request itself is dropped after this, and so cancelled, which is the source's code: not under the lock.
     fn drop(&mut self) {
-        let mut state = self.flights.state();
-        let Some(flight) = state.flights.get_mut(&self.number) else {
-            return;
-        };
-        flight.waiting -= 1;
-        if flight.waiting > 0 {
-            return;
-        }
-        let forgotten = state.flights.remove(&self.number);
-        for item in forgotten.iter().flat_map(|flight| &flight.items) {
-            if state.by_item.get(item) == Some(&self.number) {
-                state.by_item.remove(item);
+        let mut by_item = self.flights.lock();
+        for item in &self.items {
+            let other = by_item.get(item).map(Weak::as_ptr);
+            if other.is_some_and(|flight| std::ptr::eq(flight, self)) {
+                by_item.remove(item);
             }
         }
-        // To drop the request is to cancel it, which is the source's code: not under the lock.
-        drop(state);
-        drop(forgotten);
     }
 }

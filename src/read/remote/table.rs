@@ -1,7 +1,7 @@
 //! A remote table that is open.
 
 use std::io;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,20 +9,19 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 
 use super::ahead::Blocks;
-use super::fetch::{MAX_GAP, MAX_REQUEST_LEN};
 use super::flights::Flights;
 use super::range::AsyncRange;
-use super::source::AsyncReadAt;
+use super::source::{AsyncReadAt, Tail};
 use crate::error::{Error, Result};
 use crate::filter::{FilterEntry, FilterInfo};
 use crate::format::properties::Properties;
 use crate::read::bounds::{KeyRange, Way, prefix_bounds};
-use crate::read::file::{Fetch, Stretch, TAIL_LEN, TableFile};
+use crate::read::file::{Stretch, TAIL_LEN, TableFile};
 use crate::read::index::BlockRef;
 use crate::read::open::{SMALL, report};
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::source::{ReadAt, Source};
-use crate::read::stats::{Counter, Stats};
+use crate::read::source::{Source, SourceBytes};
+use crate::read::stats::Stats;
 use crate::read::table::Table;
 use crate::read::table_cache::OpenTable;
 
@@ -74,93 +73,51 @@ impl OpenOptions {
     }
 
     async fn open_dyn(self, source: Arc<dyn AsyncReadAt>, tail_len: u64) -> Result<AsyncTable> {
-        let path: Option<Arc<Path>> = source.name().map(|name| Path::new(&name).into());
-        let name_in = |error: Error| match &path {
-            Some(path) => error.at_path(path),
-            None => error,
-        };
-        let doing = || format!("reading the last {tail_len} bytes");
-        let tail = source.read_tail(tail_len).await;
-        let tail = tail.map_err(|error| name_in(Error::reading(doing(), error)))?;
-        if tail.bytes.len() as u64 != tail.size.min(tail_len) {
-            let (found, size) = (tail.bytes.len(), tail.size);
-            let message = format!("the source returned {found} bytes, and a size of {size}");
-            let error = io::Error::new(io::ErrorKind::UnexpectedEof, message);
-            return Err(name_in(Error::reading(doing(), error)));
-        }
-        let requests = Requests { source: &*source };
-        let mut unread = Source::from(Arc::new(Unread { size: tail.size }));
-        unread.path.clone_from(&path);
         let open = async {
-            let mut file = TableFile::new(unread)?;
-            count(&file, &[(0, tail.bytes.len())]);
-            file.hold_stretch(Stretch {
-                offset: tail.size - tail.bytes.len() as u64,
-                bytes: tail.bytes,
-            });
-            let inner = self.open_file(file, &requests).await?;
-            Ok(self.table(inner))
+            let mut bytes = Source::from(SourceBytes::Remote(Arc::clone(&source)));
+            bytes.path = source.name().map(|name| Path::new(&name).into());
+            let mut file = TableFile::with_size(bytes, 0);
+            let tail = source
+                .read_tail(tail_len)
+                .await
+                .and_then(check_tail(tail_len));
+            let Tail { size, bytes } = tail.map_err(|error| {
+                let doing = format!("reading the last {tail_len} bytes");
+                file.name_in(Error::reading(doing, error))
+            })?;
+            file.size = size;
+            let offset = size - bytes.len() as u64;
+            file.count_reads(&[(offset, bytes.len())]);
+            file.held.push(Stretch { offset, bytes });
+            self.open_file(file).await
         };
         let table = AsyncTable {
             table: report(open.await)?,
             source: Arc::clone(&source),
             flights: Arc::default(),
         };
-        // A small table was checked when it was opened.
-        if self.checks_order(&table.table.inner) && table.file_bytes() > SMALL {
+        if self.checks_order(&table.table.inner) {
             table.check_order().await?;
         }
         Ok(table)
     }
 }
 
-/// Reads what opening asks for by requests.
-struct Requests<'a> {
-    source: &'a dyn AsyncReadAt,
-}
-
-/// Counts requests that are about to be made.
-fn count(file: &TableFile, parts: &[(u64, usize)]) {
-    let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
-    file.counters.add(Counter::SourceReads, parts.len() as u64);
-    file.counters.add(Counter::SourceBytes, bytes);
+/// Checks that a tail has as many bytes as were asked for, or all of the file.
+fn check_tail(tail_len: u64) -> impl Fn(Tail) -> io::Result<Tail> {
+    move |tail| {
+        let (found, size) = (tail.bytes.len(), tail.size);
+        if found as u64 == size.min(tail_len) {
+            return Ok(tail);
+        }
+        let message = format!("the source returned {found} bytes, and a size of {size}");
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
+    }
 }
 
 /// Of so many layers of a ribbon filter, the pieces that a key may need are asked for at once: 99 % of keys then need no second
 /// round trip.
 const LAYERS: usize = 2;
-
-impl Fetch for Requests<'_> {
-    const MAX_GAP: u64 = MAX_GAP;
-    const MAX_LEN: u64 = MAX_REQUEST_LEN;
-
-    async fn fetch(&self, file: &TableFile, parts: &[(u64, usize)]) -> Result<Vec<Stretch>> {
-        count(file, parts);
-        let mut responses = self.source.read_many_at(parts).await.into_iter();
-        let stretches = parts.iter().map(|&(offset, len)| {
-            let none = || Err(io::Error::other("the source returned no result"));
-            let response = responses.next().unwrap_or_else(none);
-            let bytes = file.check_read(offset, len, response)?;
-            Ok(Stretch { offset, bytes })
-        });
-        stretches.collect()
-    }
-}
-
-/// What is left of a remote file for code that does not wait: its size. All that such code needs is held.
-struct Unread {
-    size: u64,
-}
-
-impl ReadAt for Unread {
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.size)
-    }
-
-    fn read_at(&self, _: u64, _: usize) -> io::Result<Bytes> {
-        Err(io::Error::other("this part was not fetched"))
-    }
-}
 
 impl AsyncTable {
     /// Opens a table with [`OpenOptions::new`]; see [`OpenOptions::open_async`].
@@ -216,8 +173,9 @@ impl AsyncTable {
     }
 
     /// The one way of a lookup: filter, index, block, search.
-    async fn find(&self, key: &[u8]) -> Result<Option<(Bytes, std::ops::Range<usize>)>> {
-        let Some(found) = self.candidate(key).await? else {
+    async fn find(&self, key: &[u8]) -> Result<Option<(Bytes, Range<usize>)>> {
+        self.bring_for(&[key]).await?;
+        let Some(found) = self.table.candidate(key)? else {
             return Ok(None);
         };
         let block = self.fetch_block(found).await?;
@@ -232,12 +190,6 @@ impl AsyncTable {
     async fn check_place(&self, found: BlockRef) -> Result<()> {
         self.bring(self.table.inner.anchors(found.piece as usize))
             .await
-    }
-
-    /// The data block to look for `key` in; see [`Table::candidate`].
-    async fn candidate(&self, key: &[u8]) -> Result<Option<BlockRef>> {
-        self.bring_for(&[key]).await?;
-        self.table.candidate(key)
     }
 
     /// Fetches what lookups of `keys` need of filter and index.
@@ -255,7 +207,7 @@ impl AsyncTable {
     pub(super) async fn find_for_walk(
         &self,
         i: usize,
-        blocks: &std::ops::Range<usize>,
+        blocks: &Range<usize>,
         way: Way,
     ) -> Result<BlockRef> {
         let inner = &*self.table.inner;
@@ -272,12 +224,7 @@ impl AsyncTable {
     }
 
     /// Where the value of `key` lies in a data block.
-    fn search(
-        &self,
-        found: BlockRef,
-        block: &[u8],
-        key: &[u8],
-    ) -> Result<Option<std::ops::Range<usize>>> {
+    fn search(&self, found: BlockRef, block: &[u8], key: &[u8]) -> Result<Option<Range<usize>>> {
         let order = self.table.order()?;
         self.table.inner.find_value(found, block, key, order)
     }
@@ -303,40 +250,24 @@ impl AsyncTable {
         let mut blocks: Vec<BlockRef> = wanted.iter().map(|&(found, _)| found).collect();
         blocks.dedup_by_key(|found| found.block);
         let mut values = vec![None; keys.len()];
-        let mut take = |of: BlockRef, block: &Bytes| -> Result<()> {
-            let start = wanted.partition_point(|(found, _)| found.block < of.block);
-            let here = wanted
-                .iter()
-                .skip(start)
-                .take_while(|(found, _)| found.block == of.block);
-            for &(_, at) in here {
-                if let (Some(key), Some(value)) = (keys.get(at), values.get_mut(at)) {
-                    let found = self.search(of, block, key.as_ref())?;
-                    let found = found.and_then(|range| block.get(range));
-                    *value = found.map(Bytes::copy_from_slice);
+        let mut parts = Vec::new();
+        let mut arriving = self.fetch_blocks(&blocks);
+        while let Some(arrived) = arriving.try_next().await? {
+            for (of, block) in arrived {
+                let start = wanted.partition_point(|(found, _)| found.block < of.block);
+                let here = wanted.iter().skip(start);
+                for &(found, at) in here.take_while(|(found, _)| found.block == of.block) {
+                    let Some((key, slot)) = keys.get(at).zip(values.get_mut(at)) else {
+                        continue;
+                    };
+                    match self.search(found, &block, key.as_ref())? {
+                        Some(value) => *slot = block.get(value).map(Bytes::copy_from_slice),
+                        None => parts.extend(self.table.inner.anchors(found.piece as usize)),
+                    }
                 }
             }
-            Ok(())
-        };
-        let mut missing = Vec::new();
-        for found in blocks {
-            match self.table.inner.cached(found) {
-                Some(block) => take(found, &block)?,
-                None => missing.push(found),
-            }
         }
-        let mut arrived = self.fetch_all(&missing);
-        while let Some(blocks) = arrived.try_next().await? {
-            for (found, block) in blocks {
-                take(found, &block)?;
-            }
-        }
-        let absent = wanted
-            .iter()
-            .filter(|(_, at)| values.get(*at) == Some(&None));
-        let inner = &*self.table.inner;
-        let anchors = absent.flat_map(|(found, _)| inner.anchors(found.piece as usize));
-        self.bring(anchors.collect()).await?;
+        self.bring(parts).await?;
         Ok(values)
     }
 
@@ -361,10 +292,10 @@ impl AsyncTable {
     ///
     /// As [`Table::may_contain`].
     pub async fn may_contain(&self, key: impl AsRef<[u8]> + Send) -> Result<bool> {
-        if self.table.order().is_err() {
-            return Ok(true);
+        if self.table.order().is_ok() {
+            self.bring_for(&[key.as_ref()]).await?;
         }
-        Ok(self.candidate(key.as_ref()).await?.is_some())
+        self.table.may_contain(key)
     }
 
     /// Whether the table may hold a key that begins with `prefix`; see [`Table::may_contain_prefix`].
