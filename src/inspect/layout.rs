@@ -104,7 +104,7 @@ impl Table {
             Ok::<_, Error>((info, cursor))
         };
         let (metaindex, mut names) = read(footer.metaindex, Section::Metaindex)?;
-        let index = if self.index().is_divided() {
+        let index = if self.index().divided().is_some() {
             let len = file.check_handle(footer.index, Section::Index);
             IndexInfo {
                 offset: footer.index.offset,

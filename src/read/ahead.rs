@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::format::frame;
 use crate::read::bounds::Way;
 use crate::read::file::{Stretch, saturating_len};
-use crate::read::index::{BlockRef, NotLoaded};
+use crate::read::index::{BlockRef, NotLoaded, State};
 use crate::read::options::ReadOptions;
 use crate::read::store::{MAX_GAP, MAX_READ_LEN, frame_range};
 use crate::read::table::Inner;
@@ -121,7 +121,7 @@ impl ReadAhead {
         if inner.file.is_mapped() {
             self.announce(inner, found);
         }
-        let block = inner.load_announced(found, read)?;
+        let block = inner.load(found, read)?;
         Ok((block.into_payload(), false))
     }
 
@@ -192,6 +192,12 @@ impl ReadAhead {
     /// entries are used. The one or two blocks of a short walk are announced only if they were never read: they are likely to be
     /// in memory, and asking takes longer than to find them there.
     fn announce(&mut self, inner: &Inner, found: BlockRef) {
+        if self.way.is_none() && self.len == 0 {
+            // A walk that begins announces its block alone.
+            inner.announce_block(found);
+            self.run = Run::of(found);
+            return;
+        }
         let (i, blocks) = (found.block, &self.run.blocks);
         let next = match self.way {
             _ if !blocks.contains(&i) => Some(i),
@@ -207,7 +213,7 @@ impl ReadAhead {
             return;
         };
         let run = self.next_blocks(inner, next);
-        if run.blocks.len() > 2 || !inner.index.state(next).is_checked() {
+        if run.blocks.len() > 2 || !inner.index.state(next).has(State::CHECKED) {
             let Range { start, end } = run.bytes;
             inner.file.announce(start, end - start);
         }
@@ -243,29 +249,26 @@ impl Inner {
     /// The data block that comes after `found` on the way.
     #[inline]
     fn next(&self, found: BlockRef, way: Way) -> Option<Result<BlockRef, NotLoaded>> {
-        match way {
-            Way::Forward => self.index.block_after(found),
-            Way::Back => self.index.block_before(found),
-        }
+        let next = match way {
+            Way::Forward => found.block + 1,
+            Way::Back => found.block.checked_sub(1)?,
+        };
+        (next < self.index.len()).then(|| self.index.block(next))
     }
 
     /// The data blocks from `found` on that a walk reads together: blocks of `limits`, at most `len` bytes of the file, none of them
     /// in the cache but the first, and all named by pieces of the index that are there. One block at least.
     pub(super) fn run(&self, found: BlockRef, way: Way, limits: &Range<usize>, len: u64) -> Run {
-        let (mut run, mut last) = (Run::of(found), found);
+        let mut run = Run::of(found);
         loop {
-            let Some(Ok(next)) = self.next(last, way) else {
-                return run;
-            };
+            let next = way.first(&way.rest(limits, &run.blocks));
+            let next = next.and_then(|next| self.index.block(next).ok());
+            let Some(next) = next else { return run };
             let here = Run::of(next);
             let Range { start, end } = run.bytes;
             let bytes = start.min(here.bytes.start)..end.max(here.bytes.end);
             let gap = bytes.end - bytes.start - (end - start) - (here.bytes.end - here.bytes.start);
-            if !limits.contains(&next.block)
-                || bytes.end - bytes.start > len
-                || gap > MAX_GAP
-                || self.is_cached(next)
-            {
+            if bytes.end - bytes.start > len || gap > MAX_GAP || self.is_cached(next) {
                 return run;
             }
             let blocks = &run.blocks;
@@ -273,7 +276,6 @@ impl Inner {
                 blocks: blocks.start.min(next.block)..blocks.end.max(next.block + 1),
                 bytes,
             };
-            last = next;
         }
     }
 }

@@ -108,7 +108,7 @@ impl Inner {
             (_, Some(found)) => found.block,
             (Bound::Unbounded, None) => 0,
             // Past the last index key there is nothing if the last block is in order, which is seen when it comes in.
-            (_, None) if self.last_block_checked() => all,
+            (_, None) if self.index.is_end_checked() => all,
             (_, None) => all.saturating_sub(1),
         };
         let end = block_at(upper)?.map_or(all, |last| last.block + 1);

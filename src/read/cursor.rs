@@ -134,7 +134,6 @@ impl Cursor {
     fn seek_bytes(&mut self, key: &[u8]) -> Result<bool> {
         self.leave(None);
         let Some(found) = self.table.seek(key)? else {
-            self.table.check_end()?;
             return Ok(self.leave(Some(Way::Forward)));
         };
         self.load(found, None)?;

@@ -15,23 +15,73 @@ use crate::format::prefix_block::PrefixBlockReader;
 use crate::read::index::NotLoaded;
 use crate::read::store::frame_range;
 
-/// A filter block, of which `W` is the decoded form where it is read whole.
+/// A filter in use, with the policy that understands it: of keys, or of prefixes.
 #[derive(Debug)]
-pub(crate) struct FilterBlock<W> {
+pub(crate) struct TableFilter {
+    pub(crate) policy: Arc<dyn FilterPolicy>,
     pub(super) handle: BlockHandle,
-    form: Form<W>,
+    /// Decodes a block that is read whole. Takes the offset of the last data block, too.
+    decode: fn(Bytes, Option<u64>) -> Result<Whole, Defect>,
+    form: Form,
 }
 
 #[derive(Debug)]
-enum Form<W> {
-    Whole(OnceLock<W>),
+enum Form {
+    /// All of it, which is piece 0.
+    Whole(OnceLock<Whole>),
     /// A ribbon of the whole table, as `about.pieces` divides it, and the pieces that are there.
     InPieces(FilterPieces, Box<[OnceLock<Bytes>]>),
 }
 
-impl<W> FilterBlock<W> {
-    /// The block at `handle`, which is read whole unless it is divided.
-    pub(super) fn new(handle: BlockHandle, pieces: Option<FilterPieces>) -> FilterBlock<W> {
+/// A filter block that was read whole.
+#[derive(Debug)]
+enum Whole {
+    /// One filter of the keys of every data block.
+    Table(FilterBlockReader),
+    /// Filters of the keys of data blocks at some offsets.
+    Windows(FilterBlockReader),
+    Prefixes(PrefixBlockReader),
+}
+
+/// The prefix filter in use. Only in a table whose keys, or user keys, are in bytewise order.
+#[derive(Debug)]
+pub(super) struct PrefixFilter {
+    pub(super) extractor: Arc<dyn PrefixExtractor>,
+    pub(super) filter: TableFilter,
+}
+
+impl PrefixFilter {
+    /// The filter in the block at `handle`, which is read whole unless it is divided.
+    pub(super) fn new(
+        extractor: Arc<dyn PrefixExtractor>,
+        handle: BlockHandle,
+        pieces: Option<FilterPieces>,
+    ) -> PrefixFilter {
+        // Bits per key matter to builders only.
+        let policy = Arc::new(RibbonFilterPolicy::new(10));
+        let decode = |contents, _| PrefixBlockReader::new(contents).map(Whole::Prefixes);
+        PrefixFilter {
+            extractor,
+            filter: TableFilter {
+                decode,
+                ..TableFilter::new(policy, handle, pieces)
+            },
+        }
+    }
+
+    /// Whether a key of the table may begin with `prefix`.
+    pub(super) fn passes(&self, prefix: &[u8]) -> Result<bool, NotLoaded> {
+        Ok(self.filter.ask(prefix, None)?.unwrap_or(true))
+    }
+}
+
+impl TableFilter {
+    /// The filter in the block at `handle`, which is read whole unless it is divided.
+    pub(super) fn new(
+        policy: Arc<dyn FilterPolicy>,
+        handle: BlockHandle,
+        pieces: Option<FilterPieces>,
+    ) -> TableFilter {
         let form = match pieces {
             None => Form::Whole(OnceLock::new()),
             Some(pieces) => {
@@ -39,7 +89,19 @@ impl<W> FilterBlock<W> {
                 Form::InPieces(pieces, cells)
             }
         };
-        FilterBlock { handle, form }
+        let decode = |contents, last_block: Option<u64>| {
+            let block = FilterBlockReader::new(contents)?;
+            Ok(match last_block {
+                Some(last) if block.covers_all(last) => Whole::Table(block),
+                _ => Whole::Windows(block),
+            })
+        };
+        TableFilter {
+            policy,
+            handle,
+            decode,
+            form,
+        }
     }
 
     /// Bytes of memory that it takes without its pieces.
@@ -50,39 +112,30 @@ impl<W> FilterBlock<W> {
         }
     }
 
-    /// Whether the filter passes a key: `whole` says what the block does, if it is read whole, and `hash` is that of the key.
-    #[inline]
-    fn ask(
-        &self,
-        hash: impl FnOnce() -> u64,
-        whole: impl FnOnce(&W) -> bool,
-    ) -> Result<bool, NotLoaded> {
+    /// Number of pieces.
+    pub(super) fn pieces(&self) -> usize {
         match &self.form {
-            Form::Whole(block) => Ok(whole(block.get().ok_or(NotLoaded)?)),
-            Form::InPieces(pieces, cells) => {
-                let passes = pieces.ask(hash(), |i| there(cells, i));
-                passes.ok_or(NotLoaded)
-            }
+            Form::Whole(_) => 1,
+            Form::InPieces(pieces, _) => pieces.len(),
         }
     }
 
-    /// The pieces that are not there and that a key with this `hash` needs next; where its codes are missing, those that it needs
-    /// if it is in one of the first `layers` layers of the ribbon. A block that is read whole is piece 0.
-    pub(super) fn missing_for(&self, hash: u64, layers: usize) -> Vec<usize> {
+    /// Whether piece `i` is there.
+    pub(super) fn has(&self, i: usize) -> bool {
         match &self.form {
-            Form::Whole(_) => self.missing(),
-            Form::InPieces(pieces, cells) => pieces.missing(hash, layers, |i| there(cells, i)),
+            Form::Whole(block) => block.get().is_some(),
+            Form::InPieces(_, cells) => piece(cells, i).is_some(),
         }
     }
 
-    /// All pieces that are not there.
-    pub(super) fn missing(&self) -> Vec<usize> {
+    /// The pieces that `key` needs next, some of which may be there; where its codes are missing, those that it needs if it is in one
+    /// of the first `layers` layers of the ribbon.
+    pub(super) fn needed(&self, key: &[u8], layers: usize) -> Vec<usize> {
         match &self.form {
-            Form::Whole(block) if block.get().is_some() => Vec::new(),
             Form::Whole(_) => vec![0],
-            Form::InPieces(pieces, cells) => (0..pieces.len())
-                .filter(|&i| there(cells, i).is_none())
-                .collect(),
+            Form::InPieces(pieces, cells) => {
+                pieces.missing(RibbonFilterPolicy::hash(key), layers, |i| piece(cells, i))
+            }
         }
     }
 
@@ -94,134 +147,79 @@ impl<W> FilterBlock<W> {
         }
     }
 
-    /// Checks and keeps piece `i`, whose `bytes` are those at its range; `decode` takes a block that is read whole. Returns how many
-    /// bytes of memory it takes.
-    fn admit(
-        &self,
-        i: usize,
-        bytes: &Bytes,
-        decode: impl FnOnce(Bytes) -> Result<W, Defect>,
-    ) -> Result<usize, Defect> {
-        let is_new = match &self.form {
-            Form::Whole(block) => {
-                frame::verify(bytes)?;
-                block.set(decode(frame::open(bytes)?)?).is_ok()
-            }
-            Form::InPieces(pieces, cells) => {
-                pieces.check(i, bytes)?;
-                cells
-                    .get(i)
-                    .is_some_and(|cell| cell.set(bytes.clone()).is_ok())
-            }
-        };
-        Ok(if is_new { bytes.len() } else { 0 })
-    }
-}
-
-/// A piece of a filter, if it is there.
-#[inline]
-fn there(cells: &[OnceLock<Bytes>], i: usize) -> Option<&[u8]> {
-    cells.get(i)?.get().map(Bytes::as_ref)
-}
-
-/// The filter in use, with the policy that understands it.
-#[derive(Debug)]
-pub(crate) struct TableFilter {
-    pub(crate) policy: Arc<dyn FilterPolicy>,
-    pub(super) block: FilterBlock<KeyFilter>,
-}
-
-/// A block of filters of keys, read whole.
-#[derive(Debug)]
-pub(super) struct KeyFilter {
-    block: FilterBlockReader,
-    /// Whether one filter covers every data block.
-    whole_table: bool,
-}
-
-impl TableFilter {
-    /// Whether a filter of the whole table passes `key`. `None` if there are filters of windows, which know no key of another block.
-    #[inline]
-    pub(super) fn passes_table(&self, key: &[u8]) -> Result<Option<bool>, NotLoaded> {
-        let mut is_of_table = true;
-        let hash = || RibbonFilterPolicy::hash(key);
-        let passes = self.block.ask(hash, |filter| {
-            is_of_table = filter.whole_table;
-            !is_of_table || filter.block.key_may_match(&*self.policy, 0, key)
-        })?;
-        Ok(is_of_table.then_some(passes))
-    }
-
-    /// Whether the filter of the data block at `block_offset` passes `key`. `None` if there is one filter of the whole table.
-    #[inline]
-    pub(super) fn passes_block(
-        &self,
-        block_offset: u64,
-        key: &[u8],
-    ) -> Result<Option<bool>, NotLoaded> {
-        match &self.block.form {
-            Form::InPieces(..) => Ok(None),
-            Form::Whole(block) => {
-                let filter = block.get().ok_or(NotLoaded)?;
-                let passes = || filter.block.key_may_match(&*self.policy, block_offset, key);
-                Ok((!filter.whole_table).then(passes))
-            }
-        }
-    }
-
-    /// Whether the filter passes `key`, which is looked for in the data block at `block_offset`.
-    pub(crate) fn passes(&self, block_offset: u64, key: &[u8]) -> Result<bool, NotLoaded> {
-        match self.passes_table(key)? {
-            Some(passes) => Ok(passes),
-            None => Ok(self.passes_block(block_offset, key)?.unwrap_or(true)),
-        }
-    }
-
-    /// What is in the block; `None` if it is read whole, and is not there.
-    pub(crate) fn layout(&self) -> Option<FilterLayout> {
-        match &self.block.form {
-            Form::InPieces(..) => Some(FilterLayout {
-                filters: 1,
-                whole_table: true,
-            }),
-            Form::Whole(block) => block.get().map(|filter| FilterLayout {
-                filters: filter.block.filter_count(),
-                whole_table: filter.whole_table,
-            }),
-        }
-    }
-
-    /// Checks and keeps piece `i`; `last_block` is the offset of the last data block. Returns how many bytes of memory it takes.
+    /// Checks and keeps piece `i`, whose `bytes` are those at its range; `last_block` is the offset of the last data block. Returns how
+    /// many bytes of memory it takes.
     pub(super) fn admit(
         &self,
         i: usize,
         bytes: &Bytes,
         last_block: Option<u64>,
     ) -> Result<usize, Defect> {
-        self.block.admit(i, bytes, |contents| {
-            let block = FilterBlockReader::new(contents)?;
-            let whole_table = last_block.is_some_and(|last| block.covers_all(last));
-            Ok(KeyFilter { block, whole_table })
+        let is_new = match &self.form {
+            Form::Whole(block) => {
+                frame::verify(bytes)?;
+                let decoded = (self.decode)(frame::open(bytes)?, last_block)?;
+                block.set(decoded).is_ok()
+            }
+            Form::InPieces(pieces, cells) => {
+                pieces.check(i, bytes)?;
+                let cell = cells.get(i);
+                cell.is_some_and(|cell| cell.set(bytes.clone()).is_ok())
+            }
+        };
+        Ok(if is_new { bytes.len() } else { 0 })
+    }
+
+    /// Whether the filter of the data block at offset `block` passes `key`, or, without a block, the filter of the whole table.
+    /// `None` if it is not that kind of filter: those of windows know no key of another block.
+    #[inline]
+    pub(super) fn ask(&self, key: &[u8], block: Option<u64>) -> Result<Option<bool>, NotLoaded> {
+        let passes = match (&self.form, block) {
+            (Form::InPieces(pieces, cells), None) => {
+                let passes = pieces.ask(RibbonFilterPolicy::hash(key), |i| piece(cells, i));
+                return passes.map(Some).ok_or(NotLoaded);
+            }
+            (Form::InPieces(..), Some(_)) => return Ok(None),
+            (Form::Whole(filter), block) => (filter.get().ok_or(NotLoaded)?, block),
+        };
+        Ok(match passes {
+            (Whole::Table(filter), None) => Some(filter.key_may_match(&*self.policy, 0, key)),
+            (Whole::Windows(filter), Some(at)) => {
+                Some(filter.key_may_match(&*self.policy, at, key))
+            }
+            (Whole::Prefixes(filter), None) => Some(filter.may_match(key)),
+            _ => None,
+        })
+    }
+
+    /// Whether the filter passes `key`, which is looked for in the data block at offset `block`.
+    pub(crate) fn passes(&self, block: u64, key: &[u8]) -> Result<bool, NotLoaded> {
+        let passes = match self.ask(key, None)? {
+            None => self.ask(key, Some(block))?,
+            passes => passes,
+        };
+        Ok(passes.unwrap_or(true))
+    }
+
+    /// What is in the block; `None` if it is read whole, and is not there.
+    pub(crate) fn layout(&self) -> Option<FilterLayout> {
+        let (filters, whole_table) = match &self.form {
+            Form::InPieces(..) => (1, true),
+            Form::Whole(filter) => match filter.get()? {
+                Whole::Table(filter) => (filter.filter_count(), true),
+                Whole::Windows(filter) => (filter.filter_count(), false),
+                Whole::Prefixes(_) => return None,
+            },
+        };
+        Some(FilterLayout {
+            filters,
+            whole_table,
         })
     }
 }
 
-/// The prefix filter in use. Only in a table whose keys, or user keys, are in bytewise order.
-#[derive(Debug)]
-pub(super) struct PrefixFilter {
-    pub(super) extractor: Arc<dyn PrefixExtractor>,
-    pub(super) block: FilterBlock<PrefixBlockReader>,
-}
-
-impl PrefixFilter {
-    /// Whether a key of the table may begin with `prefix`.
-    pub(super) fn passes(&self, prefix: &[u8]) -> Result<bool, NotLoaded> {
-        let hash = || RibbonFilterPolicy::hash(prefix);
-        self.block.ask(hash, |block| block.may_match(prefix))
-    }
-
-    /// Checks and keeps piece `i`. Returns how many bytes of memory it takes.
-    pub(super) fn admit(&self, i: usize, bytes: &Bytes) -> Result<usize, Defect> {
-        self.block.admit(i, bytes, PrefixBlockReader::new)
-    }
+/// A piece of a filter, if it is there.
+#[inline]
+fn piece(cells: &[OnceLock<Bytes>], i: usize) -> Option<&[u8]> {
+    cells.get(i)?.get().map(Bytes::as_ref)
 }

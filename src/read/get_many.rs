@@ -4,7 +4,6 @@ use bytes::Bytes;
 
 use crate::error::Result;
 use crate::read::index::BlockRef;
-use crate::read::store::MAX_BATCH_BLOCKS;
 use crate::read::table::Table;
 
 /// A key that is looked for, and the block to look in.
@@ -41,7 +40,8 @@ impl Table {
     ///
     /// As [`get`](Table::get), for a block that cannot be read; no value is returned then.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        if !self.inner.file.is_memory() {
+        let (inner, order) = (&*self.inner, self.order()?);
+        if !inner.file.is_memory() {
             self.bring_for_all(keys)?;
         }
         let mut wanted = Vec::with_capacity(keys.len());
@@ -50,17 +50,41 @@ impl Table {
             let found = self.candidate(key)?;
             wanted.extend(found.map(|found| Wanted { found, at, key }));
         }
-        let mut values = vec![None; keys.len()];
-        if self.inner.file.is_memory() {
-            self.search_memory(&wanted, &mut values)?;
-        } else {
-            self.search_file(&mut wanted, &mut values)?;
+        if !inner.file.is_memory() {
+            wanted.sort_unstable_by_key(|wanted| (wanted.found.block, wanted.at));
         }
-        let absent = wanted
+        let of_blocks: Vec<&[Wanted<'_>]> = wanted
+            .chunk_by(|a, b| a.found.block == b.found.block)
+            .collect();
+        let found: Vec<BlockRef> = of_blocks
             .iter()
-            .filter(|wanted| values.get(wanted.at) == Some(&None));
-        let places = self.inner.missing_places(absent.map(|wanted| wanted.found));
-        self.inner.bring(places)?;
+            .filter_map(|keys| Some(keys.first()?.found))
+            .collect();
+        let (mut values, mut parts) = (vec![None; keys.len()], Vec::new());
+        let mut search = |i: usize, block: Result<Bytes>| {
+            let block = block?;
+            for wanted in of_blocks.get(i).copied().unwrap_or_default() {
+                let value = inner.find_value(wanted.found, &block, wanted.key, order)?;
+                match (value, values.get_mut(wanted.at)) {
+                    (Some(value), Some(slot)) if inner.file.is_memory() => {
+                        *slot = Some(block.slice(value));
+                    }
+                    (Some(value), Some(slot)) => {
+                        *slot = block.get(value).map(Bytes::copy_from_slice);
+                    }
+                    _ => parts.extend(inner.anchors(wanted.found.piece as usize)),
+                }
+            }
+            Ok(())
+        };
+        let mut result: Result<()> = Ok(());
+        inner.load_many(&found, self.read, |i, block| {
+            if result.is_ok() {
+                result = search(i, block);
+            }
+        });
+        result?;
+        inner.bring(parts)?;
         Ok(values)
     }
 
@@ -79,61 +103,5 @@ impl Table {
             inner.bring(parts)?;
         }
         Ok(())
-    }
-
-    /// Looks for the keys in blocks of a file in memory.
-    fn search_memory(&self, wanted: &[Wanted<'_>], values: &mut [Option<Bytes>]) -> Result<()> {
-        let (inner, order) = (&*self.inner, self.order()?);
-        for batch in wanted.chunks(MAX_BATCH_BLOCKS) {
-            for wanted in batch {
-                inner.announce_block(wanted.found);
-            }
-            for wanted in batch {
-                let block = inner.load_announced(wanted.found, self.read)?;
-                let value = inner.find_value(wanted.found, block.payload(), wanted.key, order)?;
-                set(
-                    values,
-                    wanted.at,
-                    value.map(|value| block.into_bytes(value)),
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// Looks for the keys in blocks of a file, in the order in which the blocks are stored.
-    fn search_file(&self, wanted: &mut [Wanted<'_>], values: &mut [Option<Bytes>]) -> Result<()> {
-        let (inner, order) = (&*self.inner, self.order()?);
-        wanted.sort_unstable_by_key(|wanted| (wanted.found.block, wanted.at));
-        let of_blocks: Vec<&[Wanted<'_>]> = wanted
-            .chunk_by(|a, b| a.found.block == b.found.block)
-            .collect();
-        let found: Vec<BlockRef> = of_blocks
-            .iter()
-            .filter_map(|keys| Some(keys.first()?.found))
-            .collect();
-        let mut search = |i: usize, block: Result<Bytes>| {
-            let block = block?;
-            for wanted in of_blocks.get(i).copied().unwrap_or_default() {
-                let value = inner.find_value(wanted.found, &block, wanted.key, order)?;
-                let value = value.and_then(|value| block.get(value));
-                set(values, wanted.at, value.map(Bytes::copy_from_slice));
-            }
-            Ok(())
-        };
-        let mut result = Ok(());
-        inner.load_many(&found, self.read, |i, block| {
-            if result.is_ok() {
-                result = search(i, block);
-            }
-        });
-        result
-    }
-}
-
-/// Sets the value of key number `at`.
-fn set(values: &mut [Option<Bytes>], at: usize, value: Option<Bytes>) {
-    if let Some(slot) = values.get_mut(at) {
-        *slot = value;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use bytes::Bytes;
 
@@ -13,9 +13,8 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::pieces::{IndexPieces, PIECE_LEN, decode_entries};
-use crate::read::index_entries::IndexEntries;
+use crate::read::index_entries::{IndexEntries, IndexEntry};
 use crate::read::recognise::{Evidence, may_be_internal};
-use crate::read::states::{State, States};
 
 /// Most memory that keys may unfold to, in multiples of the file's size.
 ///
@@ -44,8 +43,8 @@ pub(crate) struct Index {
     /// The last entry of each piece.
     tops: IndexEntries,
     slots: Vec<Slot>,
-    /// The number of the first data block of each piece, and the number of all.
-    firsts: Vec<usize>,
+    /// Number of data blocks.
+    len: usize,
     place: IndexPlace,
 }
 
@@ -61,18 +60,47 @@ enum Form {
 /// A piece, once it is there.
 #[derive(Debug, Default)]
 struct Slot {
+    /// The number of its first data block.
+    first: usize,
     piece: OnceLock<Box<Piece>>,
     /// Whether its [anchor](IndexPieces::anchor) was checked.
     is_anchored: AtomicBool,
-    /// Whether it is known to begin after the last entry of the piece before.
+    /// Whether it is known to begin after the last entry of the piece before, as the first one does, and any that was cut in memory.
     is_placed: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Piece {
+    /// The number of its first data block.
+    first: usize,
     entries: IndexEntries,
     /// What is known of each data block.
-    states: States,
+    states: Box<[State]>,
+}
+
+/// What is known of a data block. Nothing is known of one that was never read.
+#[derive(Debug, Default)]
+pub(super) struct State(AtomicU8);
+
+impl State {
+    /// The block has the form of a block, and, unless the table's order is not known, its keys ascend and lie between its index
+    /// keys.
+    pub(super) const CHECKED: u8 = 1;
+    /// The block is used where it lies in memory: it is stored raw, and was checked.
+    pub(super) const IN_PLACE: u8 = 2;
+    /// In place, with a right checksum.
+    pub(super) const VERIFIED: u8 = 4;
+    /// The block was put in the cache, and may still be there.
+    pub(super) const CACHED: u8 = 8;
+
+    #[inline]
+    pub(super) fn has(&self, bit: u8) -> bool {
+        self.0.load(Relaxed) & bit != 0
+    }
+
+    pub(super) fn set(&self, bits: u8) {
+        self.0.fetch_or(bits, Relaxed);
+    }
 }
 
 /// What keeps a search of index or filter from an answer: a piece that it needs is not there yet.
@@ -90,6 +118,19 @@ pub(crate) struct BlockRef {
     pub(crate) handle: BlockHandle,
 }
 
+impl Piece {
+    /// Data block number `at` of these, which are piece `p`.
+    #[inline]
+    fn block(&self, p: usize, at: usize) -> BlockRef {
+        BlockRef {
+            block: self.first + at,
+            piece: p as u32,
+            at: at as u32,
+            handle: self.entries.handle(at),
+        }
+    }
+}
+
 impl Index {
     /// The index in the block `contents`, cut at restarts. No piece is decoded yet; tops and their handles are checked.
     ///
@@ -99,17 +140,11 @@ impl Index {
         place: IndexPlace,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
-        let mut block = Block::parse(contents)?;
-        if !has_restart_at_second(&block)? {
-            block = unfold(&block, place)?;
-        }
+        let block = unfold(Block::parse(contents)?, place)?;
         // A file has no room for more data blocks, whatever the index claims.
         let most = place.data_end / TRAILER_LEN as u64;
-        let count = if block.entries().is_empty() {
-            0
-        } else {
-            block.restart_count()
-        };
+        let is_empty = block.entries().is_empty();
+        let count = if is_empty { 0 } else { block.restart_count() };
         if count as u64 > most {
             let expected = format!(
                 "at most {most} data blocks before offset {}",
@@ -117,26 +152,23 @@ impl Index {
             );
             return Err(Defect::new(expected, format!("an index of {count}")));
         }
-        let (mut tops, mut firsts, mut first) = (Vec::new(), vec![0], 0);
+        let (mut tops, mut firsts, mut first) = (Vec::new(), Vec::new(), 0);
         while first < count {
             let most = block.restart(first).saturating_add(PIECE_LEN);
-            let end = last_within(&block, first, most);
-            let Ok(entry) = block.entry_at_restart(end - 1) else {
-                let expected = format!("the entry of data block {} where a restart says", end - 1);
-                return Err(Defect::new(expected, "none"));
-            };
+            let end = restart_past(&block, first, most);
+            let entry = block.entry_at_restart(end - 1)?;
             let value = block.data().get(entry.value()).unwrap_or(&[]);
             let Some((handle, _)) = BlockHandle::decode(value) else {
                 let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
                 let expected = format!("the handle of a data block in index entry {}", end - 1);
                 return Err(Defect::new(expected, format!("{value:02x?}")));
             };
-            tops.push((entry.unshared(), handle));
-            firsts.push(end);
+            tops.push(IndexEntry::new(entry.unshared(), handle));
+            firsts.push(first);
             first = end;
         }
-        let tops = IndexEntries::new(block.data().clone(), &tops);
-        Index::new(Form::Whole(block), tops, firsts, place, order)
+        let tops = IndexEntries::new(block.data().clone(), tops);
+        Index::new(Form::Whole(block), tops, firsts, count, place, order)
     }
 
     /// The index in a file that says how it is divided. Nothing of it is read yet.
@@ -154,17 +186,18 @@ impl Index {
                 format!("the last one up to {data_end:?}"),
             ));
         }
-        let firsts = (0..=pieces.len())
-            .map(|p| pieces.blocks_before(p))
-            .collect();
-        let tops = IndexEntries::new(bytes, &tops);
-        Index::new(Form::InFile(pieces), tops, firsts, place, order)
+        let entry = |(key, handle)| IndexEntry::new(key, handle);
+        let tops = IndexEntries::new(bytes, tops.into_iter().map(entry).collect());
+        let (p, len) = (0..pieces.len(), pieces.blocks_before(pieces.len()));
+        let firsts = p.map(|p| pieces.blocks_before(p)).collect();
+        Index::new(Form::InFile(pieces), tops, firsts, len, place, order)
     }
 
     fn new(
         form: Form,
         tops: IndexEntries,
         firsts: Vec<usize>,
+        len: usize,
         place: IndexPlace,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
@@ -175,24 +208,33 @@ impl Index {
                 return Err(Defect::misordered(message));
             }
         }
+        let is_in_memory = matches!(form, Form::Whole(_));
+        let slot = |first| Slot {
+            first,
+            is_placed: AtomicBool::new(first == 0 || is_in_memory),
+            ..Slot::default()
+        };
         Ok(Index {
             form,
-            slots: (0..tops.len()).map(|_| Slot::default()).collect(),
             tops,
-            firsts,
+            slots: firsts.into_iter().map(slot).collect(),
+            len,
             place,
         })
     }
 
-    /// Whether `about.pieces` divides the index block, which is then read in pieces.
-    pub(crate) fn is_divided(&self) -> bool {
-        matches!(self.form, Form::InFile(_))
+    /// How `about.pieces` divides the index block, which is then read in pieces; `None` if it was read at opening.
+    pub(crate) fn divided(&self) -> Option<&IndexPieces> {
+        match &self.form {
+            Form::Whole(_) => None,
+            Form::InFile(pieces) => Some(pieces),
+        }
     }
 
     /// Number of data blocks.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.firsts.last().copied().unwrap_or(0)
+        self.len
     }
 
     /// Offset of the index block in the file.
@@ -207,12 +249,8 @@ impl Index {
 
     /// Bytes of memory that it takes without its pieces.
     pub(super) fn weight(&self) -> usize {
-        let own = match &self.form {
-            Form::Whole(_) => 0,
-            Form::InFile(pieces) => pieces.weight(),
-        };
-        let slots = (size_of::<Slot>() + size_of::<usize>()) * self.slots.len();
-        own + self.tops.weight(true) + slots
+        let own = self.divided().map_or(0, IndexPieces::weight);
+        own + self.tops.weight(true) + size_of_val(&*self.slots)
     }
 
     /// The last key of each piece.
@@ -225,28 +263,29 @@ impl Index {
         self.place.data_end
     }
 
+    /// An offset at or after that of the last data block; `None` in an empty table. Not what an entry says that was not checked: a
+    /// filter that covers too little would hide keys.
+    pub(super) fn last_block_offset(&self) -> Option<u64> {
+        let last = self.block(self.len.checked_sub(1)?);
+        Some(last.map_or(self.place.data_end, |last| last.handle.offset))
+    }
+
     /// Where in the file the last data block of piece `p`, one of `0..pieces()`, ends.
     pub(super) fn data_end(&self, p: usize) -> Option<u64> {
         self.tops.handle(p).end()
     }
 
     /// The data blocks of piece `p`.
-    pub(super) fn blocks_of(&self, p: usize) -> Range<usize> {
-        let at = |p: usize| self.firsts.get(p).copied();
-        let start = at(p).unwrap_or(self.len());
-        start..at(p + 1).unwrap_or(start)
+    fn blocks_of(&self, p: usize) -> Range<usize> {
+        let first = |p: usize| self.slots.get(p).map_or(self.len, |slot| slot.first);
+        first(p)..first(p + 1)
     }
 
     /// The piece that names data block `i`, one of `0..len()`.
     #[inline]
     pub(super) fn piece_of(&self, i: usize) -> usize {
-        match *self.firsts {
-            [_, _] => 0,
-            _ => self
-                .firsts
-                .partition_point(|&first| first <= i)
-                .saturating_sub(1),
-        }
+        let after = self.slots.partition_point(|slot| slot.first <= i);
+        after.saturating_sub(1)
     }
 
     /// Whether piece `p` is there.
@@ -256,10 +295,8 @@ impl Index {
 
     #[inline]
     fn piece(&self, p: usize) -> Result<&Piece, NotLoaded> {
-        let slot = self.slots.get(p);
-        slot.and_then(|slot| slot.piece.get())
-            .map(Box::as_ref)
-            .ok_or(NotLoaded)
+        let slot = self.slots.get(p).ok_or(NotLoaded)?;
+        slot.piece.get().map(Box::as_ref).ok_or(NotLoaded)
     }
 
     /// The piece that a block was found in.
@@ -272,8 +309,12 @@ impl Index {
 
     /// What is known of a data block.
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the block was found in a piece with as many states as blocks"
+    )]
     pub(super) fn state(&self, found: BlockRef) -> &State {
-        self.piece_with(found).states.of(found.at as usize)
+        &self.piece_with(found).states[found.at as usize]
     }
 
     /// A key at or after the last of a data block, and before the first of the next.
@@ -282,50 +323,26 @@ impl Index {
     }
 
     /// Data block `i`, one of `0..len()`.
-    #[inline]
     pub(super) fn block(&self, i: usize) -> Result<BlockRef, NotLoaded> {
         let p = self.piece_of(i);
-        Ok(self.block_in(self.piece(p)?, p, i - self.blocks_of(p).start))
+        let piece = self.piece(p)?;
+        Ok(piece.block(p, i - piece.first))
     }
 
-    /// The data block after `found`; `None` after the last.
-    #[inline]
-    pub(super) fn block_after(&self, found: BlockRef) -> Option<Result<BlockRef, NotLoaded>> {
-        let (p, at) = (found.piece as usize, found.at as usize + 1);
-        let piece = self.piece_with(found);
-        if at < piece.entries.len() {
-            return Some(Ok(self.block_in(piece, p, at)));
-        }
+    /// The data block after `found`, if there is one and its piece is there.
+    pub(super) fn block_after(&self, found: BlockRef) -> Option<BlockRef> {
         let next = found.block + 1;
-        (next < self.len()).then(|| self.block(next))
-    }
-
-    /// The data block before `found`; `None` before the first.
-    pub(super) fn block_before(&self, found: BlockRef) -> Option<Result<BlockRef, NotLoaded>> {
-        match found.at.checked_sub(1) {
-            Some(at) => {
-                let piece = self.piece_with(found);
-                Some(Ok(self.block_in(piece, found.piece as usize, at as usize)))
-            }
-            None => Some(self.block(found.block.checked_sub(1)?)),
-        }
-    }
-
-    /// Block number `at` of piece `p`.
-    #[inline]
-    fn block_in(&self, piece: &Piece, p: usize, at: usize) -> BlockRef {
-        BlockRef {
-            block: self.firsts.get(p).map_or(at, |first| first + at),
-            piece: p as u32,
-            at: at as u32,
-            handle: piece.entries.handle(at),
-        }
+        (next < self.len).then(|| self.block(next).ok()).flatten()
     }
 
     /// The data blocks that were put in the cache.
     pub(super) fn cached(&self) -> impl Iterator<Item = BlockHandle> {
         let pieces = self.slots.iter().filter_map(|slot| slot.piece.get());
-        pieces.flat_map(|piece| piece.states.cached().map(|i| piece.entries.handle(i)))
+        pieces.flat_map(|piece| {
+            let states = piece.states.iter().enumerate();
+            let cached = states.filter(|(_, state)| state.has(State::CACHED));
+            cached.map(|(i, _)| piece.entries.handle(i))
+        })
     }
 
     /// The one data block that can hold `key`; `None` past the last index key.
@@ -335,11 +352,7 @@ impl Index {
             return Ok(None);
         };
         let piece = self.piece(p)?;
-        Ok(Some(self.block_in(
-            piece,
-            p,
-            piece.entries.seek(key, order),
-        )))
+        Ok(Some(piece.block(p, piece.entries.seek(key, order))))
     }
 
     /// The piece that names the one data block that can hold `key`; `None` past the last index key.
@@ -350,12 +363,13 @@ impl Index {
         (p < last || order.compare(self.tops.key(last), key).is_ge()).then_some(p)
     }
 
-    /// The key before those of a data block: the index key of the block before.
-    fn key_before(&self, found: BlockRef) -> Option<&[u8]> {
-        match found.at.checked_sub(1) {
-            Some(before) => Some(self.piece_with(found).entries.key(before as usize)),
-            None => self.top_before(found.piece as usize),
-        }
+    /// Whether it was seen that the table ends where its index says: its last block was checked.
+    pub(super) fn is_end_checked(&self) -> bool {
+        let is_checked = |last: BlockRef| {
+            self.state(last).has(State::CHECKED) && self.is_placed(last.piece as usize)
+        };
+        let last = self.len.checked_sub(1);
+        last.is_none_or(|last| self.block(last).is_ok_and(is_checked))
     }
 
     /// The top of the piece before piece `p`.
@@ -372,18 +386,13 @@ impl Index {
         last: &[u8],
         order: &Order,
     ) -> Result<(), Defect> {
-        let piece = self.piece_with(found);
-        if matches!(order, Order::Bytewise)
-            && piece
-                .entries
-                .prefixes_enclose(found.at as usize, first, last)
-        {
-            return Ok(());
-        }
         let misordered = |what, low: &[u8], high: &[u8]| {
             Err(Defect::misordered(order.order_message(what, low, high)))
         };
-        let before = self.key_before(found);
+        let before = match found.at.checked_sub(1) {
+            Some(before) => Some(self.piece_with(found).entries.key(before as usize)),
+            None => self.top_before(found.piece as usize),
+        };
         if let Some(before) = before.filter(|before| order.compare(before, first).is_ge()) {
             return misordered("an index key and the next block's", before, first);
         }
@@ -401,34 +410,22 @@ impl Index {
         slot.is_some_and(|slot| slot.is_placed.load(Relaxed)) || self.find_place(p)
     }
 
+    /// A piece's anchor shows where it begins, if that of the first one was checked, too. A piece that is there shows where the next
+    /// one begins.
     #[cold]
     fn find_place(&self, p: usize) -> bool {
-        let Some(slot) = self.slots.get(p) else {
-            return false;
-        };
         let is_counted = self.is_anchored(0);
-        let is_shown = |p: usize| {
-            let placed = self
-                .slots
-                .get(p)
-                .is_some_and(|slot| slot.is_placed.load(Relaxed));
-            p == 0 || placed || is_counted && self.is_anchored(p)
+        let is_shown = |slot: &Slot| {
+            slot.is_placed.load(Relaxed) || is_counted && slot.is_anchored.load(Relaxed)
         };
-        // A piece that is there ends where the next one begins.
-        let follows = |before: usize| self.has(before) && is_shown(before);
-        let is_whole = matches!(self.form, Form::Whole(_));
-        let found = is_whole || is_shown(p) || p.checked_sub(1).is_some_and(follows);
-        if found {
-            slot.is_placed.store(true, Relaxed);
+        let slots = self.slots.get(..=p).unwrap_or(&[]);
+        let shown = slots.iter().rposition(is_shown);
+        let is_found = shown.is_some_and(|shown| (shown..p).all(|p| self.has(p)));
+        if is_found {
+            let slots = slots.iter().skip(shown.unwrap_or(0));
+            slots.for_each(|slot| slot.is_placed.store(true, Relaxed));
         }
-        found
-    }
-
-    /// Notes where all pieces begin, which are there.
-    pub(super) fn place_all(&self) {
-        for p in 0..self.pieces() {
-            self.is_placed(p);
-        }
+        is_found
     }
 
     /// Whether the anchor of piece `p` was checked.
@@ -437,32 +434,17 @@ impl Index {
         slot.is_some_and(|slot| slot.is_anchored.load(Relaxed))
     }
 
-    /// Where in the file the anchor of piece `p` lies; `None` if the index was read at opening.
-    pub(super) fn anchor(&self, p: usize) -> Option<Range<u64>> {
-        match &self.form {
-            Form::Whole(_) => None,
-            Form::InFile(pieces) => Some(pieces.anchor(p)),
-        }
-    }
-
     /// Checks the bytes of the anchor of piece `p`.
     pub(super) fn admit_anchor(&self, p: usize, bytes: &[u8]) -> Result<(), Defect> {
-        if let (Form::InFile(pieces), Some(slot)) = (&self.form, self.slots.get(p)) {
+        if let (Some(pieces), Some(slot)) = (self.divided(), self.slots.get(p)) {
             pieces.check_anchor(p, bytes)?;
             slot.is_anchored.store(true, Relaxed);
         }
         Ok(())
     }
 
-    /// Where in the file the bytes lie that [`admit`](Index::admit) takes of piece `p`; `None` if it needs none.
-    pub(super) fn range(&self, p: usize) -> Option<Range<u64>> {
-        match &self.form {
-            Form::Whole(_) => None,
-            Form::InFile(pieces) => Some(pieces.range(p)),
-        }
-    }
-
-    /// Decodes, checks and keeps piece `p`, unless it is there. Returns how many bytes of memory it takes.
+    /// Decodes, checks and keeps piece `p`, unless it is there: `bytes` are those at its [range](IndexPieces::range), if the index is
+    /// [divided](Self::divided). Returns how many bytes of memory it takes.
     ///
     /// Handles must be in the file's order without overlap. Keys must ascend, unless the order is not known (`None`).
     pub(super) fn admit(
@@ -471,72 +453,60 @@ impl Index {
         bytes: &Bytes,
         order: Option<&Order>,
     ) -> Result<usize, Defect> {
-        if self.has(p) {
+        let Some(slot) = self.slots.get(p).filter(|slot| slot.piece.get().is_none()) else {
             return Ok(0);
-        }
-        let (bytes, entries) = match &self.form {
-            Form::Whole(block) => self.decode_held(block, p, order)?,
+        };
+        let mut entries = Vec::with_capacity(self.blocks_of(p).len());
+        let mut take = |key, handle| entries.push(IndexEntry::new(key, handle));
+        let bytes = match &self.form {
+            Form::Whole(block) => self.decode_held(block, p, order, take)?,
             Form::InFile(pieces) => {
-                let mut entries = Vec::new();
-                pieces.decode_piece(p, bytes, order, |key, handle| entries.push((key, handle)))?;
-                (bytes.clone(), entries)
+                pieces.decode_piece(p, bytes, order, &mut take)?;
+                bytes.clone()
             }
         };
         let piece = Piece {
-            states: States::new(entries.len()),
-            entries: IndexEntries::new(bytes, &entries),
+            first: slot.first,
+            states: entries.iter().map(|_| State::default()).collect(),
+            entries: IndexEntries::new(bytes, entries),
         };
-        let is_read = matches!(self.form, Form::InFile(_));
-        let weight = piece.entries.weight(is_read) + entries.len();
+        let weight = piece.entries.weight(self.divided().is_some()) + piece.states.len();
         // Another thread may have been faster.
-        let kept = self
-            .slots
-            .get(p)
-            .map(|slot| slot.piece.set(Box::new(piece)));
-        Ok(if matches!(kept, Some(Ok(()))) {
-            weight
-        } else {
-            0
-        })
+        let is_new = slot.piece.set(Box::new(piece)).is_ok();
+        Ok(if is_new { weight } else { 0 })
     }
 
-    /// Decodes piece `p` of an index block that was read at opening.
+    /// Decodes piece `p` of an index block that was read at opening. Returns its bytes.
     fn decode_held(
         &self,
         block: &Block<Bytes>,
         p: usize,
         order: Option<&Order>,
-    ) -> Result<Decoded, Defect> {
+        mut take: impl FnMut(Range<usize>, BlockHandle),
+    ) -> Result<Bytes, Defect> {
         let blocks = self.blocks_of(p);
         // A restart of another writer's index may say anything.
         let len = block.entries().len();
         let start = block.restart(blocks.start).min(len);
         let end = match blocks.end {
-            end if end == self.len() => len,
+            end if end == self.len => len,
             end => block.restart(end).min(len),
         };
-        let before = p.checked_sub(1);
-        let data_start = before.and_then(|before| self.data_end(before));
+        let data_start = p.checked_sub(1).and_then(|before| self.data_end(before));
         let data = data_start.unwrap_or(0)..self.place.data_end;
         let bytes = block.data().slice(start..end.max(start));
-        let mut restarts = blocks.clone().map(|i| block.restart(i).wrapping_sub(start));
-        let (mut entries, mut has_restarts) = (Vec::with_capacity(blocks.len()), true);
+        let mut restarts = blocks.clone().map(|i| block.restart(i));
+        let mut has_restarts = true;
         decode_entries(&bytes, self.top_before(p), data, order, |entry, handle| {
-            entries.push((entry.unshared(), handle));
-            // LevelDB finds an entry by its restart.
-            has_restarts &= restarts.next() == Some(entry.offset());
+            take(entry.unshared(), handle);
+            // LevelDB finds an entry by its restart, and so do tops.
+            has_restarts &= restarts.next() == Some(start + entry.offset());
         })?;
-        if !has_restarts || restarts.next().is_some() {
-            let expected = format!(
-                "{} index entries from byte {start} on, each with a restart",
-                blocks.len()
-            );
-            return Err(Defect::new(
-                expected,
-                format!("{} entries, or restarts elsewhere", entries.len()),
-            ));
+        if has_restarts && restarts.next().is_none() {
+            return Ok(bytes);
         }
-        Ok((bytes, entries))
+        let expected = format!("{} index entries from byte {start} on", blocks.len());
+        Err(Defect::new(expected, "others, or restarts elsewhere"))
     }
 
     /// Whether all keys of the first piece and all tops may be internal keys.
@@ -549,34 +519,17 @@ impl Index {
     /// What the index keys say of the table's kind: the tops, and the keys of the first piece if it is there.
     pub(super) fn evidence(&self) -> Evidence {
         let mut evidence = Evidence::default();
-        for i in self.blocks_of(0) {
-            if let Ok(found) = self.block(i) {
-                evidence.add_index_key(self.key(found));
-            }
-        }
-        for top in self.tops().skip(1) {
-            evidence.add_index_key(top);
-        }
+        let first = self.blocks_of(0).filter_map(|i| self.block(i).ok());
+        first.for_each(|found| evidence.add_index_key(self.key(found)));
+        let tops = self.tops().skip(1);
+        tops.for_each(|top| evidence.add_index_key(top));
         evidence.end_block();
         evidence
     }
 }
 
-/// The bytes of a piece, where in them each key lies, and the handle behind it.
-type Decoded = (Bytes, Vec<(Range<usize>, BlockHandle)>);
-
-/// Whether a second entry has a restart of its own, or there is none: then all do, in what any builder of blocks writes, and every key
-/// is stored whole. Where a later one does not, that is an error when its piece is decoded.
-fn has_restart_at_second(block: &Block<Bytes>) -> Result<bool, Defect> {
-    let mut entries = block.iter();
-    let first = entries.next().transpose()?;
-    let second = entries.next().transpose()?;
-    let restart = (block.restart_count() > 1).then(|| block.restart(1));
-    Ok(first.is_none() || second.map(|second| second.offset()) == restart)
-}
-
-/// The restart after the last one that begins before byte `end`, but after restart `first`.
-fn last_within(block: &Block<Bytes>, first: usize, end: usize) -> usize {
+/// The first restart past byte `end`, but after restart `first`.
+fn restart_past(block: &Block<Bytes>, first: usize, end: usize) -> usize {
     let (mut low, mut high) = (first + 1, block.restart_count());
     while low < high {
         let middle = low + (high - low) / 2;
@@ -589,15 +542,23 @@ fn last_within(block: &Block<Bytes>, first: usize, end: usize) -> usize {
     low
 }
 
-/// A copy of `block` in which every key is stored whole.
-fn unfold(block: &Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defect> {
+/// `block`, or a copy in which every key is stored whole and has a restart.
+///
+/// If a second entry has a restart of its own, or there is none, then all do, in what any builder of blocks writes. Where a later one
+/// does not, that is an error when its piece is decoded.
+fn unfold(block: Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defect> {
+    let second = block.iter().nth(1).transpose()?;
+    let restart = (block.restart_count() > 1).then(|| block.restart(1));
+    if block.entries().is_empty() || second.map(|second| second.offset()) == restart {
+        return Ok(block);
+    }
     block.check_restarts()?;
     let most = place
         .file_size
         .saturating_mul(MAX_UNFOLDED)
         .min(isize::MAX as u64 / 2);
     let mut builder = BlockBuilder::new(1);
-    let mut cursor = BlockCursor::new(block.clone());
+    let mut cursor = BlockCursor::new(block);
     while cursor.next()? {
         let (key, value) = (cursor.key(), cursor.value());
         let len = (builder.len() + key.len() + value.len()) as u64;

@@ -344,16 +344,16 @@ impl Table {
         if !is_one_key {
             return Ok(false);
         }
-        if inner.table_filter_rejects(lower, order)? {
+        if inner.filter_rejects(lower, order, None)? {
             return Ok(true);
         }
-        let Some(first) = inner.seek(lower, order)? else {
-            return Ok(inner.last_block_checked());
+        let Some(first) = self.seek(lower)? else {
+            return Ok(true);
         };
-        let last = inner.seek(upper, order)?;
+        let last = self.seek(upper)?;
         let last = last.map_or(inner.index.len(), |last| last.block + 1);
         for i in first.block..last {
-            if !inner.block_filter_rejects(inner.block(i)?, lower, order)? {
+            if !inner.filter_rejects(lower, order, Some(inner.block(i)?))? {
                 return Ok(false);
             }
         }

@@ -28,7 +28,6 @@ pub mod remote;
 pub(crate) mod sorted;
 pub(crate) mod source;
 mod splits;
-mod states;
 pub(crate) mod stats;
 mod store;
 pub(crate) mod table;

@@ -25,7 +25,7 @@ use crate::read::ahead::ReadAhead;
 use crate::read::bounds::Way;
 use crate::read::cache::TableId;
 use crate::read::file::{TAIL_LEN, TableFile};
-use crate::read::filter::{FilterBlock, PrefixFilter, TableFilter};
+use crate::read::filter::{PrefixFilter, TableFilter};
 use crate::read::index::{BlockRef, Index, IndexPlace};
 use crate::read::metaindex::{FilterOf, Metaindex};
 use crate::read::options::{OpenOptions, ReadOptions};
@@ -238,12 +238,10 @@ impl OpenOptions {
                             && policy.name() == RibbonFilterPolicy::NAME;
                         let pieces =
                             pieces.filter(|pieces| is_ours && pieces.covers(footer.data_end()));
-                        let block = FilterBlock::new(handle, pieces);
-                        inner.filter = Some(TableFilter { policy, block });
+                        inner.filter = Some(TableFilter::new(policy, handle, pieces));
                     }
                     FilterOf::Prefixes(extractor) => {
-                        let block = FilterBlock::new(handle, pieces);
-                        inner.prefixes = Some(PrefixFilter { extractor, block });
+                        inner.prefixes = Some(PrefixFilter::new(extractor, handle, pieces));
                     }
                     FilterOf::Unknown => {}
                 }
@@ -493,24 +491,20 @@ impl Inner {
             Some(range) if self.file.holds(&range) => self.read_part(part),
             _ => Ok(()),
         };
-        self.missing_parts().into_iter().try_for_each(admit)?;
+        self.parts().into_iter().try_for_each(admit)?;
         let pieces = (0..self.index.pieces()).filter(|&p| self.index.has(p));
-        let mut anchors = pieces.flat_map(|p| self.missing_anchors(p));
+        let mut anchors = pieces.flat_map(|p| self.anchors(p));
         anchors.try_for_each(admit)
     }
 
     /// Reads, checks and keeps all parts.
     async fn load_parts(&mut self) -> Result<()> {
-        let parts = self.missing_parts();
+        let mut parts = self.parts();
+        parts.retain(|&part| !self.has(part));
         let ranges = parts.iter().filter_map(|&part| self.part_range(part));
         let ranges: Vec<Range<u64>> = ranges.collect();
         self.file.hold(ranges).await?;
-        parts
-            .into_iter()
-            .try_for_each(|part| self.read_part(part))?;
-        // Where all pieces are there, each begins where the one before ends.
-        self.index.place_all();
-        Ok(())
+        parts.into_iter().try_for_each(|part| self.read_part(part))
     }
 
     fn read_part(&self, part: Part) -> Result<()> {

@@ -35,8 +35,7 @@ impl Table {
         };
         let upper = prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
         Ok(!self.prefixes_exclude(&Bound::Included(prefix), &upper)?
-            && (self.index().seek_piece(first, order).is_some()
-                || !self.inner.last_block_checked()))
+            && (self.index().seek_piece(first, order).is_some() || !self.index().is_end_checked()))
     }
 
     /// Whether the prefix filter knows that no key is within these bounds; in a database's table, no user key.
@@ -77,7 +76,7 @@ impl Table {
     pub fn prefix_filter(&self) -> Option<PrefixFilterInfo> {
         self.inner.prefixes.as_ref().map(|filter| PrefixFilterInfo {
             extractor: filter.extractor.name().to_owned(),
-            bytes: filter.block.handle.size,
+            bytes: filter.filter.handle.size,
         })
     }
 }

@@ -39,7 +39,7 @@ impl Table {
         }
         if self.inner.splits_by_blocks(n) {
             self.inner
-                .bring(self.inner.missing_pieces(0..self.data_blocks()))?;
+                .bring(self.inner.index_parts(0..self.data_blocks()))?;
         }
         self.inner.splits(n)
     }

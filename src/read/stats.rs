@@ -30,38 +30,18 @@ macro_rules! counters {
         }
 
         impl Stats {
-            fn from_values([$($field),+]: [u64; Counter::COUNT]) -> Stats {
+            /// Name and help text of each counter.
+            const NAMES: [(&str, &str); Counter::COUNT] = [$((
+                concat!("leveltable_", stringify!($field), "_total"),
+                concat!($($help),+),
+            )),+];
+
+            fn of([$($field),+]: [u64; Counter::COUNT]) -> Stats {
                 Stats { $($field),+ }
             }
 
-            /// Name, value and help text of each counter.
-            fn list(self) -> [(&'static str, u64, &'static str); Counter::COUNT] {
-                [$((
-                    concat!("leveltable_", stringify!($field), "_total"),
-                    self.$field,
-                    concat!($($help),+),
-                )),+]
-            }
-        }
-
-        impl Shard {
-            #[inline]
-            fn value(&self, counter: Counter) -> &AtomicU64 {
-                let [$($field),+] = &self.values;
-                match counter {
-                    $(Counter::$counter => $field,)+
-                }
-            }
-        }
-
-        /// Adds up the work of several tables.
-        impl Add for Stats {
-            type Output = Stats;
-
-            fn add(self, other: Stats) -> Stats {
-                Stats {
-                    $($field: self.$field.saturating_add(other.$field),)+
-                }
+            fn values(self) -> [u64; Counter::COUNT] {
+                [$(self.$field),+]
             }
         }
     };
@@ -107,8 +87,20 @@ impl Stats {
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn metrics(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
-        let trimmed = |(name, value, help): (_, _, &'static str)| (name, value, help.trim());
-        self.list().into_iter().map(trimmed)
+        let values = Self::NAMES.into_iter().zip(self.values());
+        values.map(|((name, help), value)| (name, value, help.trim()))
+    }
+}
+
+/// Adds up the work of several tables.
+impl Add for Stats {
+    type Output = Stats;
+
+    fn add(self, other: Stats) -> Stats {
+        let mut sums = self.values();
+        let pairs = sums.iter_mut().zip(other.values());
+        pairs.for_each(|(sum, value)| *sum = sum.saturating_add(value));
+        Stats::of(sums)
     }
 }
 
@@ -146,19 +138,15 @@ impl Default for Counters {
 impl Counters {
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
-        if let Some(shard) = self.0.get(shard_of_this_thread()) {
-            shard.value(counter).fetch_add(n, Relaxed);
+        let shard = self.0.get(shard_of_this_thread());
+        if let Some(value) = shard.and_then(|shard| shard.values.get(counter as usize)) {
+            value.fetch_add(n, Relaxed);
         }
     }
 
     pub(crate) fn snapshot(&self) -> Stats {
-        let mut sums = [0; Counter::COUNT];
-        for shard in self.0.iter() {
-            for (sum, value) in sums.iter_mut().zip(&shard.values) {
-                *sum += value.load(Relaxed);
-            }
-        }
-        Stats::from_values(sums)
+        let shard = |shard: &Shard| Stats::of(shard.values.each_ref().map(|v| v.load(Relaxed)));
+        self.0.iter().map(shard).sum()
     }
 }
 

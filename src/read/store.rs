@@ -15,7 +15,7 @@ use crate::format::page::PAGE_LEN;
 use crate::read::cache::BlockKey;
 use crate::read::coalesce::coalesce;
 use crate::read::file::{Stretch, TableFile, saturating_len};
-use crate::read::index::BlockRef;
+use crate::read::index::{BlockRef, State};
 use crate::read::options::ReadOptions;
 use crate::read::stats::Counter;
 use crate::read::table::Inner;
@@ -100,19 +100,10 @@ fn batch_len(blocks: &[BlockRef]) -> usize {
 }
 
 impl Inner {
-    /// A data block, from memory, the cache or the source.
-    #[inline(always)]
-    pub(super) fn load(&self, found: BlockRef, read: ReadOptions) -> Result<Loaded<'_>> {
-        match self.in_place(found, read) {
-            Some(block) => Ok(block),
-            None => self.load_owned(found, read).map(Loaded::Owned),
-        }
-    }
-
     /// A data block that is used where it lies in memory, if it was checked before.
     #[inline(always)]
     pub(super) fn in_place(&self, found: BlockRef, read: ReadOptions) -> Option<Loaded<'_>> {
-        if !self.index.state(found).is_in_place(read.verify_checksums) {
+        if !self.is_in_place(found, read) {
             return None;
         }
         // Both fit: the block was read from there before.
@@ -122,22 +113,29 @@ impl Inner {
         Some(Loaded::InPlace { file, bytes, range })
     }
 
-    /// Like [`load`](Inner::load), for a block that was announced before, if the file is mapped.
-    pub(super) fn load_announced(&self, found: BlockRef, read: ReadOptions) -> Result<Loaded<'_>> {
+    /// Whether a data block is used where it lies in memory; if checksums are verified, it has a right one.
+    #[inline]
+    pub(super) fn is_in_place(&self, found: BlockRef, read: ReadOptions) -> bool {
+        let state = self.index.state(found);
+        state.has(if read.verify_checksums {
+            State::VERIFIED
+        } else {
+            State::IN_PLACE
+        })
+    }
+
+    /// A data block, from memory, the cache or the source. In a mapped file, it should have been announced.
+    #[inline(always)]
+    pub(super) fn load(&self, found: BlockRef, read: ReadOptions) -> Result<Loaded<'_>> {
         match self.in_place(found, read) {
             Some(block) => Ok(block),
-            None => self.read_owned(found, read).map(Loaded::Owned),
+            None => self.load_owned(found, read).map(Loaded::Owned),
         }
     }
 
     /// A data block in bytes of its own, from the cache or the source; on its first use also one that lies in memory.
     #[inline(never)]
     pub(super) fn load_owned(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
-        self.announce_block(found);
-        self.read_owned(found, read)
-    }
-
-    fn read_owned(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
         if let Some(block) = self.cached(found) {
             prefetch_block(&block);
             return Ok(block);
@@ -148,16 +146,16 @@ impl Inner {
     /// Asks the system to read a data block of a mapped file as a whole, and not page by page as it is used. A block that was
     /// read before is likely to be in memory still, and asking takes longer than to find it there.
     pub(super) fn announce_block(&self, found: BlockRef) {
-        if self.file.is_mapped() && !self.index.state(found).is_checked() {
-            let BlockHandle { offset, size } = found.handle;
-            self.file.announce(offset, size + TRAILER_LEN as u64);
+        if self.file.is_mapped() && !self.index.state(found).has(State::CHECKED) {
+            let Range { start, end } = frame_range(found.handle);
+            self.file.announce(start, end - start);
         }
     }
 
     /// A data block from the cache.
     pub(super) fn cached(&self, found: BlockRef) -> Option<Bytes> {
         let cache = self.cache.as_ref()?;
-        if !self.index.state(found).may_be_cached() {
+        if !self.index.state(found).has(State::CACHED) {
             return None;
         }
         let block = cache.get(self.cache_key(found.handle))?;
@@ -167,9 +165,11 @@ impl Inner {
 
     /// Whether a data block is in the cache.
     pub(super) fn is_cached(&self, found: BlockRef) -> bool {
-        let key = || self.cache_key(found.handle);
         let cache = self.cache.as_ref();
-        cache.is_some_and(|cache| self.index.state(found).may_be_cached() && cache.contains(key()))
+        cache.is_some_and(|cache| {
+            let may_be_cached = self.index.state(found).has(State::CACHED);
+            may_be_cached && cache.contains(self.cache_key(found.handle))
+        })
     }
 
     /// The name of the data block at `handle` in the cache.
@@ -198,7 +198,10 @@ impl Inner {
         let block = self.check_frame(found, frame, read.verify_checksums)?;
         let (is_raw, state) = (frame::is_raw(frame), self.index.state(found));
         if is_raw && self.file.is_memory() {
-            state.set_in_place(read.verify_checksums);
+            state.set(State::IN_PLACE);
+            if read.verify_checksums {
+                state.set(State::VERIFIED);
+            }
             return Ok(block);
         }
         if let Some(cache) = &self.cache
@@ -213,7 +216,7 @@ impl Inner {
                     block.clone()
                 };
                 cache.insert(self.cache_key(found.handle), kept);
-                state.set_cached();
+                state.set(State::CACHED);
             }
         }
         Ok(block)
@@ -232,7 +235,7 @@ impl Inner {
         let payload = frame::open(frame)?;
         let block = Block::parse(&payload)?;
         let state = self.index.state(found);
-        if state.is_checked() {
+        if state.has(State::CHECKED) {
             block.check_restarts()?;
             return Ok(payload);
         }
@@ -242,11 +245,11 @@ impl Inner {
                 self.index.check_ends(found, first, last, order)
             })?,
         }
-        state.set_checked();
+        state.set(State::CHECKED);
         Ok(payload)
     }
 
-    /// Data blocks of a file that is not in memory, in ascending order. Gives each to `take`, with its position in `found`,
+    /// Data blocks; those of a file that is not in memory, in ascending order. Gives each to `take`, with its position in `found`,
     /// when it is there and was checked. They are asked for a batch at a time, so that the memory that they take is bounded.
     pub(super) fn load_many(
         &self,
@@ -262,7 +265,7 @@ impl Inner {
         }
     }
 
-    /// Loads a batch of blocks, from the cache or from the source, which is asked for all that are missing at once, and goes on
+    /// Loads a batch of blocks, from memory, the cache or the source, which is asked for all that are missing at once, and goes on
     /// while those that are there are taken.
     fn load_batch(
         &self,
@@ -272,11 +275,16 @@ impl Inner {
     ) {
         let mut missing = Vec::new();
         for (at, &found) in found.iter().enumerate() {
-            match self.cached(found) {
+            let in_place = self.in_place(found, read).map(Loaded::into_payload);
+            match in_place.or_else(|| self.cached(found)) {
                 Some(block) => take(at, Ok(block)),
-                None => missing.push((at, found)),
+                None => {
+                    self.announce_block(found);
+                    missing.push((at, found));
+                }
             }
         }
+        missing.sort_unstable_by_key(|(_, found)| found.block);
         let padded: Vec<Range<u64>> = missing
             .iter()
             .map(|&(_, found)| found.handle.offset..self.padded_end(found))
@@ -314,33 +322,8 @@ impl Inner {
     pub(super) fn padded_end(&self, found: BlockRef) -> u64 {
         let end = frame_range(found.handle).end;
         match self.index.block_after(found) {
-            Some(Ok(next)) if next.handle.offset - end <= MAX_GAP => next.handle.offset,
+            Some(next) if next.handle.offset - end <= MAX_GAP => next.handle.offset,
             _ => end,
-        }
-    }
-
-    /// Whether it was seen that the table ends where its index says.
-    pub(super) fn last_block_checked(&self) -> bool {
-        let last = self.index.len().checked_sub(1);
-        let is_checked = |last| {
-            self.index.block(last).is_ok_and(|last| {
-                self.index.state(last).is_checked() && self.index.is_placed(last.piece as usize)
-            })
-        };
-        last.is_none_or(is_checked)
-    }
-
-    /// Checks the order of the last data block's keys, unless that was done before: that a key is past the last index key shows
-    /// that it is not in the table only if the block's keys are not.
-    #[inline]
-    pub(super) fn check_end(&self, read: ReadOptions) -> Result<()> {
-        match self.index.len().checked_sub(1) {
-            Some(last) if !self.last_block_checked() => {
-                let last = self.block(last)?;
-                self.load(last, read)?;
-                self.check_place(last)
-            }
-            _ => Ok(()),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::format::properties::Properties;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::file::TableFile;
 use crate::read::filter::{PrefixFilter, TableFilter};
-use crate::read::index::{BlockRef, Index, NotLoaded};
+use crate::read::index::{BlockRef, Index};
 use crate::read::options::ReadOptions;
 use crate::read::parts::LAYERS;
 use crate::read::stats::{Counter, Stats};
@@ -181,12 +181,14 @@ impl Table {
     /// The data block to look for `key` in, and nowhere else; `None` if filter and index know that it is not in the table.
     pub(super) fn candidate(&self, key: &[u8]) -> Result<Option<BlockRef>> {
         let (inner, order) = (&*self.inner, self.order()?);
-        if inner.table_filter_rejects(key, order)? {
+        let passes = inner.ask_filter(key, order, None)?;
+        if passes == Some(false) {
             return Ok(None);
         }
-        match inner.find_block(key, order)? {
-            Some(found) if !inner.block_filter_rejects(found, key, order)? => Ok(Some(found)),
-            _ => Ok(None),
+        let found = inner.find_block(key, order)?;
+        match found {
+            Some(_) if passes.is_none() && inner.filter_rejects(key, order, found)? => Ok(None),
+            found => Ok(found),
         }
     }
 
@@ -204,10 +206,14 @@ impl Table {
     ) -> Result<Option<R>> {
         let order = self.inner.order()?;
         let is_expected = self.inner.passed_last.load(Relaxed);
-        if !is_expected && self.inner.table_filter_rejects(key, order)? {
-            return Ok(None);
+        let mut passes = None;
+        if !is_expected {
+            passes = self.inner.ask_filter(key, order, None)?;
+            if passes == Some(false) {
+                return Ok(None);
+            }
         }
-        self.lookup_in_block(key, order, is_expected, take)
+        self.lookup_in_block(key, order, passes, take)
     }
 
     /// The rest of a lookup, apart: most absent keys never get here.
@@ -216,7 +222,7 @@ impl Table {
         &self,
         key: &[u8],
         order: &Order,
-        is_expected: bool,
+        mut passes: Option<bool>,
         take: impl FnOnce(Loaded<'_>, Range<usize>) -> R,
     ) -> Result<Option<R>> {
         let inner = &*self.inner;
@@ -225,18 +231,21 @@ impl Table {
         if let Some(block) = &in_place {
             prefetch_block(block.payload());
         }
-        if is_expected && inner.table_filter_rejects(key, order)? {
-            return Ok(None);
+        if passes.is_none() {
+            passes = inner.ask_filter(key, order, None)?;
         }
-        let Some(found) = found else {
+        let Some(found) = found.filter(|_| passes != Some(false)) else {
             return Ok(None);
         };
-        if inner.block_filter_rejects(found, key, order)? {
+        if passes.is_none() && inner.filter_rejects(key, order, Some(found))? {
             return Ok(None);
         }
         let block = match in_place {
             Some(block) => block,
-            None => Loaded::Owned(inner.load_owned(found, self.read)?),
+            None => {
+                inner.announce_block(found);
+                Loaded::Owned(inner.load_owned(found, self.read)?)
+            }
         };
         match inner.find_value(found, block.payload(), key, order)? {
             Some(value) => Ok(Some(take(block, value))),
@@ -253,7 +262,7 @@ impl Table {
     pub fn filter(&self) -> Option<FilterInfo> {
         self.inner.filter.as_ref().map(|filter| FilterInfo {
             policy: filter.policy.name().to_owned(),
-            bytes: filter.block.handle.size,
+            bytes: filter.handle.size,
         })
     }
 
@@ -298,15 +307,8 @@ impl Table {
     /// needed so far. It grows as the table is used, to the sizes of both.
     pub fn weight(&self) -> usize {
         let inner = &*self.inner;
-        let filter = inner
-            .filter
-            .as_ref()
-            .map_or(0, |filter| filter.block.weight());
-        let prefixes = inner
-            .prefixes
-            .as_ref()
-            .map_or(0, |filter| filter.block.weight());
-        size_of::<Inner>() + filter + prefixes + inner.weight.load(Relaxed)
+        let filters: usize = inner.filters_in_use().map(TableFilter::weight).sum();
+        size_of::<Inner>() + filters + inner.weight.load(Relaxed)
     }
 
     /// Size of the file in bytes.
@@ -320,7 +322,7 @@ impl Table {
 
     /// The filter in use, of which what is not there is read.
     pub(crate) fn whole_filter(&self) -> Result<Option<&TableFilter>> {
-        self.inner.bring(self.inner.missing_filters())?;
+        self.inner.bring(self.inner.filter_parts())?;
         Ok(self.inner.filter.as_ref())
     }
 
@@ -334,54 +336,48 @@ impl Table {
         self.inner.order()
     }
 
-    /// The one data block that can hold `key`, by the index; `None` past the last index key.
+    /// The one data block that can hold `key`, by the index; `None` if no block can.
     pub(super) fn seek(&self, key: &[u8]) -> Result<Option<BlockRef>> {
-        self.inner.seek(key, self.order()?)
-    }
-
-    /// The first data block that may hold `key`, by the index and a filter of the whole table.
-    pub(crate) fn seek_block(&self, key: &[u8]) -> Result<Option<BlockRef>> {
-        let (inner, order) = (&*self.inner, self.order()?);
-        if inner.table_filter_rejects(key, order)? {
-            return Ok(None);
-        }
-        let found = inner.seek(key, order)?;
-        if found.is_none() {
-            inner.check_end(self.read)?;
+        let found = self.inner.find_block(key, self.order()?)?;
+        if let Some(found) = found {
+            self.inner.check_place(found)?;
         }
         Ok(found)
     }
 
+    /// Like [`seek`](Self::seek), by the index and a filter of the whole table.
+    pub(crate) fn seek_block(&self, key: &[u8]) -> Result<Option<BlockRef>> {
+        if self.inner.filter_rejects(key, self.order()?, None)? {
+            return Ok(None);
+        }
+        self.seek(key)
+    }
+
     /// Whether a data block cannot hold `key`, by the filter that it shares with few others.
     pub(crate) fn block_filter_rejects(&self, found: BlockRef, key: &[u8]) -> Result<bool> {
-        self.inner.block_filter_rejects(found, key, self.order()?)
+        self.inner.filter_rejects(key, self.order()?, Some(found))
     }
 
     /// A data block to keep.
     pub(crate) fn block(&self, found: BlockRef) -> Result<Block<Bytes>> {
+        self.inner.announce_block(found);
         let block = self.inner.load(found, self.read)?;
         prefetch_block(block.payload());
         self.parse(found, block.into_payload())
     }
 
-    /// Data blocks to keep, in ascending order: gives each to `take`, with its position in `found`. Those of a file that is not in
-    /// memory are asked for many at a time.
+    /// Data blocks to keep, in ascending order: gives each to `take`, with its position in `found`. They are asked for many at a time.
     pub(crate) fn load_blocks(
         &self,
         found: &[BlockRef],
         mut take: impl FnMut(usize, Result<Block<Bytes>>),
     ) {
-        if self.inner.file.is_memory() {
-            for (i, &found) in found.iter().enumerate() {
-                take(i, self.block(found));
-            }
-            return;
-        }
+        let is_memory = self.inner.file.is_memory();
         self.inner.load_many(found, self.read, |i, payload| {
-            // A copy, so that a value keeps its block in memory, and not all that was read with it.
-            let block = found.get(i).map(|&found| {
-                let copy = Bytes::copy_from_slice(&payload?);
-                self.parse(found, copy)
+            // A copy of what was read, so that a value keeps its block in memory, and not all that was read with it.
+            let block = found.get(i).map(|&found| match payload? {
+                block if is_memory => self.parse(found, block),
+                block => self.parse(found, Bytes::copy_from_slice(&block)),
             });
             block.into_iter().for_each(|block| take(i, block));
         });
@@ -391,16 +387,10 @@ impl Table {
         Block::parse(payload).map_err(|defect| self.locate(found, defect))
     }
 
-    /// Checks that no key past the last index key is in the table, before a lookup relies on that.
-    pub(crate) fn check_end(&self) -> Result<()> {
-        self.inner.check_end(self.read)
-    }
-
     /// Where a data block lies in memory, if it is used there as it is.
     pub(crate) fn place_in_memory(&self, found: BlockRef) -> Option<usize> {
-        let state = self.inner.index.state(found);
-        let in_place = state.is_in_place(self.read.verify_checksums);
-        in_place.then_some(found.handle.offset as usize)
+        let is_in_place = self.inner.is_in_place(found, self.read);
+        is_in_place.then_some(found.handle.offset as usize)
     }
 
     /// Data block `i`, one of `0..data_blocks()`.
@@ -427,42 +417,40 @@ impl Inner {
         self.file.locate(defect, Section::Data, found.handle.offset)
     }
 
-    /// Whether a filter of the whole table knows that `key` is not in it.
-    #[inline]
-    pub(super) fn table_filter_rejects(&self, key: &[u8], order: &Order) -> Result<bool> {
-        self.filter_rejects(key, order, TableFilter::passes_table)
-    }
-
-    /// Whether the filter of a data block, if it has one that it shares with few others, knows that `key` is not in it.
-    #[inline]
-    pub(super) fn block_filter_rejects(
-        &self,
-        found: BlockRef,
-        key: &[u8],
-        order: &Order,
-    ) -> Result<bool> {
-        let passes = |filter: &TableFilter, key: &_| filter.passes_block(found.handle.offset, key);
-        self.filter_rejects(key, order, passes)
-    }
-
-    #[inline]
-    fn filter_rejects(
+    /// Whether the filter knows that `key` is not in the data block `found`, or, without a block, that it is not in the table. `false`
+    /// if it is not that kind of filter.
+    pub(super) fn filter_rejects(
         &self,
         key: &[u8],
         order: &Order,
-        passes: impl Fn(&TableFilter, &[u8]) -> Result<Option<bool>, NotLoaded>,
+        found: Option<BlockRef>,
     ) -> Result<bool> {
+        Ok(self.ask_filter(key, order, found)? == Some(false))
+    }
+
+    /// Whether the filter passes `key` for a data block, or, without a block, for the table; `None` if there is no filter of that kind.
+    #[inline]
+    fn ask_filter(
+        &self,
+        key: &[u8],
+        order: &Order,
+        found: Option<BlockRef>,
+    ) -> Result<Option<bool>> {
         let Some(filter) = &self.filter else {
-            return Ok(false);
+            return Ok(None);
         };
-        let ask = || passes(filter, order.filter_key(key));
+        let block = found.map(|found| found.handle.offset);
+        let ask = || filter.ask(order.filter_key(key), block);
         let passes = self.ask(ask, || self.missing_for(key, order, LAYERS))?;
-        Ok(passes.is_some_and(|passes| !self.note_passed(passes)))
+        passes
+            .into_iter()
+            .for_each(|passes| self.note_passed(passes));
+        Ok(passes)
     }
 
-    /// Counts that the filter passed a key, or did not. Returns the same.
+    /// Counts that the filter passed a key, or did not.
     #[inline]
-    fn note_passed(&self, passes: bool) -> bool {
+    fn note_passed(&self, passes: bool) {
         let counter = if passes {
             Counter::FilterPassed
         } else {
@@ -473,21 +461,10 @@ impl Inner {
         if IS_HINT && self.passed_last.load(Relaxed) != passes && self.file.is_memory() {
             self.passed_last.store(passes, Relaxed);
         }
-        passes
-    }
-
-    /// The data block that can hold `key`, by the index. For a key past the last index key it is the last block until that was
-    /// checked: only then is it certain that the table ends where its index says.
-    #[inline]
-    fn find_block(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
-        match self.seek_one(key, order)? {
-            None if !self.last_block_checked() => self.block(self.index.len() - 1).map(Some),
-            found => Ok(found),
-        }
     }
 
     /// Where the value of `key` lies in a data block, which has this `payload`.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn find_value(
         &self,
         found: BlockRef,

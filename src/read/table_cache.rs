@@ -86,21 +86,6 @@ impl<K, T> fmt::Debug for TableCache<K, T> {
     }
 }
 
-/// Forgets the slot of a table when dropped: `open` failed or panicked.
-struct Unopened<'t, K: Eq + Hash + Clone, T: OpenTable> {
-    tables: &'t TableCache<K, T>,
-    key: &'t K,
-    slot: &'t Arc<Mutex<Option<T>>>,
-}
-
-impl<K: Eq + Hash + Clone, T: OpenTable> Drop for Unopened<'_, K, T> {
-    fn drop(&mut self) {
-        // A panic leaves no table behind, which is what the slot says.
-        self.slot.clear_poison();
-        drop(self.tables.forget(self.key, self.slot));
-    }
-}
-
 impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
     /// Keeps at most `max_open` tables open, which take at most `max_bytes` bytes of memory; but always the one used last.
     pub fn new(max_open: usize, max_bytes: u64) -> TableCache<K, T> {
@@ -122,22 +107,17 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
     /// That of `open`. The next call tries again.
     pub fn get(&self, key: &K, open: impl FnOnce() -> Result<T>) -> Result<T> {
         let (slot, mut is_due) = self.slot(key);
-        let unopened = Unopened {
-            tables: self,
-            key,
-            slot: &slot,
-        };
         let opened = {
             let mut table = lock(&slot);
             match &*table {
-                Some(table) => Ok(table.clone()),
+                Some(table) => table.clone(),
                 None => {
                     is_due = true;
-                    open().inspect(|opened| *table = Some(opened.clone()))
+                    table.insert(open()?).clone()
                 }
             }
-        }?;
-        std::mem::forget(unopened);
+        };
+        drop(slot);
         if is_due {
             // Closing a file is not done under the lock.
             drop(self.make_room());
@@ -162,7 +142,8 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
 
     /// Number of open tables.
     pub fn len(&self) -> usize {
-        lock(&self.open).slots.len()
+        let open = lock(&self.open);
+        open.slots.values().filter(|slot| slot.weight > 0).count()
     }
 
     /// Whether no table is open.
@@ -185,7 +166,7 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
     }
 
     /// Weighs the open tables anew, and returns those that must be closed: those used the longest time
-    /// ago.
+    /// ago. Forgets those that could not be opened.
     fn make_room(&self) -> Vec<Slot<T>> {
         let mut open = lock(&self.open);
         // A table that is being opened, or looked at by another call, keeps the weight that it had: none if it is new.
@@ -193,38 +174,31 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
             if let Ok(table) = slot.table.try_lock()
                 && let Some(table) = &*table
             {
-                slot.weight = table.weight() as u64;
+                slot.weight = table.weight().max(1) as u64;
             }
         }
+        let is_asked_for = |slot: &Slot<T>| Arc::strong_count(&slot.table) > 1;
+        let slots = &mut open.slots;
+        slots.retain(|_, slot| slot.weight > 0 || is_asked_for(slot));
         let mut closed = Vec::new();
         loop {
-            let is_open = |slot: &&Slot<T>| slot.weight > 0;
-            let count = open.slots.values().filter(is_open).count();
-            let bytes: u64 = open.slots.values().map(|slot| slot.weight).sum();
-            if count <= 1 || count <= self.max_open && bytes <= self.max_bytes {
-                return closed;
-            }
-            let slots = open.slots.iter().filter(|(_, slot)| is_open(slot));
-            let oldest = slots.min_by_key(|(_, slot)| slot.used);
+            let opened = slots.iter().filter(|(_, slot)| slot.weight > 0);
+            let bytes: u64 = opened.clone().map(|(_, slot)| slot.weight).sum();
+            let count = opened.clone().count();
+            let oldest = opened.min_by_key(|(_, slot)| slot.used);
             let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
                 return closed;
             };
-            closed.extend(open.slots.remove(&oldest));
+            if count == 1 || count <= self.max_open && bytes <= self.max_bytes {
+                return closed;
+            }
+            closed.extend(slots.remove(&oldest));
         }
-    }
-
-    /// Forgets a table that could not be opened, unless another call has opened it since, or is about to.
-    fn forget(&self, key: &K, table: &Arc<Mutex<Option<T>>>) -> Vec<Slot<T>> {
-        let mut open = lock(&self.open);
-        let is_left = open.slots.get(key).is_some_and(|slot| {
-            let is_closed = slot.table.try_lock().is_ok_and(|table| table.is_none());
-            Arc::ptr_eq(&slot.table, table) && is_closed
-        });
-        let forgotten = is_left.then(|| open.slots.remove(key)).flatten();
-        forgotten.into_iter().collect()
     }
 }
 
+/// A panic in `open` leaves no table behind, which is what the slot says.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.clear_poison();
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

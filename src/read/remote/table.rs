@@ -188,7 +188,7 @@ impl AsyncTable {
 
     /// As by a [`Table`]: makes sure that the piece of the index that a data block was found in begins where it says.
     async fn check_place(&self, found: BlockRef) -> Result<()> {
-        self.bring(self.table.inner.missing_anchors(found.piece as usize))
+        self.bring(self.table.inner.anchors(found.piece as usize))
             .await
     }
 
@@ -215,7 +215,7 @@ impl AsyncTable {
             let ahead = inner.pieces_of_walk(i, blocks, Some(way), WALK_LEN);
             if self.bring(ahead).await.is_err() {
                 // If a piece ahead cannot be read, that is for those who come to it.
-                self.bring(inner.missing_pieces(i..i + 1)).await?;
+                self.bring(inner.index_parts(i..i + 1)).await?;
             }
         }
         let found = inner.block(i)?;
@@ -262,9 +262,7 @@ impl AsyncTable {
                     };
                     match self.search(found, &block, key.as_ref())? {
                         Some(value) => *slot = block.get(value).map(Bytes::copy_from_slice),
-                        None => {
-                            parts.extend(self.table.inner.missing_anchors(found.piece as usize))
-                        }
+                        None => parts.extend(self.table.inner.anchors(found.piece as usize)),
                     }
                 }
             }
@@ -333,8 +331,7 @@ impl AsyncTable {
     pub async fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
         let inner = &*self.table.inner;
         if self.table.order().is_ok() && inner.splits_by_blocks(n) {
-            self.bring(inner.missing_pieces(0..inner.index.len()))
-                .await?;
+            self.bring(inner.index_parts(0..inner.index.len())).await?;
         }
         self.table.splits(n)
     }
