@@ -534,10 +534,10 @@ impl Inner {
         read().map_err(|defect| self.locate(first, defect))
     }
 
-    /// Checks the order of keys in all data blocks of a small file. A block that cannot be read, or is damaged, is an error if the
+    /// Checks the order of keys in all data blocks of a small file, which is its own tail. A block that cannot be read, or is damaged, is an error if the
     /// check `is_strict`, and else left for lookups to find.
     async fn check_small(&mut self, is_strict: bool) -> Result<()> {
-        let read = self.file.hold([0..self.index.data_bound()]).await;
+        let read = self.file.hold([self.file.tail()]).await;
         let is_fatal = |error: &Error| is_strict || error.kind() == ErrorKind::Comparator;
         let check = |i| {
             let found = self.block(i)?;
