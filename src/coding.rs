@@ -84,12 +84,6 @@ pub(crate) fn fixed32_at(src: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*src.get(at..)?.first_chunk()?))
 }
 
-/// The eight little-endian bytes at `at`.
-#[inline]
-pub(crate) fn fixed64_at(src: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*src.get(at..)?.first_chunk()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,8 +142,7 @@ mod tests {
         put_fixed64(&mut dst, 0x0c0b_0a09_0807_0605);
         assert_eq!(dst, (1..=12).collect::<Vec<u8>>());
         assert_eq!(fixed32_at(&dst, 0), Some(0x0403_0201));
-        assert_eq!(fixed64_at(&dst, 4), Some(0x0c0b_0a09_0807_0605));
         assert_eq!(fixed32_at(&dst, 9), None);
-        assert_eq!(fixed64_at(&dst, usize::MAX), None);
+        assert_eq!(fixed32_at(&dst, usize::MAX), None);
     }
 }

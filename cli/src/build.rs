@@ -1,6 +1,5 @@
 //! `leveltable build`: builds a table from lines of text, CSV or JSON lines.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use leveltable::ErrorKind;
@@ -9,12 +8,12 @@ use serde_json::json;
 use crate::Answer;
 use crate::failure::Failure;
 use crate::input::{Entries, InputOptions};
-use crate::output::Rows;
-use crate::place::{check_order_of_arguments, refuse_url};
+use crate::output::print;
+use crate::place::{check_no_secret, check_order_of_arguments, is_url};
 use crate::progress::Progress;
 use crate::remote;
 use crate::sort::{KeyOrder, Sorter};
-use crate::write::{Add, TableOptions, check_out, not_written, parse_size, write_table};
+use crate::write::{Add, TableOptions, check_out, parse_size, write_table};
 
 /// Build a table from lines of text, CSV or JSON lines.
 ///
@@ -55,10 +54,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let options = args.table.write(order(args), false)?;
-    refuse_url(
-        &args.input,
-        "entries are read from a file or standard input: download them first",
-    )?;
+    if is_url(&args.input) {
+        check_no_secret(&args.input)?;
+        let what = "entries are read from a file or standard input: download them first";
+        return Err(Failure::new(what).at(args.input.display()));
+    }
     check_order_of_arguments(&args.out, &args.input)?;
     check_out(&args.out, args.force)?;
     if args.json {
@@ -75,16 +75,13 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     if args.json
         && let Some(shard) = remote::describe(&args.out)?
     {
-        let mut rows = Rows::new();
-        rows.write(|out| writeln!(out, "{}", json!(shard)))?;
-        rows.finish()?;
+        print(format!("{}\n", json!(shard)))?;
     }
     Ok(Answer::Yes)
 }
 
 /// Passes all entries to `add`, which adds one to the table.
 fn fill(add: &mut Add<'_>, mut entries: Entries<'_>, args: &Args) -> Result<(), Failure> {
-    let failed = |e| not_written(e, &args.out);
     let mut progress = Progress::bytes(entries.size);
     let (mut key, mut value, mut previous) = (Vec::new(), Vec::new(), Vec::new());
     let mut sorter =
@@ -99,7 +96,7 @@ fn fill(add: &mut Add<'_>, mut entries: Entries<'_>, args: &Args) -> Result<(), 
                     Failure::new(out_of_order(order(args), &previous, &key)).at(entries.place())
                 }
                 ErrorKind::TooLarge => Failure::from(e).at(entries.place()),
-                _ => failed(e),
+                _ => e.into(),
             })?,
         }
         std::mem::swap(&mut key, &mut previous);
@@ -111,7 +108,7 @@ fn fill(add: &mut Add<'_>, mut entries: Entries<'_>, args: &Args) -> Result<(), 
         return Err(Failure::new(what).at(&entries.name));
     }
     match sorter {
-        Some(sorter) => sorter.drain(|key, value| add(key, value).map_err(failed)),
+        Some(sorter) => sorter.drain(|key, value| Ok(add(key, value)?)),
         None => Ok(()),
     }
 }

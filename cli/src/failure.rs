@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::fmt::{self, Display};
 use std::io;
+use std::path::Path;
 
 use crate::database::with_remedies;
 use crate::place::is_url;
@@ -32,6 +33,12 @@ impl Failure {
         }
     }
 
+    /// Returns the failure for a table that would replace what is at `path`.
+    pub(crate) fn taken(path: &Path) -> Failure {
+        let what = "already exists: use --force to replace it, or name another file";
+        Failure::new(what).at(path.display())
+    }
+
     /// Returns the failure for an error while writing to standard output.
     pub(crate) fn output(error: io::Error) -> Failure {
         match error.kind() {
@@ -50,6 +57,12 @@ impl From<leveltable::Error> for Failure {
                 None => failure,
             };
         }
+        // Of a new table, although it was not there before.
+        if cause_of(&error) == Some(io::ErrorKind::AlreadyExists)
+            && let Some(path) = error.path()
+        {
+            return Failure::taken(path);
+        }
         match error.path().filter(|path| is_url(path)) {
             // A store says so at length.
             Some(path) if is_not_found(&error) => Failure::new("no such object").at(path.display()),
@@ -58,10 +71,14 @@ impl From<leveltable::Error> for Failure {
     }
 }
 
+fn cause_of(error: &leveltable::Error) -> Option<io::ErrorKind> {
+    let cause = error.source()?.downcast_ref::<io::Error>();
+    cause.map(io::Error::kind)
+}
+
 /// Returns whether an error says that there is no such file or object.
 pub(crate) fn is_not_found(error: &leveltable::Error) -> bool {
-    let cause = error.source().and_then(|e| e.downcast_ref::<io::Error>());
-    cause.is_some_and(|e| e.kind() == io::ErrorKind::NotFound)
+    cause_of(error) == Some(io::ErrorKind::NotFound)
 }
 
 impl Display for Failure {

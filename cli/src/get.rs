@@ -78,7 +78,18 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     if args.history && !matches!(opened, Opened::Database(_)) {
         return Err(Failure::new(NEEDS_DIRECTORY));
     }
-    let mut answers = Answers::new(args, matches!(given[..], [Some(_)]));
+    let mut answers = Answers {
+        args,
+        is_single: matches!(given[..], [Some(_)]) && !args.show.json,
+        style: Style {
+            show: args.show,
+            keys_only: false,
+            width: None,
+            file: None,
+        },
+        out: Rows::new(),
+        worst: Answer::Yes,
+    };
     // The keys of standard input in place of each `-`.
     let mut keys = given
         .into_iter()
@@ -102,7 +113,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         }
         _ => answers.look_up(&opened, &mut keys)?,
     }
-    answers.out.finish()?;
+    answers.out.flush()?;
     Ok(answers.worst)
 }
 
@@ -118,16 +129,16 @@ fn search(
     let at = answers.args.at.unwrap_or(MAX_SEQUENCE);
     let keys: Vec<Vec<u8>> = keys.collect::<Result<_, _>>()?;
     let mut found: HashMap<&[u8], Option<Row>> = keys.iter().map(|key| (&key[..], None)).collect();
+    let sequence = |row: &Row| row.tag.map(|(sequence, _)| sequence);
     for row in rows {
         let row = row?;
-        let sequence = row.tag.map(|(sequence, _)| sequence);
         if let Some(best) = found.get_mut(&row.key[..])
-            && sequence.is_none_or(|sequence| sequence <= at)
+            && sequence(&row) <= Some(at)
+            && best
+                .as_ref()
+                .is_none_or(|best| sequence(best) < sequence(&row))
         {
-            let so_far = best.as_ref().and_then(|best| best.tag);
-            if best.is_none() || so_far.map(|(so_far, _)| so_far) < sequence {
-                *best = Some(row);
-            }
+            *best = Some(row);
         }
     }
     for key in &keys {
@@ -205,21 +216,6 @@ struct Answers<'a> {
 }
 
 impl Answers<'_> {
-    fn new(args: &Args, is_single: bool) -> Answers<'_> {
-        Answers {
-            args,
-            is_single: is_single && !args.show.json,
-            style: Style {
-                show: args.show,
-                keys_only: false,
-                width: None,
-                file: None,
-            },
-            out: Rows::new(),
-            worst: Answer::Yes,
-        }
-    }
-
     /// Looks up keys and shows what is found.
     fn look_up(
         &mut self,
@@ -263,25 +259,23 @@ impl Answers<'_> {
     }
 
     fn show(&mut self, key: &[u8], row: Option<&Row>) -> Result<(), Failure> {
-        let notation = self.args.show.notation.shown();
-        match row {
-            None => self.write_no_value(key, None)?,
-            Some(row) if row.is_deletion() && !self.args.show.json => {}
-            Some(row) if self.is_single => self.out.write(|out| {
+        let Some(row) = row else {
+            self.write_no_value(key, None)?;
+            return self.no("not found", key);
+        };
+        let (deleted_at, notation) = (row.deleted_at(), self.args.show.notation.shown());
+        if self.is_single && deleted_at.is_none() {
+            let end = if notation == Notation::Raw { "" } else { "\n" };
+            self.out.write(|out| {
                 notation.write(&row.value, out)?;
-                match notation {
-                    Notation::Raw => Ok(()),
-                    _ => out.write_all(b"\n"),
-                }
-            })?,
-            Some(row) => self.write(row)?,
+                out.write_all(end.as_bytes())
+            })?;
+        } else if self.args.show.json || deleted_at.is_none() {
+            self.write(row)?;
         }
-        match row.map(|row| (row.is_deletion(), row.tag)) {
-            None => self.no("not found", key),
-            Some((true, Some((sequence, _)))) => {
-                self.no(&format!("deleted at sequence {sequence}"), key)
-            }
-            Some(_) => Ok(()),
+        match deleted_at {
+            Some(sequence) => self.no(&format!("deleted at sequence {sequence}"), key),
+            None => Ok(()),
         }
     }
 

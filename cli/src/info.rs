@@ -4,7 +4,7 @@ mod record;
 mod table;
 mod text;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use leveltable::{Corruption, ErrorKind, OpenOptions, Section};
@@ -65,14 +65,11 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
                 error,
                 ..Record::new(path, args)
             };
-            print(|mut out| writeln!(out, "{}", json!(record)))?;
+            print(&format!("{}\n", json!(record)))?;
         }
         described
     })
 }
-
-/// Draws what a file is.
-type Draw<'a> = Box<dyn Fn(&Record, &mut Out) -> io::Result<()> + 'a>;
 
 fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure> {
     let (mut fault, keys) = (None, args.keys.keys);
@@ -84,64 +81,56 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
         open_with_filter(path, keys, is_full, &mut fault)
     })?;
     let empty = Record::new(path, args);
-    let (record, draw): (Record, Draw<'_>) = match opened {
+    let mut text = Vec::new();
+    let (record, drawn) = match opened {
         Opened::Table(mut table) => {
             // In a large table another order than the one that was assumed shows only when a block is read.
-            let shows_another =
-                |table| table::ends(table).is_err_and(|e| e.kind() == ErrorKind::Comparator);
-            if table.order != Order::Unknown && !is_full && shows_another(table.table()) {
+            let is_another = |e: leveltable::Error| e.kind() == ErrorKind::Comparator;
+            if table.order != Order::Unknown
+                && !is_full
+                && table::ends(table.table()).is_err_and(is_another)
+            {
                 table = open_in_stored_order(path, table.is_database())?;
             }
             if table.order == Order::Unknown {
                 note_unknown_order(path, keys, SHOWN_AS_STORED);
             }
             let record = table::describe(&table, empty, fault, path, args)?;
-            (record, Box::new(|record, out| text::draw(record, out)))
+            let drawn = text::draw(&record, &mut text);
+            (record, drawn)
         }
         Opened::Database(db) => {
             let files = db.files()?;
-            let bytes = files.iter().filter_map(|file| file.bytes).sum();
-            let mut record = database::info::describe(&db, &files, empty);
-            record.file_bytes = Some(bytes);
-            (
-                record,
-                Box::new(move |_, out| database::info::draw(&db, &files, bytes, out)),
-            )
+            let record = database::info::describe(&db, &files, empty);
+            let drawn = database::info::draw(&db, &files, &record, &mut text);
+            (record, drawn)
         }
         Opened::Set(set) => {
             let record = set::describe(set.shards(), empty);
-            (
-                record,
-                Box::new(|record, out| set::draw(record, args.blocks, out)),
-            )
+            let drawn = set::draw(&record, args.blocks, &mut text);
+            (record, drawn)
         }
     };
-    print(|mut out| {
-        if args.json {
-            return writeln!(out, "{}", json!(record));
-        }
+    drawn.map_err(Failure::output)?;
+    if args.json {
+        print(&format!("{}\n", json!(record)))?;
+    } else {
         let gap = if is_first { "" } else { "\n" };
-        writeln!(out, "{gap}{BOLD}{}{BOLD:#}", path.display())?;
-        draw(&record, &mut out)
-    })?;
+        let text = String::from_utf8_lossy(&text);
+        print(&format!("{gap}{BOLD}{}{BOLD:#}\n{text}", path.display()))?;
+    }
     let unreadable = record.unreadable.unwrap_or_default();
     for fault in &unreadable {
         complain("unreadable", fault);
     }
-    Ok(if unreadable.is_empty() {
-        Answer::Yes
-    } else {
-        Answer::No
-    })
+    Ok(Answer::yes_if(unreadable.is_empty()))
 }
 
-type Out = anstream::AutoStream<io::StdoutLock<'static>>;
-
 /// Writes to standard output.
-fn print(write: impl FnOnce(Out) -> io::Result<()>) -> Result<(), Failure> {
-    write(anstream::stdout().lock())
-        .and_then(|()| io::stdout().flush())
-        .map_err(Failure::output)
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = anstream::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(Failure::output)
 }
 
 /// The damaged section for which a table was opened without filters, and the error.

@@ -127,20 +127,18 @@ impl InputOptions {
         if i > 0 {
             key.extend_from_slice(self.key_separator.as_bytes());
         }
-        let text = String::from_utf8_lossy(part);
-        let begins_as_number = text
-            .trim_start_matches(['-', '+'])
-            .starts_with(|c: char| c.is_ascii_digit());
-        if let Some(width) = self.pad.filter(|_| begins_as_number) {
-            if part.iter().all(u8::is_ascii_digit) {
+        if let Some(width) = self.pad {
+            let text = String::from_utf8_lossy(part);
+            let unsigned = text.trim_start_matches(['-', '+']);
+            let is_number = unsigned.starts_with(|c: char| c.is_ascii_digit());
+            if is_number && part.iter().all(u8::is_ascii_digit) {
                 let zeros = usize::from(width).checked_sub(part.len());
                 let zeros = zeros
                     .ok_or_else(|| format!("{text} has more than the {width} digits of --pad"))?;
                 key.resize(key.len() + zeros, b'0');
-            } else if text.parse::<f64>().is_ok() {
-                return Err(format!(
-                    "{text} in a key: --pad is for whole numbers from 0"
-                ));
+            } else if is_number && text.parse::<f64>().is_ok() {
+                let what = "--pad is for whole numbers from 0";
+                return Err(format!("{text} in a key: {what}"));
             }
         }
         key.extend_from_slice(part);
@@ -197,10 +195,13 @@ impl Entries<'_> {
             (Box::new(reader), name, size)
         };
         let source = match options.format {
-            Format::Csv => Source::Csv(CsvRecords::open(reader, options).map_err(|e| {
-                let place = e.line.map(|line| format!("{name}, line {line}"));
-                Failure::new(e.what).at(place.as_ref().unwrap_or(&name))
-            })?),
+            Format::Csv => {
+                let mut records = CsvRecords::new(reader, options.delimiter);
+                records.start(options).map_err(|what| {
+                    Failure::new(what).at(format!("{name}, line {}", records.line))
+                })?;
+                Source::Csv(records)
+            }
             Format::Text | Format::Jsonl => Source::Lines(Lines::new(reader, options.raw)),
         };
         Ok(Entries {

@@ -88,6 +88,12 @@ enum Answer {
     Unknown,
 }
 
+impl Answer {
+    fn yes_if(is_so: bool) -> Answer {
+        if is_so { Answer::Yes } else { Answer::No }
+    }
+}
+
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Info(args) => info::run(&args),

@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use leveltable::{OpenOptions, TableRange};
+use leveltable::TableRange;
 
 use crate::Answer;
 use crate::database::order_beside;
 use crate::failure::Failure;
 use crate::files::expand;
-use crate::open::{Keys, KeysArg, Order, open_as, open_table};
-use crate::place::{check_order_of_arguments, copy_if_remote, source};
+use crate::open::{Keys, KeysArg, Order, open_table, order_stated};
+use crate::place::{check_order_of_arguments, copy_if_remote};
 use crate::sort::{KeyOrder, merge};
-use crate::write::{TableOptions, check_out, not_written, write_table};
+use crate::write::{TableOptions, check_out, write_table};
 
 /// Merge tables into a new one.
 ///
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let options = args.table.write(order, false)?;
     write_table(&args.out, args.force, &options, |add| {
         merge(order, args.keep_last, inputs, |key, value| {
-            add(key, value).map_err(|e| not_written(e, &args.out))
+            Ok(add(key, value)?)
         })
     })?;
     Ok(Answer::Yes)
@@ -68,18 +68,17 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 
 /// Opens the table at `path` with its keys as they are stored. Returns their order, too.
 fn open(path: &Path, keys: Keys) -> Result<(TableRange, KeyOrder), Failure> {
+    copy_if_remote(path)?;
     let table = open_table(path, keys)?;
     if table.order == Order::Unknown {
         let what = "the keys are in an order of their own, in which tables cannot be merged";
         return Err(Failure::new(what).at(path.display()));
     }
-    let order = order_beside(path);
-    let order = match order {
-        _ if !table.is_database() => KeyOrder::Bytewise,
-        order => order.unwrap_or(KeyOrder::Internal),
+    let order = if table.is_database() {
+        let known = order_beside(path).or_else(|| order_stated(path));
+        known.unwrap_or(KeyOrder::Internal)
+    } else {
+        KeyOrder::Bytewise
     };
-    copy_if_remote(path)?;
-    let options = OpenOptions::new().no_cache().no_filter();
-    let table = open_as(false, Some(order), source(path)?, options)?;
     Ok((table.table().iter(), order))
 }

@@ -8,7 +8,7 @@ use leveltable::{Error, ErrorKind, Result, Source, Summary, WriteOptions};
 
 use crate::failure::Failure;
 use crate::open::{Bounds, Direction};
-use crate::place::check_url;
+use crate::place::{check_url, is_url};
 use crate::row::RowSource;
 use crate::set::{Set, Shard};
 use crate::write::Add;
@@ -72,8 +72,8 @@ pub(crate) fn open_set(path: &Path) -> std::result::Result<Option<Box<dyn Set>>,
     Ok(None)
 }
 
-pub(crate) fn file_at(_: &Path) -> Option<PathBuf> {
-    None
+pub(crate) fn file_at(path: &Path) -> Option<PathBuf> {
+    (!is_url(path)).then(|| path.to_owned())
 }
 
 pub(crate) fn holds_manifests(_: &Path) -> bool {

@@ -71,27 +71,31 @@ impl Notation {
         }
     }
 
-    /// Writes at most `width` characters of the notation, and two dots if there are more.
-    pub(crate) fn write_cut(
-        self,
-        bytes: &[u8],
-        width: usize,
-        out: &mut impl Write,
-    ) -> io::Result<()> {
-        let (shown, is_cut) = match self {
-            Notation::Hex => {
-                let head = bytes.get(..width / 2).unwrap_or(bytes);
-                (hex(head), head.len() < bytes.len())
-            }
-            Notation::Text | Notation::Raw => cut(bytes, width),
+    /// Returns the first `most` characters that write `bytes`, and two dots if there are more.
+    pub(crate) fn cut(self, bytes: &[u8], most: usize) -> (String, &'static str) {
+        // Every byte, and every character of text, is written as at least one.
+        let head = match str::from_utf8(bytes) {
+            Ok(text) if self == Notation::Text => text.char_indices().nth(most).map(|(at, _)| at),
+            _ => Some(most),
         };
-        write!(out, "{shown}{}", if is_cut { ".." } else { "" })
+        let head = head.and_then(|at| bytes.get(..at)).unwrap_or(bytes);
+        let written = self.text(head);
+        let shown: String = written.chars().take(most).collect();
+        let is_cut = head.len() < bytes.len() || shown.len() < written.len();
+        (shown, if is_cut { ".." } else { "" })
+    }
+
+    pub(crate) fn text(self, bytes: &[u8]) -> String {
+        let mut written = Vec::new();
+        // Writing to memory does not fail.
+        let _ = self.write(bytes, &mut written);
+        String::from_utf8_lossy(&written).into_owned()
     }
 
     pub(crate) fn write(self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
         match self {
             Notation::Text => write_escaped(bytes, out),
-            Notation::Hex => write_hex(bytes, out),
+            Notation::Hex => bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}")),
             Notation::Raw => out.write_all(bytes),
         }
     }
@@ -148,14 +152,6 @@ fn write_byte_escapes(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
     bytes
         .iter()
         .try_for_each(|byte| write!(out, "\\x{byte:02x}"))
-}
-
-fn write_hex(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
-    bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unescape(written: &[u8]) -> Result<Vec<u8>, String> {
@@ -230,7 +226,7 @@ pub(crate) fn write_json<'a>(
         match field {
             Field::Bytes(bytes) => match str::from_utf8(bytes) {
                 Ok(text) if !is_hex => object.serialize_entry(name, text)?,
-                _ => object.serialize_entry(&format!("{name}_hex"), &hex(bytes))?,
+                _ => object.serialize_entry(&format!("{name}_hex"), &Notation::Hex.text(bytes))?,
             },
             Field::Text(text) => object.serialize_entry(name, text)?,
             Field::Json(value) => object.serialize_entry(name, &value)?,
@@ -245,7 +241,7 @@ pub(crate) fn write_json<'a>(
 pub(crate) fn key_json(key: &[u8]) -> Value {
     match str::from_utf8(key) {
         Ok(text) => json!({"key": text}),
-        Err(_) => json!({"key_hex": hex(key)}),
+        Err(_) => json!({"key_hex": Notation::Hex.text(key)}),
     }
 }
 
@@ -261,24 +257,8 @@ pub(crate) fn as_json(bytes: &[u8]) -> Option<Box<RawValue>> {
 
 /// Returns `bytes` in quotes, escaped and cut to about `most` characters, for messages.
 pub(crate) fn quoted(bytes: &[u8], most: usize) -> String {
-    let (shown, is_cut) = cut(bytes, most);
-    format!("\"{shown}\"{}", if is_cut { ".." } else { "" })
-}
-
-/// Returns `bytes` as escaped text, cut to `most` characters, and whether something was cut.
-fn cut(bytes: &[u8], most: usize) -> (String, bool) {
-    let head = match std::str::from_utf8(bytes) {
-        Ok(text) => text.char_indices().nth(most).map(|(at, _)| at),
-        Err(_) => Some(most),
-    };
-    let head = head.and_then(|at| bytes.get(..at)).unwrap_or(bytes);
-    let mut escaped = Vec::new();
-    // Writing to memory does not fail.
-    let _ = write_escaped(head, &mut escaped);
-    let escaped = String::from_utf8_lossy(&escaped);
-    let shown: String = escaped.chars().take(most).collect();
-    let is_cut = head.len() < bytes.len() || shown.len() < escaped.len();
-    (shown, is_cut)
+    let (shown, dots) = Notation::Text.cut(bytes, most);
+    format!("\"{shown}\"{dots}")
 }
 
 #[cfg(test)]

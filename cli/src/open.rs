@@ -254,11 +254,7 @@ fn open_by_content(path: &Path, options: &OpenOptions, check_order: bool) -> Res
     };
     match opened {
         Ok(keys) => {
-            let mut table = AnyTable {
-                keys,
-                order: Order::Certain,
-                is_bytewise: true,
-            };
+            let mut table = AnyTable::new(keys, Some(KeyOrder::Bytewise));
             let is_small = table.table().file_bytes() <= CHECKED_WHEN_OPENED;
             if !check_order && !is_small && table.table().properties().is_none() {
                 table.order = Order::Assumed;
@@ -298,21 +294,14 @@ pub(crate) fn open_as(
     let options = match order {
         None => options.stored_order(),
         Some(order) if is_database => options.comparator(order.of_user_keys()),
-        Some(order) => order.read(options),
+        Some(order) => options.comparator(order.comparator()),
     };
-    Ok(AnyTable {
-        keys: if is_database {
-            TypedTable::Database(options.open_db_source(source)?)
-        } else {
-            TypedTable::Plain(options.open_source(source)?)
-        },
-        order: order.map_or(Order::Unknown, |_| Order::Certain),
-        is_bytewise: order.is_some_and(|order| match order {
-            KeyOrder::Bytewise => true,
-            KeyOrder::Internal => is_database,
-            KeyOrder::IndexedDb => false,
-        }),
-    })
+    let keys = if is_database {
+        TypedTable::Database(options.open_db_source(source)?)
+    } else {
+        TypedTable::Plain(options.open_source(source)?)
+    };
+    Ok(AnyTable::new(keys, order))
 }
 
 /// Returns the order that the table at `path` names, if it is one of a database that is known.
@@ -410,6 +399,17 @@ pub(crate) fn check_is_file(path: &Path) -> Result<(), Failure> {
 }
 
 impl AnyTable {
+    /// A table whose keys are known to be in this order, or in none that is known.
+    fn new(keys: TypedTable, order: Option<KeyOrder>) -> AnyTable {
+        let is_database = matches!(keys, TypedTable::Database(_));
+        AnyTable {
+            keys,
+            order: order.map_or(Order::Unknown, |_| Order::Certain),
+            is_bytewise: order == Some(KeyOrder::Bytewise)
+                || order == Some(KeyOrder::Internal) && is_database,
+        }
+    }
+
     /// Returns the table with its keys as they are stored.
     pub(crate) fn table(&self) -> &Table {
         match &self.keys {

@@ -5,8 +5,6 @@ use std::path::Path;
 
 use clap::builder::styling::{AnsiColor, Style};
 
-use serde_json::Value;
-
 use crate::failure::Failure;
 
 pub(crate) const BOLD: Style = Style::new().bold();
@@ -38,15 +36,11 @@ impl Rows {
         &mut self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        write(&mut self.out)
-            .and_then(|()| {
-                if self.is_terminal {
-                    self.out.flush()
-                } else {
-                    Ok(())
-                }
-            })
-            .map_err(Failure::output)
+        write(&mut self.out).map_err(Failure::output)?;
+        if self.is_terminal {
+            self.flush()?;
+        }
+        Ok(())
     }
 
     /// Writes out what is buffered, so that it comes before what standard error says next.
@@ -63,11 +57,13 @@ impl Rows {
         let gap = if is_first { "" } else { "\n" };
         self.write(|out| writeln!(out, "{gap}==> {} <==", file.display()))
     }
+}
 
-    /// Writes out what is still buffered.
-    pub(crate) fn finish(mut self) -> Result<(), Failure> {
-        self.out.flush().map_err(Failure::output)
-    }
+/// Prints to standard output what is printed once.
+pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_ref()).and_then(|()| out.flush());
+    written.map_err(Failure::output)
 }
 
 /// Returns `n` and `what`, in the plural unless `n` is 1.
@@ -86,14 +82,7 @@ pub(crate) fn entries(n: u64) -> String {
     }
 }
 
-/// Returns the JSON object for a file: its name, the fields of `record`, and null for those of `fields` that `record`
-/// lacks, so that all records have the same.
-pub(crate) fn file_record(file: &Path, fields: &[&str], mut record: Value) -> Value {
-    if let Some(object) = record.as_object_mut() {
-        object.insert("file".into(), file.to_string_lossy().into());
-        for &field in fields {
-            object.entry(field).or_insert(Value::Null);
-        }
-    }
-    record
+/// Returns the same after a comma, or nothing if the number is not known.
+pub(crate) fn and_entries(n: Option<u64>) -> String {
+    n.map_or_else(String::new, |n| format!(", {}", entries(n)))
 }

@@ -56,15 +56,6 @@ pub(crate) fn check_no_secret(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fails if `path` is a URL, which this command does not take for the reason `why`.
-pub(crate) fn refuse_url(path: &Path, why: &str) -> Result<(), Failure> {
-    if is_url(path) {
-        check_no_secret(path)?;
-        return Err(Failure::new(why).at(path.display()));
-    }
-    Ok(())
-}
-
 /// Fails if `input`, a file to read, is not there, but `other` is, which a command takes in another place: then they were probably
 /// swapped. Commands check this before they could replace `other`.
 pub(crate) fn check_order_of_arguments(other: &Path, input: &Path) -> Result<(), Failure> {

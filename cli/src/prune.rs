@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::output::{Rows, complain, count};
 use crate::place::check_url;
 use crate::remote;
+use crate::write::parse_number;
 
 /// List, or remove, tables that no set lists.
 ///
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     for (name, _) in &found {
         rows.write(|out| writeln!(out, "{name}"))?;
     }
-    rows.finish()?;
+    rows.flush()?;
     let bytes: u64 = found.iter().map(|(_, bytes)| bytes).sum();
     let objects = count(found.len() as u64, "object");
     let size = indicatif::BinaryBytes(bytes);
@@ -49,20 +50,14 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 }
 
 /// Parses an age: a number of seconds, minutes, hours or days.
-fn parse_age(text: &str) -> Result<Duration, String> {
-    let wrong = || "an age is a number with s, m, h or d, such as 7d".to_owned();
-    let unit = text.chars().next_back().ok_or_else(wrong)?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3600,
-        'd' => 86_400,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = text
-        .strip_suffix(unit)
-        .and_then(|number| number.parse().ok())
-        .ok_or_else(wrong)?;
-    let seconds = number.checked_mul(seconds).ok_or_else(wrong)?;
-    Ok(Duration::from_secs(seconds))
+fn parse_age(written: &str) -> Result<Duration, String> {
+    let seconds = parse_number(written, |unit| match unit {
+        "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3600),
+        "d" => Some(86_400),
+        _ => None,
+    });
+    let wrong = "an age is a number with s, m, h or d, such as 7d";
+    seconds.map(Duration::from_secs).ok_or_else(|| wrong.into())
 }

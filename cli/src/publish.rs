@@ -1,11 +1,12 @@
 //! `leveltable publish`: makes tables one set.
 
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use crate::Answer;
 use crate::failure::Failure;
-use crate::output::{count, entries};
+use crate::input::Lines;
+use crate::output::{and_entries, count};
 use crate::place::check_no_secret;
 use crate::remote;
 use crate::set::{Shard, entries_of};
@@ -48,8 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     if io::stderr().is_terminal() {
         let manifest = args.manifest.display();
         let tables = count(shards.len() as u64, "table");
-        let n = entries_of(&shards).map(|n| format!(", {}", entries(n)));
-        let n = n.unwrap_or_default();
+        let n = and_entries(entries_of(&shards));
         let size = indicatif::BinaryBytes(shards.iter().map(|shard| shard.bytes).sum());
         anstream::eprintln!("{manifest}: {tables}{n}, {size}");
     }
@@ -58,16 +58,17 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 
 /// Reads the names, or the records that `build --json` printed, on the lines of standard input. Empty lines are skipped.
 fn read_lines(tables: &mut Vec<PathBuf>, described: &mut Vec<Shard>) -> Result<(), Failure> {
-    for (line, number) in io::stdin().lock().lines().zip(1..) {
-        let line = line.map_err(|e| Failure::new(format!("reading standard input: {e}")))?;
-        let line = line.trim_end_matches('\r');
+    let mut lines = Lines::new(Box::new(io::stdin().lock()), false);
+    let failed = |e| Failure::new(format!("reading standard input: {e}"));
+    while lines.next().map_err(failed)? {
+        let line = String::from_utf8_lossy(&lines.line);
         if line.starts_with('{') {
-            described.push(serde_json::from_str(line).map_err(|e| {
+            described.push(serde_json::from_str(&line).map_err(|e| {
                 let what = format!("no record of a table, as `build --json` prints it: {e}");
-                Failure::new(what).at(format!("standard input, line {number}"))
+                Failure::new(what).at(format!("standard input, line {}", lines.number))
             })?);
-        } else if !line.is_empty() {
-            tables.push(line.into());
+        } else {
+            tables.push(line.into_owned().into());
         }
     }
     Ok(())

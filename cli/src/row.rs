@@ -118,8 +118,12 @@ impl Row {
         }
     }
 
-    pub(crate) fn is_deletion(&self) -> bool {
-        matches!(self.tag, Some((_, ValueType::Deletion)))
+    /// Returns the sequence number of a deletion.
+    pub(crate) fn deleted_at(&self) -> Option<u64> {
+        match self.tag {
+            Some((sequence, ValueType::Deletion)) => Some(sequence),
+            _ => None,
+        }
     }
 
     /// Writes a line `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value`, or one with a JSON object.
@@ -136,7 +140,10 @@ impl Row {
         if !style.keys_only {
             out.write_all(b"\t")?;
             match style.width {
-                Some(width) => notation.write_cut(&self.value, width, out)?,
+                Some(width) => {
+                    let (shown, dots) = notation.cut(&self.value, width);
+                    write!(out, "{shown}{dots}")?;
+                }
                 None => notation.write(&self.value, out)?,
             }
         }
@@ -154,7 +161,7 @@ impl Row {
                 ("type", Field::Text(type_name(value_type))),
             ]
         });
-        let is_shown = !style.keys_only && !self.is_deletion();
+        let is_shown = !style.keys_only && self.deleted_at().is_none();
         let is_json = style.show.json_values && is_shown;
         let json = is_json.then(|| as_json(&self.value)).flatten();
         let value = json.map_or(Field::Bytes(&self.value), Field::Raw);

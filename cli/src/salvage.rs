@@ -2,10 +2,11 @@
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{Seek, Write};
-use std::ops::ControlFlow;
+use std::io::{self, Seek};
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use leveltable::db::KeyKind;
 use leveltable::repair::{
     IndexState, LostRange, SalvageOptions, SalvageReport, SalvageTarget, salvage,
@@ -19,12 +20,12 @@ use crate::interrupt;
 use crate::open::{
     AnyTable, Keys, KeysArg, check_is_file, is_manifest, note_unknown_order, open_as,
 };
-use crate::output::{Rows, count, entries};
+use crate::output::{and_entries, count, entries, print};
 use crate::place::{check_order_of_arguments, check_url, is_url, source};
 use crate::progress::Progress;
 use crate::remote::{download, file_at, holds_manifests, is_same_object, upload};
 use crate::sort::{KeyOrder, temporary_failure};
-use crate::write::{TableOptions, check_free, not_written};
+use crate::write::{TableOptions, check_free};
 
 /// Copy the readable part of a damaged table into a new table.
 ///
@@ -82,64 +83,41 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
                     then publish them";
         return Err(Failure::new(what).at(args.input.display()));
     }
-    let (attempt, report) = if is_url(&args.out) {
-        salvage_to_url(args)?
-    } else {
-        salvage_to_file(args)?
-    };
+    check_free(&args.out, args.force)?;
+    let (attempt, report) = copy_to_out(args)?;
     if attempt.stored {
-        note_unknown_order(
-            &args.input,
-            args.keys.keys,
-            "copied in the order in which they are stored",
-        );
+        let remedy = "copied in the order in which they are stored";
+        note_unknown_order(&args.input, args.keys.keys, remedy);
     }
-    let mut rows = Rows::new();
-    rows.write(|out| out.write_all(describe(attempt.order, args, &report).as_bytes()))?;
-    rows.finish()?;
-    Ok(if report.is_complete() {
-        Answer::Yes
-    } else {
-        Answer::No
-    })
+    print(describe(attempt.order, args, &report))?;
+    Ok(Answer::yes_if(report.is_complete()))
 }
 
-fn salvage_to_file(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
-    check_free(&args.out, args.force)?;
-    let create = |attempt: Attempt| {
-        let table = args.table.write(attempt.order, attempt.stored)?;
-        interrupt::create(&table.replace_existing(args.force), &args.out)
-            .map_err(|e| not_written(e, &args.out))
+fn copy_to_out(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
+    let (input, keys) = (&args.input, args.keys.keys);
+    let first = Attempt::first(input, keys, args.stored_order);
+    let options = |attempt: Attempt| args.table.write(attempt.order, attempt.stored);
+    if is_url(&args.out) {
+        let (attempt, report, file) = copy_to_temporary(input, keys, first, options)?;
+        upload(&file, &args.out, args.force)?;
+        return Ok((attempt, report));
+    }
+    let create = |attempt| {
+        let options = options(attempt)?.replace_existing(args.force);
+        Ok(interrupt::create(&options, &args.out)?)
     };
-    let failed = |e: leveltable::Error| match e.path() {
+    let (attempt, report, builder) = copy(input, keys, first, create, |e| match e.path() {
         // The path is that of OUT, because IN was opened as a file.
-        Some(_) => not_written(e, &args.out),
-        None => Failure::from(e).at(args.input.display()),
-    };
-    let file = file_of(&args.input)?;
-    let first = Attempt::first(&args.input, args.keys.keys, args.stored_order);
-    let salvaged = salvage_file(&file, args.keys.keys, first, create, failed)?;
-    let (attempt, report, builder) = salvaged.check(&args.input)?;
-    builder.finish().map_err(|e| not_written(e, &args.out))?;
-    Ok((attempt, report))
-}
-
-fn salvage_to_url(args: &Args) -> Result<(Attempt, SalvageReport), Failure> {
-    check_free(&args.out, args.force)?;
-    let write = |attempt: Attempt| args.table.write(attempt.order, attempt.stored);
-    let (attempt, report, file) = salvage_to_temporary(
-        &args.input,
-        args.keys.keys,
-        Attempt::first(&args.input, args.keys.keys, args.stored_order),
-        write,
-    )?;
-    upload(&file, &args.out, args.force).map_err(|e| not_written(e, &args.out))?;
+        Some(_) => e.into(),
+        None => Failure::from(e).at(input.display()),
+    })?;
+    builder.finish()?;
     Ok((attempt, report))
 }
 
 /// Copies the readable part of the table at `path` to a table in a temporary file. The file has no name, so it cannot be left
 /// on disk.
-fn salvage_to_temporary(
+fn copy_to_temporary(
     path: &Path,
     keys: Keys,
     first: Attempt,
@@ -148,14 +126,13 @@ fn salvage_to_temporary(
     let fail =
         |e: &dyn Display| temporary_failure("copying the readable part", e).at(path.display());
     let file = tempfile::tempfile().map_err(|e| fail(&e))?;
-    let create = |attempt: Attempt| {
+    let create = |attempt| {
         let mut file = &file;
-        file.set_len(0).map_err(|e| fail(&e))?;
-        file.rewind().map_err(|e| fail(&e))?;
+        let emptied = file.set_len(0).and_then(|()| file.rewind());
+        emptied.map_err(|e| fail(&e))?;
         Ok(options(attempt)?.build(file))
     };
-    let salvaged = salvage_file(&file_of(path)?, keys, first, create, |e| fail(&e))?;
-    let (attempt, report, builder) = salvaged.check(path)?;
+    let (attempt, report, builder) = copy(path, keys, first, create, |e| fail(&e))?;
     builder.finish().map_err(|e| fail(&e))?;
     Ok((attempt, report, file))
 }
@@ -171,9 +148,9 @@ fn file_of(path: &Path) -> Result<File, Failure> {
 
 /// Returns whether `input`, which exists, is the file or the object at `out`.
 fn is_same_file(input: &Path, out: &Path) -> bool {
-    let file = |path: &Path| fs::canonicalize(file_at(path).as_deref().unwrap_or(path));
+    let file = |path: &Path| file_at(path).and_then(|file| fs::canonicalize(file).ok());
     match (file(input), file(out)) {
-        (Ok(input), Ok(out)) => input == out,
+        (Some(input), Some(out)) => input == out,
         _ => is_url(input) && is_url(out) && is_same_object(input, out),
     }
 }
@@ -198,94 +175,65 @@ impl Attempt {
     }
 }
 
-/// What was copied, in which order, to a builder that is not finished.
-struct Salvaged<B> {
-    attempt: Attempt,
-    report: SalvageReport,
-    builder: B,
-}
-
-impl<B> Salvaged<B> {
-    /// Fails if nothing was copied of the table at `path`, which is not empty.
-    fn check(self, path: &Path) -> Result<(Attempt, SalvageReport, B), Failure> {
-        if self.report.entries == 0 && !self.report.is_complete() {
-            let options = OpenOptions::new().no_filter().no_cache();
-            let opened = source(path).and_then(|source| options.open_source(source));
-            // Another kind of file is named.
-            if let Err(e) = opened.map(drop)
-                && e.kind() == ErrorKind::NotATable
-            {
-                return Err(e.into());
-            }
-            let what = "nothing to salvage: the file has no intact block of a table";
-            return Err(Failure::new(what).at(path.display()));
-        }
-        Ok((self.attempt, self.report, self.builder))
-    }
-}
-
-/// Salvages the table in `file` to a builder that `create` makes. Tries the order that `keys` implies, then the stored
-/// one.
-fn salvage_file<B: SalvageTarget>(
-    file: &File,
+/// Copies the readable part of the table at `path` to a builder that `create` makes, which is then to be finished. Tries the order of
+/// `attempt`, then others. Fails if nothing was copied, unless the table is empty.
+fn copy<B: SalvageTarget>(
+    path: &Path,
     keys: Keys,
     mut attempt: Attempt,
-    mut create: impl FnMut(Attempt) -> Result<B, Failure>,
+    create: impl Fn(Attempt) -> Result<B, Failure>,
     failed: impl Fn(leveltable::Error) -> Failure,
-) -> Result<Salvaged<B>, Failure> {
+) -> Result<(Attempt, SalvageReport, B), Failure> {
+    let file = file_of(path)?;
+    let fail = |e: io::Error| Failure::new(e.to_string()).at(path.display());
     loop {
         let mut builder = create(attempt)?;
-        match salvage_in(attempt, file, keys, &mut builder) {
+        let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
+        let mut options = SalvageOptions::new().progress(|progress| {
+            // Salvaging passes over each byte twice.
+            bar.set(progress.done / 2);
+            ControlFlow::Continue(())
+        });
+        let is_database = attempt.order.is_database().then_some(KeyKind::Database);
+        if let Some(kind) = is_database.or(keys.named()) {
+            options = options.keys(kind);
+        }
+        if attempt.stored {
+            options = options.stored_order();
+        }
+        match salvage(file.try_clone().map_err(fail)?, &mut builder, options) {
             // Started anew, for a table without a filter, which may not fit the order.
             Ok(report) if report.stored_order && !attempt.stored => attempt.stored = true,
             Ok(report) => {
+                if report.entries == 0 && !report.is_complete() {
+                    return Err(nothing_to_salvage(path));
+                }
                 attempt.stored = report.stored_order;
-                return Ok(Salvaged {
-                    attempt,
-                    report,
-                    builder,
-                });
+                return Ok((attempt, report, builder));
             }
-            Err(e) => match (e.kind(), attempt) {
-                (
-                    ErrorKind::DatabaseTable,
-                    Attempt {
-                        order: KeyOrder::Bytewise,
-                        ..
-                    },
-                ) if keys == Keys::Auto => attempt.order = KeyOrder::Internal,
-                (ErrorKind::Comparator, Attempt { stored: false, .. }) => attempt.stored = true,
+            Err(e) => match e.kind() {
+                ErrorKind::DatabaseTable
+                    if keys == Keys::Auto && attempt.order == KeyOrder::Bytewise =>
+                {
+                    attempt.order = KeyOrder::Internal;
+                }
+                ErrorKind::Comparator if !attempt.stored => attempt.stored = true,
                 _ => return Err(failed(e)),
             },
         }
     }
 }
 
-fn salvage_in(
-    attempt: Attempt,
-    file: &File,
-    keys: Keys,
-    builder: &mut impl SalvageTarget,
-) -> leveltable::Result<SalvageReport> {
-    let own = file.try_clone();
-    let file = own.map_err(|e| leveltable::Error::io("opening the file once more", e))?;
-    let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
-    let mut options = SalvageOptions::new().progress(|progress| {
-        // Salvaging passes over each byte twice.
-        bar.set(progress.done / 2);
-        ControlFlow::Continue(())
-    });
-    let kind = match attempt.order {
-        KeyOrder::Bytewise => keys.named(),
-        _ => Some(KeyKind::Database),
-    };
-    if let Some(kind) = kind {
-        options = options.keys(kind);
+fn nothing_to_salvage(path: &Path) -> Failure {
+    let options = OpenOptions::new().no_filter().no_cache();
+    match source(path).and_then(|source| options.open_source(source)) {
+        // Another kind of file is named.
+        Err(e) if e.kind() == ErrorKind::NotATable => e.into(),
+        _ => {
+            let what = "nothing to salvage: the file has no intact block of a table";
+            Failure::new(what).at(path.display())
+        }
     }
-    if attempt.stored {
-        options = options.stored_order();
-    }
-    salvage(file, builder, options)
 }
 
 /// What `scan --skip-damaged` shows of a damaged table.
@@ -299,27 +247,23 @@ pub(crate) struct Rescued {
 pub(crate) fn rescue(path: &Path, keys: Keys, order: Option<KeyOrder>) -> Result<Rescued, Failure> {
     let mut first = Attempt::first(path, keys, false);
     first.order = order.unwrap_or(first.order);
-    let write = |attempt: Attempt| Ok(attempt.order.write(WriteOptions::new().no_filter()));
-    let (attempt, report, file) = salvage_to_temporary(path, keys, first, write)?;
+    let options = WriteOptions::new().no_filter();
+    let write = |attempt: Attempt| Ok(options.clone().comparator(attempt.order.comparator()));
+    let (attempt, report, file) = copy_to_temporary(path, keys, first, write)?;
     let is_database = attempt.order.is_database() && keys != Keys::Stored;
     let order = (!attempt.stored).then_some(attempt.order);
     let options = OpenOptions::new().no_cache().no_filter();
     let opened = open_as(is_database, order, file, options);
-    let mut left_out: Vec<String> = report
-        .lost
-        .iter()
+    let lost = report.lost.iter();
+    let mut left_out: Vec<String> = lost
         .map(|lost| describe_lost(attempt.order, lost))
         .collect();
     if !matches!(report.index, IndexState::Sound | IndexState::Found) {
         left_out.push("the index is damaged: other blocks may be missing".into());
     }
-    if report.entries_out_of_order > 0 {
-        let n = entries(report.entries_out_of_order);
-        left_out.push(format!("{n}, which were out of order"));
-    }
-    if let Some(stated) = describe_stated(&report) {
-        left_out.push(format!("other blocks may be missing: {stated}"));
-    }
+    left_out.extend(describe_out_of_order(&report));
+    let stated = describe_stated(&report);
+    left_out.extend(stated.map(|stated| format!("other blocks may be missing: {stated}")));
     Ok(Rescued {
         table: opened.map_err(|e| Failure::from(e).at(path.display()))?,
         left_out,
@@ -328,61 +272,53 @@ pub(crate) fn rescue(path: &Path, keys: Keys, order: Option<KeyOrder>) -> Result
 
 /// Returns a summary line and a line for each lost range.
 fn describe(order: KeyOrder, args: &Args, report: &SalvageReport) -> String {
-    let input = args.input.display();
-    let SalvageReport {
-        file_bytes,
-        entries: n,
-        data_blocks,
-        entries_out_of_order,
-        ..
-    } = report;
-    let mut text = format!(
-        "{input}: {} of {} copied to {}",
-        entries(*n),
-        count(*data_blocks, "block"),
-        args.out.display()
-    );
-    text += &if report.is_complete() {
-        ", nothing lost\n".to_owned()
-    } else if report.lost.is_empty() && report.is_as_stated() {
-        ", everything that the file holds\n".to_owned()
-    } else if report.lost.is_empty() {
-        ", fewer than the table had\n".to_owned()
+    let fate = if report.is_complete() {
+        "nothing lost".to_owned()
+    } else if !report.lost.is_empty() {
+        format!(
+            "{} of {} bytes lost",
+            report.lost_bytes(),
+            report.file_bytes
+        )
+    } else if report.is_as_stated() {
+        "everything that the file holds".to_owned()
     } else {
-        format!(", {} of {file_bytes} bytes lost\n", report.lost_bytes())
+        "fewer than the table had".to_owned()
     };
+    let (n, blocks) = (entries(report.entries), count(report.data_blocks, "block"));
+    let mut lines = vec![format!(
+        "{n} of {blocks} copied to {}, {fate}",
+        args.out.display()
+    )];
     match report.index {
         IndexState::Sound => {}
         IndexState::Found => {
-            text += &format!(
-                "{input}: the index was not where the footer says, but was found elsewhere\n"
-            );
+            lines.push("the index was not where the footer says, but was found elsewhere".into())
         }
-        _ => {
-            text += &format!(
-                "{input}: the index is lost: blocks were found by searching the file, and others may be missing\n"
-            );
-        }
+        _ => lines.push(
+            "the index is lost: blocks were found by searching the file, and others may be missing"
+                .into(),
+        ),
     }
-    if let Some(stated) = describe_stated(report) {
-        text += &format!("{input}: {stated}\n");
-    }
-    if *entries_out_of_order > 0 {
-        text += &format!(
-            "{input}: left out {}, which were out of order\n",
-            entries(*entries_out_of_order)
-        );
-    }
-    for range in &report.uncertain {
-        text += &format!(
-            "{input}: bytes {} to {} may be no block of the table: they may have been stored in a value of a damaged one\n",
-            range.start, range.end
-        );
-    }
-    for lost in &report.lost {
-        text += &format!("{input}: lost {}\n", describe_lost(order, lost));
-    }
-    text
+    lines.extend(describe_stated(report));
+    lines.extend(describe_out_of_order(report).map(|left_out| format!("left out {left_out}")));
+    lines.extend(report.uncertain.iter().map(|Range { start, end }| {
+        format!(
+            "bytes {start} to {end} may be no block of the table: they may have been stored in a value of a damaged one"
+        )
+    }));
+    let lost = report.lost.iter();
+    lines.extend(lost.map(|lost| format!("lost {}", describe_lost(order, lost))));
+    let input = args.input.display();
+    lines
+        .iter()
+        .map(|line| format!("{input}: {line}\n"))
+        .collect()
+}
+
+fn describe_out_of_order(report: &SalvageReport) -> Option<String> {
+    let n = report.entries_out_of_order;
+    (n > 0).then(|| format!("{}, which were out of order", entries(n)))
 }
 
 /// Returns how much the table's properties state, if something else was copied.
@@ -398,15 +334,14 @@ fn describe_stated(report: &SalvageReport) -> Option<String> {
 }
 
 fn describe_lost(order: KeyOrder, lost: &LostRange) -> String {
-    let mut text = format!("bytes {} to {}", lost.range.start, lost.range.end);
-    if let Some(n) = lost.entries {
-        text += &format!(", {}", entries(n));
-    }
-    if let Some(key) = &lost.after {
-        text += &format!(", after key {}", order.show(key));
-    }
-    if let Some(key) = &lost.before {
-        text += &format!(", before key {}", order.show(key));
-    }
-    text + &format!(": {}", lost.reason)
+    let Range { start, end } = lost.range;
+    let n = and_entries(lost.entries);
+    let key = |which: &str, key: &Option<Bytes>| {
+        let key = key
+            .as_ref()
+            .map(|key| format!(", {which} key {}", order.show(key)));
+        key.unwrap_or_default()
+    };
+    let (after, before) = (key("after", &lost.after), key("before", &lost.before));
+    format!("bytes {start} to {end}{n}{after}{before}: {}", lost.reason)
 }

@@ -98,13 +98,26 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         out.flush()?;
         scanned
     })?;
-    out.finish()?;
+    out.flush()?;
     Ok(answer)
 }
 
 /// Prints the entries of a table, a database or a set, or the records of a log or a MANIFEST.
 fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Result<Answer, Failure> {
-    let mut printer = Printer::new(path, args, wanted, out);
+    let mut printer = Printer {
+        path,
+        args,
+        wanted,
+        out,
+        style: Style {
+            show: args.show,
+            keys_only: args.keys_only,
+            width: args.width,
+            file: Some(path.to_string_lossy().into_owned()),
+        },
+        shown: 0,
+        last: None,
+    };
     let is_bytewise = order_beside(path).is_none_or(|order| order == KeyOrder::Internal);
     if is_bytewise && args.keys() != Keys::Stored {
         wanted.check_ends()?;
@@ -136,7 +149,7 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
             let is_bytewise = db.comparator() == BytewiseComparator.name();
             let rows = |bounds| database::rows(&db, bounds, args.reverse, args.history);
             printer.show_all(wanted.select(is_bytewise, rows)?)?;
-            Ok(if is_damaged { Answer::No } else { Answer::Yes })
+            Ok(Answer::yes_if(!is_damaged))
         }
         _ if args.history => fail(NEEDS_DIRECTORY),
         Opened::Set(_) if args.skip_damaged => {
@@ -174,28 +187,6 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    fn new<'a>(
-        path: &'a Path,
-        args: &'a Args,
-        wanted: &'a Wanted,
-        out: &'a mut Rows,
-    ) -> Printer<'a> {
-        Printer {
-            path,
-            args,
-            wanted,
-            out,
-            style: Style {
-                show: args.show,
-                keys_only: args.keys_only,
-                width: args.width,
-                file: Some(path.to_string_lossy().into_owned()),
-            },
-            shown: 0,
-            last: None,
-        }
-    }
-
     fn has_all(&self) -> bool {
         self.args.limit.is_some_and(|limit| self.shown >= limit)
     }
@@ -292,8 +283,7 @@ impl Printer<'_> {
         }
         match self.show_entries(&rescued.table, false)? {
             Some(e) => Err(e.into()),
-            None if rescued.left_out.is_empty() => Ok(Answer::Yes),
-            None => Ok(Answer::No),
+            None => Ok(Answer::yes_if(rescued.left_out.is_empty())),
         }
     }
 

@@ -5,13 +5,12 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use leveltable::Source;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use crate::info::{self, Record, size};
-use crate::notation::{Notation, key_json, quoted};
+use crate::info::{Key, Record, size};
+use crate::notation::quoted;
 use crate::open::{Bounds, Direction};
-use crate::output::{BOLD, count, entries};
+use crate::output::{BOLD, and_entries, count};
 use crate::row::RowSource;
 
 /// An open set.
@@ -40,10 +39,8 @@ pub(crate) trait Set {
 pub(crate) struct Shard {
     /// A file or a URL.
     pub(crate) path: String,
-    #[serde(with = "Key")]
-    pub(crate) first_key: Vec<u8>,
-    #[serde(with = "Key")]
-    pub(crate) last_key: Vec<u8>,
+    pub(crate) first_key: Key,
+    pub(crate) last_key: Key,
     pub(crate) bytes: u64,
     /// Bytes at its end that opening reads.
     pub(crate) tail_bytes: u64,
@@ -51,28 +48,6 @@ pub(crate) struct Shard {
     pub(crate) e_tag: Option<String>,
     pub(crate) version: Option<String>,
     pub(crate) entries: Option<u64>,
-}
-
-/// A key with the field that `scan --json` prints.
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Key {
-    Key(String),
-    KeyHex(String),
-}
-
-impl Key {
-    fn serialize<S: Serializer>(key: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        key_json(key).serialize(serializer)
-    }
-
-    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        let (notation, written) = match <Key as Deserialize>::deserialize(deserializer)? {
-            Key::Key(text) => (Notation::Raw, text),
-            Key::KeyHex(digits) => (Notation::Hex, digits),
-        };
-        notation.parse(written.as_bytes()).map_err(D::Error::custom)
-    }
 }
 
 /// Returns the number of entries of all tables, if each says its own.
@@ -87,10 +62,8 @@ pub(crate) fn describe(shards: Vec<Shard>, empty: Record) -> Record {
         keys: Some("plain"),
         order_known: Some(true),
         entries: entries_of(&shards),
-        first_key: shards
-            .first()
-            .map(|shard| info::Key::plain(&shard.first_key)),
-        last_key: shards.last().map(|shard| info::Key::plain(&shard.last_key)),
+        first_key: shards.first().map(|shard| shard.first_key.clone()),
+        last_key: shards.last().map(|shard| shard.last_key.clone()),
         shards: Some(shards),
         ..empty
     }
@@ -101,8 +74,8 @@ pub(crate) fn draw(record: &Record, list: bool, out: &mut impl Write) -> io::Res
     let shards = record.shards.as_deref().unwrap_or_default();
     let tables = count(shards.len() as u64, "table");
     let bytes = size(record.file_bytes.unwrap_or(0));
-    let n = record.entries.map(|n| format!(", {}", entries(n)));
-    writeln!(out, "a set of {tables}, {bytes}{}", n.unwrap_or_default())?;
+    let n = and_entries(record.entries);
+    writeln!(out, "a set of {tables}, {bytes}{n}")?;
     if let (Some(first), Some(last)) = (&record.first_key, &record.last_key) {
         writeln!(out, "\nkeys    {}\n     .. {}", first.show(), last.show())?;
     }
@@ -114,7 +87,7 @@ pub(crate) fn draw(record: &Record, list: bool, out: &mut impl Write) -> io::Res
     for shard in shards {
         let Shard { path, bytes, .. } = shard;
         let n = shard.entries.map_or("-".into(), |n| n.to_string());
-        let first = quoted(&shard.first_key, 60);
+        let first = quoted(&shard.first_key.key, 60);
         writeln!(out, "{bytes:>12} {n:>12}  {path} from {first}")?;
     }
     Ok(())

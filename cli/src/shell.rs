@@ -1,8 +1,6 @@
 //! `leveltable completions` and `leveltable man`: what a shell and a manual need, printed from the definition of the
 //! command line.
 
-use std::io::{self, Write};
-
 use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
@@ -10,6 +8,7 @@ use clap_mangen::Man;
 use crate::Answer;
 use crate::Cli;
 use crate::failure::Failure;
+use crate::output::print;
 
 /// Print completions for a shell.
 #[derive(clap::Args)]
@@ -30,7 +29,8 @@ pub(crate) struct ManArgs {
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<Answer, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "leveltable", &mut script);
-    print(&script)
+    print(script)?;
+    Ok(Answer::Yes)
 }
 
 pub(crate) fn man(args: &ManArgs) -> Result<Answer, Failure> {
@@ -39,31 +39,18 @@ pub(crate) fn man(args: &ManArgs) -> Result<Answer, Failure> {
     cli.build();
     let page = match &args.command {
         None => cli,
-        Some(name) => {
-            let command = cli.find_subcommand(name);
-            let command = command.ok_or_else(|| {
-                let names: Vec<&str> = cli.get_subcommands().map(|c| c.get_name()).collect();
-                let names = names.join(", ");
-                Failure::new(format!("no command {name:?}: the commands are {names}"))
-            })?;
-            command.clone()
-        }
+        Some(name) => cli.find_subcommand(name).cloned().ok_or_else(|| {
+            let names: Vec<&str> = cli.get_subcommands().map(|c| c.get_name()).collect();
+            let names = names.join(", ");
+            Failure::new(format!("no command {name:?}: the commands are {names}"))
+        })?,
     };
-    let mut rendered = Vec::new();
-    let title = page.get_display_name().unwrap_or_default().to_uppercase();
-    let title = if title.is_empty() {
-        "LEVELTABLE".to_owned()
-    } else {
-        title
-    };
+    let title = page.get_display_name().unwrap_or("leveltable");
+    let title = title.to_uppercase();
     let source = concat!("leveltable ", env!("CARGO_PKG_VERSION"));
     let man = Man::new(page).title(title).section("1").source(source);
+    let mut rendered = Vec::new();
     man.render(&mut rendered).map_err(Failure::output)?;
-    print(&rendered)
-}
-
-fn print(bytes: &[u8]) -> Result<Answer, Failure> {
-    let mut out = io::stdout().lock();
-    let written = out.write_all(bytes).and_then(|()| out.flush());
-    written.map(|()| Answer::Yes).map_err(Failure::output)
+    print(rendered)?;
+    Ok(Answer::Yes)
 }

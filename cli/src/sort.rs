@@ -43,7 +43,7 @@ impl KeyOrder {
     }
 
     /// Returns the order of the keys as they are stored.
-    fn comparator(self) -> Arc<dyn Comparator> {
+    pub(crate) fn comparator(self) -> Arc<dyn Comparator> {
         if self.is_database() {
             Arc::new(InternalKeyComparator::new(self.of_user_keys()))
         } else {
@@ -61,21 +61,18 @@ impl KeyOrder {
             None => quoted(key, 100),
         }
     }
-
-    /// Sets `options` to write a table in this order.
-    pub(crate) fn write(self, options: WriteOptions) -> WriteOptions {
-        options.comparator(self.comparator())
-    }
-
-    /// Sets `options` to read a table in this order, with its keys as they are stored.
-    pub(crate) fn read(self, options: OpenOptions) -> OpenOptions {
-        options.comparator(self.comparator())
-    }
 }
 
-/// Memory of an entry in addition to its key and value: the `RunEntry`, and half of it again for the buffer of the
-/// stable sort.
-const ENTRY_OVERHEAD: usize = size_of::<RunEntry>() * 3 / 2;
+/// An entry in memory: the length of its key, and key and value.
+type RunEntry = (usize, Box<[u8]>);
+
+fn split((key_len, entry): &RunEntry) -> (&[u8], &[u8]) {
+    entry.split_at_checked(*key_len).unwrap_or_default()
+}
+
+/// Memory of an entry in addition to its key and value: the `RunEntry`, half of it again for the buffer of the
+/// stable sort, and what the allocator adds.
+const ENTRY_OVERHEAD: usize = size_of::<RunEntry>() * 3 / 2 + 16;
 
 /// Block size of temporary tables. Large, because they are read once from beginning to end.
 const RUN_BLOCK: usize = 64 << 10;
@@ -85,9 +82,10 @@ pub(crate) struct Sorter {
     order: KeyOrder,
     /// Keep the last of several entries with the same key, instead of failing.
     keep_last: bool,
-    /// Maximum size in bytes of the run in memory.
+    /// Maximum size in bytes of the run in memory, and its size.
     memory: usize,
-    run: Run,
+    used: usize,
+    run: Vec<RunEntry>,
     /// The runs in temporary files. Those of a level were merged from [`FAN_IN`] runs of the level before; they come
     /// before all runs of lower levels, and in each level from first to last.
     spilled: Vec<Vec<TableRange>>,
@@ -97,33 +95,6 @@ pub(crate) struct Sorter {
 /// files, one of the square of that twice, and so on; so many files are open for each level.
 const FAN_IN: usize = 32;
 
-/// The entries in memory.
-#[derive(Default)]
-struct Run {
-    /// Keys and values, concatenated.
-    bytes: Vec<u8>,
-    entries: Vec<RunEntry>,
-}
-
-struct RunEntry {
-    start: usize,
-    key_len: usize,
-    value_len: usize,
-}
-
-impl Run {
-    fn key(&self, entry: &RunEntry) -> &[u8] {
-        let end = entry.start + entry.key_len;
-        self.bytes.get(entry.start..end).unwrap_or_default()
-    }
-
-    fn value(&self, entry: &RunEntry) -> &[u8] {
-        let start = entry.start + entry.key_len;
-        let end = start + entry.value_len;
-        self.bytes.get(start..end).unwrap_or_default()
-    }
-}
-
 impl Sorter {
     /// Uses about `memory` bytes, and temporary files for the rest.
     pub(crate) fn new(order: KeyOrder, keep_last: bool, memory: usize) -> Sorter {
@@ -131,26 +102,19 @@ impl Sorter {
             order,
             keep_last,
             memory,
-            run: Run::default(),
+            used: 0,
+            run: Vec::new(),
             spilled: Vec::new(),
         }
     }
 
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        let run = &mut self.run;
-        let overhead = (run.entries.len() + 1) * ENTRY_OVERHEAD;
-        let needed = run.bytes.len() + key.len() + value.len() + overhead;
-        if needed > self.memory && !run.entries.is_empty() {
+        let needed = key.len() + value.len() + ENTRY_OVERHEAD;
+        if self.used + needed > self.memory && !self.run.is_empty() {
             self.spill()?;
         }
-        let run = &mut self.run;
-        run.entries.push(RunEntry {
-            start: run.bytes.len(),
-            key_len: key.len(),
-            value_len: value.len(),
-        });
-        run.bytes.extend_from_slice(key);
-        run.bytes.extend_from_slice(value);
+        self.used += needed;
+        self.run.push((key.len(), [key, value].concat().into()));
         Ok(())
     }
 
@@ -173,16 +137,14 @@ impl Sorter {
         mut take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut run = std::mem::take(&mut self.run);
-        let mut entries = std::mem::take(&mut run.entries);
+        self.used = 0;
         let order = self.order.comparator();
         // The sort is stable, so of equal keys the last one added stays last.
-        entries.sort_by(|a, b| order.compare(run.key(a), run.key(b)));
-        let mut entries = entries.iter().peekable();
-        while let Some(entry) = entries.next() {
-            let key = run.key(entry);
-            let is_last = entries.peek().is_none_or(|next| run.key(next) != key);
-            if is_last {
-                take(key, run.value(entry))?;
+        run.sort_by(|a, b| order.compare(split(a).0, split(b).0));
+        let mut entries = run.iter().map(split).peekable();
+        while let Some((key, value)) = entries.next() {
+            if entries.peek().is_none_or(|(next, _)| *next != key) {
+                take(key, value)?;
             } else if !self.keep_last {
                 return Err(repeated(self.order, key));
             }
@@ -220,10 +182,10 @@ fn write_run(
     let fail = |e: &dyn Display| temporary_failure("sorting", e);
     let file: File = tempfile::tempfile().map_err(|e| fail(&e))?;
     let options = WriteOptions::new().no_filter().block_size(RUN_BLOCK);
-    let mut builder = order.write(options).build(&file);
+    let mut builder = options.comparator(order.comparator()).build(&file);
     fill(&mut |key, value| builder.add(key, value).map_err(|e| fail(&e)))?;
     builder.finish().map_err(|e| fail(&e))?;
-    let options = order.read(OpenOptions::new().no_cache());
+    let options = OpenOptions::new().no_cache().comparator(order.comparator());
     let table = options.open_source(file).map_err(|e| fail(&e))?;
     Ok(table.iter())
 }

@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             writeln!(out)
         })?;
     }
-    rows.finish()?;
+    rows.flush()?;
     Ok(Answer::Yes)
 }
 
@@ -115,10 +115,6 @@ fn next(key: &[u8]) -> Vec<u8> {
 
 /// Returns `key` in quotes that shells, `xargs` and Python's `shlex` understand.
 fn quote(key: &[u8], hex: bool) -> String {
-    let notation = Notation::of(hex, false);
-    let mut written = Vec::new();
-    // Writing to memory does not fail.
-    let _ = notation.write(key, &mut written);
-    let written = String::from_utf8_lossy(&written).replace('\'', r#"'"'"'"#);
+    let written = Notation::of(hex, false).text(key).replace('\'', r#"'"'"'"#);
     format!("'{written}'")
 }

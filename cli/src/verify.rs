@@ -16,11 +16,12 @@ use crate::failure::Failure;
 use crate::files::{each_file, expand};
 use crate::notation::quoted;
 use crate::open::{Keys, KeysArg, check_is_file, order_stated};
-use crate::output::{Rows, count, entries, file_record};
+use crate::output::{Rows, count, entries};
 use crate::place::{copy_if_remote, source};
 use crate::progress::Progress;
 use crate::remote::open_set;
-use crate::set::{Set, entries_of};
+use crate::set::{Set, Shard, entries_of};
+use crate::sort::KeyOrder;
 
 /// Check whether tables are sound.
 ///
@@ -57,27 +58,100 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    let mut rows = Rows::new();
+    let mut report = Report {
+        args,
+        rows: Rows::new(),
+    };
     let worst = each_file(&expand(&args.files, args.apart)?, |path| {
         match open_set(path) {
-            Ok(None) if is_database(path) => database::verify::check(path, args, &mut rows),
-            Ok(Some(set)) => check_set(path, &*set, args, &mut rows),
-            Ok(None) => check_table(path, || verify_file(path, args), args, &mut rows),
+            Ok(None) if is_database(path) => database::verify::check(path, &mut report),
+            Ok(Some(set)) => check_set(path, &*set, &mut report),
+            Ok(None) => report.table(path, verify_file(path, args)),
             // What is wrong with a damaged manifest is told as of any table.
             Err(failure) => {
-                let verify = || match verify_file(path, args) {
-                    Ok(verified) if !verified.is_sound() => Ok(verified),
-                    _ => Err(failure),
-                };
-                check_table(path, verify, args, &mut rows)
+                let verified = verify_file(path, args).ok();
+                let damaged = verified.filter(|verified| !verified.is_sound());
+                report.table(path, damaged.ok_or(failure))
             }
         }
     })?;
-    rows.finish()?;
+    report.rows.flush()?;
     Ok(worst)
 }
 
+/// Prints what is found out.
+pub(crate) struct Report<'a> {
+    args: &'a Args,
+    rows: Rows,
+}
+
+impl Report<'_> {
+    /// Prints what was found out about the table at `path`.
+    pub(crate) fn table(
+        &mut self,
+        path: &Path,
+        verified: Result<Verified, Failure>,
+    ) -> Result<Answer, Failure> {
+        let error = verified
+            .as_ref()
+            .err()
+            .map(|failure| json!({"error": failure.to_string()}));
+        self.record(path, verified.as_ref().ok(), error)?;
+        // What is buffered comes before the error that is about to be printed.
+        self.rows.flush()?;
+        let verified = verified?;
+        self.text(|| describe(path, &verified))?;
+        Ok(verified.answer())
+    }
+
+    /// Prints what was found out about a set or a database, or that a file of it is missing. The record has these fields, too.
+    pub(crate) fn whole(
+        &mut self,
+        path: &Path,
+        answer: Answer,
+        what: &str,
+        mut fields: Value,
+    ) -> Result<Answer, Failure> {
+        let is_sound = answer == Answer::Yes;
+        fields["sound"] = is_sound.into();
+        if is_sound {
+            fields["error"] = Value::Null;
+        }
+        self.record(path, None, Some(fields))?;
+        let sound = if is_sound { "sound" } else { "not sound" };
+        self.text(|| format!("{}: {sound}: {what}\n", path.display()))?;
+        Ok(answer)
+    }
+
+    fn record(
+        &mut self,
+        path: &Path,
+        verified: Option<&Verified>,
+        fields: Option<Value>,
+    ) -> Result<(), Failure> {
+        if !self.args.json {
+            return Ok(());
+        }
+        let mut record = to_json(verified);
+        let file = json!({"file": path.to_string_lossy()});
+        for fields in [Some(file), fields].into_iter().flatten() {
+            for (name, value) in fields.as_object().into_iter().flatten() {
+                record[&name[..]] = value.clone();
+            }
+        }
+        self.rows.write(|out| writeln!(out, "{record}"))
+    }
+
+    fn text(&mut self, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.args.json || self.args.quiet {
+            return Ok(());
+        }
+        self.rows.write(|out| out.write_all(text().as_bytes()))
+    }
+}
+
 /// What was found out about a table.
+#[derive(Default)]
 pub(crate) struct Verified {
     pub(crate) report: VerifyReport,
     /// Whether the file has the footer of a table.
@@ -102,71 +176,43 @@ impl Verified {
     }
 }
 
-/// Prints what `verify` finds out about the table at `path`.
-pub(crate) fn check_table(
-    path: &Path,
-    verify: impl FnOnce() -> Result<Verified, Failure>,
-    args: &Args,
-    rows: &mut Rows,
-) -> Result<Answer, Failure> {
-    let verified = verify();
-    if args.json {
-        rows.write(|out| writeln!(out, "{}", to_json(path, &verified)))?;
-    }
-    // What is buffered comes before the error that is about to be printed.
-    rows.flush()?;
-    let verified = verified?;
-    if !args.json && !args.quiet {
-        rows.write(|out| out.write_all(describe(path, &verified).as_bytes()))?;
-    }
-    Ok(verified.answer())
-}
-
 /// Checks each table of a set, and that it is the one that the set lists.
-fn check_set(path: &Path, set: &dyn Set, args: &Args, rows: &mut Rows) -> Result<Answer, Failure> {
+fn check_set(path: &Path, set: &dyn Set, report: &mut Report<'_>) -> Result<Answer, Failure> {
     let shards = set.shards();
     let worst = each_file(shards.iter().zip(set.copies()), |(shard, copy)| {
         let name = Path::new(&shard.path);
-        let verify = || {
-            let copy = copy?;
-            let options = args.open_options(name);
-            let mut verified = verify_source(copy.clone(), Some(shard.bytes), options)?;
-            let n = verified.report.entries;
-            if let Some(listed) = shard.entries.filter(|&listed| listed != n) {
-                verified.difference = Some(format!("the set lists {}", entries(listed)));
-            } else if verified.report.is_sound() {
-                // All of it was checked before.
-                let options = OpenOptions::new().no_filter().no_cache();
-                let table = options.open_source(copy)?;
-                let listed = [&shard.first_key, &shard.last_key];
-                let show = |key: &[u8]| quoted(key, 60);
-                verified.difference = other_ends(&table, listed, show, "the set lists")?;
-            }
-            Ok(verified)
-        };
-        check_table(name, verify, args, rows)
+        let verified = copy.map_err(Failure::from);
+        let options = report.args.open_options(name);
+        let verified = verified.and_then(|copy| check_shard(shard, copy, options));
+        report.table(name, verified)
     })?;
-    let is_sound = worst == Answer::Yes;
-    if args.json {
-        let record = json!({
-            "sound": is_sound,
-            "entries": entries_of(&shards),
-            "error": (!is_sound).then_some("not all of its tables are sound and as listed"),
-        });
-        rows.write(|out| writeln!(out, "{}", file_record(path, &FIELDS, record)))?;
-    } else if !args.quiet {
-        let sound = if is_sound { "sound" } else { "not sound" };
-        let tables = count(shards.len() as u64, "table");
-        rows.write(|out| writeln!(out, "{}: {sound}: a set of {tables}", path.display()))?;
+    let error = "not all of its tables are sound and as listed";
+    let fields = json!({"entries": entries_of(&shards), "error": error});
+    let tables = count(shards.len() as u64, "table");
+    report.whole(path, worst, &format!("a set of {tables}"), fields)
+}
+
+fn check_shard(shard: &Shard, copy: Source, options: Known) -> Result<Verified, Failure> {
+    let mut verified = verify_source(copy.clone(), Some(shard.bytes), options)?;
+    let n = verified.report.entries;
+    if let Some(listed) = shard.entries.filter(|&listed| listed != n) {
+        verified.difference = Some(format!("the set lists {}", entries(listed)));
+    } else if verified.report.is_sound() {
+        // All of it was checked before.
+        let options = OpenOptions::new().no_filter().no_cache();
+        let table = options.open_source(copy)?;
+        let listed = [&shard.first_key.key[..], &shard.last_key.key];
+        let show = |key: &[u8]| quoted(key, 60);
+        verified.difference = other_ends(&table, listed, show, "the set lists")?;
     }
-    Ok(worst)
+    Ok(verified)
 }
 
 /// Returns how the first or the last key of a table differs from those that `who` says, as `show` writes keys: lookups would miss
 /// others.
 pub(crate) fn other_ends(
     table: &Table,
-    listed: [&Vec<u8>; 2],
+    listed: [&[u8]; 2],
     show: impl Fn(&[u8]) -> String,
     who: &str,
 ) -> Result<Option<String>, Failure> {
@@ -188,42 +234,52 @@ fn verify_file(path: &Path, args: &Args) -> Result<Verified, Failure> {
     check_is_file(path)?;
     copy_if_remote(path)?;
     let size = fs::metadata(path).map(|metadata| metadata.len());
-    let options = args.open_options(path);
-    verify_source(source(path)?, size.ok(), options)
+    verify_source(source(path)?, size.ok(), args.open_options(path))
 }
 
 impl Args {
-    /// Returns what is known of the keys of the table at `path`: their kind, and their order.
-    fn open_options(&self, path: &Path) -> (Option<KeyKind>, OpenOptions) {
-        let options = OpenOptions::new();
+    /// Returns what is known of the keys of the table at `path`.
+    fn open_options(&self, path: &Path) -> Known {
+        let (kind, options) = (self.keys.keys.named(), OpenOptions::new());
         if self.stored_order {
-            return (self.keys.keys.named(), options.stored_order());
+            return (kind, options.stored_order());
         }
         let known = order_beside(path).or_else(|| order_stated(path));
         match known.filter(|_| self.keys.keys == Keys::Auto) {
-            Some(order) => (
-                Some(KeyKind::Database),
-                options.comparator(order.of_user_keys()),
-            ),
-            None => (self.keys.keys.named(), options),
+            Some(order) => known_order(Some(order)),
+            None => (kind, options),
         }
     }
 }
 
-/// Verifies the table of `size` bytes in `source`, whose keys are of this kind if one is given.
+/// What is known of the keys of a table: their kind, and their order.
+type Known = (Option<KeyKind>, OpenOptions);
+
+/// Returns what is known of the keys of a table of a database in this order, or in one that is none of those that are known.
+pub(crate) fn known_order(order: Option<KeyOrder>) -> Known {
+    let options = OpenOptions::new();
+    let options = match order {
+        Some(order) => options.comparator(order.of_user_keys()),
+        None => options.stored_order(),
+    };
+    (Some(KeyKind::Database), options)
+}
+
+/// Verifies the table of `size` bytes in `source`.
 pub(crate) fn verify_source(
     source: Source,
     size: Option<u64>,
-    (kind, open_options): (Option<KeyKind>, OpenOptions),
+    (kind, open_options): Known,
 ) -> Result<Verified, Failure> {
     let mut bar = Progress::bytes(size);
-    let mut options = VerifyOptions::new().progress(|progress| {
+    let options = VerifyOptions::new().progress(|progress| {
         bar.set(progress.done);
         ControlFlow::Continue(())
     });
-    if let Some(kind) = kind {
-        options = options.keys(kind);
-    }
+    let options = match kind {
+        Some(kind) => options.keys(kind),
+        None => options,
+    };
     let report = verify(source.clone(), options.open_options(open_options))?;
     let is_table = report.data_blocks > 0 || {
         let opened = OpenOptions::new().no_filter().open_source(source);
@@ -238,32 +294,18 @@ pub(crate) fn verify_source(
 
 /// Returns a summary line and a line for each finding.
 fn describe(path: &Path, verified: &Verified) -> String {
-    let file = path.display();
-    let Verified {
-        report,
-        is_table,
-        difference,
-    } = verified;
-    let VerifyReport {
-        file_bytes,
-        checked_bytes,
-        data_blocks,
-        entries: n,
-        damage,
-        unchecked,
-        warnings,
-        ..
-    } = report;
+    let (file, report) = (path.display(), &verified.report);
     let mut footer = { report.findings.iter() }.filter(|f| f.section() == Section::Footer);
     // No finding says that there are blocks of a table all the same.
-    if !is_table
-        && *unchecked < 2
+    if !verified.is_table
+        && report.unchecked < 2
         && let Some(finding) = footer.next()
     {
         return format!("{file}: not a table: {}\n", finding.found());
     }
-    let readable = format!("{} in {}", entries(*n), count(*data_blocks, "block"));
-    let mut text = if let Some(difference) = difference {
+    let blocks = count(report.data_blocks, "block");
+    let readable = format!("{} in {blocks}", entries(report.entries));
+    let mut text = if let Some(difference) = &verified.difference {
         format!("{file}: not as listed: {readable}, {difference}")
     } else if report.is_sound() {
         format!("{file}: sound: {readable}")
@@ -271,21 +313,21 @@ fn describe(path: &Path, verified: &Verified) -> String {
         format!("{file}: blocks sound, order not known: {readable}")
     } else {
         format!(
-            "{file}: {damage} damaged, {unchecked} unchecked: {readable} could be read, {checked_bytes} of \
-             {file_bytes} bytes were checked"
+            "{file}: {} damaged, {} unchecked: {readable} could be read, {} of {} bytes were checked",
+            report.damage, report.unchecked, report.checked_bytes, report.file_bytes
         )
     };
     if let Some(clue) = &report.order_clue {
         text += &format!("; {clue}");
     }
-    if *warnings > 0 {
-        text += &format!("; {}", count(*warnings, "warning"));
+    if report.warnings > 0 {
+        text += &format!("; {}", count(report.warnings, "warning"));
     }
     text.push('\n');
     for finding in &report.findings {
         text += &match finding.section() {
             // This finding is a sentence about the whole file, so it needs no section.
-            Section::Footer if !*is_table => {
+            Section::Footer if !verified.is_table => {
                 format!("{file}: {}: {}\n", finding.severity(), finding.found())
             }
             _ => format!("{file}: {finding}\n"),
@@ -297,25 +339,8 @@ fn describe(path: &Path, verified: &Verified) -> String {
     text
 }
 
-/// The fields of the record of a file. All are there in each record.
-pub(crate) const FIELDS: [&str; 14] = [
-    "sound",
-    "keys",
-    "order_known",
-    "entries",
-    "data_blocks",
-    "file_bytes",
-    "checked_bytes",
-    "damage",
-    "unchecked",
-    "warnings",
-    "notes",
-    "findings",
-    "findings_left_out",
-    "error",
-];
-
-fn to_json(path: &Path, verified: &Result<Verified, Failure>) -> Value {
+/// Returns the record of a table. Of what is not known, all fields are null, so that every record has the same.
+fn to_json(verified: Option<&Verified>) -> Value {
     let finding = |finding: &Finding| {
         json!({
             "severity": finding.severity().to_string(),
@@ -325,24 +350,28 @@ fn to_json(path: &Path, verified: &Result<Verified, Failure>) -> Value {
             "found": finding.found(),
         })
     };
-    let record = match verified {
-        Ok(verified @ Verified { report, .. }) => json!({
-            "sound": verified.is_sound(),
-            "error": verified.difference,
-            "keys": if report.keys == KeyKind::Database { "database" } else { "plain" },
-            "order_known": !report.unknown_order,
-            "entries": report.entries,
-            "data_blocks": report.data_blocks,
-            "file_bytes": report.file_bytes,
-            "checked_bytes": report.checked_bytes,
-            "damage": report.damage,
-            "unchecked": report.unchecked,
-            "warnings": report.warnings,
-            "notes": report.notes,
-            "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
-            "findings_left_out": report.left_out(),
-        }),
-        Err(failure) => json!({ "error": failure.to_string() }),
-    };
-    file_record(path, &FIELDS, record)
+    let empty = Verified::default();
+    let verified_or_empty = verified.unwrap_or(&empty);
+    let report = &verified_or_empty.report;
+    let mut record = json!({
+        "file": null,
+        "sound": verified_or_empty.is_sound(),
+        "error": verified_or_empty.difference,
+        "keys": if report.keys == KeyKind::Database { "database" } else { "plain" },
+        "order_known": !report.unknown_order,
+        "entries": report.entries,
+        "data_blocks": report.data_blocks,
+        "file_bytes": report.file_bytes,
+        "checked_bytes": report.checked_bytes,
+        "damage": report.damage,
+        "unchecked": report.unchecked,
+        "warnings": report.warnings,
+        "notes": report.notes,
+        "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
+        "findings_left_out": report.left_out(),
+    });
+    if let (None, Some(fields)) = (verified, record.as_object_mut()) {
+        fields.values_mut().for_each(|value| *value = Value::Null);
+    }
+    record
 }

@@ -1,8 +1,8 @@
 //! The options for writing a table that commands share, and the checks of its path.
 
-use std::error::Error as _;
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
@@ -98,7 +98,7 @@ impl TableOptions {
             (_, Some(delimiter)) => options.prefix_filter(DelimitedPrefix::new(delimiter)),
             _ => options,
         };
-        let options = order.write(options);
+        let options = options.comparator(order.comparator());
         let default = match order {
             _ if is_other && self.bits_per_key.is_none() => Filter::None,
             KeyOrder::Bytewise => Filter::Ribbon,
@@ -123,36 +123,35 @@ impl TableOptions {
 }
 
 fn compression(codec: Codec, level: Option<u8>) -> Result<Compression, Failure> {
-    let level_within = |least: u8, most: u8, default: u8| match level.unwrap_or(default) {
-        level if (least..=most).contains(&level) => Ok(level),
-        level => Err(Failure::new(format!(
-            "--level {level}: this codec has levels {least} to {most}"
-        ))),
+    let level_within = |levels: RangeInclusive<u8>, default: u8| match level.unwrap_or(default) {
+        level if levels.contains(&level) => Ok(level),
+        level => {
+            let (least, most) = levels.into_inner();
+            let what = format!("--level {level}: this codec has levels {least} to {most}");
+            Err(Failure::new(what))
+        }
     };
     Ok(match codec {
         Codec::None | Codec::Snappy if level.is_some() => {
-            return Err(Failure::new(
-                "--level: this codec has no levels; zstd, zlib and deflate do",
-            ));
+            let what = "--level: this codec has no levels; zstd, zlib and deflate do";
+            return Err(Failure::new(what));
         }
         Codec::None => Compression::None,
         Codec::Snappy => Compression::Snappy,
-        Codec::Zstd => Compression::Zstd(level_within(1, 22, 1)?.into()),
-        Codec::Zlib => Compression::Zlib(level_within(0, 9, 6)?.into()),
-        Codec::Deflate => Compression::Deflate(level_within(0, 9, 6)?.into()),
+        Codec::Zstd => Compression::Zstd(level_within(1..=22, 1)?.into()),
+        Codec::Zlib => Compression::Zlib(level_within(0..=9, 6)?.into()),
+        Codec::Deflate => Compression::Deflate(level_within(0..=9, 6)?.into()),
     })
 }
 
 /// Fails if `out` exists, unless it is a regular file and `force` allows replacing it. Whether an object exists is seen when it is
 /// about to appear.
 pub(crate) fn check_free(out: &Path, force: bool) -> Result<(), Failure> {
-    let file = file_at(out);
-    if is_url(out) && file.is_none() {
+    let Some(path) = file_at(out) else {
         return Ok(());
-    }
-    let path = file.as_deref().unwrap_or(out);
+    };
     let fail = |what: &str| Err(Failure::new(what).at(out.display()));
-    match fs::symlink_metadata(path) {
+    match fs::symlink_metadata(&path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
                 fail("its directory does not exist")
@@ -169,7 +168,7 @@ pub(crate) fn check_free(out: &Path, force: bool) -> Result<(), Failure> {
             fail("not a regular file, so a table cannot replace it")
         }
         Ok(_) if force => Ok(()),
-        Ok(_) => Err(taken(out)),
+        Ok(_) => Err(Failure::taken(out)),
     }
 }
 
@@ -184,18 +183,18 @@ pub(crate) fn write_table(
     options: &WriteOptions,
     fill: impl FnOnce(&mut Add<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let failed = |e| not_written(e, out);
     let summary = if is_stdout(out) {
+        let named = |e: leveltable::Error| e.at_path(Path::new("standard output"));
         let mut builder = options.clone().build(io::stdout().lock());
-        fill(&mut |key, value| builder.add(key, value))?;
-        builder.finish().map_err(failed)?
+        fill(&mut |key, value| builder.add(key, value).map_err(named))?;
+        builder.finish().map_err(named)?
     } else if is_url(out) {
         remote::write(options, out, force, fill)?
     } else {
         let options = options.clone().replace_existing(force);
-        let mut builder = interrupt::create(&options, out).map_err(failed)?;
+        let mut builder = interrupt::create(&options, out)?;
         fill(&mut |key, value| builder.add(key, value))?;
-        builder.finish().map_err(failed)?
+        builder.finish()?
     };
     report(out, &summary);
     Ok(())
@@ -219,43 +218,18 @@ fn is_stdout(out: &Path) -> bool {
     out.as_os_str() == "-"
 }
 
-/// Returns the failure for an error while writing the table at `out`. The library's error names the path.
-pub(crate) fn not_written(error: leveltable::Error, out: &Path) -> Failure {
-    if is_stdout(out) {
-        return Failure::from(error).at("standard output");
-    }
-    let cause = error.source().and_then(|e| e.downcast_ref::<io::Error>());
-    match cause.map(io::Error::kind) {
-        // Somebody created the file after `check_free`.
-        Some(io::ErrorKind::AlreadyExists) => taken(out),
-        _ => error.into(),
-    }
-}
-
-fn taken(path: &Path) -> Failure {
-    let what = "already exists: use --force to replace it, or name another file";
-    Failure::new(what).at(path.display())
-}
-
 /// Prints a summary of the new table, if standard error is a terminal.
 fn report(out: &Path, summary: &Summary) {
     if !io::stderr().is_terminal() {
         return;
     }
-    let Summary {
-        entries,
-        data_blocks,
-        file_bytes,
-        filter,
-        ..
-    } = summary;
-    let filter = match filter {
-        Some(filter) => format!("filter of {:.2} bits a key", filter.bits_per_key(*entries)),
+    let (entries, blocks) = (summary.entries, summary.data_blocks);
+    let filter = match &summary.filter {
+        Some(filter) => format!("filter of {:.2} bits a key", filter.bits_per_key(entries)),
         None => "no filter".into(),
     };
-    let out = out.display();
-    let size = indicatif::BinaryBytes(*file_bytes);
-    anstream::eprintln!("{out}: {entries} entries in {data_blocks} blocks, {filter}, {size}");
+    let (out, size) = (out.display(), indicatif::BinaryBytes(summary.file_bytes));
+    anstream::eprintln!("{out}: {entries} entries in {blocks} blocks, {filter}, {size}");
 }
 
 /// Parses a character of one byte. Two more can be written as escapes.
@@ -270,20 +244,22 @@ pub(crate) fn parse_character(written: &str) -> Result<u8, String> {
 
 /// Parses a number of bytes, with an optional K, M or G for multiples of 1024.
 pub(crate) fn parse_size(written: &str) -> Result<usize, String> {
+    let bytes = parse_number(written, |unit| match unit {
+        "" | "B" => Some(1),
+        "K" | "k" | "KiB" => Some(1 << 10),
+        "M" | "m" | "MiB" => Some(1 << 20),
+        "G" | "g" | "GiB" => Some(1 << 30),
+        _ => None,
+    });
+    let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
+    bytes
+        .filter(|&bytes| bytes > 0)
+        .ok_or_else(|| "expected a number of bytes above 0, such as 4096, 64K or 1M".into())
+}
+
+/// Parses a number with a unit after it, which is so much.
+pub(crate) fn parse_number(written: &str, unit: impl Fn(&str) -> Option<u64>) -> Option<u64> {
     let number = written.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit = match written.get(number.len()..).unwrap_or_default() {
-        "" | "B" => 1,
-        "K" | "k" | "KiB" => 1 << 10,
-        "M" | "m" | "MiB" => 1 << 20,
-        "G" | "g" | "GiB" => 1 << 30,
-        _ => return Err("expected a number of bytes such as 4096, 64K or 1M".into()),
-    };
-    let bytes = number
-        .parse::<usize>()
-        .ok()
-        .and_then(|n| n.checked_mul(unit));
-    match bytes {
-        Some(bytes @ 1..) => Ok(bytes),
-        _ => Err("expected a number of bytes above 0, such as 4096, 64K or 1M".into()),
-    }
+    let unit = unit(written.get(number.len()..)?)?;
+    number.parse::<u64>().ok()?.checked_mul(unit)
 }

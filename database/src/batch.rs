@@ -87,10 +87,10 @@ impl<'a> Batch<'a> {
 
 fn change<'a>(rest: &mut Decoder<'a>) -> Result<(&'a [u8], Option<&'a [u8]>), Defect> {
     let before = rest.clone();
-    match rest.byte("a change's type")? {
-        0 => Ok((rest.string("a key")?, None)),
-        1 => Ok((rest.string("a key")?, Some(rest.string("a value")?))),
-        other => {
+    match rest.array("a change's type")? {
+        [0] => Ok((rest.string("a key")?, None)),
+        [1] => Ok((rest.string("a key")?, Some(rest.string("a value")?))),
+        [other] => {
             let found = format!("{other}, which other engines' logs have");
             Err(before.defect("a change of type 0 or 1", found))
         }

@@ -54,11 +54,11 @@ impl Shared {
 
     /// Reads the database again.
     fn read_again(&self) -> Result<()> {
-        let read = Arc::new(State::read(&self.dir, &self.options, Some(&self.state()))?);
+        let read = State::read(&self.dir, &self.options, Some(&self.state()))?;
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have read it later.
-        if !state.is_newer_than(&read) {
-            *state = read;
+        if state.current != read.current || state.progress() <= read.progress() {
+            *state = Arc::new(read);
         }
         Ok(())
     }

@@ -49,10 +49,10 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    pub(crate) fn bytes(&mut self, len: usize, what: &str) -> Result<&'a [u8], Defect> {
-        let Some((bytes, rest)) = self.rest.split_at_checked(len) else {
-            let left = self.rest.len();
-            let found = format!("{left} bytes before its end");
+    pub(crate) fn bytes(&mut self, len: u64, what: &str) -> Result<&'a [u8], Defect> {
+        let split = usize::try_from(len).ok();
+        let Some((bytes, rest)) = split.and_then(|len| self.rest.split_at_checked(len)) else {
+            let found = format!("{} bytes before its end", self.rest.len());
             return Err(self.defect(format!("{what} of {len} bytes"), found));
         };
         self.rest = rest;
@@ -60,40 +60,26 @@ impl<'a> Decoder<'a> {
     }
 
     pub(crate) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], Defect> {
-        let bytes = self.bytes(N, what)?;
+        let bytes = self.bytes(N as u64, what)?;
         Ok(*bytes.first_chunk().unwrap_or(&[0; N]))
     }
 
-    pub(crate) fn byte(&mut self, what: &str) -> Result<u8, Defect> {
-        Ok(self.array::<1>(what)?[0])
-    }
-
-    pub(crate) fn varint64(&mut self, what: &str) -> Result<u64, Defect> {
-        let mut value = 0;
-        for (i, &byte) in self.rest.iter().enumerate().take(10) {
+    pub(crate) fn varint(&mut self, what: &str) -> Result<u64, Defect> {
+        let (before, mut value) = (self.clone(), 0);
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.array(what)?;
             let group = u64::from(byte & 0x7f);
-            if i == 9 && group > 1 {
-                break;
-            }
-            value |= group << (7 * i);
-            if byte < 0x80 {
-                self.rest = self.rest.get(i + 1..).unwrap_or_default();
+            value |= group << shift;
+            if byte < 0x80 && value >> shift == group {
                 return Ok(value);
             }
         }
-        Err(self.defect(format!("{what}, a varint"), "none"))
-    }
-
-    pub(crate) fn varint32(&mut self, what: &str) -> Result<u32, Defect> {
-        let before = self.clone();
-        let value = self.varint64(what)?;
-        u32::try_from(value)
-            .map_err(|_| before.defect(format!("{what} of 32 bits"), value.to_string()))
+        Err(before.defect(format!("{what} of 64 bits"), "a longer varint"))
     }
 
     /// A length and as many bytes.
     pub(crate) fn string(&mut self, what: &str) -> Result<&'a [u8], Defect> {
-        let len = self.varint32(what)? as usize;
+        let len = self.varint(what)?;
         self.bytes(len, what)
     }
 }

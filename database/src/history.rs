@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use itertools::Itertools as _;
-use leveltable::db::Version;
+use leveltable::db::{DbEntry, Version};
 use leveltable::{BytewiseComparator, Comparator, ErrorKind, KeyRange, Result};
 
 use crate::batch::Batch;
 use crate::database::Database;
 use crate::directory::{FileKind, failed, name_of};
 use crate::files::FileState;
-use crate::log::{LogItem, LogReader};
+use crate::log::{LogItem, LogReader, LogRecord};
 use crate::lookup::{Bounds, is_above, is_below};
 use crate::state::State;
 use crate::tables::is_not_found;
@@ -125,13 +125,13 @@ impl Database {
             (Ok(a), Ok(b)) => by.compare(a, b).is_lt(),
             (a, _) => a.is_err(),
         });
-        // The newest version so far of the current key, and whether there was an error.
+        // A key, why its next version is dead, and whether there was an error.
         let (mut newer, mut has_failed) = (None, false);
         Ok(Box::new(merged.map_while(move |entry| {
             if std::mem::replace(&mut has_failed, entry.is_err()) {
                 return None;
             }
-            Some(entry.map(|entry| scope.compare_with_newer(entry, &mut newer)))
+            Some(entry.map(|entry| scope.with_state(entry, &mut newer)))
         })))
     }
 }
@@ -154,93 +154,71 @@ impl Scope {
     }
 
     /// Finds out why a version is dead, if there is a newer one of its key: the one that came before it.
-    fn compare_with_newer(
+    fn with_state(
         &self,
         mut entry: HistoryEntry,
-        newer: &mut Option<HistoryEntry>,
+        newer: &mut Option<(Bytes, VersionState)>,
     ) -> HistoryEntry {
         if entry.state == VersionState::Live {
-            if let Some(newer) = newer
-                && self.order.compare(&newer.user_key, &entry.user_key).is_eq()
+            if let Some((key, dead)) = newer
+                && self.order.compare(key, &entry.user_key).is_eq()
             {
-                entry.state = match newer.version {
-                    Version::Deleted => VersionState::Deleted(newer.sequence),
-                    Version::Value(_) => VersionState::Overwritten(newer.sequence),
-                };
+                entry.state = *dead;
             }
-            *newer = Some(entry.clone());
+            let dead = match entry.version {
+                Version::Deleted => VersionState::Deleted(entry.sequence),
+                Version::Value(_) => VersionState::Overwritten(entry.sequence),
+            };
+            *newer = Some((entry.user_key.clone(), dead));
         }
         entry
     }
 
     /// The wanted versions in a file. Damage ends a file that is no part of the database, and so does its removal.
     fn read(self: &Arc<Self>, path: &Path, kind: FileKind, state: FileState) -> HistoryEntries {
+        let is_live = state == FileState::Live;
         let entries = match kind {
             FileKind::Table => self.table(path),
-            _ => self.log(path),
+            _ => log(path).map(|entries| (entries, false)),
         };
-        let entries = entries.unwrap_or_else(|error| {
+        let (entries, is_sorted) = entries.unwrap_or_else(|error| {
             let error = self.state.explain_missing(error, path);
-            Box::new(iter::once(Err(error)))
+            (Box::new(iter::once(Err(error))), true)
         });
-        if state == FileState::Live {
-            return entries;
-        }
-        let goes_on = |entry: &Result<_>| match entry {
-            Ok(_) => true,
-            Err(error) => error.kind() == ErrorKind::Io && !is_not_found(error),
-        };
-        Box::new(entries.take_while(goes_on).map(|entry| {
-            let state = VersionState::FileNotListed;
-            Ok(HistoryEntry { state, ..entry? })
-        }))
-    }
-
-    fn table(self: &Arc<Self>, path: &Path) -> Result<HistoryEntries> {
-        let (table, other_order) = self.state.open_stored(path)?;
-        let (scope, file) = (self.clone(), name_of(path));
-        // Blocks know their offsets, and a walk knows the versions.
-        let (mut blocks, mut offset, mut left) = (table.as_table().blocks(), 0, 0);
-        let entries = table.iter().map(move |entry| {
-            while left == 0
-                && let Some(block) = blocks.next().transpose()?
-            {
-                (offset, left) = (block.offset, block.entries);
-            }
-            left = left.saturating_sub(1);
-            let entry = entry?;
-            let version = (entry.sequence, entry.version);
-            Ok(HistoryEntry::new(entry.user_key, version, &file, offset))
+        let entries = entries.take_while(move |entry| match entry {
+            Err(error) if !is_live => error.kind() == ErrorKind::Io && !is_not_found(error),
+            _ => true,
         });
-        let is_wanted = move |entry: &Result<HistoryEntry>| {
-            { entry.as_ref() }.map_or(true, |entry| scope.is_wanted(&entry.user_key))
-        };
-        let entries = entries.filter(is_wanted);
-        if other_order.is_some() {
-            return Ok(self.sorted(entries.collect::<Result<_>>()?));
+        let scope = self.clone();
+        let entries = entries.filter(move |entry| {
+            { entry.as_ref() }.map_or(true, |(entry, _)| scope.is_wanted(&entry.user_key))
+        });
+        let file = name_of(path);
+        let entries = entries.map(move |entry| {
+            let (entry, offset) = entry?;
+            Ok(HistoryEntry {
+                user_key: entry.user_key,
+                sequence: entry.sequence,
+                version: entry.version,
+                file: file.clone(),
+                offset,
+                state: if is_live {
+                    VersionState::Live
+                } else {
+                    VersionState::FileNotListed
+                },
+            })
+        });
+        if is_sorted {
+            return Box::new(entries);
         }
-        Ok(Box::new(entries))
-    }
-
-    fn log(self: &Arc<Self>, path: &Path) -> Result<HistoryEntries> {
-        let (mut entries, file) = (Vec::new(), name_of(path));
-        for item in LogReader::open(path)? {
-            let item = item.map_err(|error| failed("reading the log", error, path))?;
-            // Opening has said what is damaged.
-            if let LogItem::Record(record) = item
-                && let Ok(batch) = Batch::parse(&record.payload)
-            {
-                let changes = batch.changes();
-                let wanted = changes.filter(|change| self.is_wanted(change.user_key));
-                entries.extend(wanted.map(|change| {
-                    let value = change.value.map(Bytes::copy_from_slice);
-                    let version = (change.sequence, value.into());
-                    let user_key = Bytes::copy_from_slice(change.user_key);
-                    HistoryEntry::new(user_key, version, &file, record.offset)
-                }));
+        match entries.collect::<Result<Vec<_>>>() {
+            Ok(mut entries) => {
+                entries.sort_by(|a, b| self.compare(a, b));
+                Box::new(entries.into_iter().map(Ok))
             }
+            Err(error) => Box::new(iter::once(Err(error))),
         }
-        Ok(self.sorted(entries))
     }
 
     fn is_wanted(&self, key: &[u8]) -> bool {
@@ -248,26 +226,48 @@ impl Scope {
         !is_below(&*self.order, key, lower) && !is_above(&*self.order, key, upper)
     }
 
-    fn sorted(&self, mut entries: Vec<HistoryEntry>) -> HistoryEntries {
-        entries.sort_by(|a, b| self.compare(a, b));
-        Box::new(entries.into_iter().map(Ok))
+    /// The versions in a table with the offsets of their blocks, and whether they are in the database's order.
+    fn table(&self, path: &Path) -> Result<(Versions, bool)> {
+        let (table, other_order) = self.state.open_stored(path)?;
+        // Blocks know their offsets, and a walk knows the versions.
+        let (mut blocks, mut offset, mut left) = (table.as_table().blocks(), 0, 0);
+        let versions = table.iter().map(move |entry| {
+            while left == 0
+                && let Some(block) = blocks.next().transpose()?
+            {
+                (offset, left) = (block.offset, block.entries);
+            }
+            left = left.saturating_sub(1);
+            Ok((entry?, offset))
+        });
+        Ok((Box::new(versions), other_order.is_none()))
     }
 }
 
-impl HistoryEntry {
-    fn new(
-        user_key: Bytes,
-        (sequence, version): (u64, Version),
-        file: &str,
-        offset: u64,
-    ) -> HistoryEntry {
-        HistoryEntry {
-            user_key,
-            sequence,
-            version,
-            file: file.to_owned(),
-            offset,
-            state: VersionState::Live,
-        }
-    }
+/// Versions and their offsets, as a file holds them.
+type Versions = Box<dyn Iterator<Item = Result<(DbEntry, u64)>> + Send>;
+
+/// The versions in a log with the offsets of their records.
+fn log(path: &Path) -> Result<Versions> {
+    let path = path.to_owned();
+    let items = LogReader::open(&path)?;
+    Ok(Box::new(items.flat_map(move |item| match item {
+        Err(error) => vec![Err(failed("reading the log", error, &path))],
+        Ok(LogItem::Record(record)) => versions(&record),
+        // Opening has said what is damaged.
+        Ok(LogItem::Gap(_)) => Vec::new(),
+    })))
+}
+
+fn versions(record: &LogRecord) -> Vec<Result<(DbEntry, u64)>> {
+    let changes = Batch::parse(&record.payload).into_iter();
+    let changes = changes.flat_map(|batch| batch.changes());
+    let versions = changes.map(|change| DbEntry {
+        user_key: Bytes::copy_from_slice(change.user_key),
+        sequence: change.sequence,
+        version: change.value.map(Bytes::copy_from_slice).into(),
+    });
+    versions
+        .map(|version| Ok((version, record.offset)))
+        .collect()
 }

@@ -79,32 +79,34 @@ impl<'k> Key<'k> {
     fn metadata(&mut self, is_global: bool) -> Option<()> {
         let kind = self.byte()?;
         self.meaning.push(kind);
-        let (numbers, texts, has_type) = match (is_global, kind) {
+        // Numbers, strings, and a type.
+        let fields = match (is_global, kind) {
             (true, 50) => {
                 // What transactions have yet to undo or to clean up: in bytewise order.
                 self.meaning.extend(std::mem::take(&mut self.rest));
-                (0, 0, false)
+                ""
             }
-            (true, 100) => (1, 0, false),
-            (true, 201) => (0, 2, false),
-            (false, 50) => (1, 0, true),
-            (false, 100) => (2, 0, true),
-            (false, 150) => (1, 0, false),
-            (false, 151) => (2, 0, false),
-            (false, 200) => (0, 1, false),
-            (false, 201) => (1, 1, false),
-            _ => (0, 0, false),
+            (true, 201) => "ss",
+            (true, 100) | (false, 150) => "n",
+            (false, 50) => "nt",
+            (false, 100) => "nnt",
+            (false, 151) => "nn",
+            (false, 200) => "s",
+            (false, 201) => "ns",
+            _ => "",
         };
-        for _ in 0..numbers {
-            let number = self.varint()?;
-            self.number(number);
-        }
-        for _ in 0..texts {
-            self.string(2)?;
-        }
-        if has_type {
-            let kind = self.byte()?;
-            self.meaning.push(kind);
+        for field in fields.chars() {
+            match field {
+                'n' => {
+                    let number = self.varint()?;
+                    self.number(number);
+                }
+                's' => self.string(2)?,
+                _ => {
+                    let kind = self.byte()?;
+                    self.meaning.push(kind);
+                }
+            }
         }
         Some(())
     }

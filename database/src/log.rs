@@ -122,11 +122,7 @@ impl Fragment {
 }
 
 /// What was expected and what was found where there is no record.
-type Fault = (String, String);
-
-fn fault(expected: impl Into<String>, found: impl Into<String>) -> Fault {
-    (expected.into(), found.into())
-}
+type Fault = (&'static str, String);
 
 impl LogReader<File> {
     /// Opens the file at `path`, for reading only.
@@ -146,7 +142,7 @@ impl<R: Read> LogReader<R> {
     pub fn new(input: R) -> LogReader<R> {
         LogReader {
             input,
-            block: Vec::new(),
+            block: Vec::with_capacity(BLOCK_LEN),
             block_offset: 0,
             at: 0,
             is_last: false,
@@ -179,9 +175,9 @@ impl<R: Read> LogReader<R> {
                     }
                     continue;
                 }
-                Ok(Some(_)) if begun.is_some() => fault(REST, "the start of another"),
-                Ok(Some(_)) => fault("the start of a record", "a later part of one"),
-                Ok(None) if begun.is_some() => fault(REST, "the end of the file"),
+                Ok(Some(_)) if begun.is_some() => (REST, "the start of another".into()),
+                Ok(Some(_)) => ("the start of a record", "a later part of one".into()),
+                Ok(None) if begun.is_some() => (REST, "the end of the file".into()),
                 Ok(None) => return Ok(None),
                 Err(fault) => fault,
             };
@@ -199,11 +195,11 @@ impl<R: Read> LogReader<R> {
                 return Ok(Ok(None));
             } else {
                 let found = format!("the end of the file after {} bytes", self.rest().len());
-                return Ok(Err(fault("a header of 7 bytes", found)));
+                return Ok(Err(("a header of 7 bytes", found)));
             }
         }
         let fragment = self.sound_fragment(self.at);
-        Ok(fragment.map_or_else(|| Err(self.fault()), |fragment| Ok(Some(fragment))))
+        Ok(fragment.map(Some).ok_or_else(|| self.fault()))
     }
 
     fn rest(&self) -> &[u8] {
@@ -240,21 +236,21 @@ impl<R: Read> LogReader<R> {
         let Some((kind, stored, payload)) = self.header(self.at) else {
             let left = self.rest().len() - HEADER_LEN;
             let found = format!("a longer one; {left} bytes are left");
-            return fault("a payload that fits its block and the file", found);
+            return ("a payload that fits its block and the file", found);
         };
         if (kind, stored) == (0, 0) && payload.is_empty() {
-            return fault("a fragment", "zeros");
+            return ("a fragment", "zeros".into());
         }
         let computed = self.masked_crc(payload.clone());
         // RocksDB's recyclable fragments have the log's number between header and payload.
         let recyclable = self.masked_crc(payload.start..payload.end + 4);
         if kind > LAST && [computed, recyclable].contains(&Some(stored)) {
             let found = format!("type {kind} with a right checksum, as RocksDB and Pebble write");
-            return fault("a fragment of type 1 to 4", found);
+            return ("a fragment of type 1 to 4", found);
         }
-        let expected = format!("a fragment of type 1 to 4 with the checksum {stored:#010x}");
         let computed = computed.unwrap_or_default();
-        fault(expected, format!("type {kind} and {computed:#010x}"))
+        let found = format!("type {kind}, {computed:#010x} where {stored:#010x} is stored");
+        ("a fragment of type 1 to 4 with a right checksum", found)
     }
 
     /// There is no next block after an error.
@@ -305,7 +301,7 @@ impl<R: Read> LogReader<R> {
             kind,
             offset,
             bytes,
-            expected,
+            expected: expected.to_owned(),
             found,
         }))
     }

@@ -7,7 +7,7 @@ use leveltable::db::InternalKey;
 use crate::decode::{Decoder, Defect};
 
 /// LevelDB has levels 0 to 6, goleveldb more where they fill up.
-const MAX_LEVEL: u32 = 63;
+const MAX_LEVEL: u64 = 63;
 
 const ROCKSDB: &str = ", as in a MANIFEST of RocksDB or Pebble";
 
@@ -33,8 +33,6 @@ pub struct Edit {
     pub next_file_number: Option<u64>,
     /// The largest sequence number in tables.
     pub last_sequence: Option<u64>,
-    /// Levels and the internal keys at which their next compactions begin.
-    pub compact_pointers: Vec<(u32, Vec<u8>)>,
     /// Levels and numbers of tables that are no longer part of the database.
     pub deleted: Vec<(u32, u64)>,
     /// Levels and tables that are part of the database from now on.
@@ -88,31 +86,30 @@ impl Edit {
         let mut rest = Decoder::new(payload);
         while !rest.is_empty() {
             let before = rest.clone();
-            match rest.varint32("a tag")? {
+            match rest.varint("a tag")? {
                 1 => self.comparator = Some(rest.string("the comparator's name")?.to_vec()),
-                2 => self.log_number = Some(rest.varint64("the log number")?),
-                3 => self.next_file_number = Some(rest.varint64("the next file number")?),
-                4 => self.last_sequence = Some(rest.varint64("the last sequence number")?),
+                2 => self.log_number = Some(rest.varint("the log number")?),
+                3 => self.next_file_number = Some(rest.varint("the next file number")?),
+                4 => self.last_sequence = Some(rest.varint("the last sequence number")?),
                 5 => {
-                    let level = level(&mut rest)?;
-                    let key = rest.string("a compaction's key")?.to_vec();
-                    self.compact_pointers.push((level, key));
+                    level(&mut rest)?;
+                    rest.string("a compaction's key")?;
                 }
                 6 => {
                     let level = level(&mut rest)?;
-                    self.deleted.push((level, rest.varint64("a file number")?));
+                    self.deleted.push((level, rest.varint("a file number")?));
                 }
                 7 => {
                     let level = level(&mut rest)?;
                     let table = TableFile {
-                        number: rest.varint64("a file number")?,
-                        size: rest.varint64("a file size")?,
+                        number: rest.varint("a file number")?,
+                        size: rest.varint("a file size")?,
                         smallest: internal_key(&mut rest)?,
                         largest: internal_key(&mut rest)?,
                     };
                     self.added.push((level, table));
                 }
-                9 => self.prev_log_number = Some(rest.varint64("the previous log number")?),
+                9 => self.prev_log_number = Some(rest.varint("the previous log number")?),
                 tag => {
                     let of_whom = if tag < 100 { "" } else { ROCKSDB };
                     return Err(before.defect("a tag of LevelDB's", format!("{tag}{of_whom}")));
@@ -125,11 +122,11 @@ impl Edit {
 
 fn level(rest: &mut Decoder<'_>) -> Result<u32, Defect> {
     let before = rest.clone();
-    let level = rest.varint32("a level")?;
+    let level = rest.varint("a level")?;
     if level > MAX_LEVEL {
         return Err(before.defect(format!("a level up to {MAX_LEVEL}"), level.to_string()));
     }
-    Ok(level)
+    Ok(level as u32)
 }
 
 fn internal_key(rest: &mut Decoder<'_>) -> Result<Vec<u8>, Defect> {
@@ -157,7 +154,6 @@ impl Version {
     /// Applies an edit: deletions first, as LevelDB does.
     pub(crate) fn apply(&mut self, payload: &[u8]) -> Result<(), Defect> {
         self.stated.read(payload)?;
-        self.stated.compact_pointers.clear();
         for (level, number) in self.stated.deleted.drain(..) {
             if self.tables.remove(&(level, number)).is_some() {
                 self.deleted.insert(number);

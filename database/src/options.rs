@@ -20,30 +20,20 @@ use crate::state::State;
 /// }
 /// # Ok::<(), leveltable::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct DatabaseOptions {
     comparator: Option<Arc<dyn Comparator>>,
     pub(crate) tables: OpenOptions,
-    pub(crate) max_open_tables: usize,
+    /// 500 by default.
+    pub(crate) max_open_tables: Option<usize>,
     pub(crate) skip_damaged: bool,
-}
-
-impl Default for DatabaseOptions {
-    fn default() -> DatabaseOptions {
-        DatabaseOptions::new()
-    }
 }
 
 impl DatabaseOptions {
     /// The comparator that the MANIFEST names, the shared cache of 32 MiB, up to 500 open tables, damage is an error.
     pub fn new() -> DatabaseOptions {
-        DatabaseOptions {
-            comparator: None,
-            tables: OpenOptions::new(),
-            max_open_tables: 500,
-            skip_damaged: false,
-        }
+        DatabaseOptions::default()
     }
 
     /// The order of the user keys, where it is not one that this crate knows: [`BytewiseComparator`] and
@@ -62,7 +52,7 @@ impl DatabaseOptions {
     /// How many tables may be open at a time, each with its index and filter in memory; at least 1. Ranges keep those open that
     /// they are in.
     pub fn max_open_tables(mut self, most: usize) -> DatabaseOptions {
-        self.max_open_tables = most.max(1);
+        self.max_open_tables = Some(most.max(1));
         self
     }
 
@@ -100,29 +90,23 @@ impl DatabaseOptions {
         Ok(Database::new(dir.as_ref(), self, state))
     }
 
-    /// The order by the name in the MANIFEST; `None` if it is not known.
-    pub(crate) fn order(&self, name: &str) -> Result<Option<Arc<dyn Comparator>>> {
-        if let Some(given) = &self.comparator {
-            if given.name() != name {
-                let message = format!(
-                    "the MANIFEST names the comparator {name:?}, and the options {:?}",
-                    given.name()
-                );
-                return Err(Error::new(ErrorKind::Comparator, message));
-            }
-            return Ok(Some(given.clone()));
+    /// The name of the order, and the order by the name in the MANIFEST; `None` if it is not known.
+    pub(crate) fn order(
+        &self,
+        stated: Option<&[u8]>,
+    ) -> Result<(String, Option<Arc<dyn Comparator>>)> {
+        let bytewise: Arc<dyn Comparator> = Arc::new(BytewiseComparator);
+        let default = self.comparator.as_ref().unwrap_or(&bytewise);
+        let name = stated.map_or(default.name().into(), String::from_utf8_lossy);
+        if self.comparator.is_some() && default.name() != name {
+            let given = default.name();
+            let message =
+                format!("the MANIFEST names the comparator {name:?}, and the options {given:?}");
+            return Err(Error::new(ErrorKind::Comparator, message));
         }
-        Ok(match name {
-            _ if name == BytewiseComparator.name() => Some(Arc::new(BytewiseComparator)),
-            _ if name == IndexedDbComparator.name() => Some(Arc::new(IndexedDbComparator)),
-            _ => None,
-        })
-    }
-
-    /// The name of the order where no MANIFEST says.
-    pub(crate) fn given_order_name(&self) -> &str {
-        let given = self.comparator.as_ref();
-        given.map_or(BytewiseComparator.name(), |given| given.name())
+        let known = [default.clone(), Arc::new(IndexedDbComparator)];
+        let order = known.into_iter().find(|known| known.name() == name);
+        Ok((name.into_owned(), order))
     }
 
     /// How tables of a database in this order are opened.

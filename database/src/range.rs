@@ -6,8 +6,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+#[cfg(doc)]
+use leveltable::ErrorKind;
 use leveltable::db::{DbEntry, DbRange, MAX_SEQUENCE, Memtable, Version};
-use leveltable::{DbTable, Error, ErrorKind, Result};
+use leveltable::{DbTable, Result};
 
 use crate::database::Shared;
 use crate::lookup::{Bounds, is_above, is_below};
@@ -202,22 +204,10 @@ fn open(state: &State, part: &Part) -> Result<DbRange> {
     let order = &**state.known_order()?;
     for run in &state.runs {
         for table in state.within(run, order, bounds) {
-            let table = state.table(table).map_err(not_reached)?;
-            inputs.push(table.range(bounds.clone()));
+            inputs.push(state.table(table)?.range(bounds.clone()));
         }
     }
     Ok(DbTable::merge(inputs)?.at(MAX_SEQUENCE).into_iter())
-}
-
-#[cold]
-fn not_reached(error: Error) -> Error {
-    if error.kind() != ErrorKind::Replaced {
-        return error;
-    }
-    let message = format!(
-        "{error}, and the range had not come to it: make another range, or pin the database before"
-    );
-    Error::new(ErrorKind::Replaced, message)
 }
 
 impl Iterator for DatabaseRange {

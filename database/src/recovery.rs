@@ -134,7 +134,7 @@ impl Recovery {
 }
 
 /// The newest version of each user key in the logs read so far.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Newest {
     pub(crate) versions: HashMap<Bytes, (u64, Value)>,
     pub(crate) last_sequence: u64,

@@ -8,9 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leveltable::db::{InternalKeyComparator, Memtable};
-use leveltable::{
-    BytewiseComparator, Comparator, DbTable, Error, ErrorKind, OpenOptions, Result, TableCache,
-};
+use leveltable::{Comparator, DbTable, Error, ErrorKind, OpenOptions, Result, TableCache};
 
 use crate::directory::{CHANGED, Current, FileKind, failed, file_name, list, open_file, replaced};
 use crate::manifest::{TableFile, Version};
@@ -42,6 +40,7 @@ pub(crate) struct State {
     /// How tables are opened.
     pub(crate) table_options: OpenOptions,
     pub(crate) open_tables: Arc<TableCache<u64, DbTable>>,
+    pub(crate) max_open: usize,
 }
 
 /// Tables of a level in the order of their keys, which do not overlap: all of a level, or a single one of level 0.
@@ -55,8 +54,8 @@ pub(crate) struct Run {
 #[derive(Debug, Clone)]
 pub(crate) struct Listed {
     pub(crate) file: TableFile,
-    /// Keeps it open as long as the state.
-    pub(crate) pinned: OnceLock<DbTable>,
+    /// Keeps it open as long as the state: once it is pinned, or open and all tables may be.
+    pub(crate) kept: OnceLock<DbTable>,
 }
 
 impl State {
@@ -98,8 +97,7 @@ impl State {
         }
         let tables = std::mem::take(&mut version.tables);
         let mut state = State::new(dir, options, version, &logs, recovery)?;
-        state.runs = runs(tables, state.order.as_ref()).map_err(|(a, b)| {
-            let found = format!("{a} and {b}, which overlap");
+        state.runs = runs(tables, state.order.as_ref()).map_err(|found| {
             bad_manifest(&current, "tables of a level that do not overlap", found)
         })?;
         state.manifest_bytes = manifest_bytes;
@@ -112,8 +110,7 @@ impl State {
 
     /// Reads all tables and logs in `dir`, as if they were listed.
     pub(crate) fn read_without_manifest(dir: &Path, options: &DatabaseOptions) -> Result<State> {
-        let mut version = Version::default();
-        version.stated.comparator = Some(options.given_order_name().into());
+        let version = Version::default();
         let recovery = Recovery {
             without_manifest: true,
             ..Recovery::default()
@@ -146,10 +143,8 @@ impl State {
         logs: &[(u64, PathBuf, File)],
         mut recovery: Recovery,
     ) -> Result<State> {
-        let name = version.stated.comparator.as_deref();
-        let name = name.map_or(BytewiseComparator.name().into(), String::from_utf8_lossy);
-        let name = name.into_owned();
-        let order = options.order(&name).map_err(|error| error.at_path(dir))?;
+        let order = options.order(version.stated.comparator.as_deref());
+        let (order_name, order) = order.map_err(|error| error.at_path(dir))?;
         let mut newest = Newest::default();
         for log in logs {
             recovery.read_log(log, options.skip_damaged, &mut newest)?;
@@ -163,6 +158,7 @@ impl State {
             memtable.add(user_key, sequence, version);
         }
         let stated = version.stated.last_sequence.unwrap_or(0);
+        let max_open = options.max_open_tables.unwrap_or(500);
         Ok(State {
             dir: dir.to_owned(),
             current: None,
@@ -172,29 +168,28 @@ impl State {
             version,
             memtable,
             table_options: options.table_options(order.as_ref()),
-            order_name: name,
+            order_name,
             order,
             recovery,
-            open_tables: Arc::new(TableCache::new(options.max_open_tables, u64::MAX)),
+            open_tables: Arc::new(TableCache::new(max_open, u64::MAX)),
+            max_open,
         })
     }
 
     /// What a MANIFEST would list of a table; `None` if it has no entries.
     fn describe(&self, number: u64, size: u64) -> Result<Option<TableFile>> {
-        let mut file = TableFile {
-            number,
-            size,
-            smallest: Vec::new(),
-            largest: Vec::new(),
-        };
         let mut cursor = self.open(number, size)?.as_table().cursor();
         if !cursor.seek_to_first()? {
             return Ok(None);
         }
-        file.smallest = cursor.key().to_vec();
+        let smallest = cursor.key().to_vec();
         cursor.seek_to_last()?;
-        file.largest = cursor.key().to_vec();
-        Ok(Some(file))
+        Ok(Some(TableFile {
+            number,
+            size,
+            smallest,
+            largest: cursor.key().to_vec(),
+        }))
     }
 
     /// All tables with their levels.
@@ -227,10 +222,9 @@ impl State {
         Ok(needed_logs(&self.dir, &self.version)?.into_iter().eq(read))
     }
 
-    /// Whether `other` is an older state by the same MANIFEST.
-    pub(crate) fn is_newer_than(&self, other: &State) -> bool {
-        let progress = |state: &State| (state.last_sequence, state.manifest_bytes);
-        self.current == other.current && progress(self) > progress(other)
+    /// Larger in a later state by the same MANIFEST.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        (self.last_sequence, self.manifest_bytes)
     }
 }
 
@@ -238,12 +232,12 @@ impl State {
 fn runs(
     tables: BTreeMap<(u32, u64), TableFile>,
     order: Option<&Arc<dyn Comparator>>,
-) -> Result<Vec<Run>, (u64, u64)> {
+) -> Result<Vec<Run>, String> {
     let mut runs: Vec<Run> = Vec::new();
     for ((level, _), file) in tables {
         let table = Listed {
             file,
-            pinned: OnceLock::new(),
+            kept: OnceLock::new(),
         };
         match runs.last_mut() {
             Some(run) if level > 0 && run.level == level => run.tables.push(table),
@@ -259,10 +253,10 @@ fn runs(
     let order = InternalKeyComparator::new(order.clone());
     for Run { tables, .. } in &mut runs {
         tables.sort_by(|a, b| order.compare(&a.file.smallest, &b.file.smallest));
-        let overlap = |a: &Listed, b: &Listed| order.compare(&a.file.largest, &b.file.smallest);
-        for (a, b) in tables.iter().zip(tables.iter().skip(1)) {
-            if overlap(a, b).is_ge() {
-                return Err((a.file.number, b.file.number));
+        let files = tables.iter().map(|table| &table.file);
+        for (a, b) in files.clone().zip(files.skip(1)) {
+            if order.compare(&a.largest, &b.smallest).is_ge() {
+                return Err(format!("{} and {}, which overlap", a.number, b.number));
             }
         }
     }

@@ -14,23 +14,32 @@ use crate::state::{Listed, State};
 /// Bytes of keys and values of a table that is sorted in memory.
 const MAX_SORTED_BYTES: usize = 256 << 20;
 
+/// Seen by ranges alone: lookups read the database again.
+const REMOVED: &str =
+    "the table was removed by a compaction: make another range, or pin the database before";
+
 impl State {
     /// Opens a listed table, or returns it if it is open.
     ///
     /// Fails with [`ErrorKind::Replaced`] if the state is out of date: the table vanished, or its number is perhaps that of
     /// another table now.
     pub(crate) fn table(&self, table: &Listed) -> Result<DbTable> {
-        match table.pinned.get() {
-            Some(table) => Ok(table.clone()),
-            None => self.open(table.file.number, table.file.size),
+        if let Some(kept) = table.kept.get() {
+            return Ok(kept.clone());
         }
+        let opened = self.open(table.file.number, table.file.size)?;
+        let tables = self.runs.iter().map(|run| run.tables.len());
+        if tables.sum::<usize>() <= self.max_open {
+            // Another thread may have done the same.
+            let _ = table.kept.set(opened.clone());
+        }
+        Ok(opened)
     }
 
     /// Opens all tables, and keeps them open as long as the state.
     pub(crate) fn pin(&self) -> Result<()> {
         for (_, table) in self.tables() {
-            // Another thread may have done the same.
-            let _ = table.pinned.set(self.table(table)?);
+            let _ = table.kept.set(self.table(table)?);
         }
         Ok(())
     }
@@ -45,6 +54,7 @@ impl State {
         }
     }
 
+    /// Opens a table of so many bytes, unless it is open. Sorts it in memory if it is in another order than the database.
     pub(crate) fn open(&self, number: u64, size: u64) -> Result<DbTable> {
         self.open_tables.get(&number, || {
             let path = self.table_path(number);
@@ -96,7 +106,7 @@ impl State {
                 let doing = format!("{manifest} lists this table; opening it");
                 Error::io(doing, io::ErrorKind::NotFound.into()).at_path(path)
             }
-            _ => replaced("the table was removed by a compaction", path),
+            _ => replaced(REMOVED, path),
         }
     }
 

@@ -14,22 +14,9 @@ Keys and values are ``bytes``. Where they are passed in, ``str`` is taken as UTF
 lock, so threads run side by side.
 """
 
-from typing import Any
-
-from ._native import (
-    Batches,
-    Database,
-    Reader,
-    Table,
-    TableBuilder,
-    merge,
-    open,
-    publish,
-    salvage,
-    verify,
-    write_arrow,
-)
+from ._native import Batches, publish, salvage, verify, write_arrow
 from .errors import CorruptionError, Error, NotATableError, OrderError
+from .tables import Database, Reader, Table, TableBuilder, merge, open
 
 __all__ = [
     "Batches",
@@ -48,8 +35,3 @@ __all__ = [
     "verify",
     "write_arrow",
 ]
-
-
-def _open(how: str, source: Any, options: dict[str, Any]) -> Any:
-    """Opens again what was pickled."""
-    return globals()[how](source, **options)

@@ -1,5 +1,7 @@
 """What goes wrong. Files that cannot be read or written raise ``OSError``, as elsewhere in Python."""
 
+import errno
+
 
 class Error(Exception):
     """Any error of this package that is not an ``OSError``. Its message says what to do."""
@@ -27,3 +29,33 @@ class NotATableError(Error):
 
 class OrderError(Error):
     """A key does not come after the one before it, or the keys of a table are in another order than the bytewise one."""
+
+
+_CLASSES: dict[str, type[Error]] = {
+    "Corruption": CorruptionError,
+    "NotATable": NotATableError,
+    "NotADatabase": NotATableError,
+    "DatabaseTable": NotATableError,
+    "OutOfOrder": OrderError,
+    "Comparator": OrderError,
+}
+_NUMBERS = {
+    "NotFound": errno.ENOENT,
+    "PermissionDenied": errno.EACCES,
+    "AlreadyExists": errno.EEXIST,
+    "TimedOut": errno.ETIMEDOUT,
+    "StaleNetworkFileHandle": errno.ESTALE,
+}
+
+
+def _make(
+    kind: str, message: str, path: str | None, number: int | None, cause: str | None, place: tuple[str, int] | None
+) -> Exception:
+    """Returns the exception for an error of the engine: of this ``kind``, and if it is about a file, with what caused it."""
+    if kind in ("Io", "Replaced"):
+        number = number or (errno.ESTALE if kind == "Replaced" else _NUMBERS.get(cause or ""))
+        # Of the number, Python makes a FileNotFoundError and so on.
+        return OSError(number, message.removeprefix(f"{path}: "), path) if number else OSError(message)
+    if kind == "Corruption" and place is not None:
+        return CorruptionError(message, *place)
+    return _CLASSES.get(kind, Error)(message)

@@ -5,6 +5,7 @@ from typing import Literal, TypedDict
 
 #: ``str`` is taken as UTF-8.
 Data = bytes | bytearray | memoryview | str
+Key = Data | None
 Path = str | PathLike[str]
 
 

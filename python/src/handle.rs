@@ -1,20 +1,20 @@
 //! Tables of each kind and databases, read in the same way.
 
+use std::mem;
 use std::ops::Bound as Limit;
 use std::path::Path;
 
 use bytes::Bytes;
-use leveltable::filter::FilterInfo;
 use leveltable::inspect::Properties;
 use leveltable::remote::AsyncTable;
 use leveltable::{Error, ErrorKind, OpenOptions, Result, Stats, Table};
-use leveltable_database::{Database, DatabaseRange};
+use leveltable_database::Database;
 use leveltable_object_store::set::SetOptions;
 use leveltable_object_store::{ObjectSource, TableSet};
 
 use crate::keys::{Bounds, Ends, half_open};
 use crate::runtime::{Place, Runtime};
-use crate::walk::{Local, Walk};
+use crate::walk::{Step, Walk};
 
 /// The property of a table that is the manifest of a set.
 const MANIFEST: &str = "leveltable.set";
@@ -35,39 +35,48 @@ impl Handle {
         options: &OpenOptions,
         runtime: impl FnOnce() -> Result<Runtime>,
     ) -> Result<Handle> {
+        let refused = |kind, what| Err(Error::new(kind, what).at_path(name));
+        let is_manifest =
+            |found: Option<&Properties>| found.is_some_and(|found| found.user(MANIFEST).is_some());
         let place = Place::of(name)?;
-        let is_set = |properties: Option<&Properties>| {
-            properties.is_some_and(|properties| properties.user(MANIFEST).is_some())
-        };
-        let opened = match &place {
-            Place::File(file) if file.is_dir() => return open_directory(file, options, runtime),
-            Place::File(file) => Handle::Local(options.open(file)?),
-            Place::Url(_) => {
-                let runtime = runtime()?;
-                let (store, object) = place.locate()?;
-                let source = ObjectSource::new(store, object).named(name.to_string_lossy());
-                match runtime.wait(options.open_async(source, None)) {
-                    Ok(table) => Handle::Remote(table, runtime),
-                    Err(error) if is_not_found(&error) => {
-                        // A store that cannot replace on a condition has a directory of manifests there.
-                        return open_set(&place, options, runtime).map_err(|other| match other {
-                            other if is_not_found(&other) => error,
-                            other => other.at_path(name),
-                        });
-                    }
-                    Err(error) => return Err(error),
+        if let Place::File(file) = &place {
+            if file.join("CURRENT").exists() {
+                let what = "a directory of a database: open it with leveltable.Database";
+                return refused(ErrorKind::NotATable, what);
+            }
+            if !file.is_dir() {
+                let table = options.open(file)?;
+                if is_manifest(table.properties()) {
+                    let what = "the manifest of a set, which lies in a directory of manifests: open that directory";
+                    return refused(ErrorKind::Unsupported, what);
                 }
+                return Ok(Handle::Local(table));
             }
-        };
-        match opened {
-            Handle::Remote(table, runtime) if is_set(table.properties()) => {
-                open_set(&place, options, runtime).map_err(|error| error.at_path(name))
+        }
+        let (runtime, (store, object)) = (runtime()?, place.locate()?);
+        let mut missing = None;
+        if let Place::Url(_) = place {
+            let source = ObjectSource::new(store.clone(), object.clone());
+            let source = source.named(name.to_string_lossy());
+            match runtime.wait(options.open_async(source, None)) {
+                Ok(table) if is_manifest(table.properties()) => {}
+                Ok(table) => return Ok(Handle::Remote(table, runtime)),
+                // A store that cannot replace on a condition has a directory of manifests there.
+                Err(error) if is_not_found(&error) => missing = Some(error),
+                Err(error) => return Err(error),
             }
-            Handle::Local(table) if is_set(table.properties()) => {
-                let what = "the manifest of a set, which lies in a directory of manifests: open that directory";
-                Err(Error::new(ErrorKind::Unsupported, what).at_path(name))
-            }
-            opened => Ok(opened),
+        }
+        let set = SetOptions::new().tables(options.clone());
+        match runtime.wait(set.open(store, &object)) {
+            Ok(set) => Ok(Handle::Set(set, runtime)),
+            Err(error) if is_not_found(&error) => match missing {
+                Some(error) => Err(error),
+                None => refused(
+                    ErrorKind::NotATable,
+                    "a directory without the manifest of a set: open a table in it by its name",
+                ),
+            },
+            Err(error) => Err(error.at_path(name)),
         }
     }
 
@@ -83,8 +92,7 @@ impl Handle {
     pub(crate) fn contains(&self, key: &[u8]) -> Result<bool> {
         match self {
             Handle::Local(table) => table.contains_key(key),
-            Handle::Remote(table, runtime) => runtime.wait(table.contains_key(key)),
-            Handle::Set(..) | Handle::Database(_) => Ok(self.get(key)?.is_some()),
+            _ => Ok(self.get(key)?.is_some()),
         }
     }
 
@@ -97,28 +105,62 @@ impl Handle {
         }
     }
 
-    pub(crate) fn walk(&self, bounds: Bounds, reverse: bool) -> Result<Box<dyn Walk>> {
-        Ok(match self {
+    pub(crate) fn walk(&self, bounds: Bounds, reverse: bool) -> Result<Walk> {
+        let step: Step = match self {
             Handle::Local(table) => {
-                let cursor = Table::merge([table.range(bounds)])?;
-                Box::new(Local {
-                    cursor,
-                    reverse,
-                    has_begun: false,
+                let mut cursor = Table::merge([table.range(bounds)])?;
+                let mut has_begun = false;
+                Box::new(move |to| {
+                    let moved = if !reverse {
+                        cursor.next()?
+                    } else if mem::replace(&mut has_begun, true) {
+                        cursor.prev()?
+                    } else {
+                        cursor.seek_to_last()?
+                    };
+                    if moved {
+                        to.push(cursor.key(), cursor.value());
+                    }
+                    Ok(moved)
                 })
             }
-            Handle::Database(database) => Box::new(DatabaseWalk {
-                range: database.range(bounds),
-                reverse,
-                entry: Default::default(),
-            }),
-            _ if reverse => {
-                let what = "a walk of a remote table or a set goes forward: leave out reverse";
-                return Err(Error::new(ErrorKind::Unsupported, what));
+            Handle::Database(database) => {
+                let mut range = database.range(bounds);
+                Box::new(move |to| {
+                    let next = if reverse {
+                        range.next_back()
+                    } else {
+                        range.next()
+                    };
+                    let next = next.transpose()?;
+                    let moved = next.map(|(key, value)| to.push(&key, &value));
+                    Ok(moved.is_some())
+                })
             }
-            Handle::Remote(table, runtime) => Box::new((table.range(bounds), *runtime)),
-            Handle::Set(set, runtime) => Box::new((set.range(bounds), *runtime)),
-        })
+            Handle::Remote(table, runtime) => {
+                let (range, runtime) = (table.range(bounds), *runtime);
+                let mut range = if reverse { range.reverse() } else { range };
+                Box::new(move |to| {
+                    let moved = runtime.wait(range.advance())?;
+                    if moved {
+                        to.push(range.key(), range.value());
+                    }
+                    Ok(moved)
+                })
+            }
+            Handle::Set(set, runtime) => {
+                let (range, runtime) = (set.range(bounds), *runtime);
+                let mut range = if reverse { range.reverse() } else { range };
+                Box::new(move |to| {
+                    let moved = runtime.wait(range.advance())?;
+                    if moved {
+                        to.push(range.key(), range.value());
+                    }
+                    Ok(moved)
+                })
+            }
+        };
+        Ok(Walk::new(step))
     }
 
     /// Bounds of up to `parts` parts of about the same size.
@@ -170,93 +212,30 @@ impl Handle {
 
     /// Size, entries and filter, for people.
     pub(crate) fn describe(&self) -> String {
-        let entries = match self.entries() {
-            Some(entries) => format!(", {entries} entries"),
-            None => String::new(),
-        };
-        let table = |bytes, filter: Option<FilterInfo>| {
-            let filter = filter.map_or("no filter".into(), |filter| {
-                format!("filter {}", filter.policy)
-            });
-            format!("{bytes} bytes{entries}, {filter}")
-        };
-        match self {
-            Handle::Local(found) => table(found.file_bytes(), found.filter()),
-            Handle::Remote(found, _) => table(found.file_bytes(), found.filter()),
+        let entries = self.entries();
+        let entries = entries.map_or(String::new(), |entries| format!(", {entries} entries"));
+        let (bytes, filter) = match self {
+            Handle::Local(table) => (table.file_bytes(), table.filter()),
+            Handle::Remote(table, _) => (table.file_bytes(), table.filter()),
             Handle::Set(set, _) => {
-                let shards = set.shards();
-                let bytes: u64 = shards.iter().map(|shard| shard.size).sum();
-                format!("a set of {} tables, {bytes} bytes{entries}", shards.len())
+                let (tables, bytes) = (set.shards().len(), set.shards().iter().map(|it| it.size));
+                let bytes: u64 = bytes.sum();
+                return format!("a set of {tables} tables, {bytes} bytes{entries}");
             }
             Handle::Database(database) => {
                 let (order, last) = (database.comparator(), database.last_sequence());
-                format!("order {order}, last sequence {last}")
+                return format!("order {order}, last sequence {last}");
             }
-        }
-    }
-}
-
-/// The live entries of a database.
-struct DatabaseWalk {
-    range: DatabaseRange,
-    reverse: bool,
-    entry: (Bytes, Bytes),
-}
-
-impl Walk for DatabaseWalk {
-    fn advance(&mut self) -> Result<bool> {
-        let next = if self.reverse {
-            self.range.next_back()
-        } else {
-            self.range.next()
         };
-        let next = next.transpose()?;
-        let found = next.is_some();
-        self.entry = next.unwrap_or_default();
-        Ok(found)
-    }
-
-    fn key(&self) -> &[u8] {
-        &self.entry.0
-    }
-
-    fn value(&self) -> &[u8] {
-        &self.entry.1
+        let filter = filter.map_or("no filter".into(), |found| {
+            format!("filter {}", found.policy)
+        });
+        format!("{bytes} bytes{entries}, {filter}")
     }
 }
 
-/// A directory is a set if manifests lie in it.
-fn open_directory(
-    directory: &Path,
-    options: &OpenOptions,
-    runtime: impl FnOnce() -> Result<Runtime>,
-) -> Result<Handle> {
-    let refused = |what| Err(Error::new(ErrorKind::NotATable, what).at_path(directory));
-    if directory.join("CURRENT").exists() {
-        return refused("a directory of a database: open it with leveltable.Database");
-    }
-    match open_set(&Place::File(directory.to_path_buf()), options, runtime()?) {
-        Err(error) if is_not_found(&error) => {
-            refused("a directory without the manifest of a set: open a table in it by its name")
-        }
-        opened => opened.map_err(|error| error.at_path(directory)),
-    }
-}
-
-fn open_set(place: &Place, options: &OpenOptions, runtime: Runtime) -> Result<Handle> {
-    let (store, manifest) = place.locate()?;
-    let set = runtime.wait(
-        SetOptions::new()
-            .tables(options.clone())
-            .open(store, &manifest),
-    )?;
-    Ok(Handle::Set(set, runtime))
-}
-
-pub(crate) fn is_not_found(error: &Error) -> bool {
+fn is_not_found(error: &Error) -> bool {
     use std::error::Error as _;
-    let source = error
-        .source()
-        .and_then(|source| source.downcast_ref::<std::io::Error>());
-    source.is_some_and(|source| source.kind() == std::io::ErrorKind::NotFound)
+    let source = error.source().and_then(|e| e.downcast_ref());
+    source.is_some_and(|e: &std::io::Error| e.kind() == std::io::ErrorKind::NotFound)
 }

@@ -29,5 +29,5 @@ mod _native {
     #[pymodule_export]
     use crate::repair::{merge, salvage, verify};
     #[pymodule_export]
-    use crate::table::{Reader, Table, open};
+    use crate::table::{Reader, Table};
 }

@@ -28,23 +28,17 @@ pub(crate) fn publish(
         Some(Handle::Set(set, _)) => Some(set),
         Some(_) => return Err(other("replacing: expected a set, as open returns it")),
     };
-    let (store, object) = Place::of(&manifest)
-        .and_then(|place| place.locate())
-        .map_err(raise)?;
-    let mut shards = Vec::new();
-    for table in &tables {
-        let (_, shard) = Place::of(table)
-            .and_then(|place| place.locate())
-            .map_err(raise)?;
-        shards.push(shard);
-    }
+    let locate = |name: &PathBuf| {
+        let place = Place::of(name).and_then(|place| place.locate());
+        place.map_err(raise)
+    };
+    let (store, object) = locate(&manifest)?;
+    let shards = tables.iter().map(|table| Ok(locate(table)?.1));
+    let shards = shards.collect::<PyResult<Vec<_>>>()?;
     let runtime = Runtime::get().map_err(raise)?;
     let version = previous.as_ref().map(|set| set.version());
-    let published = py.detach(|| {
-        runtime.wait(async {
-            Ok(leveltable_object_store::publish(store, &object, &shards, version).await)
-        })
-    });
+    let publishing = leveltable_object_store::publish(store, &object, &shards, version);
+    let published = py.detach(|| runtime.wait(async { Ok(publishing.await) }));
     let published = published.map_err(raise)?;
     let published = published.map_err(|error| {
         let message = format!("{}: {error}", manifest.display());

@@ -25,22 +25,9 @@ fn bytes<'py>(py: Python<'py>, key: Option<&[u8]>) -> Option<Bound<'py, PyBytes>
 }
 
 pub(crate) fn stats(py: Python<'_>, stats: Stats) -> Made<'_> {
-    tuple!(
-        py,
-        "Stats",
-        stats,
-        [
-            source_reads,
-            source_bytes,
-            cache_hits,
-            cache_misses,
-            filter_rejected,
-            filter_passed,
-            prefix_rejected,
-            prefix_passed
-        ],
-        {}
-    )
+    tuple! { py, "Stats", stats, [
+        source_reads, source_bytes, cache_hits, cache_misses, filter_rejected, filter_passed, prefix_rejected, prefix_passed
+    ], {} }
 }
 
 pub(crate) fn properties<'py>(py: Python<'py>, found: &Properties) -> Made<'py> {

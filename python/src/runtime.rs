@@ -49,13 +49,10 @@ impl Runtime {
     }
 
     /// Waits for `work`, which is often ready at once.
-    pub(crate) fn wait<T, E: From<Error>>(
-        self,
-        work: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
+    pub(crate) fn wait<T>(self, work: impl Future<Output = Result<T>>) -> Result<T> {
         if !self.is_here() {
             let what = "opened before this process was forked, and its connections are the parent's: open it again here";
-            return Err(Error::new(ErrorKind::InvalidState, what).into());
+            return Err(Error::new(ErrorKind::InvalidState, what));
         }
         let mut work = pin!(work);
         let _entered = self.tokio.enter();

@@ -2,15 +2,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use leveltable::Result;
-use leveltable::merge::MergeCursor;
-use leveltable::remote::AsyncRange;
-use leveltable_object_store::set::SetRange;
+use arrow_array::builder::{ArrayBuilder as _, LargeBinaryBuilder};
+use arrow_array::{Array as _, LargeBinaryArray};
+use leveltable::{Error, Result};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::raise;
-use crate::runtime::Runtime;
 
 /// Entries of the first chunk, so that a short walk reads little; each chunk has twice as many as the one before.
 const FIRST: usize = 16;
@@ -18,140 +16,76 @@ const FIRST: usize = 16;
 const MOST: usize = 8192;
 const MAX_BYTES: usize = 1 << 20;
 
-/// Entries one after the other. Each is lent until the next move. After the end or an error, a walk is not moved on.
-pub(crate) trait Walk: Send {
-    /// Moves to the next entry, to the first at the first call. Returns `false` at the end.
-    fn advance(&mut self) -> Result<bool>;
-    fn key(&self) -> &[u8];
-    fn value(&self) -> &[u8];
-
-    /// Appends entries to `chunk`, until it has `most` or many bytes. Returns whether the walk goes on; what was read before an
-    /// error is kept.
-    fn fill(&mut self, chunk: &mut Chunk, most: usize, most_bytes: usize) -> Result<bool> {
-        while chunk.key_ends.len() <= most && chunk.keys.len() + chunk.values.len() < most_bytes {
-            if !self.advance()? {
-                return Ok(false);
-            }
-            chunk.keys.extend_from_slice(self.key());
-            chunk.key_ends.push(chunk.keys.len() as i64);
-            chunk.values.extend_from_slice(self.value());
-            chunk.value_ends.push(chunk.values.len() as i64);
-        }
-        Ok(true)
-    }
-}
+/// Appends the next entry. Returns `false` at the end. It is not called again after that, or after an error.
+pub(crate) type Step = Box<dyn FnMut(&mut Columns) -> Result<bool> + Send>;
 
 /// Entries, in the columns that Arrow has.
-pub(crate) struct Chunk {
-    pub(crate) keys: Vec<u8>,
-    /// Where each key ends, after a zero.
-    pub(crate) key_ends: Vec<i64>,
-    pub(crate) values: Vec<u8>,
-    pub(crate) value_ends: Vec<i64>,
+pub(crate) struct Columns {
+    keys: LargeBinaryBuilder,
+    values: LargeBinaryBuilder,
 }
 
-impl Default for Chunk {
-    fn default() -> Chunk {
-        Chunk {
-            keys: Vec::new(),
-            key_ends: vec![0],
-            values: Vec::new(),
-            value_ends: vec![0],
+impl Columns {
+    #[inline]
+    pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.keys.append_value(key);
+        self.values.append_value(value);
+    }
+}
+
+/// The entries of a range, one chunk after the other.
+pub(crate) struct Walk {
+    /// `None` after the end or an error.
+    step: Option<Step>,
+    /// Bytes of the keys and the values of the last chunk.
+    last: [usize; 2],
+}
+
+impl Walk {
+    pub(crate) fn new(step: Step) -> Walk {
+        Walk {
+            step: Some(step),
+            last: [0; 2],
         }
     }
-}
 
-impl Chunk {
-    pub(crate) fn len(&self) -> usize {
-        self.key_ends.len() - 1
-    }
-
-    fn clear(&mut self) {
-        self.keys.clear();
-        self.key_ends.truncate(1);
-        self.values.clear();
-        self.value_ends.truncate(1);
-    }
-
-    fn key(&self, i: usize) -> Option<&[u8]> {
-        let (start, end) = (*self.key_ends.get(i)?, *self.key_ends.get(i + 1)?);
-        self.keys.get(start as usize..end as usize)
-    }
-
-    fn value(&self, i: usize) -> Option<&[u8]> {
-        let (start, end) = (*self.value_ends.get(i)?, *self.value_ends.get(i + 1)?);
-        self.values.get(start as usize..end as usize)
-    }
-}
-
-/// A walk over a local table, either way.
-pub(crate) struct Local {
-    pub(crate) cursor: MergeCursor,
-    pub(crate) reverse: bool,
-    pub(crate) has_begun: bool,
-}
-
-impl Walk for Local {
-    #[inline]
-    fn advance(&mut self) -> Result<bool> {
-        if !self.reverse {
-            return self.cursor.next();
-        }
-        if self.has_begun {
-            return self.cursor.prev();
-        }
-        self.has_begun = true;
-        self.cursor.seek_to_last()
-    }
-
-    #[inline]
-    fn key(&self) -> &[u8] {
-        self.cursor.key()
-    }
-
-    #[inline]
-    fn value(&self) -> &[u8] {
-        self.cursor.value()
-    }
-}
-
-/// Walks that wait for requests.
-macro_rules! waiting {
-    ($range:ty) => {
-        impl Walk for ($range, Runtime) {
-            fn advance(&mut self) -> Result<bool> {
-                self.1.wait(self.0.advance())
-            }
-
-            fn key(&self) -> &[u8] {
-                self.0.key()
-            }
-
-            fn value(&self) -> &[u8] {
-                self.0.value()
+    /// Reads the next keys and values, until there are `most` or so many bytes; none at the end. Also returns what comes after them if
+    /// that is an error.
+    pub(crate) fn read(
+        &mut self,
+        most: usize,
+        most_bytes: usize,
+    ) -> ([LargeBinaryArray; 2], Option<Error>) {
+        // As large as the last one, and somewhat larger.
+        let [keys, values] = self
+            .last
+            .map(|bytes| LargeBinaryBuilder::with_capacity(most.min(MOST), bytes + bytes / 8));
+        let mut columns = Columns { keys, values };
+        let mut error = None;
+        while let Some(step) = &mut self.step
+            && columns.keys.len() < most
+            && columns.keys.values_slice().len() + columns.values.values_slice().len() < most_bytes
+        {
+            match step(&mut columns) {
+                Ok(true) => {}
+                Ok(false) => self.step = None,
+                Err(failed) => (self.step, error) = (None, Some(failed)),
             }
         }
-    };
-}
-
-waiting!(AsyncRange);
-waiting!(SetRange);
-
-/// What a walk yields of each entry.
-#[derive(Clone, Copy)]
-pub(crate) enum Yield {
-    Keys,
-    Values,
-    Items,
+        let read = [columns.keys.finish(), columns.values.finish()];
+        self.last = read.each_ref().map(|column| column.value_data().len());
+        (read, error)
+    }
 }
 
 /// An iterator over entries, keys or values.
-#[pyclass(module = "leveltable")]
+#[pyclass(module = "leveltable._native")]
 pub(crate) struct Entries {
-    /// Until its end or an error. Never waited for: an iterator has one user at a time.
-    walk: Mutex<Option<Box<dyn Walk>>>,
-    yields: Yield,
-    chunk: Chunk,
+    /// Never waited for: an iterator has one user at a time.
+    walk: Mutex<Walk>,
+    /// What is returned of each entry: its key (0), its value (1), or both.
+    column: Option<usize>,
+    chunk: [LargeBinaryArray; 2],
     /// The next entry of the chunk.
     next: usize,
     /// What comes after the chunk.
@@ -161,34 +95,16 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    pub(crate) fn new(walk: Box<dyn Walk>, yields: Yield) -> Entries {
+    pub(crate) fn new(walk: Walk, column: Option<usize>) -> Entries {
+        let none = || LargeBinaryBuilder::new().finish();
         Entries {
-            walk: Mutex::new(Some(walk)),
-            yields,
-            chunk: Chunk::default(),
+            walk: Mutex::new(walk),
+            column,
+            chunk: [none(), none()],
             next: 0,
             error: None,
             wanted: FIRST,
         }
-    }
-
-    /// Reads the next chunk, which is empty at the end.
-    fn refill(&mut self, py: Python<'_>) {
-        let walk = self.walk.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let (chunk, wanted) = (&mut self.chunk, self.wanted);
-        let goes_on = py.detach(|| {
-            chunk.clear();
-            match walk {
-                Some(walk) => walk.fill(chunk, wanted, MAX_BYTES),
-                None => Ok(false),
-            }
-        });
-        self.next = 0;
-        self.wanted = (2 * wanted).min(MOST);
-        if !matches!(goes_on, Ok(true)) {
-            *walk = None;
-        }
-        self.error = goes_on.err().map(raise);
     }
 }
 
@@ -199,20 +115,23 @@ impl Entries {
     }
 
     fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        if self.next == self.chunk.len() && self.error.is_none() {
-            self.refill(py);
+        if self.next == self.chunk[0].len() && self.error.is_none() {
+            let walk = self.walk.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let (chunk, error) = py.detach(|| walk.read(self.wanted, MAX_BYTES));
+            (self.chunk, self.error) = (chunk, error.map(raise));
+            (self.next, self.wanted) = (0, (2 * self.wanted).min(MOST));
         }
+        let [keys, values] = &self.chunk;
         let i = self.next;
-        let (Some(key), Some(value)) = (self.chunk.key(i), self.chunk.value(i)) else {
+        if i == keys.len() {
             return self.error.take().map_or(Ok(None), Err);
-        };
+        }
         self.next += 1;
-        Ok(Some(match self.yields {
-            Yield::Keys => PyBytes::new(py, key).into_any(),
-            Yield::Values => PyBytes::new(py, value).into_any(),
-            Yield::Items => (PyBytes::new(py, key), PyBytes::new(py, value))
-                .into_pyobject(py)?
-                .into_any(),
+        let bytes = |column: &LargeBinaryArray| PyBytes::new(py, column.value(i));
+        Ok(Some(match self.column {
+            Some(0) => bytes(keys).into_any(),
+            Some(_) => bytes(values).into_any(),
+            None => (bytes(keys), bytes(values)).into_pyobject(py)?.into_any(),
         }))
     }
 }

@@ -40,7 +40,7 @@ use crate::read::range::{Ends, not_whole};
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct DbRange(Ends<DbCursor>);
+pub struct DbRange(pub(super) Ends<DbCursor>);
 
 impl DbRange {
     /// The entries of `input`, whose user keys are in `order`, or an error instead.
@@ -53,11 +53,6 @@ impl DbRange {
     pub(super) fn at(mut self, sequence: u64) -> DbRange {
         self.0.front = self.0.front.at(sequence);
         self
-    }
-
-    /// The cursor inside, before the first entry.
-    pub(super) fn into_cursor(self) -> DbCursor {
-        self.0.front
     }
 
     /// The inputs of the cursor over stored keys inside.

@@ -17,7 +17,7 @@ use crate::format::properties::Properties;
 use crate::read::bounds::{KeyRange, Way, prefix_bounds};
 use crate::read::input::Input;
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::range::{Walk, no_prefixes};
+use crate::read::range::{Ends, Walk, no_prefixes};
 use crate::read::recognise::may_be_internal;
 use crate::read::source::Source;
 use crate::read::stats::Stats;
@@ -166,7 +166,7 @@ impl DbTable {
 
     /// Returns a cursor over all entries, before the first.
     pub fn cursor(&self) -> DbCursor {
-        self.iter().into_cursor()
+        self.iter().0.front
     }
 
     /// All entries: user keys in order, the versions of each newest first, deletions included; from either end.
@@ -192,10 +192,7 @@ impl DbTable {
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
         match &self.order {
             Order::Bytewise => self.range(prefix_bounds(prefix.as_ref())),
-            order @ Order::Custom(_) => {
-                let input = Input::all_of(&self.table);
-                DbRange::new(input, order, Some(no_prefixes(order)))
-            }
+            order @ Order::Custom(_) => DbRange(Ends::new(self.cursor(), Some(no_prefixes(order)))),
         }
     }
 

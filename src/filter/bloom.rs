@@ -76,7 +76,7 @@ impl FilterPolicy for BloomFilterPolicy {
 
     #[inline]
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
-        may_match(hash32(key, unsigned), filter)
+        may_match(hash32(key, u32::from), filter)
     }
 
     fn check(&self) -> Result<(), String> {
@@ -93,9 +93,6 @@ struct BloomFilterBuilder {
     hashes: Vec<u32>,
 }
 
-/// `BITS[i]` is `1 << i`. A load is faster than a shift by a variable.
-const BITS: [u8; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-
 /// Most bytes in the array of a filter. In a longer one readers disagree on the modulus: C++ computes it in 64 bits,
 /// goleveldb in 32. At 10 bits a key the limit is reached at 429 million keys in one filter. With more keys the filter gets
 /// denser instead of longer.
@@ -103,9 +100,10 @@ const MAX_BYTES: u64 = (u32::MAX / 8) as u64;
 
 impl FilterBuilder for BloomFilterBuilder {
     fn add_key(&mut self, key: &[u8]) {
-        self.hashes.push(hash32(key, unsigned));
+        self.hashes.push(hash32(key, u32::from));
     }
 
+    #[expect(clippy::indexing_slicing, reason = "probes are below the length")]
     fn finish(&mut self, dst: &mut Vec<u8>) {
         let keys = self.hashes.len() as u64;
         let bits = (keys * u64::from(self.policy.bits_per_key())).max(64);
@@ -114,23 +112,14 @@ impl FilterBuilder for BloomFilterBuilder {
         let start = dst.len();
         dst.resize(start + bytes, 0);
         let (_, array) = dst.split_at_mut(start);
-        match k {
-            6 => set_bits(array, &self.hashes, 6), // 10 bits a key: compiled with a constant number of probes
-            k => set_bits(array, &self.hashes, k),
+        let modulus = Modulus::new(bytes);
+        for &hash in &self.hashes {
+            for (at, bit) in probes(hash, k, modulus) {
+                array[at] |= 1 << (bit % 8);
+            }
         }
         dst.push(k);
         self.hashes.clear();
-    }
-}
-
-#[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "probes are below the length")]
-fn set_bits(array: &mut [u8], hashes: &[u32], k: u8) {
-    let modulus = Modulus::new(array.len());
-    for &hash in hashes {
-        for (at, bit) in probes(hash, k, modulus) {
-            array[at] |= BITS[bit as usize % 8];
-        }
     }
 }
 
@@ -214,10 +203,6 @@ fn hash32(key: &[u8], widen: fn(u8) -> u32) -> u32 {
     h
 }
 
-fn unsigned(byte: u8) -> u32 {
-    u32::from(byte)
-}
-
 fn signed(byte: u8) -> u32 {
     i32::from(byte as i8) as u32
 }
@@ -240,7 +225,7 @@ impl FilterPolicy for OldBloomFilterPolicy {
     }
 
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
-        may_match(hash32(key, unsigned), filter) || may_match(hash32(key, signed), filter)
+        may_match(hash32(key, u32::from), filter) || may_match(hash32(key, signed), filter)
     }
 }
 
@@ -369,7 +354,7 @@ mod tests {
         let keys: Vec<Vec<u8>> = (0..500u16)
             .map(|i| vec![b'k', 0x80 | i as u8, (i >> 3) as u8])
             .collect();
-        for widen in [unsigned, signed] {
+        for widen in [u32::from as fn(u8) -> u32, signed] {
             let mut builder = BloomFilterBuilder {
                 policy: BloomFilterPolicy::new(10),
                 hashes: keys.iter().map(|key| hash32(key, widen)).collect(),
@@ -383,7 +368,7 @@ mod tests {
         }
         let differ = keys
             .iter()
-            .filter(|key| hash32(key, unsigned) != hash32(key, signed));
+            .filter(|key| hash32(key, u32::from) != hash32(key, signed));
         assert_eq!(differ.count(), 500);
     }
 }

@@ -13,8 +13,6 @@
 use std::fmt;
 use std::ops::Range;
 
-use bytes::Bytes;
-
 use super::Defect;
 use crate::coding::{get_varint32, put_fixed32, put_fixed64, put_varint, varint_len};
 
@@ -154,12 +152,139 @@ impl BlockBuilder {
 ///
 /// [`parse`](Block::parse) checks that entries and restarts lie inside the bytes. Everything else is untrusted, and
 /// checked where it is decoded. `block_check.rs` checks a block as a whole, when it is first read.
-#[derive(Clone)]
+/// The default is a block without entries.
+#[derive(Clone, Default)]
 pub(crate) struct Block<B> {
     data: B,
     /// Length of the entries, and so the offset of the restarts.
     entries_len: usize,
     restart_count: usize,
+}
+
+/// Short: a block has too many bytes to print.
+impl<B> fmt::Debug for Block<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Block of {} bytes of entries", self.entries_len)
+    }
+}
+
+impl<B: AsRef<[u8]>> Block<B> {
+    /// Finds the entries and the restarts. Takes constant time: it reads the last four bytes only.
+    #[inline(always)] // on the path of every lookup
+    pub(crate) fn parse(data: B) -> Result<Block<B>, Defect> {
+        let bytes = data.as_ref();
+        let (before_count, restart_count) = match bytes.split_last_chunk::<COUNT_LEN>() {
+            Some((before, count)) if u32::try_from(before.len()).is_ok() => {
+                (before.len(), u32::from_le_bytes(*count) as usize)
+            }
+            _ => {
+                let found = format!("{} bytes", bytes.len());
+                return Err(Defect::new("a block of 4 bytes to 4 GiB", found));
+            }
+        };
+        let most = before_count / 4;
+        if restart_count > most {
+            let expected = format!("at most {most} restarts in {} bytes", bytes.len());
+            return Err(Defect::new(expected, format!("{restart_count}")));
+        }
+        let entries_len = before_count - 4 * restart_count;
+        if restart_count == 0 && entries_len > 0 {
+            // LevelDB treats such a block as empty, which hides its entries.
+            let found = format!("none, before {entries_len} bytes of entries");
+            return Err(Defect::new("a restart for the first entry", found));
+        }
+        Ok(Block {
+            data,
+            entries_len,
+            restart_count,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn restart_count(&self) -> usize {
+        self.restart_count
+    }
+
+    /// The bytes of the block.
+    pub(crate) fn data(&self) -> &B {
+        &self.data
+    }
+
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "`parse` checked the length")]
+    pub(crate) fn entries(&self) -> &[u8] {
+        &self.data.as_ref()[..self.entries_len]
+    }
+
+    /// The restarts as they are stored.
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "`parse` checked both lengths")]
+    fn stored_restarts(&self) -> &[[u8; 4]] {
+        let (restarts, _) = self.data.as_ref()[self.entries_len..].as_chunks();
+        &restarts[..self.restart_count]
+    }
+
+    /// The offsets of all restarts.
+    pub(crate) fn restarts(&self) -> impl Iterator<Item = usize> {
+        self.stored_restarts().iter().map(restart_offset)
+    }
+
+    /// Offset of restart `i`, one of `0..restart_count()`.
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "`i` is below `restart_count`")]
+    pub(crate) fn restart(&self, i: usize) -> usize {
+        restart_offset(&self.stored_restarts()[i])
+    }
+
+    /// The entry at restart `i`, one of `0..restart_count()`. Its key must be stored whole.
+    #[inline]
+    pub(crate) fn entry_at_restart(&self, i: usize) -> Result<Entry, Defect> {
+        let offset = self.restart(i);
+        let none = || Defect::new("an entry at each restart", format!("none at byte {offset}"));
+        self.entries_from(offset, 0).next().ok_or_else(none)?
+    }
+
+    /// Offset of the last restart before byte `end` of the entries.
+    pub(super) fn restart_before(&self, end: usize) -> usize {
+        let restarts = self.stored_restarts();
+        let before = restarts.partition_point(|restart| restart_offset(restart) < end);
+        // The entries begin at 0, whatever restarts that were not checked say.
+        before.checked_sub(1).map_or(0, |i| self.restart(i))
+    }
+
+    /// Decodes the entries from the first on.
+    #[inline]
+    pub(crate) fn iter(&self) -> Entries<'_> {
+        entries_of(self.entries())
+    }
+
+    /// Decodes the entries from byte `offset` on, after a key of `key_len` bytes.
+    #[inline]
+    pub(super) fn entries_from(&self, offset: usize, key_len: usize) -> Entries<'_> {
+        Entries {
+            bytes: self.entries(),
+            offset,
+            key_len,
+        }
+    }
+
+    /// The bytes at `range`, which comes from an [`Entry`] of this block.
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "entries lie inside their block")]
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.data.as_ref()[range]
+    }
+
+    /// The bytes of its key that `entry` does not share with the key before.
+    #[inline]
+    pub(crate) fn unshared(&self, entry: &Entry) -> &[u8] {
+        self.bytes(entry.unshared())
+    }
+}
+
+#[inline]
+fn restart_offset(stored: &[u8; 4]) -> usize {
+    u32::from_le_bytes(*stored) as usize
 }
 
 /// Where the parts of an entry lie in its block: inside the entries. Blocks are smaller than 4 GiB.
@@ -214,14 +339,13 @@ impl Entry {
     /// Length of its key.
     #[inline]
     pub(super) fn key_len(&self) -> usize {
-        self.shared() + self.unshared_at().1
+        self.shared() + (self.value_start - self.key_start) as usize
     }
 
-    /// Where the unshared bytes of its key begin, and how many they are.
+    /// Where the unshared bytes of its key lie.
     #[inline]
-    pub(crate) fn unshared_at(&self) -> (usize, usize) {
-        let len = self.value_start - self.key_start;
-        (self.key_start as usize, len as usize)
+    pub(crate) fn unshared(&self) -> Range<usize> {
+        self.key_start as usize..self.value_start as usize
     }
 
     /// Where its value lies.
@@ -229,161 +353,6 @@ impl Entry {
     pub(crate) fn value(&self) -> Range<usize> {
         self.value_start as usize..self.end as usize
     }
-}
-
-/// Short: a block has too many bytes to print.
-impl<B> fmt::Debug for Block<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Block")
-            .field("entries_len", &self.entries_len)
-            .field("restart_count", &self.restart_count)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Block<Bytes> {
-    /// A block without entries.
-    pub(crate) fn empty() -> Block<Bytes> {
-        Block {
-            data: Bytes::new(),
-            entries_len: 0,
-            restart_count: 0,
-        }
-    }
-}
-
-impl<B: AsRef<[u8]>> Block<B> {
-    /// Finds the entries and the restarts. Takes constant time: it reads the last four bytes only.
-    #[inline(always)] // on the path of every lookup
-    pub(crate) fn parse(data: B) -> Result<Block<B>, Defect> {
-        let bytes = data.as_ref();
-        let (before_count, restart_count) = match bytes.split_last_chunk::<COUNT_LEN>() {
-            Some((before, count)) if u32::try_from(before.len()).is_ok() => {
-                (before.len(), u32::from_le_bytes(*count) as usize)
-            }
-            _ => {
-                return Err(Defect::new(
-                    "a block of 4 bytes to 4 GiB",
-                    format!("{} bytes", bytes.len()),
-                ));
-            }
-        };
-        if restart_count > before_count / 4 {
-            return Err(Defect::new(
-                format!(
-                    "at most {} restarts in {} bytes",
-                    before_count / 4,
-                    bytes.len()
-                ),
-                format!("{restart_count}"),
-            ));
-        }
-        let entries_len = before_count - 4 * restart_count;
-        if restart_count == 0 && entries_len > 0 {
-            // LevelDB treats such a block as empty, which hides its entries.
-            return Err(Defect::new(
-                "a restart for the first entry",
-                format!("none, before {entries_len} bytes of entries"),
-            ));
-        }
-        Ok(Block {
-            data,
-            entries_len,
-            restart_count,
-        })
-    }
-
-    #[inline]
-    pub(crate) fn restart_count(&self) -> usize {
-        self.restart_count
-    }
-
-    /// The bytes of the block.
-    pub(crate) fn data(&self) -> &B {
-        &self.data
-    }
-
-    #[inline]
-    #[expect(clippy::indexing_slicing, reason = "`parse` checked the length")]
-    pub(crate) fn entries(&self) -> &[u8] {
-        &self.data.as_ref()[..self.entries_len]
-    }
-
-    /// The restarts as they are stored.
-    #[inline]
-    #[expect(clippy::indexing_slicing, reason = "`parse` checked both lengths")]
-    fn stored_restarts(&self) -> &[[u8; 4]] {
-        let (restarts, _) = self.data.as_ref()[self.entries_len..].as_chunks();
-        &restarts[..self.restart_count]
-    }
-
-    /// The offsets of all restarts.
-    pub(crate) fn restarts(&self) -> impl Iterator<Item = usize> {
-        self.stored_restarts().iter().map(restart_offset)
-    }
-
-    /// Offset of restart `i`, one of `0..restart_count()`.
-    #[inline]
-    #[expect(clippy::indexing_slicing, reason = "`i` is below `restart_count`")]
-    pub(crate) fn restart(&self, i: usize) -> usize {
-        restart_offset(&self.stored_restarts()[i])
-    }
-
-    /// Key and value of the entry at restart `i`. `None` if there is no such restart, or if the entry is damaged.
-    #[inline]
-    pub(crate) fn restart_entry(&self, i: usize) -> Option<(&[u8], &[u8])> {
-        let entry = self.entry_at_restart(i)?;
-        Some((self.unshared(&entry), self.bytes(entry.value())))
-    }
-
-    /// Where the entry at restart `i` has key and value. `None` as by [`restart_entry`](Block::restart_entry).
-    #[inline]
-    pub(crate) fn entry_at_restart(&self, i: usize) -> Option<Entry> {
-        let offset = self.stored_restarts().get(i).map(restart_offset)?;
-        self.entries_from(offset, 0).next()?.ok()
-    }
-
-    /// Offset of the last restart before byte `end` of the entries.
-    pub(super) fn restart_before(&self, end: usize) -> usize {
-        let restarts = self.stored_restarts();
-        let before = restarts.partition_point(|restart| restart_offset(restart) < end);
-        // The entries begin at 0, whatever restarts that were not checked say.
-        before.checked_sub(1).map_or(0, |i| self.restart(i))
-    }
-
-    /// Decodes the entries from the first on.
-    #[inline]
-    pub(crate) fn iter(&self) -> Entries<'_> {
-        self.entries_from(0, 0)
-    }
-
-    /// Decodes the entries from byte `offset` on, after a key of `key_len` bytes.
-    #[inline]
-    pub(super) fn entries_from(&self, offset: usize, key_len: usize) -> Entries<'_> {
-        Entries {
-            bytes: self.entries(),
-            offset,
-            key_len,
-        }
-    }
-
-    /// The bytes at `range`, which comes from an [`Entry`] of this block.
-    #[inline]
-    #[expect(clippy::indexing_slicing, reason = "entries lie inside their block")]
-    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
-        &self.data.as_ref()[range]
-    }
-
-    /// The bytes of its key that `entry` does not share with the key before.
-    #[inline]
-    pub(crate) fn unshared(&self, entry: &Entry) -> &[u8] {
-        self.bytes(entry.key_start as usize..entry.value_start as usize)
-    }
-}
-
-#[inline]
-fn restart_offset(stored: &[u8; 4]) -> usize {
-    u32::from_le_bytes(*stored) as usize
 }
 
 /// Decodes the entries of a block one after another: the one decoder of search, check and cursor.
@@ -400,6 +369,7 @@ pub(crate) struct Entries<'a> {
 }
 
 /// Decodes the entries that `bytes` are, the first of which shares nothing.
+#[inline]
 pub(super) fn entries_of(bytes: &[u8]) -> Entries<'_> {
     Entries {
         bytes,
@@ -458,12 +428,9 @@ impl Entries<'_> {
         };
         let entry = decode().ok_or_else(|| {
             let header: Vec<&u8> = self.bytes.iter().skip(self.offset).take(15).collect();
+            let (offset, len) = (self.offset, self.bytes.len());
             Defect::new(
-                format!(
-                    "an entry at byte {} of the block's {} of entries",
-                    self.offset,
-                    self.bytes.len()
-                ),
+                format!("an entry at byte {offset} of the block's {len} of entries"),
                 format!("lengths that do not fit: {header:02x?}"),
             )
         })?;
@@ -473,9 +440,9 @@ impl Entries<'_> {
 
     /// The entry here, by its lengths, and how many bytes these take. `None` if it does not end inside the entries.
     #[inline(always)]
-    fn entry(&self, taken: usize, shared: u32, unshared_len: u32, value_len: u32) -> Option<Entry> {
+    fn entry(&self, taken: usize, shared: u32, unshared: u32, value_len: u32) -> Option<Entry> {
         let key_start = self.offset + taken;
-        let value_start = key_start as u64 + u64::from(unshared_len);
+        let value_start = key_start as u64 + u64::from(unshared);
         let end = value_start + u64::from(value_len);
         (end <= self.bytes.len() as u64).then_some(Entry {
             offset: self.offset as u32,
@@ -490,21 +457,19 @@ impl Entries<'_> {
 /// Checks that `entry` shares at most `key_len` bytes, the length of the key before.
 #[inline]
 pub(super) fn check_shared(entry: &Entry, key_len: usize) -> Result<(), Defect> {
+    #[cold]
+    #[inline(never)]
+    fn shares_too_much(&Entry { offset, shared, .. }: &Entry, key_len: usize) -> Defect {
+        Defect::new(
+            format!("an entry at byte {offset} of the block that shares at most {key_len} bytes"),
+            format!("{shared}"),
+        )
+    }
     if entry.shared() <= key_len {
         Ok(())
     } else {
         Err(shares_too_much(entry, key_len))
     }
-}
-
-#[cold]
-#[inline(never)]
-fn shares_too_much(entry: &Entry, key_len: usize) -> Defect {
-    let offset = entry.offset;
-    Defect::new(
-        format!("an entry at byte {offset} of the block that shares at most {key_len} bytes"),
-        format!("{}", entry.shared),
-    )
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Defect;
 use super::block::{Block, Entries, Entry};
-use super::block_key::Key;
+use super::buffer::Buffer;
 use crate::comparator::Order;
 
 /// Walks the entries of a block in both directions.
@@ -15,28 +15,20 @@ pub(crate) struct BlockCursor<B> {
     /// The current entry; none where the entries begin or end.
     at: Entry,
     /// The key of the current entry; empty if there is none.
-    key: Key,
+    key: Buffer,
     way_back: WayBack,
 }
 
 /// The entries between a restart and the current entry: where the next steps backward lead.
 ///
 /// An entry does not say where the entry before it begins, so the first step back decodes the entries from the restart on,
-/// and the following steps take them from here. Each key is kept without the bytes that the next key shares: together they
-/// are no longer than the entries, even if all share a long prefix.
+/// and the following steps take them from here.
 #[derive(Clone, Default)]
 struct WayBack {
-    steps: Vec<Step>,
-    /// The tails of the keys, end to end.
-    tails: Key,
-}
-
-/// A step back to an entry.
-#[derive(Clone, Copy)]
-struct Step {
-    entry: Entry,
-    /// Where the tail of its key begins: the bytes that the next key does not share.
-    tail_start: u32,
+    entries: Vec<Entry>,
+    /// The bytes that a key shared with the key before, but not with the next one, key after key. Each came from an entry, and is
+    /// here once: together they are no longer than the entries, even if all share a long prefix.
+    dropped: Buffer,
 }
 
 /// Short: the position, not the buffers.
@@ -55,7 +47,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         BlockCursor {
             block,
             at: Entry::default(),
-            key: Key::default(),
+            key: Buffer::default(),
             way_back: WayBack::default(),
         }
     }
@@ -78,8 +70,8 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
 
     /// Leaves the entries for `end`, the offset where they begin or end.
     fn leave(&mut self, end: usize) {
-        self.way_back.steps.clear();
-        self.way_back.tails.truncate(0);
+        self.way_back.entries.clear();
+        self.way_back.dropped.truncate(0);
         self.key.truncate(0);
         self.at = Entry::none_at(end);
     }
@@ -156,7 +148,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     #[inline(always)]
     fn enter(&mut self, entry: Entry) {
         let block = self.block.data().as_ref();
-        self.key.splice(entry.shared(), block, entry.unshared_at());
+        self.key.splice(entry.shared(), block, entry.unshared());
         self.at = entry;
     }
 
@@ -181,45 +173,46 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         }
         self.leave(end);
         let (block, key) = (self.block.data().as_ref(), &mut self.key);
-        let WayBack { steps, tails } = &mut self.way_back;
+        let WayBack { entries, dropped } = &mut self.way_back;
         let mut last = Entry::default();
         for entry in self.block.entries_from(self.block.restart_before(end), 0) {
             let entry = entry?;
-            let tail = (entry.shared(), key.len() - entry.shared());
-            tails.splice(tails.len(), key.buffer(), tail);
-            key.splice(entry.shared(), block, entry.unshared_at());
+            if entry.shared() < last.shared() {
+                let range = entry.shared()..last.shared();
+                dropped.splice(dropped.len(), key.memory(), range);
+            }
+            key.splice(entry.shared(), block, entry.unshared());
+            last = entry;
             if entry.end() >= end {
-                last = entry;
                 break;
             }
-            steps.push(Step {
-                entry,
-                tail_start: tails.len() as u32,
-            });
+            entries.push(entry);
         }
         if last.end() != end {
-            return Err(Defect::new(
-                format!("an entry that ends at byte {end} of the block"),
-                format!("one from byte {} to {}", last.offset(), last.end()),
-            ));
+            let expected = format!("an entry that ends at byte {end} of the block");
+            let found = format!("one from byte {} to {}", last.offset(), last.end());
+            return Err(Defect::new(expected, found));
         }
         self.at = last;
         Ok(true)
     }
 
     /// Moves to the previous entry if it was decoded before. Otherwise, or if there is none, stays and returns `false`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn step_back(&mut self) -> bool {
-        let WayBack { steps, tails } = &mut self.way_back;
-        // After a step forward, the steps lead back from an earlier entry.
-        let Some(step) = steps.pop_if(|step| step.entry.end() == self.at.offset()) else {
+        let WayBack { entries, dropped } = &mut self.way_back;
+        // After a step forward, the way leads back from an earlier entry.
+        let Some(entry) = entries.pop_if(|entry| entry.end() == self.at.offset()) else {
             return false;
         };
-        let start = step.tail_start as usize;
-        let tail = (start, tails.len() - start);
-        self.key.splice(self.at.shared(), tails.buffer(), tail);
-        tails.truncate(start);
-        self.at = step.entry;
+        let shared = self.at.shared();
+        if shared < entry.shared() {
+            let start = dropped.len() - (entry.shared() - shared);
+            self.key
+                .splice(shared, dropped.memory(), start..dropped.len());
+            dropped.truncate(start);
+        }
+        self.enter(entry);
         true
     }
 
@@ -232,7 +225,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         };
         if let Order::Bytewise = order {
             // The search assembled no key. What this one shares with the key before, it shares with `target`.
-            self.key.splice(0, target, (0, found.entry.shared()));
+            self.key.splice(0, target, 0..found.entry.shared());
         }
         self.enter(found.entry);
         Ok(true)

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Defect;
 use super::block::{Block, Entry};
-use super::block_key::Key;
+use super::buffer::Buffer;
 use super::prefetch::{lines, prefetch};
 use crate::comparator::{Order, compare_bytes};
 
@@ -20,7 +20,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// Where the value of `key` lies in the block; `None` if the block does not hold the key.
     #[inline(always)] // on the path of every lookup
     pub(crate) fn find(&self, key: &[u8], order: &Order) -> Result<Option<Range<usize>>, Defect> {
-        let landing = self.seek(key, order, &mut Key::default())?;
+        let landing = self.seek(key, order, &mut Buffer::default())?;
         let exact = landing.filter(|landing| landing.is_exact);
         Ok(exact.map(|landing| landing.entry.value()))
     }
@@ -43,10 +43,14 @@ impl<B: AsRef<[u8]>> Block<B> {
         &self,
         target: &[u8],
         order: &Order,
-        key: &mut Key,
+        key: &mut Buffer,
     ) -> Result<Option<Landing>, Defect> {
-        let mut matched = 0;
-        for entry in self.entries_from(self.walk_from(target, order)?, 0) {
+        let (from, mut matched) = self.restart_below(target, order)?;
+        let entries = match order {
+            Order::Bytewise => self.entries_from(from.end(), from.key_len()),
+            Order::Custom(_) => self.entries_from(from.offset(), 0),
+        };
+        for entry in entries {
             let entry = entry?;
             let ordering = match order {
                 Order::Bytewise if entry.shared() > matched => Ordering::Less,
@@ -57,7 +61,7 @@ impl<B: AsRef<[u8]>> Block<B> {
                     ordering
                 }
                 Order::Custom(comparator) => {
-                    key.splice(entry.shared(), self.data().as_ref(), entry.unshared_at());
+                    key.splice(entry.shared(), self.data().as_ref(), entry.unshared());
                     comparator.compare(key.as_slice(), target)
                 }
             };
@@ -69,39 +73,35 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(None)
     }
 
-    /// Where the walk to `target` begins: at the last restart whose key is below it, or at the first entry if there is none.
-    /// Prefetches the entries from there up to the next restart.
+    /// The entry at the last restart whose key is below `target`, and in bytewise order the length of their common prefix. No entry,
+    /// at the beginning, if there is none. Prefetches the entries from there up to the next restart.
     #[inline]
-    fn walk_from(&self, target: &[u8], order: &Order) -> Result<usize, Defect> {
-        let mut interval = 0..self.entries().len();
+    fn restart_below(&self, target: &[u8], order: &Order) -> Result<(Entry, usize), Defect> {
+        let (mut below, mut matched) = (Entry::default(), 0);
+        let mut end = self.entries().len();
         // The first restart is not compared: the walk begins there if no other is below the target.
         let (mut low, mut high) = (1, self.restart_count());
         while low < high {
             let middle = low + (high - low) / 2;
-            let (offset, key) = self.restart_key(middle)?;
-            if order.compare(key, target).is_lt() {
-                interval.start = offset;
+            let entry = self.entry_at_restart(middle)?;
+            let key = self.unshared(&entry);
+            let (ordering, common) = match order {
+                Order::Bytewise => compare_bytes(key, target),
+                Order::Custom(comparator) => (comparator.compare(key, target), 0),
+            };
+            if ordering.is_lt() {
+                (below, matched) = (entry, common);
                 low = middle + 1;
             } else {
-                interval.end = offset;
+                end = entry.offset();
                 high = middle;
             }
         }
-        let from = interval.start;
         // Restarts that were not checked may leave no interval.
-        if let Some(interval) = self.entries().get(interval) {
+        if let Some(interval) = self.entries().get(below.offset()..end) {
             prefetch(lines(interval).take(WALKED));
         }
-        Ok(from)
-    }
-
-    /// Offset and key of the entry at restart `i`. The key must be stored whole.
-    #[inline]
-    fn restart_key(&self, i: usize) -> Result<(usize, &[u8]), Defect> {
-        let offset = self.restart(i);
-        let none = || Defect::new("an entry at each restart", format!("none at byte {offset}"));
-        let entry = self.entries_from(offset, 0).next().ok_or_else(none)??;
-        Ok((offset, self.unshared(&entry)))
+        Ok((below, matched))
     }
 }
 

@@ -1,27 +1,44 @@
-//! The bytes of a file that wait to be written.
+//! A growing buffer whose unused memory stays initialised: the bytes of a file that wait to be written, or a key.
 
-/// A growing buffer whose unused memory stays initialised.
+use std::ops::Range;
+
+/// Bytes of a copy of fixed size, which takes a few instructions where a copy of any length takes a call.
+const CHUNK: usize = 32;
+
+/// Bytes, and room after them that holds anything.
 ///
-/// A compressor needs [`room`](Buffer::room) to write to. A `Vec` would have to fill that room with zeros for each block.
-#[derive(Debug, Default)]
+/// A compressor needs [`room`](Buffer::room) to write to. A `Vec` would have to fill that room with zeros for each block. A key
+/// is [spliced](Buffer::splice) from short slices by copies that may write into the room.
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Buffer {
-    /// The bytes, then room that holds anything.
+    /// The bytes, then the room.
     memory: Vec<u8>,
     len: usize,
 }
 
 impl Buffer {
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
+    #[inline]
     #[expect(clippy::indexing_slicing, reason = "`len` counts bytes of `memory`")]
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.memory[..self.len]
     }
 
+    /// The bytes and the room after them, to [`splice`](Buffer::splice) from.
+    #[inline]
+    pub(super) fn memory(&self) -> &[u8] {
+        &self.memory
+    }
+
+    /// Keeps the first `len` bytes, of at least as many.
+    #[inline]
     pub(crate) fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
+        debug_assert!(len <= self.len, "only bytes of the buffer can be kept");
+        self.len = len;
     }
 
     /// `len` bytes of any content to write to. [`take_up`](Buffer::take_up) then appends the first of them.
@@ -45,16 +62,29 @@ impl Buffer {
         self.take_up(bytes.len());
     }
 
-    /// Inserts `count` zeros before the byte at `at`, or at the end.
-    pub(crate) fn insert_zeros(&mut self, at: usize, count: usize) {
-        let end = self.len;
-        self.room(count);
-        self.memory.copy_within(at..end, at + count);
-        self.memory
-            .iter_mut()
-            .skip(at)
-            .take(count)
-            .for_each(|byte| *byte = 0);
-        self.take_up(count);
+    /// Keeps the first `kept` bytes, of at least as many, and appends the bytes of `from` at `range`, which must lie inside it.
+    #[inline(always)]
+    pub(super) fn splice(&mut self, kept: usize, from: &[u8], range: Range<usize>) {
+        debug_assert!(kept <= self.len, "only bytes of the buffer can be kept");
+        let len = range.end - range.start;
+        if len <= CHUNK
+            && let Some(chunk) = from.get(range.start..range.start + CHUNK)
+            && let Some(to) = self.memory.get_mut(kept..kept + CHUNK)
+        {
+            to.copy_from_slice(chunk);
+            self.len = kept + len;
+        } else {
+            self.splice_slowly(kept, from, range);
+        }
+    }
+
+    /// Splices a slice that is long, or near the end of `from` or of the memory.
+    #[inline(never)]
+    #[expect(clippy::indexing_slicing, reason = "`range` lies inside `from`")]
+    fn splice_slowly(&mut self, kept: usize, from: &[u8], range: Range<usize>) {
+        self.truncate(kept);
+        // Once, for the slice and for the copies that follow: to grow twice could double it.
+        self.room(range.len() + 2 * CHUNK);
+        self.extend(&from[range]);
     }
 }

@@ -11,9 +11,14 @@
 //! No decoder trusts a length that the payload states. Each checks it against the most that its format can reach.
 
 use std::io;
+#[cfg(feature = "zlib")]
+use std::io::Read;
 
-use super::Defect;
+#[cfg(feature = "zlib")]
+use flate2::bufread::{DeflateDecoder, DeflateEncoder, ZlibDecoder, ZlibEncoder};
+
 use super::buffer::Buffer;
+use super::{Defect, require};
 
 /// The type byte of a block that is stored uncompressed, or raw.
 pub(crate) const RAW: u8 = 0;
@@ -48,49 +53,45 @@ pub enum Compression {
     Deflate(u32),
 }
 
-impl Compression {
-    /// The codec's name in messages.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Compression::None => "no compression",
-            Compression::Snappy => "Snappy",
-            #[cfg(feature = "zstd")]
-            Compression::Zstd(_) => "Zstandard",
-            #[cfg(feature = "zlib")]
-            Compression::Zlib(_) => "zlib",
-            #[cfg(feature = "zlib")]
-            Compression::Deflate(_) => "deflate",
-        }
-    }
+/// Every codec of this build, by its [`name`] in files, at the level that its writers use by default.
+const CODECS: &[(&str, Compression)] = &[
+    ("none", Compression::None),
+    ("snappy", Compression::Snappy),
+    #[cfg(feature = "zstd")]
+    ("zstd", Compression::Zstd(1)),
+    #[cfg(feature = "zlib")]
+    ("zlib", Compression::Zlib(6)),
+    #[cfg(feature = "zlib")]
+    ("deflate", Compression::Deflate(6)),
+];
 
-    /// The codec of this [`name`] in files, at the level that its writers use by default. `None` for one that is not built in.
+impl Compression {
+    /// The codec of this name in files. `None` for one that is not built in.
     pub(crate) fn of(name: &str) -> Option<Compression> {
-        match name {
-            "none" => Some(Compression::None),
-            "snappy" => Some(Compression::Snappy),
-            #[cfg(feature = "zstd")]
-            "zstd" => Some(Compression::Zstd(1)),
-            #[cfg(feature = "zlib")]
-            "zlib" => Some(Compression::Zlib(6)),
-            #[cfg(feature = "zlib")]
-            "deflate" => Some(Compression::Deflate(6)),
-            _ => None,
-        }
+        let codec = CODECS.iter().find(|(known, _)| *known == name);
+        codec.map(|&(_, compression)| compression)
     }
 
     /// Whether the codec has the level; `Err` names the allowed range.
     pub(crate) fn check(self) -> Result<(), String> {
-        match self {
-            Compression::None | Compression::Snappy => Ok(()),
+        let limits: Option<(&str, i64, i64, i64)> = match self {
+            Compression::None | Compression::Snappy => None,
             #[cfg(feature = "zstd")]
             Compression::Zstd(level) => {
                 let levels = zstd::compression_level_range();
-                optional::check_level(self, level.into(), *levels.start(), *levels.end())
+                let (least, most) = levels.into_inner();
+                Some(("Zstandard", level.into(), least.into(), most.into()))
             }
             #[cfg(feature = "zlib")]
-            Compression::Zlib(level) | Compression::Deflate(level) => {
-                optional::check_level(self, level.into(), 0, 9)
-            }
+            Compression::Zlib(level) => Some(("zlib", level.into(), 0, 9)),
+            #[cfg(feature = "zlib")]
+            Compression::Deflate(level) => Some(("deflate", level.into(), 0, 9)),
+        };
+        match limits {
+            Some((name, level, least, most)) if level < least || level > most => Err(format!(
+                "{name} has levels from {least} to {most}, not {level}"
+            )),
+            _ => Ok(()),
         }
     }
 }
@@ -115,13 +116,8 @@ impl Compressor {
         }
     }
 
-    /// Whether readers let `compressed` bytes expand to a block of `len`.
-    fn may_expand(&self, compressed: usize, len: usize) -> bool {
-        match self.compression {
-            #[cfg(feature = "zstd")]
-            Compression::Zstd(_) => len as u64 <= optional::zstd_bound(compressed),
-            _ => compressed <= len,
-        }
+    pub(crate) fn compression(&self) -> Compression {
+        self.compression
     }
 
     /// Appends `block` compressed to `out` and returns its type byte; `None` if it does not shrink by an eighth, or so much that
@@ -142,14 +138,21 @@ impl Compressor {
             }
             Compression::Snappy => self.append_snappy(block, out),
             #[cfg(feature = "zstd")]
-            Compression::Zstd(level) => optional::append_zstd(&mut self.zstd, block, level, out),
+            Compression::Zstd(level) => self.append_zstd(block, level, out),
             #[cfg(feature = "zlib")]
-            Compression::Zlib(level) => optional::append_deflated(block, level, true, out),
+            Compression::Zlib(level) => {
+                let encoder = ZlibEncoder::new(block, flate2::Compression::new(level));
+                append_all(encoder, ZSTD_OR_ZLIB, out)
+            }
             #[cfg(feature = "zlib")]
-            Compression::Deflate(level) => optional::append_deflated(block, level, false, out),
+            Compression::Deflate(level) => {
+                let encoder = DeflateEncoder::new(block, flate2::Compression::new(level));
+                append_all(encoder, DEFLATE, out)
+            }
         };
         let len = out.len() - start;
-        let shrank = len < block.len() - block.len() / 8 && self.may_expand(len, block.len());
+        // No other codec reaches the bound of Zstandard.
+        let shrank = len < block.len() - block.len() / 8 && block.len() as u64 <= zstd_bound(len);
         match appended {
             Ok(codec) if shrank => Ok(Some(codec)),
             appended => {
@@ -165,23 +168,54 @@ impl Compressor {
         out.take_up(len);
         Ok(SNAPPY)
     }
+
+    #[cfg(feature = "zstd")]
+    fn append_zstd(&mut self, block: &[u8], level: i32, out: &mut Buffer) -> io::Result<u8> {
+        let compressor = match &mut self.zstd {
+            Some(compressor) => compressor,
+            none => none.insert(zstd::bulk::Compressor::new(level)?),
+        };
+        let room = out.room(zstd::zstd_safe::compress_bound(block.len()));
+        let len = compressor.compress_to_buffer(block, room)?;
+        out.take_up(len);
+        Ok(ZSTD_OR_ZLIB)
+    }
+}
+
+/// Appends all that `encoder` makes. Returns its codec's type byte.
+#[cfg(feature = "zlib")]
+fn append_all(mut encoder: impl Read, codec: u8, out: &mut Buffer) -> io::Result<u8> {
+    let mut compressed = Vec::new();
+    encoder.read_to_end(&mut compressed)?;
+    out.extend(&compressed);
+    Ok(codec)
 }
 
 /// Decompresses a payload of type `codec`, which is not [`RAW`].
 ///
 /// Refuses a block of more than 64/3 times the payload for Snappy, 1032 times for deflate, and 1032 times plus 16 MiB for
 /// Zstandard, whose format has no bound. Snappy and Zstandard state the block's length, and the memory is allocated at
-/// once. For deflate it grows, and up to three times the block's length is in use for a moment. Refuses a block of more than `most`
-/// bytes, too, without decompressing more.
-pub(crate) fn decompress(codec: u8, payload: &[u8], most: u64) -> Result<Vec<u8>, Defect> {
+/// once. For deflate it grows, and up to three times the block's length is in use for a moment.
+pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
     match (codec, payload) {
-        (SNAPPY, _) => unsnap(payload, most),
+        (SNAPPY, _) => unsnap(payload),
         #[cfg(feature = "zstd")]
-        (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => optional::unzstd(payload, most),
+        (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => unzstd(payload),
         #[cfg(feature = "zlib")]
-        (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => optional::inflate(payload, true, most),
+        (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => {
+            inflate(ZlibDecoder::new(payload), "zlib", payload)
+        }
         #[cfg(feature = "zlib")]
-        (DEFLATE, _) if !is_rocksdbs_lz4(payload) => optional::inflate(payload, false, most),
+        (DEFLATE, _) => {
+            let inflated = inflate(DeflateDecoder::new(payload), "deflate", payload);
+            inflated.map_err(|e| {
+                if may_be_lz4(payload) {
+                    unknown(codec, payload)
+                } else {
+                    e
+                }
+            })
+        }
         _ => Err(unknown(codec, payload)),
     }
 }
@@ -198,13 +232,12 @@ pub(crate) fn name(codec: u8, payload: &[u8]) -> &'static str {
     }
 }
 
-fn unsnap(payload: &[u8], most: u64) -> Result<Vec<u8>, Defect> {
+fn unsnap(payload: &[u8]) -> Result<Vec<u8>, Defect> {
     let corrupt = |e: snap::Error| Defect::new("Snappy data", e.to_string());
     let claimed = snap::raw::decompress_len(payload).map_err(corrupt)?;
     // No element yields more than 64 bytes from its three.
-    let most = most.min((payload.len() as u64).saturating_mul(64) / 3);
-    check_claim(claimed as u64, most, payload)?;
-    let mut block = reserve(claimed as u64)?;
+    let most = (payload.len() as u64).saturating_mul(64) / 3;
+    let mut block = reserve(claimed as u64, most, payload)?;
     block.resize(claimed, 0);
     let len = snap::raw::Decoder::new()
         .decompress(payload, &mut block)
@@ -215,61 +248,28 @@ fn unsnap(payload: &[u8], most: u64) -> Result<Vec<u8>, Defect> {
 
 /// Refuses a length that the payload cannot decompress to, before it is allocated.
 fn check_claim(claimed: u64, most: u64, payload: &[u8]) -> Result<(), Defect> {
-    if claimed <= most {
-        return Ok(());
-    }
-    Err(Defect::new(
-        format!(
-            "at most {most} bytes from {} compressed ones",
-            payload.len()
-        ),
-        format!("a claim of {claimed}"),
-    ))
+    let len = payload.len();
+    let expected = || format!("at most {most} bytes from {len} compressed ones");
+    require(claimed <= most, expected, || {
+        format!("a claim of {claimed}")
+    })
 }
 
-/// Memory for a block of `len` bytes. A length that passed [`check_claim`] can still be more than this machine has, which
-/// is an error and must not end the process.
-fn reserve(len: u64) -> Result<Vec<u8>, Defect> {
+/// Memory for a block of `claimed` bytes. A length that is allowed can still be more than this machine has, which is an error and
+/// must not end the process.
+fn reserve(claimed: u64, most: u64, payload: &[u8]) -> Result<Vec<u8>, Defect> {
+    check_claim(claimed, most, payload)?;
     let mut block = Vec::new();
     // A length that does not fit a `usize` cannot be reserved, and neither can its maximum.
-    block
-        .try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX))
-        .map_err(|e| Defect::unsupported(format!("takes {len} bytes of memory: {e}")))?;
+    let reserved = block.try_reserve_exact(usize::try_from(claimed).unwrap_or(usize::MAX));
+    reserved.map_err(|e| Defect::unsupported(format!("takes {claimed} bytes of memory: {e}")))?;
     Ok(block)
 }
 
-/// Whether a payload of type 4 is LZ4, as in RocksDB's tables of the first format, which have LevelDB's magic number: the
-/// length of the block in eight bytes, then LZ4 sequences that add up to it.
-fn is_rocksdbs_lz4(payload: &[u8]) -> bool {
-    let add_up = || {
-        let (len, mut rest) = payload.split_first_chunk()?;
-        let (len, mut made) = (u64::from_le_bytes(*len), 0);
-        while made < len {
-            let (token, after) = rest.split_first()?;
-            let (literals, after) = lz4_len(token >> 4, after)?;
-            rest = after.get(usize::try_from(literals).ok()?..)?;
-            made += literals;
-            // The last sequence has no match.
-            if !rest.is_empty() {
-                let (matched, after) = lz4_len(token & 0xf, rest.get(2..)?)?;
-                rest = after;
-                made += 4 + matched;
-            }
-        }
-        (made == len && rest.is_empty() && len > 0).then_some(())
-    };
-    add_up().is_some()
-}
-
-/// A length that begins with four bits of a token and goes on in bytes as long as those are 255.
-fn lz4_len(bits: u8, mut rest: &[u8]) -> Option<(u64, &[u8])> {
-    let mut len = u64::from(bits);
-    let mut goes_on = bits == 0xf;
-    while goes_on {
-        let (byte, after) = rest.split_first()?;
-        (len, rest, goes_on) = (len + u64::from(*byte), after, *byte == 0xff);
-    }
-    Some((len, rest))
+/// Whether a payload of type 4 that is no deflate may be LZ4, as in RocksDB's tables of the first format, which have LevelDB's magic
+/// number: it begins with the length of the block in eight bytes.
+fn may_be_lz4(payload: &[u8]) -> bool {
+    payload.get(4..8) == Some(&[0; 4])
 }
 
 /// Names the codec, if it is known from other implementations. RocksDB uses some type bytes in its own way.
@@ -279,7 +279,7 @@ fn unknown(codec: u8, payload: &[u8]) -> Defect {
         (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => "Zstandard, which needs the feature `zstd`",
         (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => "zlib, which needs the feature `zlib`",
         (3, _) => "bzip2, as RocksDB writes it",
-        (DEFLATE, _) if is_rocksdbs_lz4(payload) => "LZ4, as RocksDB writes it",
+        (DEFLATE, _) if may_be_lz4(payload) => "LZ4, as RocksDB writes it",
         (DEFLATE, _) => {
             "raw deflate (as in Minecraft worlds), which needs the feature `zlib`, or LZ4 (as in RocksDB)"
         }
@@ -292,157 +292,70 @@ fn unknown(codec: u8, payload: &[u8]) -> Defect {
     ))
 }
 
-/// The codecs behind features.
-#[cfg(any(feature = "zstd", feature = "zlib"))]
-mod optional {
-    use std::io;
-    #[cfg(feature = "zlib")]
-    use std::io::Read;
+/// The highest ratio that deflate reaches: 258 bytes from two bits.
+const MAX_DEFLATED: u64 = 1032;
 
-    use super::{Buffer, Compression, Defect};
+/// Most bytes that `compressed` bytes of Zstandard may expand to: always 16 MiB, and a longer block up to deflate's ratio.
+fn zstd_bound(compressed: usize) -> u64 {
+    (16u64 << 20).saturating_add((compressed as u64).saturating_mul(MAX_DEFLATED))
+}
 
-    /// The highest ratio that deflate reaches: 258 bytes from two bits.
-    const MAX_DEFLATED: u64 = 1032;
+#[cfg(feature = "zstd")]
+fn unzstd(payload: &[u8]) -> Result<Vec<u8>, Defect> {
+    use std::cell::Cell;
+    use zstd::bulk::Decompressor;
 
-    /// A Zstandard block may always have this length. A longer one may not exceed deflate's ratio.
-    #[cfg(feature = "zstd")]
-    const ZSTD_FREE: u64 = 16 << 20;
-
-    /// Most bytes that `compressed` bytes of Zstandard may expand to.
-    #[cfg(feature = "zstd")]
-    pub(super) fn zstd_bound(compressed: usize) -> u64 {
-        ZSTD_FREE.saturating_add((compressed as u64).saturating_mul(MAX_DEFLATED))
-    }
-
-    pub(super) fn check_level(
-        codec: Compression,
-        level: i64,
-        least: i32,
-        most: i32,
-    ) -> Result<(), String> {
-        if (least.into()..=most.into()).contains(&level) {
-            return Ok(());
-        }
-        let name = codec.name();
-        Err(format!(
-            "{name} has levels from {least} to {most}, not {level}"
-        ))
-    }
-
-    #[cfg(feature = "zstd")]
-    pub(super) fn append_zstd(
-        compressor: &mut Option<zstd::bulk::Compressor<'static>>,
-        block: &[u8],
-        level: i32,
-        out: &mut Buffer,
-    ) -> io::Result<u8> {
-        let compressor = match compressor {
-            Some(compressor) => compressor,
-            none => none.insert(zstd::bulk::Compressor::new(level)?),
-        };
-        let room = out.room(zstd::zstd_safe::compress_bound(block.len()));
-        let len = compressor.compress_to_buffer(block, room)?;
-        out.take_up(len);
-        Ok(super::ZSTD_OR_ZLIB)
-    }
-
-    #[cfg(feature = "zstd")]
     thread_local! {
         /// The thread's decompressor, of about 100 KiB. To set one up takes longer than to decompress a block of 4 KiB.
-        static UNZSTD: std::cell::Cell<Option<zstd::bulk::Decompressor<'static>>> =
-            const { std::cell::Cell::new(None) };
+        static UNZSTD: Cell<Option<Decompressor<'static>>> = const { Cell::new(None) };
     }
-
-    #[cfg(feature = "zstd")]
-    pub(super) fn unzstd(payload: &[u8], most: u64) -> Result<Vec<u8>, Defect> {
-        // Like LevelDB: the frame must state its length, and the length must not be 0.
-        let claimed = match zstd::zstd_safe::get_frame_content_size(payload) {
-            Ok(Some(claimed)) if claimed > 0 => claimed,
-            _ => {
-                return Err(Defect::new(
-                    "a Zstandard frame that states its length",
-                    "none",
-                ));
-            }
-        };
-        let bound = zstd_bound(payload.len());
-        super::check_claim(claimed, most.min(bound), payload)?;
-        // Decoded in one call, into memory of that length. Streaming would allocate a window of any size that the frame
-        // states.
-        let mut block = super::reserve(claimed)?;
-        // A thread that is ending keeps none.
-        let mut decompressor = match UNZSTD.try_with(std::cell::Cell::take) {
-            Ok(Some(decompressor)) => decompressor,
-            _ => zstd::bulk::Decompressor::new()
-                .map_err(|e| Defect::unsupported(format!("needs a decompressor: {e}")))?,
-        };
-        let decompressed = decompressor.decompress_to_buffer(payload, &mut block);
-        let _ = UNZSTD.try_with(|kept| kept.set(Some(decompressor)));
-        decompressed.map_err(|e| Defect::new("Zstandard data", e.to_string()))?;
-        if block.len() as u64 == claimed {
-            Ok(block)
-        } else {
-            Err(Defect::new(
-                format!("{claimed} bytes of Zstandard data"),
-                format!("{}", block.len()),
-            ))
+    // Like LevelDB: the frame must state its length, and the length must not be 0.
+    let claimed = match zstd::zstd_safe::get_frame_content_size(payload) {
+        Ok(Some(claimed)) if claimed > 0 => claimed,
+        _ => {
+            let expected = "a Zstandard frame that states its length";
+            return Err(Defect::new(expected, "none"));
         }
-    }
+    };
+    // Decoded in one call, into memory of that length. Streaming would allocate a window of any size that the frame states.
+    let mut block = reserve(claimed, zstd_bound(payload.len()), payload)?;
+    // A thread that is ending keeps none.
+    let mut decompressor = match UNZSTD.try_with(Cell::take) {
+        Ok(Some(decompressor)) => decompressor,
+        _ => Decompressor::new()
+            .map_err(|e| Defect::unsupported(format!("needs a decompressor: {e}")))?,
+    };
+    let decompressed = decompressor.decompress_to_buffer(payload, &mut block);
+    let _ = UNZSTD.try_with(|kept| kept.set(Some(decompressor)));
+    decompressed.map_err(|e| Defect::new("Zstandard data", e.to_string()))?;
+    let expected = || format!("{claimed} bytes of Zstandard data");
+    let found = || format!("{}", block.len());
+    require(block.len() as u64 == claimed, expected, found)?;
+    Ok(block)
+}
 
-    #[cfg(feature = "zlib")]
-    pub(super) fn append_deflated(
-        block: &[u8],
-        level: u32,
-        zlib: bool,
-        out: &mut Buffer,
-    ) -> io::Result<u8> {
-        let level = flate2::Compression::new(level);
-        let mut compressed = Vec::new();
-        let codec = if zlib {
-            flate2::bufread::ZlibEncoder::new(block, level).read_to_end(&mut compressed)?;
-            super::ZSTD_OR_ZLIB
-        } else {
-            flate2::bufread::DeflateEncoder::new(block, level).read_to_end(&mut compressed)?;
-            super::DEFLATE
-        };
-        out.extend(&compressed);
-        Ok(codec)
-    }
-
-    #[cfg(feature = "zlib")]
-    pub(super) fn inflate(payload: &[u8], zlib: bool, most: u64) -> Result<Vec<u8>, Defect> {
-        // The stream does not state its length, so memory grows with the output, up to a bound.
-        let most = most.min((payload.len() as u64).saturating_mul(MAX_DEFLATED));
-        let mut block = Vec::new();
-        // A byte more shows that it is longer.
-        let read = if zlib {
-            let decoder = flate2::bufread::ZlibDecoder::new(payload);
-            decoder.take(most + 1).read_to_end(&mut block)
-        } else {
-            let decoder = flate2::bufread::DeflateDecoder::new(payload);
-            decoder.take(most + 1).read_to_end(&mut block)
-        };
-        read.map_err(|e| {
-            if e.kind() == std::io::ErrorKind::OutOfMemory {
-                return Defect::unsupported(format!("takes up to {most} bytes of memory: {e}"));
-            }
-            let name = if zlib { "zlib" } else { "deflate" };
-            Defect::new(format!("{name} data"), e.to_string())
-        })?;
-        super::check_claim(block.len() as u64, most, payload)?;
-        // Growth can leave twice the memory that is needed, and a block may stay in a cache for long.
-        block.shrink_to_fit();
-        Ok(block)
-    }
+/// All that `decoder` makes of the payload. The stream does not state its length, so memory grows with it, up to a bound.
+#[cfg(feature = "zlib")]
+fn inflate(decoder: impl Read, name: &str, payload: &[u8]) -> Result<Vec<u8>, Defect> {
+    let most = (payload.len() as u64).saturating_mul(MAX_DEFLATED);
+    let mut block = Vec::new();
+    // A byte more shows that it is longer.
+    let read = decoder.take(most + 1).read_to_end(&mut block);
+    read.map_err(|e| match e.kind() {
+        io::ErrorKind::OutOfMemory => {
+            Defect::unsupported(format!("takes up to {most} bytes of memory: {e}"))
+        }
+        _ => Defect::new(format!("{name} data"), e.to_string()),
+    })?;
+    check_claim(block.len() as u64, most, payload)?;
+    // Growth can leave twice the memory that is needed, and a block may stay in a cache for long.
+    block.shrink_to_fit();
+    Ok(block)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
-        super::decompress(codec, payload, u64::MAX)
-    }
 
     /// Every codec of this build and its type byte.
     fn codecs() -> Vec<(Compression, u8)> {
@@ -509,21 +422,6 @@ mod tests {
                 let _ = decompress(codec, &payload[..bit / 8]);
                 payload[bit / 8] ^= 1 << (bit % 8);
             }
-        }
-    }
-
-    #[test]
-    fn a_block_of_more_than_is_taken_is_refused() {
-        let block = b"leveltable".repeat(30);
-        for (compression, codec) in codecs() {
-            let mut out = Buffer::default();
-            let mut compressor = Compressor::new(compression);
-            compressor.append(&block, &mut out).unwrap();
-            let most = |most| super::decompress(codec, out.as_slice(), most);
-            assert_eq!(most(300).unwrap(), block);
-            let error = most(299).unwrap_err();
-            assert!(format!("{error:?}").contains("a claim of 300"), "{error:?}");
-            assert!(most(0).is_err());
         }
     }
 

@@ -127,20 +127,16 @@ pub(crate) struct FilterBlockReader {
 impl FilterBlockReader {
     pub(crate) fn new(contents: Bytes) -> Result<FilterBlockReader, Defect> {
         let Some((before, &[a, b, c, d, base_lg])) = contents.split_last_chunk() else {
-            return Err(Defect::new(
-                "at least 5 bytes",
-                format!("{}", contents.len()),
-            ));
+            let found = format!("{}", contents.len());
+            return Err(Defect::new("at least 5 bytes", found));
         };
         if u32::from(base_lg) >= u64::BITS {
             return Err(Defect::new("an lg(base) below 64", format!("{base_lg}")));
         }
         let filters_len = u32::from_le_bytes([a, b, c, d]) as usize;
         let Some(offsets_len) = before.len().checked_sub(filters_len) else {
-            return Err(Defect::new(
-                format!("the filter offsets within {} bytes", before.len()),
-                format!("at {filters_len}"),
-            ));
+            let expected = format!("the filter offsets within {} bytes", before.len());
+            return Err(Defect::new(expected, format!("at {filters_len}")));
         };
         Ok(FilterBlockReader {
             filters_len,
@@ -166,22 +162,18 @@ impl FilterBlockReader {
         let (_, offsets) = self.filters_and_offsets();
         let (offsets, odd) = offsets.as_chunks();
         if !odd.is_empty() {
-            return Err(Defect::new(
-                "filter offsets of 4 bytes each",
-                format!("{} bytes of them", 4 * self.filter_count + odd.len()),
-            ));
+            let found = format!("{} bytes of them", 4 * self.filter_count + odd.len());
+            return Err(Defect::new("filter offsets of 4 bytes each", found));
         }
         let mut before = 0;
         for (i, offset) in offsets.iter().enumerate() {
             let offset = u32::from_le_bytes(*offset);
-            if (i == 0 && offset != 0) || offset < before || offset as usize > self.filters_len {
-                return Err(Defect::new(
-                    format!(
-                        "filter {i} of {} to begin at {before} or later within {} bytes, the first at 0",
-                        self.filter_count, self.filters_len
-                    ),
-                    format!("at {offset}"),
-                ));
+            let (count, len) = (self.filter_count, self.filters_len);
+            if (i == 0 && offset != 0) || offset < before || offset as usize > len {
+                let expected = format!(
+                    "filter {i} of {count} to begin at {before} or later within {len} bytes, the first at 0"
+                );
+                return Err(Defect::new(expected, format!("at {offset}")));
             }
             before = offset;
         }
@@ -215,23 +207,16 @@ impl FilterBlockReader {
         before_lg.split_at(self.filters_len)
     }
 
-    /// The two offsets between which the filter of the data block at `block_offset` lies. `None` if it has no filter.
+    /// The filter of the data block at `block_offset`. `None` if it has none, or one with impossible bounds.
     ///
     /// The offset of the offsets stands where one more filter's offset would, and so ends the last filter.
     #[inline]
-    fn bounds(&self, block_offset: u64) -> Option<&[[u8; 4]; 2]> {
-        let i = usize::try_from(block_offset >> self.base_lg).ok()?;
-        let (_, offsets) = self.filters_and_offsets();
-        let (offsets, _) = offsets.as_chunks();
-        offsets.get(i..)?.first_chunk()
-    }
-
-    /// The filter of the data block at `block_offset`. `None` if it has none, or one with impossible bounds.
-    #[inline]
     fn filter(&self, block_offset: u64) -> Option<&[u8]> {
-        let [start, end] = self.bounds(block_offset)?;
-        let [start, end] = [start, end].map(|offset| u32::from_le_bytes(*offset) as usize);
-        let (filters, _) = self.filters_and_offsets();
+        let i = usize::try_from(block_offset >> self.base_lg).ok()?;
+        let (filters, offsets) = self.filters_and_offsets();
+        let (offsets, _) = offsets.as_chunks();
+        let [start, end] = *offsets.get(i..)?.first_chunk()?;
+        let [start, end] = [start, end].map(|offset| u32::from_le_bytes(offset) as usize);
         filters.get(start..end)
     }
 }

@@ -81,26 +81,24 @@ impl Footer {
 
     /// Decodes the 48 bytes `src`. The padding may hold anything, as in LevelDB.
     pub(crate) fn decode(src: &[u8]) -> Result<Footer, Defect> {
-        let handles = match src.strip_suffix(&MAGIC.to_le_bytes()) {
-            Some(handles) if src.len() == FOOTER_LEN => handles,
-            _ => {
-                return Err(Defect::new(
-                    format!("{FOOTER_LEN} bytes that end in the magic number"),
-                    format!("{} bytes that do not", src.len()),
-                ));
-            }
+        let handles = src.strip_suffix(&MAGIC.to_le_bytes());
+        let Some(handles) = handles.filter(|_| src.len() == FOOTER_LEN) else {
+            let expected = format!("{FOOTER_LEN} bytes that end in the magic number");
+            let found = format!("{} bytes that do not", src.len());
+            return Err(Defect::new(expected, found));
         };
         let decode = || {
             let (metaindex, len) = BlockHandle::decode(handles)?;
             let (index, _) = BlockHandle::decode(handles.get(len..)?)?;
             Some(Footer { metaindex, index })
         };
-        decode().ok_or_else(|| {
+        let none = || {
             Defect::new(
                 "the handles of metaindex and index",
                 format!("{handles:02x?}"),
             )
-        })
+        };
+        decode().ok_or_else(none)
     }
 }
 

@@ -8,17 +8,13 @@ use std::io;
 
 use bytes::Bytes;
 
-use super::Defect;
 use super::buffer::Buffer;
 use super::checksum::{crc32c, mask};
 use super::codec::{self, Compressor, RAW};
+use super::{Defect, require};
 
 /// Bytes after each payload: the codec and the checksum.
 pub(crate) const TRAILER_LEN: usize = 5;
-
-fn masked_crc(bytes: &[u8]) -> u32 {
-    mask(crc32c(bytes))
-}
 
 /// Appends the frame of `block` to `out`, compressed if that pays.
 ///
@@ -45,74 +41,52 @@ pub(crate) fn seal_raw(block: &[u8], out: &mut Buffer) {
 #[expect(clippy::indexing_slicing, reason = "`out` has grown since `start`")]
 fn finish(out: &mut Buffer, start: usize, codec: u8) {
     out.extend(&[codec]);
-    let crc = masked_crc(&out.as_slice()[start..]);
+    let crc = mask(crc32c(&out.as_slice()[start..]));
     out.extend(&crc.to_le_bytes());
 }
 
 /// Checks a frame's checksum, which covers payload and codec.
 pub(crate) fn verify(frame: &[u8]) -> Result<(), Defect> {
-    let Frame {
-        covered, checksum, ..
-    } = split(frame)?;
-    let computed = masked_crc(covered);
-    if checksum == computed {
-        return Ok(());
-    }
-    Err(Defect::new(
-        format!("checksum {checksum:#010x} (stored)"),
-        format!("{computed:#010x} (computed from {} bytes)", covered.len()),
-    ))
+    let (payload, _, stored) = split(frame)?;
+    let covered = frame.get(..=payload.len()).unwrap_or(&[]);
+    let computed = mask(crc32c(covered));
+    let expected = || format!("checksum {stored:#010x} (stored)");
+    let found = || format!("{computed:#010x} (computed from {} bytes)", covered.len());
+    require(stored == computed, expected, found)
 }
 
 /// Whether the payload of a frame is the block itself, uncompressed.
 pub(crate) fn is_raw(frame: &[u8]) -> bool {
-    split(frame).is_ok_and(|frame| frame.codec == RAW)
+    split(frame).is_ok_and(|(_, codec, _)| codec == RAW)
 }
 
 /// The block in a frame: a slice of the frame if the block is stored raw, else decompressed.
 pub(crate) fn open(frame: &Bytes) -> Result<Bytes, Defect> {
-    open_within(frame, u64::MAX)
-}
-
-/// Opens a frame as [`open`] does, but decompresses at most `most` bytes.
-pub(crate) fn open_within(frame: &Bytes, most: u64) -> Result<Bytes, Defect> {
-    let Frame { payload, codec, .. } = split(frame)?;
+    let (payload, codec, _) = split(frame)?;
     if codec == RAW {
         Ok(frame.slice(..payload.len()))
     } else {
-        codec::decompress(codec, payload, most).map(Bytes::from)
+        codec::decompress(codec, payload).map(Bytes::from)
     }
 }
 
 /// The name of the codec of a frame's payload.
 pub(crate) fn codec_name(frame: &[u8]) -> Result<&'static str, Defect> {
-    let Frame { payload, codec, .. } = split(frame)?;
+    let (payload, codec, _) = split(frame)?;
     Ok(codec::name(codec, payload))
 }
 
-struct Frame<'a> {
-    payload: &'a [u8],
-    codec: u8,
-    /// Payload and codec: the bytes that the checksum covers.
-    covered: &'a [u8],
-    checksum: u32,
-}
-
-fn split(frame: &[u8]) -> Result<Frame<'_>, Defect> {
-    if let Some((covered, checksum)) = frame.split_last_chunk()
-        && let Some((&codec, payload)) = covered.split_last()
-    {
-        return Ok(Frame {
-            payload,
-            codec,
-            covered,
-            checksum: u32::from_le_bytes(*checksum),
-        });
+/// The payload of a frame, its codec, and the checksum that is stored.
+fn split(frame: &[u8]) -> Result<(&[u8], u8, u32), Defect> {
+    match frame.split_last_chunk::<TRAILER_LEN>() {
+        Some((payload, &[codec, a, b, c, d])) => {
+            Ok((payload, codec, u32::from_le_bytes([a, b, c, d])))
+        }
+        None => {
+            let expected = format!("a frame of at least {TRAILER_LEN} bytes");
+            Err(Defect::new(expected, format!("{}", frame.len())))
+        }
     }
-    Err(Defect::new(
-        format!("a frame of at least {TRAILER_LEN} bytes"),
-        format!("{}", frame.len()),
-    ))
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@
 //! for one user key by sequence, newest first.
 
 use std::any::Any;
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::coding::{fixed64_at, put_fixed64};
+use crate::coding::put_fixed64;
 use crate::comparator::{Comparator, Order, StoredOrder};
 use crate::error::show_key;
 use crate::format::Defect;
@@ -112,9 +112,8 @@ impl<'a> InternalKey<'a> {
 /// has a place in the order.
 #[inline]
 fn split(stored: &[u8]) -> (&[u8], Option<u64>) {
-    let at = stored.len().checked_sub(TAG_LEN);
-    match at.and_then(|at| stored.split_at_checked(at)) {
-        Some((user_key, tag)) => (user_key, fixed64_at(tag, 0)),
+    match stored.split_last_chunk() {
+        Some((user_key, tag)) => (user_key, Some(u64::from_le_bytes(*tag))),
         None => (stored, None),
     }
 }
@@ -179,9 +178,15 @@ impl Comparator for InternalKeyComparator {
 
     #[inline]
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        // Not by `split`, whose tags may be missing: this is a tenth of a lookup in a database.
+        if let (Some((user_a, tag_a)), Some((user_b, tag_b))) =
+            (a.split_last_chunk(), b.split_last_chunk())
+        {
+            let [newer, older] = [tag_b, tag_a].map(|tag| u64::from_le_bytes(*tag));
+            return self.user.compare(user_a, user_b).then(newer.cmp(&older));
+        }
         let ((user_a, tag_a), (user_b, tag_b)) = (split(a), split(b));
-        let by_user_key = self.user.compare(user_a, user_b);
-        by_user_key.then_with(|| Reverse(tag_a).cmp(&Reverse(tag_b)))
+        self.user.compare(user_a, user_b).then(tag_b.cmp(&tag_a))
     }
 
     /// The user key, which is what lookups know, and what LevelDB's filters hold.

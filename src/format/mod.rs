@@ -57,7 +57,6 @@
 pub(crate) mod block;
 pub(crate) mod block_check;
 pub(crate) mod block_cursor;
-mod block_key;
 pub(crate) mod block_search;
 pub(crate) mod buffer;
 pub(crate) mod checksum;
@@ -73,66 +72,69 @@ pub(crate) mod prefetch;
 pub(crate) mod prefix_block;
 pub(crate) mod properties;
 
+use std::fmt;
+
 use crate::error::{Corruption, Error, ErrorKind, Section};
 
 /// A defect in some bytes. [`locate`](Defect::locate) adds where in the file they are.
 ///
 /// One word wide, since it is the error of the innermost loops.
 #[derive(Debug)]
-pub(crate) struct Defect(Box<DefectRepr>);
-
-#[derive(Debug)]
-enum DefectRepr {
-    Damaged { expected: String, found: String },
-    Unsupported { what: String },
-    Misordered { what: String },
-}
+pub(crate) struct Defect(Box<(ErrorKind, String, String)>);
 
 impl Defect {
     /// Damage: the bytes should be `expected`, and are `found`.
     #[cold]
     pub(crate) fn new(expected: impl Into<String>, found: impl Into<String>) -> Defect {
-        Defect(Box::new(DefectRepr::Damaged {
-            expected: expected.into(),
-            found: found.into(),
-        }))
+        let damage = (ErrorKind::Corruption, expected.into(), found.into());
+        Defect(Box::new(damage))
     }
 
     /// Something that this build cannot read. `what` continues a sentence: "data block at offset 0 .."
     #[cold]
-    pub(crate) fn unsupported(what: impl Into<String>) -> Defect {
-        Defect(Box::new(DefectRepr::Unsupported { what: what.into() }))
+    pub(crate) fn unsupported(what: impl fmt::Display) -> Defect {
+        let (kind, what) = (ErrorKind::Unsupported, format!(" {what}"));
+        Defect(Box::new((kind, what, String::new())))
     }
 
     /// Keys that do not ascend in the reader's order: the table is damaged, or was written in another order.
     #[cold]
-    pub(crate) fn misordered(what: impl Into<String>) -> Defect {
-        Defect(Box::new(DefectRepr::Misordered { what: what.into() }))
+    pub(crate) fn misordered(what: impl fmt::Display) -> Defect {
+        let (kind, what) = (ErrorKind::Comparator, format!(": {what}"));
+        Defect(Box::new((kind, what, String::new())))
     }
 
     pub(crate) fn is_misordered(&self) -> bool {
-        matches!(*self.0, DefectRepr::Misordered { .. })
+        self.0.0 == ErrorKind::Comparator
     }
 
     /// The error for a table whose `section` at file offset `offset` has this defect.
     #[cold]
     pub(crate) fn locate(self, section: Section, offset: u64) -> Error {
-        match *self.0 {
-            DefectRepr::Damaged { expected, found } => Error::corrupt(Corruption {
+        let (kind, what, found) = *self.0;
+        if kind == ErrorKind::Corruption {
+            return Error::corrupt(Corruption {
                 section,
                 offset,
-                expected,
+                expected: what,
                 found,
-            }),
-            DefectRepr::Unsupported { what } => Error::new(
-                ErrorKind::Unsupported,
-                format!("{section} at offset {offset} {what}"),
-            ),
-            DefectRepr::Misordered { what } => Error::new(
-                ErrorKind::Comparator,
-                format!("{section} at offset {offset}: {what}"),
-            ),
+            });
         }
+        Error::new(kind, format!("{section} at offset {offset}{what}"))
+    }
+}
+
+/// Requires that a check was passed: otherwise, the bytes should be `expected`, and are `found`.
+#[inline]
+pub(crate) fn require(
+    is_right: bool,
+    expected: impl FnOnce() -> String,
+    found: impl FnOnce() -> String,
+) -> Result<(), Defect> {
+    if is_right {
+        Ok(())
+    } else {
+        Err(Defect::new(expected(), found()))
     }
 }
 

@@ -41,19 +41,18 @@
 //! pieces begin.) The anchor of the first piece is the number of restarts, which tells where they lie, and the codec. A piece needs
 //! no anchor if the one before was read, and is itself known to begin right: it ends where the next one begins.
 
-use std::cmp::Reverse;
 use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::Defect;
 use super::block::{Block, BlockBuilder, Entry, check_shared, entries_of};
 use super::block_cursor::BlockCursor;
 use super::checksum::crc32c;
 use super::codec::RAW;
 use super::footer::BlockHandle;
 use super::pieces_filter::FilterPieces;
-use crate::coding::{fixed32_at, get_varint32, get_varint64, put_fixed32, put_varint, varint_len};
+use super::{Defect, require};
+use crate::coding::{fixed32_at, get_varint32, get_varint64, put_fixed32, put_varint};
 use crate::comparator::{Order, common_prefix};
 
 /// The metaindex's name of the block. It sorts before all filters, and after the properties.
@@ -104,14 +103,11 @@ impl Pieces {
 
     /// Checks that the index block is the one at `handle`.
     pub(crate) fn check_index(&self, handle: BlockHandle) -> Result<(), Defect> {
-        let divided = self.index.handle;
         let show =
             |BlockHandle { offset, size }| format!("the index, of {size} bytes, at {offset}");
-        if divided == handle {
-            return Ok(());
-        }
-        let expected = format!("{}, as about.pieces has it", show(divided));
-        Err(Defect::new(expected, show(handle)))
+        let divided = self.index.handle;
+        let expected = || format!("{}, as about.pieces has it", show(divided));
+        require(divided == handle, expected, || show(handle))
     }
 
     /// Checks that the divided filter blocks are among `handles`, which the metaindex names.
@@ -155,14 +151,16 @@ impl Input {
 pub(crate) struct IndexPieces {
     /// The handle of the index block.
     pub(crate) handle: BlockHandle,
-    /// End to end, each with the handle of the piece's last data block behind it.
-    tops: Bytes,
+    /// The last entry of each piece as the index has it, end to end: with the piece's top, and behind it the handle of its last
+    /// data block.
+    lasts: Bytes,
     pieces: Vec<Piece>,
 }
 
 #[derive(Debug)]
 struct Piece {
-    /// Where its top lies among all.
+    /// Where its last entry ends among all, and where its top lies in that.
+    last_end: u32,
     top: Range<u32>,
     /// Where its last entry begins in the index block, and where it ends.
     last_start: u32,
@@ -174,32 +172,33 @@ struct Piece {
 }
 
 impl Piece {
-    /// The piece after `before`, of which the tops' block has this `value`.
-    fn decode(before: Option<&Piece>, top: Range<usize>, value: &[u8]) -> Option<Piece> {
+    /// The piece after `before`, of which the tops' block has this `value`. Appends its last entry to `lasts`.
+    fn decode(
+        before: Option<&Piece>,
+        top: &[u8],
+        value: &[u8],
+        lasts: &mut Vec<u8>,
+    ) -> Option<Piece> {
         let (len, a) = get_varint32(value)?;
         let (blocks, b) = get_varint32(value.get(a..)?)?;
         let (last, c) = BlockHandle::decode(value.get(a + b..)?)?;
+        let crc = fixed32_at(value, a + b + c)?;
         let (end, count, data_end) = match before {
             Some(before) => (before.end, before.blocks, before.last.end()?),
             None => (0, 0, 0),
         };
         let end = end.checked_add(len)?;
-        let handle_len = last.encoded_len();
-        let header_len = 1 + varint_len(top.len() as u64) + 1;
-        let entry_len = u32::try_from(header_len + top.len() + handle_len).ok()?;
-        let last_start = end.checked_sub(entry_len)?;
+        let last_at = lasts.len();
+        let top_at = append_entry(lasts, top, last);
         (blocks > 0 && last.offset >= data_end).then_some(Piece {
-            last_start,
-            top: u32::try_from(top.start).ok()?..u32::try_from(top.end).ok()?,
+            last_end: u32::try_from(lasts.len()).ok()?,
+            top: top_at as u32..(top_at + top.len()) as u32,
+            last_start: end.checked_sub((lasts.len() - last_at) as u32)?,
             end,
             blocks: count.checked_add(blocks)?,
-            crc: fixed32_at(value, a + b + c)?,
+            crc,
             last,
         })
-    }
-
-    fn top(&self) -> Range<usize> {
-        self.top.start as usize..self.top.end as usize
     }
 
     /// The size of an index that ends with this piece.
@@ -208,37 +207,46 @@ impl Piece {
     }
 }
 
+/// Appends an entry of an index, its key stored whole. Returns where its key begins.
+fn append_entry(dst: &mut Vec<u8>, key: &[u8], handle: BlockHandle) -> usize {
+    for len in [0, key.len(), handle.encoded_len()] {
+        put_varint(dst, len as u64);
+    }
+    dst.extend_from_slice(key);
+    handle.encode(dst);
+    dst.len() - handle.encoded_len() - key.len()
+}
+
 impl IndexPieces {
     fn decode(handle: BlockHandle, tops: Bytes) -> Result<IndexPieces, Defect> {
         let most = TOP_INTERVAL * tops.len();
         let block = Block::parse(tops)?;
         block.check_entries()?;
-        let (mut tops, mut pieces) = (Vec::new(), Vec::<Piece>::new());
+        let (mut tops_len, mut lasts, mut pieces) = (0, Vec::new(), Vec::<Piece>::new());
         let mut cursor = BlockCursor::new(block);
         while cursor.next()? {
-            let top = tops.len()..tops.len() + cursor.key().len();
-            let piece = Piece::decode(pieces.last(), top.clone(), cursor.value());
-            let piece = piece.filter(|piece| {
-                let is_within = piece.last.end().is_some_and(|end| end <= handle.offset);
-                is_within && top.end <= most && cursor.key().len() <= MAX_TOP
-            });
+            let top = cursor.key();
+            tops_len += top.len();
+            let is_short = tops_len <= most && top.len() <= MAX_TOP;
+            let piece = is_short
+                .then(|| Piece::decode(pieces.last(), top, cursor.value(), &mut lasts))
+                .flatten()
+                .filter(|piece| piece.last.end().is_some_and(|end| end <= handle.offset));
             let Some(piece) = piece else {
                 let i = pieces.len();
                 let expected = format!("piece {i} of the index, its blocks past those before");
                 return Err(Defect::new(expected, format!("{:02x?}", cursor.value())));
             };
-            tops.extend_from_slice(cursor.key());
-            piece.last.encode(&mut tops);
             pieces.push(piece);
         }
         let size = pieces.last().map(Piece::index_size);
-        if size != Some(handle.size) {
-            let expected = format!("pieces of an index of {} bytes", handle.size);
-            return Err(Defect::new(expected, format!("of {size:?}")));
-        }
+        let expected = || format!("pieces of an index of {} bytes", handle.size);
+        require(size == Some(handle.size), expected, || {
+            format!("of {size:?}")
+        })?;
         Ok(IndexPieces {
             handle,
-            tops: tops.into(),
+            lasts: lasts.into(),
             pieces,
         })
     }
@@ -253,17 +261,11 @@ impl IndexPieces {
         self.pieces.len()
     }
 
-    /// The top of piece `i`: its last key. Empty if there is no such piece. The caller checks that tops ascend.
-    fn top(&self, i: usize) -> &[u8] {
-        let top = self.pieces.get(i).map_or(0..0, Piece::top);
-        self.tops.get(top).unwrap_or(&[])
-    }
-
-    /// The bytes that hold all tops, where each of these lies, and the handle of its piece's last data block, which is behind it in
-    /// the bytes, too.
+    /// Bytes that hold all tops, where each of these lies, and the handle of its piece's last data block, which is behind it in the
+    /// bytes, too. The caller checks that tops ascend.
     pub(crate) fn tops(&self) -> (Bytes, Vec<(Range<usize>, BlockHandle)>) {
-        let tops = self.pieces.iter().map(|piece| (piece.top(), piece.last));
-        (self.tops.clone(), tops.collect())
+        let place = |piece: &Piece| (place(&piece.top), piece.last);
+        (self.lasts.clone(), self.pieces.iter().map(place).collect())
     }
 
     /// Number of the first data block of piece `i`; of `len()`, of all blocks.
@@ -276,18 +278,11 @@ impl IndexPieces {
     }
 
     /// The entry of the index that piece `i` ends with; empty if there is no such piece.
-    fn last_entry(&self, i: usize) -> Vec<u8> {
-        let mut entry = Vec::new();
-        if let Some(piece) = self.pieces.get(i) {
-            let (key, mut value) = (self.top(i), Vec::new());
-            piece.last.encode(&mut value);
-            for len in [0, key.len(), value.len()] {
-                put_varint(&mut entry, len as u64);
-            }
-            entry.extend_from_slice(key);
-            entry.extend_from_slice(&value);
-        }
-        entry
+    fn last_entry(&self, i: usize) -> &[u8] {
+        let start = self.before(i).map_or(0, |before| before.last_end);
+        let range = self.pieces.get(i).map(|piece| start..piece.last_end);
+        let entry = range.and_then(|range| self.lasts.get(place(&range)));
+        entry.unwrap_or(&[])
     }
 
     /// What comes after piece `i` and is read with it.
@@ -321,7 +316,7 @@ impl IndexPieces {
         mut take: impl FnMut(Range<usize>, BlockHandle),
     ) -> Result<(), Defect> {
         let before = self.last_entry(i.wrapping_sub(1));
-        let piece = bytes.strip_prefix(&before[..]);
+        let piece = bytes.strip_prefix(before);
         let piece = piece.and_then(|piece| piece.strip_suffix(self.after(i)));
         let Some((piece, said)) = piece.zip(self.pieces.get(i)) else {
             let expected =
@@ -329,31 +324,25 @@ impl IndexPieces {
             return Err(Defect::new(expected, "other bytes"));
         };
         let crc = crc32c(piece);
-        if crc != said.crc {
-            return Err(Defect::new(
-                format!("piece {i} of the index with checksum {:#010x}", said.crc),
-                format!("{crc:#010x} (computed from {} bytes)", piece.len()),
-            ));
-        }
-        let top_before = self.before(i).map(|_| self.top(i - 1));
-        let data_start = self.before(i).and_then(|piece| piece.last.end());
+        let expected = || format!("piece {i} of the index with checksum {:#010x}", said.crc);
+        let found = || format!("{crc:#010x} (computed from {} bytes)", piece.len());
+        require(crc == said.crc, expected, found)?;
+        let piece_before = self.before(i);
+        let top_before = piece_before.and_then(|before| self.lasts.get(place(&before.top)));
+        let data_start = piece_before.and_then(|before| before.last.end());
         let data = data_start.unwrap_or(0)..self.handle.offset;
         let (mut last, mut blocks) = (0, 0);
         decode_entries(piece, top_before, data, order, |entry, handle| {
-            let (at, len) = entry.unshared_at();
-            take(before.len() + at..before.len() + at + len, handle);
+            let Range { start, end } = entry.unshared();
+            take(before.len() + start..before.len() + end, handle);
             (last, blocks) = (entry.offset(), blocks + 1);
         })?;
         let stated = said.blocks as usize - self.blocks_before(i);
-        if blocks != stated || piece.get(last..) != Some(&self.last_entry(i)[..]) {
-            let expected =
-                format!("{stated} entries in piece {i} of the index, the last as stated");
-            return Err(Defect::new(
-                expected,
-                format!("{blocks} entries, or another"),
-            ));
-        }
-        Ok(())
+        let is_as_stated = blocks == stated && piece.get(last..) == Some(self.last_entry(i));
+        let expected = || format!("{stated} entries in piece {i} of the index, the last as stated");
+        require(is_as_stated, expected, || {
+            format!("{blocks} entries, or another")
+        })
     }
 
     /// Where the anchor of piece `i`, one of `0..len()`, lies in the file.
@@ -373,33 +362,30 @@ impl IndexPieces {
         let (expected, is_right) = if i == 0 {
             let count = self.blocks_before(self.len()) as u64;
             let is_right = found == Some(count) && bytes.get(4) == Some(&RAW);
-            (
-                format!("an index with {count} restarts, stored raw"),
-                is_right,
-            )
+            let expected = format!("an index with {count} restarts, stored raw");
+            (expected, is_right)
         } else {
             let start = self.range(i).start - self.handle.offset;
             let expected = format!("a restart at byte {start} of the index, before piece {i}");
             (expected, found == Some(start))
         };
-        if is_right {
-            return Ok(());
-        }
-        Err(Defect::new(expected, format!("{bytes:02x?}")))
+        require(is_right, || expected, || format!("{bytes:02x?}"))
     }
 
     /// Checks that the index block `index`, wherever it lies, is the one that is divided. Takes one pass over it.
     pub(crate) fn check_block(&self, index: &[u8]) -> Result<(), Defect> {
-        if index.len() as u64 != self.handle.size {
-            let expected = format!("an index of {} bytes, stored raw", self.handle.size);
-            return Err(Defect::new(expected, format!("{}", index.len())));
-        }
-        for i in 0..self.len() {
+        let expected = || format!("an index of {} bytes, stored raw", self.handle.size);
+        let found = || format!("{}", index.len());
+        require(index.len() as u64 == self.handle.size, expected, found)?;
+        (0..self.len()).try_for_each(|i| {
             let bytes = part(index, self.handle, self.range(i));
-            self.decode_piece(i, bytes, None, |_, _| ())?;
-        }
-        Ok(())
+            self.decode_piece(i, bytes, None, |_, _| ())
+        })
     }
+}
+
+fn place(range: &Range<u32>) -> Range<usize> {
+    range.start as usize..range.end as usize
 }
 
 /// The bytes of a block that its `handle` would have at `range` of the file; none if it is shorter.
@@ -424,8 +410,7 @@ pub(crate) fn decode_entries<'a>(
     for entry in entries_of(bytes) {
         let entry = entry?;
         check_shared(&entry, 0)?;
-        let (at, len) = entry.unshared_at();
-        let key = bytes.get(at..at + len).unwrap_or(&[]);
+        let key = bytes.get(entry.unshared()).unwrap_or(&[]);
         if let (Some(previous), Some(order)) = (previous, order)
             && order.compare(previous, key).is_ge()
         {
@@ -496,48 +481,42 @@ impl PiecesBuilder {
 /// The tops of the index block, cut into pieces of at most `piece_len` bytes, with what is said of each. `None` if one is too long.
 fn tops_of(index: &Block<&[u8]>, piece_len: usize) -> Option<Vec<u8>> {
     let mut tops = BlockBuilder::new(TOP_INTERVAL);
-    let (mut first, mut start) = (0, 0);
-    while first < index.restart_count() {
-        let last = last_of_piece(index, first, piece_len);
-        let (top, handle) = index.restart_entry(last)?;
-        let end = entry_end(index, last);
-        let bytes = index.entries().get(start..end)?;
-        let mut value = Vec::new();
-        put_varint(&mut value, bytes.len() as u64);
-        put_varint(&mut value, (last + 1 - first) as u64);
-        value.extend_from_slice(handle);
-        put_fixed32(&mut value, crc32c(bytes));
+    let mut start = 0;
+    while let Some(bytes) = index.entries().get(start..).filter(|rest| !rest.is_empty()) {
+        let (last, count) = last_of_piece(index, start, piece_len)?;
+        let bytes = bytes.get(..last.end() - start)?;
+        let top = index.unshared(&last);
         if top.len() > MAX_TOP {
             return None;
         }
+        let mut value = Vec::new();
+        put_varint(&mut value, bytes.len() as u64);
+        put_varint(&mut value, count);
+        value.extend_from_slice(index.bytes(last.value()));
+        put_fixed32(&mut value, crc32c(bytes));
         tops.add(top, common_prefix(tops.last_key(), top), &value);
-        (first, start) = (last + 1, end);
+        start = last.end();
     }
     Some(tops.finish(<[u8]>::to_vec))
 }
 
-/// The entry that ends the piece which begins with entry `first`: of those with the shortest key in its last quarter, the last.
-fn last_of_piece(index: &Block<&[u8]>, first: usize, piece_len: usize) -> usize {
-    let end = |&i: &usize| entry_end(index, i) - index.restart(first);
-    let count = index.restart_count();
-    let last = (first..count).take_while(|i| end(i) <= piece_len).last();
-    let last = last.unwrap_or(first);
-    if last + 1 == count {
-        return last;
+/// The entry that ends the piece from byte `start` of the index on, and the number of entries up to it: of those with the shortest
+/// key in the piece's last quarter, the last.
+fn last_of_piece(index: &Block<&[u8]>, start: usize, piece_len: usize) -> Option<(Entry, u64)> {
+    let (mut last, mut best) = (None, None::<(Entry, u64)>);
+    for (entry, count) in index.entries_from(start, 0).zip(1..) {
+        let entry = entry.ok()?;
+        let len = entry.end() - start;
+        if len > piece_len && count > 1 {
+            return best.or(last);
+        }
+        last = Some((entry, count));
+        let is_short = |(best, _): (Entry, u64)| entry.key_len() <= best.key_len();
+        if len > piece_len / 4 * 3 && best.is_none_or(is_short) {
+            best = last;
+        }
     }
-    let key_len = |&i: &usize| (index.restart_entry(i).map(|(key, _)| key.len()), Reverse(i));
-    let quarter = (first..=last).filter(|i| end(i) > piece_len / 4 * 3);
-    quarter.min_by_key(key_len).unwrap_or(last)
-}
-
-/// Where entry `i` ends in a block in which every entry is a restart.
-fn entry_end(index: &Block<&[u8]>, i: usize) -> usize {
-    let is_last = i + 1 == index.restart_count();
-    if is_last {
-        index.entries().len()
-    } else {
-        index.restart(i + 1)
-    }
+    last
 }
 
 #[cfg(test)]
@@ -568,6 +547,10 @@ mod tests {
 
     fn bytes_of<'a>(index: &'a [u8], pieces: &IndexPieces, i: usize) -> &'a [u8] {
         part(index, pieces.handle, pieces.range(i))
+    }
+
+    fn top(pieces: &IndexPieces, i: usize) -> &[u8] {
+        &pieces.lasts[place(&pieces.pieces[i].top)]
     }
 
     #[test]
@@ -603,7 +586,7 @@ mod tests {
                         found.push(bytes[key].to_vec());
                     })
                     .unwrap();
-                assert_eq!(found.last().unwrap()[..], *pieces.top(i));
+                assert_eq!(found.last().unwrap()[..], *top(&pieces, i));
             }
             assert_eq!(found, keys);
             pieces.check_block(&index).unwrap();
@@ -616,7 +599,7 @@ mod tests {
     /// is not as stated.
     fn look_up(index: &[u8], pieces: &IndexPieces, key: &[u8]) -> Result<Option<u64>, Defect> {
         let last = pieces.len() - 1;
-        let i = (0..last).find(|&i| key <= pieces.top(i));
+        let i = (0..last).find(|&i| key <= top(pieces, i));
         let i = i.unwrap_or(last);
         let bytes = bytes_of(index, pieces, i);
         let mut found = None;
@@ -680,7 +663,7 @@ mod tests {
             }
         }
         // The last piece is gone, or ends before its last entry, and the first says that it has as many more entries as are missing.
-        let entry = entry_end(&parsed, 0) as u32;
+        let entry = parsed.restart(1) as u32;
         for left_out in 1..=20 {
             let mut pieces = decoded(&sound).unwrap();
             let last = pieces.pieces.last_mut().unwrap();
@@ -701,9 +684,13 @@ mod tests {
             last.crc = crc32c(&index[start..last.end as usize]);
             last.last.offset = 105 * (kept as u64 - 1);
             let kept_top = &keys[kept - 1];
-            let start = pieces.pieces[before + 1].top.start;
-            pieces.tops = [&pieces.tops[..start as usize], kept_top].concat().into();
-            pieces.pieces[before + 1].top = start..start + kept_top.len() as u32;
+            let kept_last = last.last;
+            let mut lasts = pieces.lasts[..pieces.pieces[before].last_end as usize].to_vec();
+            let start = append_entry(&mut lasts, kept_top, kept_last) as u32;
+            let last = pieces.pieces.last_mut().unwrap();
+            last.top = start..start + kept_top.len() as u32;
+            last.last_end = lasts.len() as u32;
+            pieces.lasts = lasts.into();
             assert!(look_up(&index, &pieces, &keys[299]).is_err(), "{left_out}");
             ask(&pieces);
         }
@@ -749,8 +736,8 @@ mod tests {
             let first = pieces.blocks_before(i);
             let start = parsed.restart(first);
             let fits: Vec<usize> = (first..5_000)
-                .filter(|&i| entry_end(&parsed, i) - start <= 16_384)
-                .filter(|&i| entry_end(&parsed, i) - start > 12_288)
+                .filter(|&i| i + 1 < 5_000 && parsed.restart(i + 1) - start <= 16_384)
+                .filter(|&i| parsed.restart(i + 1) - start > 12_288)
                 .collect();
             let shortest = fits.iter().map(|&i| keys[i].len()).min().unwrap();
             let expected = fits

@@ -16,10 +16,10 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::Defect;
 use super::checksum::crc32c;
 use super::footer::BlockHandle;
 use super::pieces::{Input, PIECE_LEN, part};
+use super::{Defect, require};
 use crate::coding::{fixed32_at, put_fixed32, put_varint};
 #[cfg(any(doc, test))]
 use crate::filter::RibbonFilterPolicy;
@@ -82,10 +82,8 @@ impl FilterPieces {
         let Some(layout) = layout else {
             let size = handle.size;
             let expected = format!("the end of a ribbon filter in a block of {size} bytes");
-            return Err(Defect::new(
-                expected,
-                format!("{tail:02x?}, pieces of 1 << {lg}"),
-            ));
+            let found = format!("{tail:02x?}, pieces of 1 << {lg}");
+            return Err(Defect::new(expected, found));
         };
         let words = layout.words_len.div_ceil(1 << lg);
         let count = words + layout.codes_len.div_ceil(1 << lg);
@@ -137,15 +135,14 @@ impl FilterPieces {
     /// Checks the bytes at the [`range`](Self::range) of piece `i`. Those of the tail must equal their copy, by which pieces were
     /// found.
     pub(crate) fn check(&self, i: usize, bytes: &[u8]) -> Result<(), Defect> {
-        let (expected, found) = (fixed32_at(&self.crcs, 4 * i), crc32c(bytes));
-        if expected.map_or(*bytes == *self.tail, |expected| expected == found) {
-            return Ok(());
-        }
-        let expected = expected.unwrap_or_else(|| crc32c(&self.tail));
-        Err(Defect::new(
-            format!("piece {i} of the filter with checksum {expected:#010x}"),
-            format!("{found:#010x} (computed from {} bytes)", bytes.len()),
-        ))
+        let (stored, computed) = (fixed32_at(&self.crcs, 4 * i), crc32c(bytes));
+        let is_right = stored.map_or(*bytes == *self.tail, |stored| stored == computed);
+        let expected = || {
+            let crc = stored.unwrap_or_else(|| crc32c(&self.tail));
+            format!("piece {i} of the filter with checksum {crc:#010x}")
+        };
+        let found = || format!("{computed:#010x} (computed from {} bytes)", bytes.len());
+        require(is_right, expected, found)
     }
 
     /// Checks that the filter block `block`, wherever it lies, is the one that is divided.

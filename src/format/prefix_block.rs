@@ -73,12 +73,10 @@ impl PrefixBlockBuilder {
         if self.last.as_deref() == prefix {
             return Ok(());
         }
-        let begins = |key: Option<&[u8]>, prefix: Option<&[u8]>| {
-            key.zip(prefix)
-                .is_some_and(|(key, prefix)| key.starts_with(prefix))
-        };
-        let is_broken = begins(Some(key), self.last.as_deref())
-            || begins(previous, prefix)
+        let begins =
+            |key: &[u8], with: Option<&[u8]>| with.is_some_and(|with| key.starts_with(with));
+        let is_broken = begins(key, self.last.as_deref())
+            || previous.is_some_and(|previous| begins(previous, prefix))
             || prefix.is_some_and(|prefix| prefix_of(extractor, prefix) != Some(prefix));
         if is_broken {
             return Err(BrokenRule);
@@ -86,13 +84,7 @@ impl PrefixBlockBuilder {
         if let Some(prefix) = prefix {
             self.block.add_key(prefix);
         }
-        match (&mut self.last, prefix) {
-            (Some(last), Some(prefix)) => {
-                last.clear();
-                last.extend_from_slice(prefix);
-            }
-            (last, prefix) => *last = prefix.map(<[u8]>::to_vec),
-        }
+        self.last = prefix.map(<[u8]>::to_vec);
         Ok(())
     }
 
@@ -124,10 +116,10 @@ impl PrefixBlockReader {
                 // Bits a key matter to builders only.
                 policy: RibbonFilterPolicy::new(10),
             }),
-            more => Err(Defect::new(
-                "one filter of prefixes, or none",
-                format!("{more}"),
-            )),
+            more => {
+                let found = format!("{more}");
+                Err(Defect::new("one filter of prefixes, or none", found))
+            }
         }
     }
 

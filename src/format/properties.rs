@@ -154,44 +154,39 @@ impl Properties {
 
     /// The block; `None` if it does not fit the 4 GiB that a block can have.
     pub(crate) fn encode(&self) -> Option<Vec<u8>> {
-        let mut stored = self.others.clone();
-        let mut put = |key: &str, value: &[u8]| stored.insert(key.into(), value.into());
-        let number = |value| {
+        let is_database = self.key_kind == KeyKind::Database;
+        let kind = if is_database { "database" } else { "plain" };
+        let number = |number| {
             let mut bytes = Vec::new();
-            put_varint(&mut bytes, value);
-            bytes
+            put_varint(&mut bytes, number);
+            Some(bytes)
         };
-        put("comparator", self.comparator.as_bytes());
-        put("entries", &number(self.entries));
-        put("key.bytes", &number(self.key_bytes));
-        put("value.bytes", &number(self.value_bytes));
-        put("data.blocks", &number(self.data_blocks));
-        put("data.bytes", &number(self.data_bytes));
-        match self.key_kind {
-            KeyKind::Plain => put("key.kind", b"plain"),
-            KeyKind::Database => {
-                put("deletions", &number(self.deletions));
-                put("key.kind", b"database")
-            }
-        };
-        if let Some(creator) = &self.creator {
-            put("creator", creator.as_bytes());
-        }
-        for (name, key) in [("key.first", &self.first_key), ("key.last", &self.last_key)] {
-            if let Some(key) = key.as_ref().filter(|key| key.len() <= MAX_KEY_LEN) {
-                put(name, key);
-            }
-        }
-        if let Some(policy) = &self.filter_policy {
-            put("filter.policy", policy.as_bytes());
-        }
-        if let Some(bytes) = self.filter_bytes {
-            put("filter.bytes", &number(bytes));
-        }
-        if let Some(sequences) = &self.sequences {
-            put("sequence.min", &number(*sequences.start()));
-            put("sequence.max", &number(*sequences.end()));
-        }
+        let text = |text: &Option<String>| text.clone().map(String::into_bytes);
+        let key = |key: &Option<Vec<u8>>| key.clone().filter(|key| key.len() <= MAX_KEY_LEN);
+        let bounds = self.sequences.as_ref();
+        let properties = [
+            ("comparator", Some(self.comparator.clone().into())),
+            ("creator", text(&self.creator)),
+            ("data.blocks", number(self.data_blocks)),
+            ("data.bytes", number(self.data_bytes)),
+            ("deletions", number(self.deletions).filter(|_| is_database)),
+            ("entries", number(self.entries)),
+            ("filter.bytes", self.filter_bytes.and_then(number)),
+            ("filter.policy", text(&self.filter_policy)),
+            ("key.bytes", number(self.key_bytes)),
+            ("key.first", key(&self.first_key)),
+            ("key.kind", Some(kind.into())),
+            ("key.last", key(&self.last_key)),
+            ("sequence.max", bounds.and_then(|at| number(*at.end()))),
+            ("sequence.min", bounds.and_then(|at| number(*at.start()))),
+            ("value.bytes", number(self.value_bytes)),
+        ];
+        let mut stored = self.others.clone();
+        stored.extend(
+            properties
+                .into_iter()
+                .filter_map(|(name, value)| Some((name.into(), value?))),
+        );
         let mut block = BlockBuilder::new(1);
         for (key, value) in &stored {
             if !block.has_room(key.len(), value.len()) {
@@ -229,8 +224,8 @@ impl Properties {
             },
             creator: stored.text("creator")?,
             entries: required("entries", stored.number("entries")?)?,
-            first_key: stored.take("key.first"),
-            last_key: stored.take("key.last"),
+            first_key: stored.0.remove(&b"key.first"[..]),
+            last_key: stored.0.remove(&b"key.last"[..]),
             key_bytes: required("key.bytes", stored.number("key.bytes")?)?,
             value_bytes: required("value.bytes", stored.number("value.bytes")?)?,
             data_blocks: required("data.blocks", stored.number("data.blocks")?)?,
@@ -280,32 +275,31 @@ impl Stored {
         Ok(Stored(stored))
     }
 
-    fn take(&mut self, key: &str) -> Option<Vec<u8>> {
-        self.0.remove(key.as_bytes())
+    /// Takes the value of `key`, as `decode` reads it: as `what`, or it is damaged.
+    fn take<T>(
+        &mut self,
+        key: &str,
+        what: &str,
+        decode: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, Defect> {
+        let Some(value) = self.0.remove(key.as_bytes()) else {
+            return Ok(None);
+        };
+        let decoded = decode(&value);
+        let damaged = || Defect::new(format!("{what} as the property {key}"), show_key(&value));
+        decoded.ok_or_else(damaged).map(Some)
     }
 
     fn number(&mut self, key: &str) -> Result<Option<u64>, Defect> {
-        let Some(value) = self.take(key) else {
-            return Ok(None);
-        };
-        match get_varint64(&value) {
-            Some((number, len)) if len == value.len() => Ok(Some(number)),
-            _ => Err(not(key, "a varint", &value)),
-        }
+        self.take(key, "a varint", |value| {
+            let number = get_varint64(value).filter(|&(_, len)| len == value.len());
+            number.map(|(number, _)| number)
+        })
     }
 
     fn text(&mut self, key: &str) -> Result<Option<String>, Defect> {
-        let Some(value) = self.take(key) else {
-            return Ok(None);
-        };
-        let text = String::from_utf8(value);
-        text.map(Some).map_err(|e| not(key, "UTF-8", e.as_bytes()))
+        self.take(key, "UTF-8", |value| String::from_utf8(value.to_vec()).ok())
     }
-}
-
-#[cold]
-fn not(key: &str, what: &str, value: &[u8]) -> Defect {
-    Defect::new(format!("{what} as the property {key}"), show_key(value))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::format::frame;
 use crate::read::bounds::Way;
 use crate::read::file::{Stretch, saturating_len};
-use crate::read::index::BlockRef;
+use crate::read::index::{BlockRef, NotLoaded};
 use crate::read::options::ReadOptions;
 use crate::read::store::{MAX_GAP, MAX_READ_LEN, frame_range};
 use crate::read::table::Inner;
@@ -75,10 +75,19 @@ impl ReadAhead {
         }
     }
 
-    /// Data block `i`, at which a walk has arrived from the one beside it, along `way`, or begins. The pieces of the index that name
+    /// Data block `i`, at which a walk along `way` has arrived from the one `beside` it, or begins. The pieces of the index that name
     /// its next blocks are read with its own.
-    pub(super) fn find(&self, inner: &Inner, i: usize, way: Option<Way>) -> Result<BlockRef> {
-        let found = match inner.index.block(i) {
+    pub(super) fn find(
+        &self,
+        inner: &Inner,
+        i: usize,
+        way: Option<Way>,
+        beside: Option<BlockRef>,
+    ) -> Result<BlockRef> {
+        let next = way
+            .zip(beside)
+            .and_then(|(way, from)| inner.next(from, way));
+        let found = match next.unwrap_or_else(|| inner.index.block(i)) {
             Ok(found) => found,
             Err(_) => self.bring_pieces(inner, i, way)?,
         };
@@ -128,22 +137,15 @@ impl ReadAhead {
         if !self.run.blocks.contains(&found.block) {
             self.read(inner, found)?;
         }
-        let is_alone = self.run.blocks.len() == 1;
-        let frame = match self.stretch.get(&frame_range(found.handle)) {
-            Some(frame) => frame,
-            None => inner.file.read_frame(found.handle)?,
-        };
-        match inner.try_admit(found, &frame, read) {
-            Ok(block) => Ok((block, !is_alone && frame::is_raw(&frame))),
-            Err(defect) => {
-                // Drop what was read: the other blocks may be bad, too.
-                self.forget();
-                if is_alone {
-                    return Err(inner.locate(found, defect));
-                }
-                Ok((inner.load_owned(found, read)?, false))
-            }
+        let frame = self.stretch.get(&frame_range(found.handle));
+        let frame = frame.unwrap_or_default();
+        if let Ok(block) = inner.try_admit(found, &frame, read) {
+            let is_slice = self.run.blocks.len() > 1 && frame::is_raw(&frame);
+            return Ok((block, is_slice));
         }
+        // It is read alone, and the others that came with it, too: they may be bad.
+        self.forget();
+        Ok((inner.load_owned(found, read)?, false))
     }
 
     fn forget(&mut self) {
@@ -238,16 +240,23 @@ impl ReadAhead {
 }
 
 impl Inner {
+    /// The data block that comes after `found` on the way.
+    #[inline]
+    fn next(&self, found: BlockRef, way: Way) -> Option<Result<BlockRef, NotLoaded>> {
+        match way {
+            Way::Forward => self.index.block_after(found),
+            Way::Back => self.index.block_before(found),
+        }
+    }
+
     /// The data blocks from `found` on that a walk reads together: blocks of `limits`, at most `len` bytes of the file, none of them
     /// in the cache but the first, and all named by pieces of the index that are there. One block at least.
     pub(super) fn run(&self, found: BlockRef, way: Way, limits: &Range<usize>, len: u64) -> Run {
         let (mut run, mut last) = (Run::of(found), found);
         loop {
-            let next = match way {
-                Way::Forward => self.index.block_after(last),
-                Way::Back => self.index.block_before(last),
+            let Some(Ok(next)) = self.next(last, way) else {
+                return run;
             };
-            let Some(Ok(next)) = next else { return run };
             let here = Run::of(next);
             let Range { start, end } = run.bytes;
             let bytes = start.min(here.bytes.start)..end.max(here.bytes.end);

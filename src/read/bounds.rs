@@ -1,9 +1,7 @@
 //! Where a walk goes: its way, and the bounds of the keys that it shows.
 
 use std::cmp::Ordering;
-use std::ops::{
-    Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
-};
+use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use crate::comparator::Order;
 use crate::error::Result;
@@ -127,63 +125,43 @@ pub trait KeyRange: sealed::KeyRange {
     where
         Self: Sized,
     {
-        self.into_bounds()
+        let owned = |key: &Self::Key| key.as_ref().to_vec();
+        (self.start_bound().map(owned), self.end_bound().map(owned))
     }
 }
 
 impl<R: sealed::KeyRange> KeyRange for R {}
 
 mod sealed {
-    use super::Bounds;
-
-    pub trait KeyRange {
-        fn into_bounds(self) -> Bounds;
+    pub trait KeyRange: std::ops::RangeBounds<Self::Key> {
+        type Key: AsRef<[u8]>;
     }
-}
-
-fn owned<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Bounds {
-    let owned = |key: &K| key.as_ref().to_vec();
-    (range.start_bound().map(owned), range.end_bound().map(owned))
 }
 
 impl sealed::KeyRange for RangeFull {
-    fn into_bounds(self) -> Bounds {
-        (Bound::Unbounded, Bound::Unbounded)
-    }
+    type Key = [u8; 0];
 }
 
 impl<K: AsRef<[u8]>> sealed::KeyRange for Range<K> {
-    fn into_bounds(self) -> Bounds {
-        owned(&self)
-    }
+    type Key = K;
 }
 
 impl<K: AsRef<[u8]>> sealed::KeyRange for RangeInclusive<K> {
-    fn into_bounds(self) -> Bounds {
-        owned(&self)
-    }
+    type Key = K;
 }
 
 impl<K: AsRef<[u8]>> sealed::KeyRange for RangeFrom<K> {
-    fn into_bounds(self) -> Bounds {
-        owned(&self)
-    }
+    type Key = K;
 }
 
 impl<K: AsRef<[u8]>> sealed::KeyRange for RangeTo<K> {
-    fn into_bounds(self) -> Bounds {
-        owned(&self)
-    }
+    type Key = K;
 }
 
 impl<K: AsRef<[u8]>> sealed::KeyRange for RangeToInclusive<K> {
-    fn into_bounds(self) -> Bounds {
-        owned(&self)
-    }
+    type Key = K;
 }
 
 impl<K: AsRef<[u8]>> sealed::KeyRange for (Bound<K>, Bound<K>) {
-    fn into_bounds(self) -> Bounds {
-        owned(&self)
-    }
+    type Key = K;
 }

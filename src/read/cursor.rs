@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -50,9 +50,9 @@ pub struct Cursor {
     entries: BlockCursor<Bytes>,
     /// `None` until a block was loaded.
     pub(super) block: Option<BlockRef>,
-    /// Where in memory the block begins, on a walk through blocks of a file in memory. The memory ahead is touched before
-    /// the walk gets there.
-    walked: Option<usize>,
+    /// Where in memory the block begins, on a walk through blocks of a file in memory; otherwise [`NOWHERE`]. The memory ahead is
+    /// touched before the walk gets there.
+    walked: usize,
     /// What the walk has read ahead, or announced in a mapped file.
     pub(super) ahead: ReadAhead,
     /// For a block that is a slice of what was read ahead: a copy, once a value is asked for that keeps its block in memory.
@@ -63,6 +63,9 @@ pub struct Cursor {
 
 /// How far ahead a walk touches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
 const AHEAD: isize = 5 << 10;
+
+/// No place in memory, from which no entry has one.
+const NOWHERE: usize = usize::MAX;
 
 /// Short: the place, not what was read.
 impl fmt::Debug for Cursor {
@@ -80,9 +83,9 @@ impl Table {
     pub fn cursor(&self) -> Cursor {
         Cursor {
             table: self.clone(),
-            entries: BlockCursor::new(Block::empty()),
+            entries: BlockCursor::new(Block::default()),
             block: None,
-            walked: None,
+            walked: NOWHERE,
             ahead: ReadAhead::within(0..self.data_blocks()),
             own: None,
             end: Some(Way::Back),
@@ -135,9 +138,9 @@ impl Cursor {
             return Ok(self.leave(Some(Way::Forward)));
         };
         self.load(found, None)?;
+        let sought = self.entries.seek(key, self.table.order()?);
         // Past the block's last key, but not past its index key, it is the next block's first.
-        let found = self.seek_in_block(Bound::Included(key), Way::Forward)?;
-        Ok(found || self.walk(Way::Forward)?)
+        Ok(self.check(sought)? || self.walk(Way::Forward)?)
     }
 
     /// Moves to the first entry; returns `false` if the table is empty.
@@ -238,7 +241,7 @@ impl Cursor {
     fn walk(&mut self, way: Way) -> Result<bool> {
         while let Some(next) = self.next_block(way) {
             self.walk_into(next, Some(way))?;
-            if self.seek_in_block(Bound::Unbounded, way)? {
+            if self.start_in_block(way)? {
                 return Ok(true);
             }
         }
@@ -264,16 +267,18 @@ impl Cursor {
 
     /// Turns to data block `i`, at which a walk has arrived from the one beside it, or begins.
     fn walk_into(&mut self, i: usize, way: Option<Way>) -> Result<()> {
-        let found = self.ahead.find(&self.table.inner, i, way)?;
+        let beside = way.and(self.block);
+        let found = self.ahead.find(&self.table.inner, i, way, beside)?;
         self.load(found, way)?;
-        self.walked = self.table.place_in_memory(found);
+        let place = self.table.place_in_memory(found);
+        self.walked = place.unwrap_or(NOWHERE);
         Ok(())
     }
 
     /// Turns to a data block, before its first entry. The position is lost until the caller has found a new one.
     fn load(&mut self, found: BlockRef, way: Option<Way>) -> Result<()> {
         self.leave(None);
-        self.walked = None;
+        self.walked = NOWHERE;
         if self.block.is_none_or(|block| block.block != found.block) {
             self.block = None;
             let Table { inner, read } = &self.table;
@@ -297,13 +302,7 @@ impl Cursor {
         let (key, or_at) = match bound {
             Bound::Included(key) => (key, true),
             Bound::Excluded(key) => (key, false),
-            Bound::Unbounded => {
-                match way {
-                    Way::Forward => self.entries.move_before_first(),
-                    Way::Back => self.entries.move_past_last(),
-                }
-                return self.step_in_block(way);
-            }
+            Bound::Unbounded => return self.start_in_block(way),
         };
         let order = self.table.order()?;
         let sought = self.entries.seek(key, order);
@@ -316,7 +315,18 @@ impl Cursor {
         Ok(self.check(sought)? && is_first || self.step_in_block(way)?)
     }
 
+    /// Moves to the first entry of the block on the way.
+    #[inline]
+    fn start_in_block(&mut self, way: Way) -> Result<bool> {
+        match way {
+            Way::Forward => self.entries.move_before_first(),
+            Way::Back => self.entries.move_past_last(),
+        }
+        self.step_in_block(way)
+    }
+
     /// Moves to the next entry of the block on the way.
+    #[inline(always)]
     pub(super) fn step_in_block(&mut self, way: Way) -> Result<bool> {
         let moved = match way {
             Way::Forward => self.entries.next(),
@@ -328,14 +338,13 @@ impl Cursor {
     /// On a walk through memory, touches the bytes this far from the current entry: as much as an ordinary entry has.
     #[inline]
     fn touch_at(&self, distance: isize) {
-        if let (Some(block), Some(file)) = (self.walked, self.table.file().memory()) {
-            let at = (block + self.entries.offset()).wrapping_add_signed(distance);
-            // Nothing is there at both ends of the file.
-            if let Some(bytes) = file.get(at..)
-                && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
-            {
-                prefetch([first, next_line].into_iter());
-            }
+        // Nothing is there at both ends of the file.
+        if let Some(entry) = self.walked.checked_add(self.entries.offset())
+            && let Some(file) = self.table.file().memory()
+            && let Some(bytes) = file.get(entry.wrapping_add_signed(distance)..)
+            && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
+        {
+            prefetch([first, next_line].into_iter());
         }
     }
 
@@ -353,13 +362,9 @@ impl Cursor {
 
     /// The error of a defect in the block that the cursor is in.
     #[cold]
-    #[expect(
-        clippy::expect_used,
-        reason = "an empty cursor has no block that could be damaged"
-    )]
     pub(super) fn locate(&self, defect: Defect) -> Error {
-        let block = self.block.expect("the block that has a defect");
-        self.table.locate(block, defect)
+        let offset = self.block.map_or(0, |block| block.handle.offset);
+        self.table.file().locate(defect, Section::Data, offset)
     }
 }
 

@@ -121,7 +121,7 @@ impl Index {
         while first < count {
             let most = block.restart(first).saturating_add(PIECE_LEN);
             let end = last_within(&block, first, most);
-            let Some(entry) = block.entry_at_restart(end - 1) else {
+            let Ok(entry) = block.entry_at_restart(end - 1) else {
                 let expected = format!("the entry of data block {} where a restart says", end - 1);
                 return Err(Defect::new(expected, "none"));
             };
@@ -131,9 +131,7 @@ impl Index {
                 let expected = format!("the handle of a data block in index entry {}", end - 1);
                 return Err(Defect::new(expected, format!("{value:02x?}")));
             };
-            let (at, len) = entry.unshared_at();
-            let top = (at..at + len, handle);
-            tops.push(top);
+            tops.push((entry.unshared(), handle));
             firsts.push(end);
             first = end;
         }
@@ -524,8 +522,7 @@ impl Index {
         let mut restarts = blocks.clone().map(|i| block.restart(i).wrapping_sub(start));
         let (mut entries, mut has_restarts) = (Vec::with_capacity(blocks.len()), true);
         decode_entries(&bytes, self.top_before(p), data, order, |entry, handle| {
-            let (at, len) = entry.unshared_at();
-            entries.push((at..at + len, handle));
+            entries.push((entry.unshared(), handle));
             // LevelDB finds an entry by its restart.
             has_restarts &= restarts.next() == Some(entry.offset());
         })?;

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::{Error, Result, Section, show_key};
+use crate::error::{Error, Result, show_key};
 use crate::format::Defect;
 use crate::format::internal_key::{user_key, user_order};
 use crate::read::bounds::{Bounds, Way, exclude_all, is_past_start, start};
@@ -22,10 +22,9 @@ pub(crate) struct Input {
     source: Source,
     pub(super) bounds: Bounds,
     at: At,
-    /// Its place among the inputs that the caller gave.
-    pub(super) number: usize,
-    /// Whether to use what the properties say of the first and the last key. A table that is walked alone is read as it is.
-    pub(super) uses_properties: bool,
+    /// Its place among the inputs of a merge. Of a table that is walked alone, what the properties say of the first and the last
+    /// key is not used: it is read as it is.
+    pub(super) number: Option<usize>,
     /// Whether it is known to have no entries.
     pub(super) is_empty: bool,
     /// Whether a table was told to read no blocks outside the bounds.
@@ -53,11 +52,6 @@ enum At {
 }
 
 impl Input {
-    /// All entries of a table.
-    pub(crate) fn all_of(table: &Table) -> Input {
-        Input::of_table(table, (Bound::Unbounded, Bound::Unbounded))
-    }
-
     /// The entries of a table within bounds.
     pub(crate) fn of_table(table: &Table, bounds: Bounds) -> Input {
         Input::new(Source::Table(table.cursor()), bounds)
@@ -73,8 +67,7 @@ impl Input {
             source,
             bounds,
             at: At::End(Way::Back),
-            number: 0,
-            uses_properties: false,
+            number: None,
             is_empty: false,
             is_limited: false,
         };
@@ -95,7 +88,7 @@ impl Input {
         self.at = At::End(Way::Back);
     }
 
-    fn table(&self) -> Option<&Table> {
+    pub(super) fn table(&self) -> Option<&Table> {
         match &self.source {
             Source::Table(cursor) => Some(&cursor.table),
             Source::Memory(_) => None,
@@ -136,9 +129,9 @@ impl Input {
     /// The first key that a walk along `way` comes to, if the table's properties name it.
     #[inline(never)]
     fn stated_key(&self, way: Way) -> Option<&[u8]> {
-        self.table()
-            .filter(|_| self.uses_properties)?
+        self.table()?
             .stated_key(way)
+            .filter(|_| self.number.is_some())
     }
 
     /// Whether `key` is within the bound at which a walk along `way` starts.
@@ -176,6 +169,7 @@ impl Input {
     }
 
     /// The value of an entry that was read, as a slice of its block.
+    #[inline]
     pub(super) fn value_bytes(&self) -> Bytes {
         match &self.source {
             Source::Table(cursor) => cursor.value_bytes(),
@@ -325,18 +319,8 @@ impl Input {
     #[cold]
     pub(super) fn locate(&self, defect: Defect) -> Error {
         match &self.source {
-            Source::Table(cursor) if cursor.is_valid() => cursor.locate(defect),
-            Source::Table(cursor) => cursor.table.file().locate(defect, Section::Data, 0),
+            Source::Table(cursor) => cursor.locate(defect),
             Source::Memory(_) => lost(),
-        }
-    }
-
-    /// Names the file in `error`, if there is one.
-    #[cold]
-    pub(super) fn name_in(&self, error: Error) -> Error {
-        match self.table() {
-            Some(table) => table.file().name_in(error),
-            None => error,
         }
     }
 }

@@ -130,11 +130,15 @@ impl MergeCursor {
     pub(crate) fn of_inputs(inputs: Vec<Input>) -> Result<MergeCursor> {
         let (mut first, mut kept) = (None, Vec::new());
         for (number, mut input) in inputs.into_iter().enumerate() {
-            (input.number, input.uses_properties) = (number, true);
+            input.number = Some(number);
             let order = input.order()?;
             let first = first.get_or_insert_with(|| order.clone());
             if name_of(first) != name_of(order) {
-                return Err(input.name_in(other_order(number, first, order)));
+                let error = other_order(number, first, order);
+                return Err(match input.table() {
+                    Some(table) => table.file().name_in(error),
+                    None => error,
+                });
             }
             if !input.is_ruled_out()? {
                 kept.push(input);
@@ -210,7 +214,7 @@ impl MergeCursor {
     /// Which of the inputs the current entry is from, counted from 0 in the order in which they were given; 0 unless the
     /// cursor [is on an entry](MergeCursor::is_valid).
     pub fn input(&self) -> usize {
-        self.current().map_or(0, |input| input.number)
+        self.current().and_then(|input| input.number).unwrap_or(0)
     }
 
     /// Moves to the first entry at or after `key`. Returns `false`, and stands after the last entry, if there is none.
@@ -467,8 +471,15 @@ impl Walk for MergeCursor {
         self.place_all(way, |input| input.seek_to_start(way))
     }
 
+    #[inline]
     fn entry(&self) -> (Bytes, Bytes) {
-        (Bytes::copy_from_slice(self.key()), self.value_bytes())
+        match self.current() {
+            Some(input) => {
+                let key = Bytes::copy_from_slice(input.read_key());
+                (key, input.value_bytes())
+            }
+            None => Default::default(),
+        }
     }
 
     fn compare(&self, other: &MergeCursor) -> Result<Ordering> {

@@ -479,7 +479,7 @@ impl Table {
         let mut ahead = ReadAhead::over_all(blocks.clone());
         for i in blocks {
             let way = (i > 0).then_some(Way::Forward);
-            let found = ahead.find(&self.inner, i, way)?;
+            let found = ahead.find(&self.inner, i, way, None)?;
             ahead.load(&self.inner, found, way, read)?;
         }
         Ok(())

@@ -57,10 +57,7 @@ impl Table {
     /// [`ErrorKind::Comparator`]: use a [`range`](Table::range) there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> TableRange {
         match self.unmet_prefix() {
-            Some(error) => {
-                let cursor = MergeCursor::of_one(Input::all_of(self));
-                TableRange(Ends::new(cursor, Some(error)))
-            }
+            Some(error) => TableRange(Ends::new(self.iter().0.front, Some(error))),
             None => self.range(prefix_bounds(prefix.as_ref())),
         }
     }
@@ -179,9 +176,8 @@ pub(crate) struct Ends<C> {
     front_is_left: bool,
     /// Made when the first entry is taken from the back.
     back: Option<Box<C>>,
-    is_done: bool,
-    /// The only item, of a range that could not be made.
-    error: Option<Error>,
+    /// Set when no more entries are left: perhaps an error is, of a range that could not be made.
+    end: Option<Option<Error>>,
 }
 
 impl<C: Walk> Ends<C> {
@@ -191,44 +187,39 @@ impl<C: Walk> Ends<C> {
             front_is_left: cursor.is_on_entry(),
             front: cursor,
             back: None,
-            is_done: false,
-            error,
+            end: error.map(Some),
         }
     }
 
     /// The cursor, if all entries are left.
     pub(crate) fn into_whole(self) -> Result<C> {
-        if let Some(error) = self.error {
-            return Err(error);
+        match self.end {
+            None if self.back.is_none() && self.front.is_before_first() => Ok(self.front),
+            end => Err(end.flatten().unwrap_or_else(not_whole)),
         }
-        if self.is_done || self.back.is_some() || !self.front.is_before_first() {
-            return Err(not_whole());
-        }
-        Ok(self.front)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, way: Way) -> Option<Result<C::Entry>> {
-        if self.is_done {
-            return None;
+        if let Some(error) = &mut self.end {
+            return error.take().map(Err);
         }
-        let moved = match (self.error.take(), way) {
-            (Some(error), _) => Err(error),
-            (None, Way::Forward) => self.step_front(),
-            (None, Way::Back) => self.step_back(),
+        let moved = match way {
+            Way::Forward => self.step_front(),
+            Way::Back => self.step_back(),
         };
         match (moved, way, &self.back) {
             (Ok(true), Way::Back, Some(back)) => Some(Ok(back.entry())),
             (Ok(true), _, _) => Some(Ok(self.front.entry())),
             (ended, _, _) => {
-                self.is_done = true;
+                self.end = Some(None);
                 ended.err().map(Err)
             }
         }
     }
 
     /// Moves to the next entry from the front. Returns whether it is still to be taken.
-    #[inline]
+    #[inline(always)]
     fn step_front(&mut self) -> Result<bool> {
         let moved = std::mem::take(&mut self.front_is_left) || self.front.go(Way::Forward)?;
         match &self.back {
@@ -243,45 +234,45 @@ impl<C: Walk> Ends<C> {
             // After the last entry, or lost.
             return self.front.go(Way::Forward);
         }
-        let (back, moved) = match &mut self.back {
-            Some(back) => {
-                let moved = back.go(Way::Back)?;
-                (back, moved)
-            }
+        let moved = match &mut self.back {
+            Some(back) => back.go(Way::Back)?,
             None => {
                 let back = self.back.insert(Box::new(self.front.clone()));
-                let moved = back.seek_to_start(Way::Back)?;
-                (back, moved)
+                back.seek_to_start(Way::Back)?
             }
         };
-        if !moved || !self.front.is_on_entry() {
-            return Ok(moved);
+        match &self.back {
+            Some(back) if moved && self.front.is_on_entry() => {
+                let front = self.front.compare(back)?;
+                Ok(front.is_lt() || self.front_is_left && front.is_eq())
+            }
+            _ => Ok(moved),
         }
-        let front = self.front.compare(back)?;
-        Ok(front.is_lt() || self.front_is_left && front.is_eq())
     }
 }
 
 impl Ends<MergeCursor> {
     /// What is left, as inputs of a merge.
-    pub(super) fn into_inputs(mut self) -> Result<Vec<Input>> {
-        let (is_started, key) = (self.front.is_on_entry(), self.front.key().to_vec());
-        let has_place = is_started || self.is_done || self.front.is_before_first();
-        let [only] = &mut self.front.inputs[..] else {
+    pub(super) fn into_inputs(self) -> Result<Vec<Input>> {
+        let front = &self.front;
+        let has_place = front.is_on_entry() || front.is_before_first() || self.end.is_some();
+        if !has_place || front.inputs.len() != 1 || matches!(self.end, Some(Some(_))) {
             return Ok(self.into_whole()?.inputs);
-        };
-        if !has_place {
-            return Err(not_whole());
-        } else if is_started && self.front_is_left {
-            only.bounds.0 = Bound::Included(key);
-        } else if is_started {
-            only.bounds.0 = Bound::Excluded(key);
         }
-        if let Some(back) = self.back {
-            only.bounds.1 = Bound::Excluded(back.key().to_vec());
+        let key = front.is_on_entry().then(|| front.key().to_vec());
+        let mut inputs = self.front.inputs;
+        for only in &mut inputs {
+            match &key {
+                Some(key) if self.front_is_left => only.bounds.0 = Bound::Included(key.clone()),
+                Some(key) => only.bounds.0 = Bound::Excluded(key.clone()),
+                None => {}
+            }
+            if let Some(back) = &self.back {
+                only.bounds.1 = Bound::Excluded(back.key().to_vec());
+            }
+            only.is_empty |= self.end.is_some();
         }
-        only.is_empty |= self.is_done;
-        self.error.map_or(Ok(self.front.inputs), Err)
+        Ok(inputs)
     }
 }
 

@@ -123,20 +123,17 @@ impl SortedCursor {
     pub(super) fn seek_from(&mut self, bound: Bound<&[u8]>, way: Way) -> bool {
         let bound = bound.map(|key| self.sorted.key(Bytes::copy_from_slice(key)));
         let entries = self.sorted.read();
-        let copy = |(key, value): (&SortedKey, &Bytes)| (key.key.clone(), value.clone());
-        let chunk: Vec<_> = match way {
-            Way::Forward => entries
-                .range((bound, Bound::Unbounded))
-                .take(CHUNK)
-                .map(copy)
-                .collect(),
-            Way::Back => entries
-                .range((Bound::Unbounded, bound))
-                .rev()
-                .take(CHUNK)
-                .map(copy)
-                .collect(),
+        let mut range = match way {
+            Way::Forward => entries.range((bound, Bound::Unbounded)),
+            Way::Back => entries.range((Bound::Unbounded, bound)),
         };
+        let next = || match way {
+            Way::Forward => range.next(),
+            Way::Back => range.next_back(),
+        };
+        let chunk = std::iter::from_fn(next).take(CHUNK);
+        let chunk = chunk.map(|(key, value)| (key.key.clone(), value.clone()));
+        let chunk: Vec<_> = chunk.collect();
         drop(entries);
         (self.chunk, self.way) = (chunk.into_iter(), way);
         !self.chunk.as_slice().is_empty()

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::error::Result;
+use crate::read::index::BlockRef;
 use crate::read::store::frame_range;
 use crate::read::table::{Inner, Table};
 
@@ -55,32 +56,27 @@ impl Inner {
     pub(super) fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
         let index = &self.index;
         // Where parts may end: a key, and how many bytes of the file lie before it.
-        let mut ends: Vec<(Bytes, u64)> = Vec::new();
-        if self.splits_by_blocks(n) {
-            for i in 0..index.len() {
-                let found = self.block(i)?;
-                let key = Bytes::copy_from_slice(index.key(found));
-                ends.push((key, frame_range(found.handle).end));
-            }
+        let mut ends: Vec<(&[u8], u64)> = if self.splits_by_blocks(n) {
+            let end_of = |found: BlockRef| (index.key(found), frame_range(found.handle).end);
+            let ends = (0..index.len()).map(|i| self.block(i).map(end_of));
+            ends.collect::<Result<_>>()?
         } else {
-            for (p, top) in index.tops().enumerate() {
-                let end = index
-                    .data_end(p)
-                    .map(|end| (Bytes::copy_from_slice(top), end));
-                ends.extend(end);
-            }
-        }
-        let parts = n.clamp(1, ends.len().max(1)) as u64;
+            let tops = index.tops().enumerate();
+            tops.filter_map(|(p, top)| Some((top, index.data_end(p)?)))
+                .collect()
+        };
+        let parts = n.clamp(1, ends.len().max(1)) as u128;
         // The last block ends the last part.
-        let data_len = ends.pop().map_or(1, |(_, end)| end.max(1));
+        let data_len = ends.pop().map_or(1, |(_, end)| u128::from(end.max(1)));
         let (mut splits, mut lower, mut due) = (Vec::new(), Bound::Unbounded, 1);
         for (key, end) in ends {
-            let end = u128::from(end) * u128::from(parts);
-            if due < parts && end >= u128::from(due) * u128::from(data_len) {
+            let ended = u128::from(end) * parts / data_len;
+            if due < parts && ended >= due {
+                let key = Bytes::copy_from_slice(key);
                 splits.push((lower, Bound::Included(key.clone())));
                 lower = Bound::Excluded(key);
                 // A block that is longer than a part ends several.
-                due = (end / u128::from(data_len)) as u64 + 1;
+                due = ended + 1;
             }
         }
         splits.push((lower, Bound::Unbounded));

@@ -1,5 +1,6 @@
 //! Progress of a long run over a file, and the callback that hears of it.
 
+use std::fmt;
 use std::ops::ControlFlow;
 
 /// How far a verification or a salvage has come, in bytes of the file.
@@ -15,18 +16,31 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// Called as a run proceeds; ends it by [`ControlFlow::Break`].
-pub(crate) type Callback<'a> = Box<dyn FnMut(Progress) -> ControlFlow<()> + 'a>;
+/// Called as a run proceeds, if there is one; ends it by [`ControlFlow::Break`].
+#[derive(Default)]
+pub(crate) struct Callback<'a>(Option<Box<dyn FnMut(Progress) -> ControlFlow<()> + 'a>>);
+
+impl<'a> Callback<'a> {
+    pub(crate) fn new(callback: impl FnMut(Progress) -> ControlFlow<()> + 'a) -> Callback<'a> {
+        Callback(Some(Box::new(callback)))
+    }
+}
+
+impl fmt::Debug for Callback<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
 
 /// Calls back as a run proceeds, and remembers whether the callback asked to end it.
 pub(crate) struct Reporter<'a> {
     progress: Progress,
     cancelled: bool,
-    callback: Option<Callback<'a>>,
+    callback: Callback<'a>,
 }
 
 impl<'a> Reporter<'a> {
-    pub(crate) fn new(total: u64, callback: Option<Callback<'a>>) -> Reporter<'a> {
+    pub(crate) fn new(total: u64, callback: Callback<'a>) -> Reporter<'a> {
         Reporter {
             progress: Progress { done: 0, total },
             cancelled: false,
@@ -44,7 +58,7 @@ impl<'a> Reporter<'a> {
             done: before,
             total,
         } = self.progress;
-        self.progress.done = before.max(done.min(total));
+        self.progress.done = done.clamp(before, total);
         let flow = self.call();
         self.cancelled = flow.is_break();
         flow
@@ -57,7 +71,7 @@ impl<'a> Reporter<'a> {
     }
 
     fn call(&mut self) -> ControlFlow<()> {
-        match &mut self.callback {
+        match &mut self.callback.0 {
             Some(callback) => callback(self.progress),
             None => ControlFlow::Continue(()),
         }

@@ -117,33 +117,6 @@ impl Shrinkage {
     }
 }
 
-/// Keys of the block under way. The filter gets them when it is known where the block begins, since that decides which
-/// filter they belong to.
-#[derive(Debug, Default)]
-pub(super) struct WaitingKeys {
-    bytes: Vec<u8>,
-    /// The length of each.
-    lens: Vec<usize>,
-}
-
-impl WaitingKeys {
-    pub(super) fn push(&mut self, key: &[u8]) {
-        self.bytes.extend_from_slice(key);
-        self.lens.push(key.len());
-    }
-
-    /// Passes all keys to `take`, in order, and forgets them.
-    pub(super) fn drain(&mut self, mut take: impl FnMut(&[u8])) {
-        let mut rest = &*self.bytes;
-        for len in self.lens.drain(..) {
-            let (key, after) = rest.split_at(len);
-            take(key);
-            rest = after;
-        }
-        self.bytes.clear();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,17 +254,5 @@ mod tests {
             assert!(!pages.end_before(4095, 4, 8));
         }
         assert!(one.end_after(0, 4));
-    }
-
-    #[test]
-    fn waiting_keys_come_out_as_they_went_in() {
-        let keys: [&[u8]; 4] = [b"", b"apple", b"", b"pear"];
-        let mut waiting = WaitingKeys::default();
-        for _ in 0..2 {
-            keys.iter().for_each(|key| waiting.push(key));
-            let mut drained = Vec::new();
-            waiting.drain(|key| drained.push(key.to_vec()));
-            assert_eq!(drained, keys);
-        }
     }
 }

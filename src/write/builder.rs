@@ -8,9 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::comparator::{Order, common_prefix};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Section};
 use crate::filter::RibbonFilterPolicy;
-use crate::format::block::BlockBuilder;
+use crate::format::Defect;
+use crate::format::block::{Block, BlockBuilder};
+use crate::format::block_cursor::BlockCursor;
 use crate::format::codec::Compression;
 use crate::format::filter_block::FilterBlockBuilder;
 use crate::format::footer::BlockHandle;
@@ -18,7 +20,7 @@ use crate::format::frame::TRAILER_LEN;
 use crate::format::internal_key::{internal_order, user_order};
 use crate::format::prefix_block::{BrokenRule, PrefixBlockBuilder};
 use crate::format::properties::{AS_STORED, KEYS_ORDER, MAX_USER_BYTES, STORED_ORDER, user_key};
-use crate::write::align::{Pages, WaitingKeys};
+use crate::write::align::Pages;
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;
 use crate::write::output::Output;
@@ -57,26 +59,20 @@ pub struct TableBuilder<D: Destination> {
     prefixes: Option<PrefixBlockBuilder>,
     /// The last data block, until the key after it is known: the index key between the two may be shorter than either.
     pending: Option<BlockHandle>,
-    order: Order,
+    options: WriteOptions,
     /// Whether keys are internal keys, whose sequence numbers the summary has.
     is_database: bool,
-    block_size: usize,
-    restart_interval: usize,
     /// Decides where blocks end and begin in an aligned table.
     pages: Option<Pages>,
     summary: Summary,
     /// The application's properties; `None` if the table gets no properties block.
     properties: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
-    /// Whether the options named the codec.
-    names_codec: bool,
 }
 
 /// The filter block being built, and its policy's name for the metaindex.
 struct NamedFilter {
     policy: String,
     block: FilterBlockBuilder,
-    /// In an aligned table, the keys of the block under way.
-    waiting: WaitingKeys,
 }
 
 /// Shows the progress only: blocks are too much to print.
@@ -122,7 +118,6 @@ impl WriteOptions {
             NamedFilter {
                 policy: policy.name().to_owned(),
                 block,
-                waiting: WaitingKeys::default(),
             }
         });
         let prefixes = self.prefixes.as_ref().filter(|_| refused.is_none());
@@ -137,13 +132,10 @@ impl WriteOptions {
             prefixes,
             pending: None,
             is_database: user_order(&self.order).is_some(),
-            order: self.order.clone(),
-            block_size: self.block_size,
-            restart_interval: self.restart_interval,
+            options: self.clone(),
             pages: self.block_align.then(|| Pages::new(self.block_size)),
             summary: Summary::default(),
             properties: self.properties.then(BTreeMap::new),
-            names_codec: self.names_codec,
         }
     }
 }
@@ -225,13 +217,8 @@ impl<D: Destination> TableBuilder<D> {
         if let Some(separator) = separator {
             self.add_index_entry(&separator)?;
         }
-        if let Some(filter) = &mut self.filter {
-            let key = self.order.filter_key(key);
-            if self.pages.is_some() {
-                filter.waiting.push(key);
-            } else {
-                filter.block.add_key(key);
-            }
+        if let (Some(filter), None) = (&mut self.filter, &self.pages) {
+            filter.block.add_key(self.options.order.filter_key(key));
         }
         self.data.add(key, shared, value);
         if self.summary.entries == 0 {
@@ -244,7 +231,7 @@ impl<D: Destination> TableBuilder<D> {
             self.summary.add_version(key);
         }
         let is_full = match &self.pages {
-            None => self.data.len() >= self.block_size,
+            None => self.data.len() >= self.options.block_size,
             Some(pages) => pages.end_after(self.file.offset(), self.data.len()),
         };
         if is_full {
@@ -292,14 +279,11 @@ impl<D: Destination> TableBuilder<D> {
         let others = properties.iter().filter(|(other, _)| **other != key);
         let others: usize = others.map(|(key, value)| key.len() + value.len()).sum();
         if others + key.len() + value.len() > MAX_USER_BYTES {
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                format!(
-                    "the property {name:?} of {} bytes does not fit the {MAX_USER_BYTES} bytes of all, of which {others} \
-                     are taken",
-                    value.len()
-                ),
-            ));
+            let message = format!(
+                "the property {name:?} of {} bytes does not fit the {MAX_USER_BYTES} bytes of all, of which {others} are taken",
+                value.len()
+            );
+            return Err(Error::new(ErrorKind::TooLarge, message));
         }
         properties.insert(key, value.to_vec());
         Ok(())
@@ -333,24 +317,22 @@ impl<D: Destination> TableBuilder<D> {
     }
 
     pub(crate) fn order(&self) -> &Order {
-        &self.order
+        &self.options.order
     }
 
     /// Takes entries in the order in which they come, from the first on: that of `comparator`, if its name is known. The
     /// properties, if there are any, say so.
     pub(crate) fn keep_stored_order(&mut self, comparator: Option<&str>) -> Result<()> {
         if self.summary.entries > 0 {
-            return Err(Error::new(
-                ErrorKind::InvalidState,
-                "a builder that holds entries cannot change its order",
-            ));
+            let why = "a builder that holds entries cannot change its order";
+            return Err(Error::new(ErrorKind::InvalidState, why));
         }
         let name = comparator.unwrap_or(STORED_ORDER);
-        let inside = match user_order(&self.order) {
+        let inside = match user_order(&self.options.order) {
             Some(user_order) => internal_order(user_order.as_stored(name)),
-            None => self.order.clone(),
+            None => self.options.order.clone(),
         };
-        self.order = inside.as_stored(name);
+        self.options.order = inside.as_stored(name);
         // Scans of the table could not ask it.
         self.prefixes = None;
         if let Some(properties) = &mut self.properties {
@@ -366,7 +348,7 @@ impl<D: Destination> TableBuilder<D> {
 
     /// Compresses blocks by the codec that another table has, unless the options named one or it is not built in.
     pub(crate) fn keep_codec(&mut self, name: &str) {
-        if let Some(compression) = Compression::of(name).filter(|_| !self.names_codec) {
+        if let Some(compression) = Compression::of(name).filter(|_| !self.options.names_codec) {
             self.file.set_compression(compression);
         }
     }
@@ -389,7 +371,7 @@ impl<D: Destination> TableBuilder<D> {
         }
         let last = self.data.last_key();
         let shared = common_prefix(last, key);
-        let ascends = match &self.order {
+        let ascends = match &self.options.order {
             // The next byte decides; a key that ends here comes first.
             Order::Bytewise => last.get(shared) < key.get(shared),
             Order::Custom(comparator) => comparator.compare(last, key) == Ordering::Less,
@@ -404,22 +386,20 @@ impl<D: Destination> TableBuilder<D> {
     #[cold]
     fn out_of_order(&self, key: &[u8]) -> Error {
         let last = self.data.last_key();
-        let how = match self.order.compare(last, key) {
+        let how = match self.options.order.compare(last, key) {
             Ordering::Equal => "repeats",
             _ => "comes before",
         };
         let rule = if self.is_database {
             "user keys ascend, and the versions of each go from the newest to the oldest".into()
         } else {
-            format!(
-                "keys ascend in the order {:?}",
-                self.order.comparator().name()
-            )
+            let order = self.options.order.comparator().name();
+            format!("keys ascend in the order {order:?}")
         };
         let message = format!(
             "key {} {how} {}, the last one added: {rule}",
-            self.order.describe_key(key),
-            self.order.describe_key(last)
+            self.options.order.describe_key(key),
+            self.options.order.describe_key(last)
         );
         Error::new(ErrorKind::OutOfOrder, message)
     }
@@ -447,12 +427,8 @@ impl<D: Destination> TableBuilder<D> {
             return Ok(());
         }
         let (key_len, value_len) = (key.len(), value.len());
-        Err(Error::new(
-            ErrorKind::TooLarge,
-            format!(
-                "a key of {key_len} and a value of {value_len} bytes do not fit a block of 4 GiB"
-            ),
-        ))
+        let what = format!("a key of {key_len} and a value of {value_len} bytes do");
+        Err(too_large(&what))
     }
 
     /// A key at or after the last one and before `next`, as short as the comparator makes it.
@@ -460,7 +436,7 @@ impl<D: Destination> TableBuilder<D> {
     /// Checked, since a wrong one would hide keys.
     #[inline(never)]
     fn separator(&self, next: Option<&[u8]>) -> Result<Vec<u8>> {
-        let (order, last) = (&self.order, self.data.last_key());
+        let (order, last) = (&self.options.order, self.data.last_key());
         let comparator = order.comparator();
         let mut key = last.to_vec();
         match next {
@@ -472,16 +448,14 @@ impl<D: Destination> TableBuilder<D> {
         if separates {
             return Ok(key);
         }
-        Err(Error::new(
-            ErrorKind::Comparator,
-            format!(
-                "comparator {:?} made {}, which does not lie between {} and {}",
-                comparator.name(),
-                order.describe_key(&key),
-                order.describe_key(last),
-                next.map_or("the end".into(), |next| order.describe_key(next))
-            ),
-        ))
+        let message = format!(
+            "comparator {:?} made {}, which does not lie between {} and {}",
+            comparator.name(),
+            order.describe_key(&key),
+            order.describe_key(last),
+            next.map_or("the end".into(), |next| order.describe_key(next))
+        );
+        Err(Error::new(ErrorKind::Comparator, message))
     }
 
     /// Adds the index entry of the last data block, if the block still waits for it.
@@ -491,8 +465,7 @@ impl<D: Destination> TableBuilder<D> {
             return Ok(());
         };
         if !self.index.has_room(separator.len(), BlockHandle::MAX_LEN) {
-            let why = "the index does not fit a block of 4 GiB";
-            return Err(self.file.stop(Error::new(ErrorKind::TooLarge, why)));
+            return Err(self.file.stop(too_large("the index does")));
         }
         let shared = common_prefix(self.index.last_key(), separator);
         self.index.add(separator, shared, &encoded(handle));
@@ -504,20 +477,29 @@ impl<D: Destination> TableBuilder<D> {
         if self.data.is_empty() {
             return Ok(());
         }
-        let handle = self.data.finish(|block| match &mut self.pages {
-            None => self.file.seal(block),
-            Some(pages) => self.file.seal_within(pages, block),
+        let handle = self.data.finish(|block| {
+            let Some(pages) = &mut self.pages else {
+                return self.file.seal(block);
+            };
+            let handle = self.file.seal_within(pages, block)?;
+            if let Some(filter) = &mut self.filter {
+                // Where the block begins decides which filter its keys belong to, and is known only now.
+                filter.block.start_block(handle.offset);
+                let located = |defect: Defect| defect.locate(Section::Data, handle.offset);
+                let mut cursor = BlockCursor::new(Block::parse(block).map_err(located)?);
+                while cursor.next().map_err(located)? {
+                    filter
+                        .block
+                        .add_key(self.options.order.filter_key(cursor.key()));
+                }
+            }
+            Ok(handle)
         })?;
         self.pending = Some(handle);
         self.summary.data_blocks += 1;
         self.summary.data_bytes += handle.size + TRAILER_LEN as u64;
-        match &mut self.filter {
-            Some(filter) if self.pages.is_some() => {
-                filter.block.start_block(handle.offset);
-                filter.waiting.drain(|key| filter.block.add_key(key));
-            }
-            Some(filter) => filter.block.start_block(self.file.offset()),
-            None => {}
+        if let (Some(filter), None) = (&mut self.filter, &self.pages) {
+            filter.block.start_block(self.file.offset());
         }
         Ok(())
     }
@@ -529,18 +511,25 @@ impl<D: Destination> TableBuilder<D> {
             return Ok(());
         };
         let previous = (self.summary.entries > 0).then(|| self.data.last_key());
-        let previous = previous.map(|previous| self.order.filter_key(previous));
-        let added = prefixes.add_key(previous, self.order.filter_key(key));
+        let previous = previous.map(|previous| self.options.order.filter_key(previous));
+        let added = prefixes.add_key(previous, self.options.order.filter_key(key));
         added.map_err(|BrokenRule| {
             let why = format!(
                 "the prefix extractor {:?} breaks its rule at the key {}: every key that begins with a prefix must have \
                  that prefix",
                 prefixes.name(),
-                self.order.describe_key(key)
+                self.options.order.describe_key(key)
             );
             Error::new(ErrorKind::InvalidState, why)
         })
     }
+}
+
+/// The error of what would make a block too large: "the index does".
+#[cold]
+fn too_large(what: &str) -> Error {
+    let message = format!("{what} not fit a block of 4 GiB");
+    Error::new(ErrorKind::TooLarge, message)
 }
 
 fn encoded(handle: BlockHandle) -> Vec<u8> {

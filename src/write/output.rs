@@ -16,7 +16,6 @@ const WRITE_SIZE: usize = 256 << 10;
 /// The file so far: what went to the destination, and what waits for it.
 pub(super) struct Output<D> {
     pub(super) destination: D,
-    compression: Compression,
     compressor: Compressor,
     buffer: Buffer,
     /// Bytes that went to the destination: the file offset of `buffer`.
@@ -34,7 +33,6 @@ impl<D: Destination> Output<D> {
     ) -> Output<D> {
         Output {
             destination,
-            compression,
             compressor: Compressor::new(compression),
             buffer: Buffer::default(),
             written: 0,
@@ -44,7 +42,6 @@ impl<D: Destination> Output<D> {
 
     /// Compresses blocks in this way from now on.
     pub(super) fn set_compression(&mut self, compression: Compression) {
-        self.compression = compression;
         self.compressor = Compressor::new(compression);
     }
 
@@ -73,15 +70,20 @@ impl<D: Destination> Output<D> {
         let (offset, start) = (self.offset(), self.buffer.len());
         self.append(block)?;
         let padding = pages.place(offset, block.len(), self.buffer.len() - start);
-        self.buffer.insert_zeros(start, padding as usize);
+        if padding > 0 {
+            let frame = self.buffer.as_slice().split_at(start).1.to_vec();
+            self.buffer.truncate(start);
+            self.buffer.extend(&vec![0; padding as usize]);
+            self.buffer.extend(&frame);
+        }
         self.end_block(offset + padding)
     }
 
     fn append(&mut self, block: &[u8]) -> Result<()> {
         let offset = self.offset();
         frame::seal(block, &mut self.compressor, &mut self.buffer).map_err(|e| {
-            let codec = self.compression.name();
-            let doing = format!("compressing the block for offset {offset} with {codec}");
+            let codec = self.compressor.compression();
+            let doing = format!("compressing the block for offset {offset} with {codec:?}");
             self.stop(Error::io(doing, e))
         })
     }

@@ -21,6 +21,7 @@ pub(crate) fn describe(db: &Database, files: &[DatabaseFile], empty: Record) -> 
         let gap = &left_out.gap;
         json!({"file": left_out.file, "offset": gap.offset, "bytes": gap.bytes, "what": gap_name(gap.kind)})
     });
+    let bytes = files.iter().filter_map(|file| file.bytes).sum();
     let tables = files.iter().filter(is_listed).count();
     let files = files.iter().map(|file| {
         json!({
@@ -31,6 +32,7 @@ pub(crate) fn describe(db: &Database, files: &[DatabaseFile], empty: Record) -> 
         })
     });
     Record {
+        file_bytes: Some(bytes),
         keys: Some("database"),
         order_known: Some(db.has_known_order()),
         comparator: Some(db.comparator()),
@@ -46,7 +48,7 @@ pub(crate) fn describe(db: &Database, files: &[DatabaseFile], empty: Record) -> 
 pub(crate) fn draw(
     db: &Database,
     files: &[DatabaseFile],
-    bytes: u64,
+    record: &Record,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let order = shown(&db.comparator());
@@ -55,7 +57,8 @@ pub(crate) fn draw(
     } else {
         ", which is not known"
     };
-    let (bytes, sequence) = (size(bytes), db.last_sequence());
+    let bytes = size(record.file_bytes.unwrap_or(0));
+    let sequence = db.last_sequence();
     writeln!(out, "a LevelDB database, {bytes}, last sequence {sequence}")?;
     writeln!(out, "order   {order}{is_known}")?;
     let recovery = db.recovery();

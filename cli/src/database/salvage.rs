@@ -1,6 +1,5 @@
 //! `salvage` of a database: what can be read of its tables and logs becomes one table.
 
-use std::io::Write;
 use std::path::Path;
 
 use leveltable_database::{Database, DatabaseFile, FileKind, FileState, GapKind};
@@ -10,11 +9,11 @@ use super::records::{self, Record};
 use crate::Answer;
 use crate::failure::Failure;
 use crate::open::{Keys, TypedTable};
-use crate::output::{Rows, complain, count, entries};
+use crate::output::{complain, count, entries, print};
 use crate::row::Row;
 use crate::salvage::{Args, rescue};
 use crate::sort::{KeyOrder, Sorter};
-use crate::write::{check_out, not_written, write_table};
+use crate::write::{check_out, write_table};
 
 /// Memory for sorting the entries.
 const MEMORY: usize = 256 << 20;
@@ -49,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     write_table(&args.out, args.force, &options, |add| {
         found.versions.drain(|key, value| {
             n += 1;
-            add(key, value).map_err(|e| not_written(e, &args.out))
+            Ok(add(key, value)?)
         })?;
         if n == 0 {
             let why = found.left_out.first().map_or("no entries", String::as_str);
@@ -66,11 +65,9 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     for part in &found.left_out {
         text += &format!("{input}: left out {part}\n");
     }
-    let mut rows = Rows::new();
-    rows.write(|out| out.write_all(text.as_bytes()))?;
-    rows.finish()?;
+    print(text)?;
     let is_complete = found.left_out.is_empty() && !db.recovery().without_manifest;
-    Ok(if is_complete { Answer::Yes } else { Answer::No })
+    Ok(Answer::yes_if(is_complete))
 }
 
 impl Found {

@@ -1,9 +1,7 @@
 //! What `verify` checks of a database: MANIFEST, logs, and the tables that the MANIFEST lists.
 
-use std::io::Write;
 use std::path::Path;
 
-use leveltable::db::KeyKind;
 use leveltable::{ErrorKind, OpenOptions};
 use leveltable_database::{Database, DatabaseFile, FileState, TableFile};
 use serde_json::json;
@@ -13,50 +11,49 @@ use super::{options, state_name};
 use crate::Answer;
 use crate::failure::Failure;
 use crate::files::each_file;
-use crate::output::{Rows, count, file_record};
+use crate::output::count;
 use crate::place::source;
 use crate::sort::KeyOrder;
-use crate::verify::{Args, FIELDS, Verified, check_table, other_ends, verify_source};
+use crate::verify::{Report, Verified, known_order, other_ends, verify_source};
 
 /// Checks the database in the directory `path`.
-pub(crate) fn check(path: &Path, args: &Args, rows: &mut Rows) -> Result<Answer, Failure> {
+pub(crate) fn check(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failure> {
     // Opening reads the MANIFEST and the logs.
     let db = match options(false).open_read_only(path) {
         Ok(db) => db,
         Err(e) if matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotADatabase) => {
             let what = Failure::from(e).to_string();
-            return conclude(path, Answer::No, &what, args, rows);
+            return conclude(path, Answer::No, &what, report);
         }
         Err(e) => return Err(e.into()),
     };
-    let (mut tables, mut notes) = (0, Vec::new());
+    let (mut tables, mut notes) = (0, String::new());
     let worst = each_file(db.files()?, |file| match (file.state, &file.listed) {
         (FileState::Live, Some((_, listed))) => {
             tables += 1;
-            check_listed(&db, &file, listed, args, rows, &mut notes)
+            let verified = check_listed(&db, &file, listed, &mut notes);
+            report.table(&path.join(&file.name), verified)
         }
         (FileState::Missing, Some(_)) => {
             let what = "missing: the MANIFEST lists it";
-            conclude(&path.join(&file.name), Answer::No, what, args, rows)
+            conclude(&path.join(&file.name), Answer::No, what, report)
         }
         // LevelDB opens a database without its newest log.
         (FileState::Missing | FileState::Orphan, _) => {
-            notes.push(format!("{} is {}", file.name, state_name(file.state)));
+            notes += &format!("; note: {} is {}", file.name, state_name(file.state));
             Ok(Answer::Yes)
         }
         _ => Ok(Answer::Yes),
     })?;
     for left_out in &db.recovery().gaps {
-        let (gap, what) = (&left_out.gap, gap_name(left_out.gap.kind));
-        let place = format!("{} at offset {}", left_out.file, gap.offset);
-        notes.push(format!("{place}: {} bytes: {what}", gap.bytes));
+        let (file, gap, what) = (&left_out.file, &left_out.gap, gap_name(left_out.gap.kind));
+        let place = format!("{file} at offset {}", gap.offset);
+        notes += &format!("; note: {place}: {} bytes: {what}", gap.bytes);
     }
     let logs = count(db.recovery().logs.len() as u64, "log");
     let tables = count(tables, "table");
-    let what = format!("a database of {tables} and {logs}");
-    let notes = notes.iter().map(|note| format!("; note: {note}"));
-    let what = notes.fold(what, |what, note| what + &note);
-    conclude(path, worst, &what, args, rows)
+    let what = format!("a database of {tables} and {logs}{notes}");
+    conclude(path, worst, &what, report)
 }
 
 /// Prints what was found out about the database, or a file of it that is not there.
@@ -64,19 +61,10 @@ fn conclude(
     path: &Path,
     answer: Answer,
     what: &str,
-    args: &Args,
-    rows: &mut Rows,
+    report: &mut Report<'_>,
 ) -> Result<Answer, Failure> {
-    let is_sound = answer == Answer::Yes;
-    if args.json {
-        let error = (!is_sound).then_some(what);
-        let record = json!({"sound": is_sound, "keys": "database", "error": error});
-        rows.write(|out| writeln!(out, "{}", file_record(path, &FIELDS, record)))?;
-    } else if !args.quiet {
-        let sound = if is_sound { "sound" } else { "not sound" };
-        rows.write(|out| writeln!(out, "{}: {sound}: {what}", path.display()))?;
-    }
-    Ok(answer)
+    let fields = json!({"keys": "database", "error": what});
+    report.whole(path, answer, what, fields)
 }
 
 /// Checks a table that the MANIFEST lists, in the order that the MANIFEST names, and that it is as listed.
@@ -84,39 +72,28 @@ fn check_listed(
     db: &Database,
     file: &DatabaseFile,
     listed: &TableFile,
-    args: &Args,
-    rows: &mut Rows,
-    notes: &mut Vec<String>,
-) -> Result<Answer, Failure> {
+    notes: &mut String,
+) -> Result<Verified, Failure> {
     let path = db.path().join(&file.name);
     let verify_in = |order: Option<KeyOrder>| {
-        let options = OpenOptions::new();
-        let options = match order {
-            Some(order) => options.comparator(order.of_user_keys()),
-            // The MANIFEST says that it is another one.
-            None => options.stored_order(),
-        };
-        let known = (Some(KeyKind::Database), options.clone());
-        let mut verified = verify_source(source(&path)?, Some(listed.size), known)?;
+        let known = known_order(order);
+        let mut verified = verify_source(source(&path)?, Some(listed.size), known.clone())?;
         if verified.report.is_sound() {
-            verified.difference = difference(&path, listed, options)?;
+            verified.difference = difference(&path, listed, known.1)?;
         }
         Ok::<Verified, Failure>(verified)
     };
     let order = KeyOrder::of_database(&db.comparator());
-    let verify = || {
-        let verified = verify_in(order)?;
-        // Programs that do not know Chrome's order have opened its databases, and written tables in byte order.
-        if order == Some(KeyOrder::IndexedDb) && !verified.is_sound() {
-            let bytewise = verify_in(Some(KeyOrder::Internal))?;
-            if bytewise.report.is_sound() {
-                notes.push(format!("{} is in byte order", file.name));
-                return Ok(bytewise);
-            }
+    let verified = verify_in(order)?;
+    // Programs that do not know Chrome's order have opened its databases, and written tables in byte order.
+    if order == Some(KeyOrder::IndexedDb) && !verified.is_sound() {
+        let bytewise = verify_in(Some(KeyOrder::Internal))?;
+        if bytewise.report.is_sound() {
+            *notes += &format!("; note: {} is in byte order", file.name);
+            return Ok(bytewise);
         }
-        Ok(verified)
-    };
-    check_table(&path, verify, args, rows)
+    }
+    Ok(verified)
 }
 
 /// Returns how a sound table differs from what the MANIFEST says of it.
@@ -136,7 +113,7 @@ fn difference(
             listed.size
         )));
     }
-    let (ends, show) = ([&listed.smallest, &listed.largest], |key: &[u8]| {
+    let (ends, show) = ([&listed.smallest[..], &listed.largest], |key: &[u8]| {
         KeyOrder::Internal.show(key)
     });
     other_ends(table.as_table(), ends, show, "the MANIFEST says")

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use bytes::Bytes;
 use leveltable::db::InternalKey;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::Args;
-use crate::notation::{key_json, quoted};
+use crate::notation::{Notation, key_json, quoted};
 use crate::row::{Tag, type_name};
 use crate::set::Shard;
 
@@ -69,8 +69,9 @@ impl Record {
     }
 }
 
-/// A key, with sequence number and type in a table of a database.
-#[derive(Clone)]
+/// A key, with sequence number and type in a table of a database. One without is also read.
+#[derive(Clone, Deserialize)]
+#[serde(try_from = "Written")]
 pub(crate) struct Key {
     pub(crate) key: Bytes,
     tag: Option<Tag>,
@@ -99,6 +100,24 @@ impl Key {
             }
             None => quoted(&self.key, 64),
         }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Written {
+    Key(String),
+    KeyHex(String),
+}
+
+impl TryFrom<Written> for Key {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Key, String> {
+        Ok(Key::plain(&match written {
+            Written::Key(text) => text.into_bytes(),
+            Written::KeyHex(digits) => Notation::Hex.parse(digits.as_bytes())?,
+        }))
     }
 }
 

@@ -42,24 +42,13 @@ pub(super) fn describe(
     record.keys = Some(if is_database { "database" } else { "plain" });
     record.data_blocks = Some(table.data_blocks());
     record.has_damaged_metaindex = layout.is_none();
-    if let Some(stated) = table.properties() {
-        record.comparator = Some(stated.comparator.clone());
-        record.entries = Some(stated.entries);
-        record.key_bytes = Some(stated.key_bytes);
-        record.value_bytes = Some(stated.value_bytes);
-        record.data_stored_bytes = Some(stated.data_bytes);
-    } else if table.data_blocks() == 0 {
-        record.entries = Some(0);
-    }
-    record.filter = table.filter().map(|filter| Filter {
-        policy: filter.policy,
-        bytes: filter.bytes,
-        ..Filter::default()
-    });
+    record.comparator = table.properties().map(|stated| stated.comparator.clone());
     let mut data = DataPart::default();
     let mut unreadable = Vec::new();
+    let mut measured = Filter::default();
+    state(table, &mut record);
     if is_full {
-        data = measure(table, &mut record, is_database, &mut unreadable);
+        (data, measured) = measure(table, &mut record, is_database, &mut unreadable);
     } else {
         match ends(table) {
             Ok(Some((first, last))) => {
@@ -70,16 +59,18 @@ pub(super) fn describe(
             Err(e) => unreadable.push(e.to_string()),
         }
     }
+    let n = record.entries;
+    record.filter = table.filter().map(|filter| Filter {
+        bits_per_key: n.map(|n| filter.bits_per_key(n)),
+        policy: filter.policy,
+        bytes: filter.bytes,
+        ..measured
+    });
     record.order_known = match opened.order {
         Order::Assumed if !is_full => None,
         order => Some(order != Order::Unknown),
     };
     record.lacks_blocks = !unreadable.is_empty();
-    if let (Some(filter), Some(n), Some(info)) =
-        (&mut record.filter, record.entries, table.filter())
-    {
-        filter.bits_per_key = Some(info.bits_per_key(n));
-    }
     record.prefix_filter = table.prefix_filter().map(|prefixes| OtherFilter {
         policy: None,
         extractor: Some(prefixes.extractor),
@@ -94,6 +85,18 @@ pub(super) fn describe(
     unreadable.append(&mut faults);
     record.unreadable = Some(unreadable);
     Ok(record)
+}
+
+/// Fills in the numbers that the properties state.
+fn state(table: &Table, record: &mut Record) {
+    if let Some(stated) = table.properties() {
+        record.entries = Some(stated.entries);
+        record.key_bytes = Some(stated.key_bytes);
+        record.value_bytes = Some(stated.value_bytes);
+        record.data_stored_bytes = Some(stated.data_bytes);
+    } else if table.data_blocks() == 0 {
+        record.entries = Some(0);
+    }
 }
 
 /// What only reading all data blocks tells of their part of the file.
@@ -111,7 +114,7 @@ fn measure(
     record: &mut Record,
     is_database: bool,
     faults: &mut Vec<String>,
-) -> DataPart {
+) -> (DataPart, Filter) {
     let mut progress = Progress::bytes(Some(table.file_bytes()));
     let (mut end, mut padding) = (0, 0);
     let (mut last, mut blocks, is_listed) = (None, Vec::new(), record.blocks.is_some());
@@ -156,23 +159,20 @@ fn measure(
     record.key_bytes = Some(totals.key_bytes);
     record.value_bytes = Some(totals.value_bytes);
     record.data_stored_bytes = Some(totals.data_bytes);
-    if let Some(filter) = &mut record.filter {
-        match walk.filter_rate() {
-            Ok(rate) => {
-                filter.false_positive_rate = rate.map(|rate| rate.false_positive_rate());
-                filter.sampled_keys = rate.map(|rate| rate.sampled_keys);
-            }
-            Err(e) => faults.push(e.to_string()),
-        }
-        if let Ok(Some(layout)) = table.filter_layout() {
-            filter.filters = Some(layout.filters);
-            filter.whole_table = Some(layout.whole_table);
-        }
-    }
-    DataPart {
-        end: Some(end),
-        padding,
-    }
+    let rate = walk.filter_rate().unwrap_or_else(|e| {
+        faults.push(e.to_string());
+        None
+    });
+    let layout = table.filter_layout().ok().flatten();
+    let end = Some(end);
+    let filter = Filter {
+        false_positive_rate: rate.map(|rate| rate.false_positive_rate()),
+        sampled_keys: rate.map(|rate| rate.sampled_keys),
+        filters: layout.map(|layout| layout.filters),
+        whole_table: layout.map(|layout| layout.whole_table),
+        ..Filter::default()
+    };
+    (DataPart { end, padding }, filter)
 }
 
 /// Returns how many bytes between `end`, where the block before ends, and `block` are the padding of an aligned table. Only

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::record::{Block, Codec, OtherFilter, Part, Record};
 use crate::notation::quoted;
-use crate::output::{BOLD, count, entries};
+use crate::output::{BOLD, and_entries, count};
 
 pub(super) fn draw(record: &Record, out: &mut impl Write) -> io::Result<()> {
     let kind = match record.keys {
@@ -17,10 +17,9 @@ pub(super) fn draw(record: &Record, out: &mut impl Write) -> io::Result<()> {
         None => " in an order of its own".to_owned(),
     };
     let file_bytes = record.file_bytes.unwrap_or(0);
-    let n = record.entries.map(|n| format!(", {}", entries(n)));
+    let n = and_entries(record.entries);
     let is_partial = record.lacks_blocks && record.codecs.is_some();
     let readable = if is_partial { " that can be read" } else { "" };
-    let n = n.unwrap_or_default();
     writeln!(out, "{kind}{order}, {}{n}{readable}\n", size(file_bytes))?;
     writeln!(
         out,

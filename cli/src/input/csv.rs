@@ -2,23 +2,12 @@
 
 use std::io::{self, BufRead, Read};
 
-use csv::ByteRecord;
+use csv::{ByteRecord, StringRecord};
+use serde_json::json;
 
 use super::{InputOptions, check_no_gzip, parse_sequence, parse_type};
-use crate::notation::Notation;
+use crate::notation::{Field, Notation, write_json};
 use crate::row::Tag;
-
-/// An error in CSV, and the line on which it is, if it is in a line.
-pub(super) struct CsvError {
-    pub(super) line: Option<u64>,
-    pub(super) what: String,
-}
-
-impl From<String> for CsvError {
-    fn from(what: String) -> CsvError {
-        CsvError { line: None, what }
-    }
-}
 
 /// Passes on CSV, and a line feed after it, which ends the last record unless a quoted field is still open. The `csv` crate would
 /// take the rest of the input as that field.
@@ -54,45 +43,36 @@ pub(super) struct CsvRecords {
 }
 
 impl CsvRecords {
-    pub(super) fn open(
-        reader: Box<dyn BufRead>,
-        options: &InputOptions,
-    ) -> Result<CsvRecords, CsvError> {
-        let is_name = |field: &String| field.parse::<usize>().is_err();
-        let has_header = options.header
-            || options.key_field.iter().any(is_name)
-            || options.value_field.iter().any(is_name);
+    pub(super) fn new(reader: Box<dyn BufRead>, delimiter: u8) -> CsvRecords {
         let input = Input {
             reader: reader.chain(&b"\n"[..]),
             is_at_start: true,
             is_at_end: false,
         };
-        let reader = csv::ReaderBuilder::new()
-            .has_headers(false)
-            .delimiter(options.delimiter)
-            .from_reader(input);
-        let mut records = CsvRecords {
-            reader,
+        CsvRecords {
+            reader: csv::ReaderBuilder::new()
+                .has_headers(false)
+                .delimiter(delimiter)
+                .from_reader(input),
             record: ByteRecord::new(),
             line: 1,
             key: Vec::new(),
             value: 0,
             header: ByteRecord::new(),
             tag: None,
-        };
-        if has_header {
-            records.next().map_err(|what| CsvError {
-                line: Some(records.line),
-                what,
-            })?;
-            records.header = std::mem::take(&mut records.record);
         }
-        records.choose_fields(options)?;
-        Ok(records)
     }
 
-    /// Finds the fields that the options name.
-    fn choose_fields(&mut self, options: &InputOptions) -> Result<(), String> {
+    /// Reads the header, if there is one, and finds the fields that the options name.
+    pub(super) fn start(&mut self, options: &InputOptions) -> Result<(), String> {
+        let is_name = |field: &String| field.parse::<usize>().is_err();
+        if options.header
+            || options.key_field.iter().any(is_name)
+            || options.value_field.iter().any(is_name)
+        {
+            self.next()?;
+            self.header = std::mem::take(&mut self.record);
+        }
         let header = &self.header;
         let named = |name: &str| {
             let mut places = (0..)
@@ -177,7 +157,7 @@ impl CsvRecords {
             options.add_part(i, &notation.parse(field(at)?)?, key)?;
         }
         if options.whole_record {
-            self.write_json(value)?;
+            *value = self.to_json()?;
         } else {
             *value = notation.parse(field(self.value)?)?;
         }
@@ -190,25 +170,22 @@ impl CsvRecords {
         }
     }
 
-    /// Writes the record as a JSON object, or as an array if the fields have no names.
-    fn write_json(&self, value: &mut Vec<u8>) -> Result<(), String> {
-        fn text(field: &[u8]) -> Result<String, String> {
-            let text = str::from_utf8(field).map_err(|_| "not UTF-8, so no JSON can hold it")?;
-            Ok(serde_json::Value::from(text).to_string())
-        }
-        let texts = |record: &ByteRecord| record.iter().map(text).collect::<Result<Vec<_>, _>>();
-        let (names, fields) = (texts(&self.header)?, texts(&self.record)?);
-        let json = if names.is_empty() {
-            format!("[{}]", fields.join(","))
-        } else {
-            let pairs = names.iter().zip(&fields);
-            let pairs: Vec<_> = pairs
-                .map(|(name, field)| format!("{name}:{field}"))
-                .collect();
-            format!("{{{}}}", pairs.join(","))
+    /// Returns the record as a JSON object, or as an array if the fields have no names.
+    fn to_json(&self) -> Result<Vec<u8>, String> {
+        let text = |record: &ByteRecord| StringRecord::from_byte_record(record.clone());
+        let (Ok(names), Ok(fields)) = (text(&self.header), text(&self.record)) else {
+            return Err("not UTF-8, so no JSON can hold it".into());
         };
-        value.extend_from_slice(json.as_bytes());
-        Ok(())
+        if names.is_empty() {
+            return Ok(json!(fields.iter().collect::<Vec<_>>()).to_string().into());
+        }
+        let mut json = Vec::new();
+        let pairs = names.iter().zip(&fields);
+        let pairs = pairs.map(|(name, field)| (name, Field::Text(field)));
+        // Writing to memory does not fail.
+        let _ = write_json(pairs, false, &mut json);
+        json.pop_if(|last| *last == b'\n');
+        Ok(json)
     }
 
     /// Returns the number of bytes read so far.

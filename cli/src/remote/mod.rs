@@ -27,8 +27,7 @@ use crate::open::{Bounds, Direction};
 use crate::place::is_url;
 use crate::row::{Row, RowSource};
 use object::{Object, TAIL_LEN};
-use store::locate;
-use store::locate_for_upload;
+use store::{locate, locate_for_upload};
 
 pub(crate) use errors::explain;
 pub(crate) use set::{describe, holds_manifests, open_set, prune, publish};
@@ -106,21 +105,20 @@ fn row(entry: leveltable::Result<Option<(Bytes, Bytes)>>) -> Option<leveltable::
     Some(entry.transpose()?.map(Row::from))
 }
 
-/// Returns the path of the file that `path` names, if it is a URL of a file.
+/// Returns the path of the file that `path` names, which may be a URL of a file.
 pub(crate) fn file_at(path: &Path) -> Option<PathBuf> {
-    let url = Url::parse(path.to_str().filter(|_| is_url(path))?).ok()?;
-    (url.scheme() == "file")
-        .then(|| url.to_file_path().ok())
-        .flatten()
+    if !is_url(path) {
+        return Some(path.to_owned());
+    }
+    let url = Url::parse(path.to_str()?).ok()?;
+    let is_file = url.scheme() == "file";
+    is_file.then(|| url.to_file_path().ok()).flatten()
 }
 
 /// Returns whether two URLs name the same object.
 pub(crate) fn is_same_object(one: &Path, other: &Path) -> bool {
-    let name = |path| {
-        let (store, object) = locate(path).ok()?;
-        Some(format!("{store}/{object}"))
-    };
-    name(one).is_some_and(|one| name(other).is_some_and(|other| one == other))
+    let name = |path| locate(path).map(|(store, object)| format!("{store}/{object}"));
+    matches!((name(one), name(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 /// Waits for `work`, which is often ready at once.

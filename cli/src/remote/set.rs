@@ -1,7 +1,6 @@
 //! Sets of tables, which are read and published as one.
 
 use std::fs;
-use std::io;
 use std::iter;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -21,6 +20,7 @@ use url::Url;
 use super::object::Object;
 use super::{file_at, locate, not_copied, object, row, runtime, wait};
 use crate::failure::{Failure, is_not_found};
+use crate::info::Key;
 use crate::open::{Bounds, Direction, check_is_file, is_manifest};
 use crate::place::{check_url, is_url};
 use crate::row::RowSource;
@@ -41,19 +41,19 @@ const MAX_COPIES: usize = 4;
 /// Opens the set whose manifest is at `path`. `None` if there is no manifest, but perhaps a table.
 pub(crate) fn open_set(path: &Path) -> Result<Option<Box<dyn Set>>, Failure> {
     check_url(path)?;
-    if !may_be_manifest(path)? {
+    if !may_be_manifest(path) {
         return Ok(None);
     }
     let (store, manifest) = locate(path)?;
     let runtime = runtime()?;
     // Every block is read once.
     let options = SetOptions::new().tables(OpenOptions::new().no_cache());
-    let set = if is_url(path) && file_at(path).is_none() {
-        open_read(path, &options, &store, &manifest).transpose()
+    let opened = if file_at(path).is_some() {
+        wait(runtime, options.open(store.clone(), &manifest))
     } else {
-        None
+        open_read(path, &options, &store, &manifest)
     };
-    match set.unwrap_or_else(|| wait(runtime, options.open(store.clone(), &manifest))) {
+    match opened {
         Ok(set) => Ok(Some(Box::new(OpenSet {
             set,
             store,
@@ -118,8 +118,8 @@ impl Set for OpenSet {
 fn told(shard: &set::Shard, store: Option<&Url>) -> Shard {
     Shard {
         path: name_of(store, &shard.path),
-        first_key: shard.first_key.to_vec(),
-        last_key: shard.last_key.to_vec(),
+        first_key: Key::plain(&shard.first_key),
+        last_key: Key::plain(&shard.last_key),
         bytes: shard.size,
         tail_bytes: shard.tail_len,
         e_tag: shard.version.e_tag.clone(),
@@ -132,8 +132,8 @@ fn told(shard: &set::Shard, store: Option<&Url>) -> Shard {
 fn as_told(shard: Shard, path: ObjectPath) -> set::Shard {
     set::Shard {
         path,
-        first_key: shard.first_key.into(),
-        last_key: shard.last_key.into(),
+        first_key: shard.first_key.key,
+        last_key: shard.last_key.key,
         size: shard.bytes,
         tail_len: shard.tail_bytes,
         version: Version {
@@ -152,23 +152,18 @@ pub(crate) fn describe(path: &Path) -> leveltable::Result<Option<Shard>> {
     Ok(described.map(|shard| told(&shard, store_of(path, &object).as_ref())))
 }
 
-/// Opens the set whose manifest is the object at the URL `path`, which was read before, at least its end. `None` if there is no
-/// object.
+/// Opens the set whose manifest is the object at the URL `path`, which was read before, at least its end.
 fn open_read(
     path: &Path,
     options: &SetOptions,
     store: &Arc<dyn ObjectStore>,
     manifest: &ObjectPath,
-) -> leveltable::Result<Option<TableSet>> {
+) -> leveltable::Result<TableSet> {
     let object = object(path)?;
-    match object.all() {
-        Ok(bytes) => {
-            let set = options.open_manifest(store.clone(), manifest, bytes, object.version());
-            set.map(Some)
-        }
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Error::io("reading the manifest", e)),
-    }
+    let bytes = object
+        .all()
+        .map_err(|e| Error::io("reading the manifest", e))?;
+    options.open_manifest(store.clone(), manifest, bytes, object.version())
 }
 
 /// Returns whether numbered manifests are in a directory.
@@ -181,21 +176,15 @@ pub(crate) fn holds_manifests(directory: &Path) -> bool {
 }
 
 /// Returns whether the set's manifest, and no table, may be at `path`. Reading a large table to find that out would take long.
-fn may_be_manifest(path: &Path) -> Result<bool, Failure> {
-    let local = if is_url(path) {
-        file_at(path)
-    } else {
-        Some(path.to_owned())
-    };
-    match local.map(fs::metadata) {
+fn may_be_manifest(path: &Path) -> bool {
+    match file_at(path).map(fs::metadata) {
         // In a directory, manifests are numbered.
-        Some(Ok(metadata)) if metadata.is_dir() => return Ok(true),
-        Some(Ok(metadata)) if !metadata.is_file() => return Ok(false),
-        Some(Err(_)) => return Ok(false),
-        Some(Ok(_)) | None => {}
+        Some(Ok(metadata)) if metadata.is_dir() => true,
+        Some(Ok(metadata)) if !metadata.is_file() => false,
+        Some(Err(_)) => false,
+        // There may be numbered manifests.
+        Some(Ok(_)) | None => is_manifest(path).unwrap_or_else(|e| is_not_found(&e)),
     }
-    // There may be numbered manifests.
-    Ok(is_manifest(path).unwrap_or_else(|e| is_not_found(&e)))
 }
 
 /// Makes the tables at `tables`, and those that were `described` before, one set, whose manifest appears at `manifest`, or replaces
@@ -280,14 +269,11 @@ fn as_given(
     let word = |word: &str| {
         let name = word.trim_end_matches([':', ',']);
         let object = name.strip_prefix(&prefix).unwrap_or(name);
-        let at = objects.iter().position(|other| other.as_ref() == object);
-        match at.and_then(|at| names.get(at)) {
-            Some(given) => word.replace(name, given),
-            None => word.to_owned(),
-        }
+        let mut named = objects.iter().zip(names);
+        let given = named.find(|(other, _)| other.as_ref() == object);
+        given.map_or_else(|| word.to_owned(), |(_, given)| word.replace(name, given))
     };
-    let words: Vec<String> = message.split(' ').map(word).collect();
-    words.join(" ")
+    message.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the URL of the store that holds `object`, which is at `path`: all that comes before the object's own path, since some
@@ -304,14 +290,6 @@ fn store_of(path: &Path, object: &ObjectPath) -> Option<Url> {
     let store = at.and_then(|at| path.get(..at)).unwrap_or(path).to_owned();
     url.set_path(&store);
     Some(url)
-}
-
-/// Returns the name of an object in `store`, as the tool takes it.
-fn name_of(store: Option<&Url>, path: &ObjectPath) -> String {
-    match store {
-        Some(url) => url_of(url, path).to_string(),
-        None => format!("/{path}"),
-    }
 }
 
 /// Returns what lies under `directory` for at least `age` and no manifest there lists: names and sizes. Removes it if `delete`.
@@ -333,9 +311,11 @@ pub(crate) fn prune(
     Ok(named.collect())
 }
 
-/// Returns the URL of an object in `store`.
-fn url_of(store: &Url, object: &ObjectPath) -> Url {
-    let mut url = store.clone();
+/// Returns the name of an object in `store`, as the tool takes it.
+fn name_of(store: Option<&Url>, object: &ObjectPath) -> String {
+    let Some(mut url) = store.cloned() else {
+        return format!("/{object}");
+    };
     // Every URL of a store has a path.
     if let Ok(mut segments) = url.path_segments_mut() {
         let names = object.parts();
@@ -346,7 +326,7 @@ fn url_of(store: &Url, object: &ObjectPath) -> Url {
     // It could end a password, so the tool does not take it.
     let path = url.path().replace('@', "%40");
     url.set_path(&path);
-    url
+    url.into()
 }
 
 #[cfg(test)]
@@ -356,7 +336,7 @@ mod tests {
     use object_store::{ObjectStoreScheme, path::Path as ObjectPath};
     use url::Url;
 
-    use super::{store_of, url_of};
+    use super::{name_of, store_of};
 
     #[test]
     fn a_store_is_the_url_without_the_path_in_it() {
@@ -382,7 +362,7 @@ mod tests {
             let (_, path) = ObjectStoreScheme::parse(&url).unwrap();
             let found = store_of(Path::new(&written), &path).unwrap();
             assert_eq!(found.as_str().trim_end_matches('/'), store);
-            assert_eq!(url_of(&found, &path).as_str(), written);
+            assert_eq!(name_of(Some(&found), &path), written);
         }
         assert_eq!(store_of(Path::new("/a/b"), &ObjectPath::from("a/b")), None);
     }

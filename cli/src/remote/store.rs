@@ -23,22 +23,20 @@ use crate::place::is_url;
 /// What the names of variables begin with that say how to reach a store, and with which credentials.
 const VARIABLES: [&str; 3] = ["aws_", "azure_", "google_"];
 
+/// A store, and a path in it.
+type Located = (Arc<dyn ObjectStore>, ObjectPath);
+
 /// Returns the store and the path in it of a URL, or of a file. The store repeats nothing: whoever reads does.
-pub(super) fn locate(path: &Path) -> leveltable::Result<(Arc<dyn ObjectStore>, ObjectPath)> {
+pub(super) fn locate(path: &Path) -> leveltable::Result<Located> {
     locate_with(path, 0)
 }
 
 /// The same, to upload to: the store alone repeats what fails, up to three times.
-pub(super) fn locate_for_upload(
-    path: &Path,
-) -> leveltable::Result<(Arc<dyn ObjectStore>, ObjectPath)> {
+pub(super) fn locate_for_upload(path: &Path) -> leveltable::Result<Located> {
     locate_with(path, 3)
 }
 
-fn locate_with(
-    path: &Path,
-    max_retries: usize,
-) -> leveltable::Result<(Arc<dyn ObjectStore>, ObjectPath)> {
+fn locate_with(path: &Path, max_retries: usize) -> leveltable::Result<Located> {
     let failed = |what: &dyn std::fmt::Display| {
         Error::new(ErrorKind::Unsupported, what.to_string()).at_path(path)
     };
@@ -131,9 +129,9 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
         return Ok(path);
     }
     let path = path::absolute(path)?;
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => Ok(fs::canonicalize(parent)?.join(name)),
-        _ => Ok(path),
+    match path.parent().zip(path.file_name()) {
+        Some((parent, name)) => Ok(fs::canonicalize(parent)?.join(name)),
+        None => Ok(path),
     }
 }
 

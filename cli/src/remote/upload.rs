@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::{io, mem, thread};
+use std::{io, thread};
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
@@ -19,7 +19,7 @@ use super::{locate_for_upload, runtime, wait};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::complain;
-use crate::write::{Add, not_written};
+use crate::write::Add;
 
 /// A table that appears in a store when it is finished, and never if it is dropped or the user ends the program before.
 struct Upload {
@@ -35,12 +35,10 @@ struct Shared {
 }
 
 /// How far the upload is.
-enum State {
-    Building(Box<ObjectTableBuilder>),
-    /// The table is there.
-    Finished,
-    /// The upload failed or was aborted.
-    Gone,
+struct State {
+    /// `None` if the upload is finished, has failed or was aborted.
+    builder: Option<Box<ObjectTableBuilder>>,
+    is_there: bool,
 }
 
 impl Shared {
@@ -52,34 +50,26 @@ impl Shared {
     fn abort(&self, runtime: &Runtime) -> bool {
         // The lock is held until it is aborted, so that a signal does not end the program before.
         let mut state = self.lock();
-        match mem::replace(&mut *state, State::Gone) {
-            State::Building(builder) => {
-                if let Err(e) = runtime.block_on(builder.abort()) {
-                    let what = "parts of it may remain until the store removes incomplete uploads";
-                    complain("note", &format!("{e}: {what}"));
-                }
-                true
-            }
-            State::Finished => {
-                *state = State::Finished;
-                false
-            }
-            State::Gone => true,
+        if let Some(builder) = state.builder.take()
+            && let Err(e) = runtime.block_on(builder.abort())
+        {
+            let what = "parts of it may remain until the store removes incomplete uploads";
+            complain("note", &format!("{e}: {what}"));
         }
+        !state.is_there
     }
 }
 
 impl Upload {
     /// Starts a table at `path`, a URL.
     fn create(options: &WriteOptions, path: &Path, force: bool) -> leveltable::Result<Upload> {
-        let runtime = runtime()?;
-        let (store, object) = locate_for_upload(path)?;
-        if !force {
-            check_free(runtime, &*store, &object, path)?;
-        }
-        let builder = upload_options(path, force).create(store, object, options)?;
+        let (runtime, store, object, upload) = destination(path, force)?;
+        let builder = upload.create(store, object, options)?;
         let shared = Arc::new(Shared {
-            state: Mutex::new(State::Building(Box::new(builder))),
+            state: Mutex::new(State {
+                builder: Some(Box::new(builder)),
+                is_there: false,
+            }),
             stop: Notify::new(),
         });
         let interrupted = shared.clone();
@@ -93,9 +83,8 @@ impl Upload {
     /// Adds an entry.
     fn add(&mut self, key: &[u8], value: &[u8]) -> leveltable::Result<()> {
         let mut locked = self.shared.lock();
-        let State::Building(builder) = &mut *locked else {
-            drop(locked);
-            await_end()
+        let Some(builder) = &mut locked.builder else {
+            await_end(Some(locked))
         };
         {
             let adding = pin!(builder.add(key, value));
@@ -104,27 +93,24 @@ impl Upload {
                 return added;
             }
         }
-        drop(locked);
-        await_end()
+        await_end(Some(locked))
     }
 
     /// Makes the table appear.
     fn finish(self) -> leveltable::Result<Summary> {
         // The lock is held until the table is there, so that a signal ends the program before or after, and not between.
         let mut locked = self.shared.lock();
-        let State::Building(builder) = mem::replace(&mut *locked, State::Gone) else {
-            drop(locked);
-            await_end()
+        let Some(builder) = locked.builder.take() else {
+            await_end(Some(locked))
         };
         match self.runtime.block_on(builder.finish()) {
             Ok(uploaded) => {
-                *locked = State::Finished;
+                locked.is_there = true;
                 Ok(uploaded.summary)
             }
             Err(e) if interrupt::is_interrupted() => {
                 complain("note", &e.to_string());
-                drop(locked);
-                await_end()
+                await_end(Some(locked))
             }
             Err(e) => Err(e),
         }
@@ -144,24 +130,18 @@ pub(crate) fn write(
     force: bool,
     fill: impl FnOnce(&mut Add<'_>) -> Result<(), Failure>,
 ) -> Result<Summary, Failure> {
-    let failed = |e| not_written(e, path);
-    let mut upload = Upload::create(options, path, force).map_err(failed)?;
+    let mut upload = Upload::create(options, path, force)?;
     fill(&mut |key, value| upload.add(key, value))?;
-    upload.finish().map_err(failed)
+    Ok(upload.finish()?)
 }
 
 /// Uploads the table in `file` to `path`, a URL. It appears as a whole, or not at all if the user ends the program before.
 pub(crate) fn upload(file: &File, path: &Path, force: bool) -> leveltable::Result<()> {
-    let runtime = runtime()?;
-    let (store, object) = locate_for_upload(path)?;
-    if !force {
-        check_free(runtime, &*store, &object, path)?;
-    }
+    let (runtime, store, object, options) = destination(path, force)?;
     let (end, ended) = mpsc::channel();
     // A signal ends the program when the parts are removed, or not at all if the table is there.
     interrupt::before_end(move || ended.recv() != Ok(true));
-    let (options, file) = (upload_options(path, force), UntilInterrupted(file));
-    let uploaded = runtime.block_on(options.upload(store, object, &file));
+    let uploaded = runtime.block_on(options.upload(store, object, &UntilInterrupted(file)));
     let is_there = uploaded.is_ok();
     let is_interrupted = interrupt::is_interrupted();
     // The error of a request names the path.
@@ -174,32 +154,36 @@ pub(crate) fn upload(file: &File, path: &Path, force: bool) -> leveltable::Resul
     // Nobody listens unless there was a signal.
     let _ = end.send(is_there);
     if is_interrupted && !is_there {
-        await_end()
+        await_end(None)
     }
     uploaded.map(drop)
 }
 
-/// Fails if there is an object at `path`, before anything is sent. Whether it may be replaced is decided when it is written.
-fn check_free(
-    runtime: &Runtime,
-    store: &dyn ObjectStore,
-    object: &ObjectPath,
+/// Returns where and how a table is uploaded to `path`. Fails if there is an object, before anything is sent; whether it may be
+/// replaced is decided when it is written.
+fn destination(
     path: &Path,
-) -> leveltable::Result<()> {
-    match wait(runtime, store.head(object)) {
-        Ok(_) => {
-            let error = io::Error::new(io::ErrorKind::AlreadyExists, "there is an object already");
-            Err(Error::io("looking for an object that is there", error).at_path(path))
-        }
-        // Whether it can be written is seen then.
-        Err(_) => Ok(()),
+    force: bool,
+) -> leveltable::Result<(
+    &'static Runtime,
+    Arc<dyn ObjectStore>,
+    ObjectPath,
+    UploadOptions,
+)> {
+    let runtime = runtime()?;
+    let (store, object) = locate_for_upload(path)?;
+    // Whether it can be written at all is seen then.
+    if !force && wait(runtime, store.head(&object)).is_ok() {
+        let error = io::Error::new(io::ErrorKind::AlreadyExists, "there is an object already");
+        return Err(Error::io("looking for an object that is there", error).at_path(path));
     }
-}
-
-fn upload_options(path: &Path, force: bool) -> UploadOptions {
-    UploadOptions::new()
-        .replace_existing(force)
-        .named(path.to_string_lossy())
+    let options = UploadOptions::new().replace_existing(force);
+    Ok((
+        runtime,
+        store,
+        object,
+        options.named(path.to_string_lossy()),
+    ))
 }
 
 /// A file of which nothing more can be read once the user ends the program, so that its upload is aborted.
@@ -218,8 +202,9 @@ impl ReadAt for UntilInterrupted<'_> {
     }
 }
 
-/// Waits until the thread that handles signals ends the program.
-fn await_end() -> ! {
+/// Waits until the thread that handles signals, which may need what is locked, ends the program.
+fn await_end(locked: Option<MutexGuard<'_, State>>) -> ! {
+    drop(locked);
     loop {
         thread::park();
     }

@@ -18,7 +18,7 @@ pub(super) const BLOCK_OVERHEAD: usize = 9;
 /// Collects hashes. All the work is in `finish`.
 pub(super) struct RibbonBuilder {
     target: Target,
-    hashes: Hashes,
+    hashes: Vec<u64>,
     /// The hash added last. Equal keys follow one another.
     previous: Option<u64>,
     /// [`MAX_LAYERS`]; fewer in tests of what happens if they do not suffice.
@@ -29,7 +29,7 @@ impl RibbonBuilder {
     pub(super) fn new(target: Target) -> Self {
         Self {
             target,
-            hashes: Hashes::default(),
+            hashes: Vec::new(),
             previous: None,
             max_layers: MAX_LAYERS,
         }
@@ -52,10 +52,10 @@ impl FilterBuilder for RibbonBuilder {
             return;
         }
         let mut system = System::default();
-        while hashes.len() > 0 && system.ends.len() < self.max_layers {
+        while !hashes.is_empty() && system.ends.len() < self.max_layers {
             hashes = system.add_layer(hashes);
         }
-        let columns = if hashes.len() == 0 {
+        let columns = if hashes.is_empty() {
             system.columns(self.target, keys)
         } else {
             None // some keys are left after the last layer
@@ -64,38 +64,6 @@ impl FilterBuilder for RibbonBuilder {
             Some((columns, narrow)) => system.write(columns, narrow, dst),
             // The filter that every key matches.
             None => dst.extend_from_slice(&[0; TRAILER]),
-        }
-    }
-}
-
-/// A growing list in pages. Growing never takes twice its memory, and the pages can be freed one by one.
-#[derive(Default)]
-struct Hashes {
-    /// All but the last are full.
-    pages: Vec<Vec<u64>>,
-}
-
-impl Hashes {
-    /// 32 KiB.
-    const PAGE: usize = 4096;
-
-    #[inline]
-    fn push(&mut self, hash: u64) {
-        match self.pages.last_mut() {
-            Some(page) if page.len() < Self::PAGE => page.push(hash),
-            // The first page grows like a vector, so that a builder of small filters stays small.
-            last => {
-                let mut page = Vec::with_capacity(if last.is_some() { Self::PAGE } else { 0 });
-                page.push(hash);
-                self.pages.push(page);
-            }
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self.pages.split_last() {
-            Some((last, full)) => full.len() * Self::PAGE + last.len(),
-            None => 0,
         }
     }
 }
@@ -115,68 +83,47 @@ struct System {
 impl System {
     /// Makes one more layer of these keys. Returns the keys that it bumps, with their hashes for the next layer.
     ///
-    /// Keys are needed segment by segment, and within a segment by quarters (8 starts), since codes bump whole quarters. Two
-    /// passes sort them: the first into parts that fit the cache, the second within each part into quarters.
+    /// Keys are needed segment by segment, and within a segment by quarters (8 starts), since codes bump whole quarters.
     #[expect(clippy::indexing_slicing, reason = "places are counted here")]
-    fn add_layer(&mut self, hashes: Hashes) -> Hashes {
-        /// Segments in a part, which has some 2240 keys.
-        const PART: usize = 64;
-        const QUARTERS: usize = 4 * PART;
-
+    fn add_layer(&mut self, hashes: Vec<u64>) -> Vec<u64> {
         let keys = hashes.len();
         let segments = segments_for(keys);
         let starts = starts(segments);
         let quarter = |hash| start(hash, starts) as usize / (SLOTS / 4);
 
-        let mut bounds = vec![0; segments.div_ceil(PART)];
-        for &hash in hashes.pages.iter().flatten() {
-            bounds[quarter(hash) / QUARTERS] += 1;
+        // Where the keys of each quarter begin among all, and, when all are put, where they end.
+        let mut places = vec![0; 4 * segments];
+        for &hash in &hashes {
+            places[quarter(hash)] += 1;
         }
-        counts_to_places(&mut bounds);
-        let mut by_part = vec![0; keys];
-        for page in hashes.pages {
-            for hash in page {
-                put(hash, &mut bounds[quarter(hash) / QUARTERS], &mut by_part);
-            }
+        let mut sum = 0;
+        for place in &mut places {
+            sum += std::mem::replace(place, sum);
+        }
+        let mut sorted = vec![0; keys];
+        for hash in hashes {
+            let place = &mut places[quarter(hash)];
+            sorted[*place] = hash;
+            *place += 1;
         }
 
         self.rows.reserve_exact(keys + keys / 64);
-        let mut frame = Frame::default();
-        let mut bumped = Hashes::default();
-        let mut sorted = Vec::new();
-        let mut part_begin = 0;
-        for (part, &part_end) in bounds.iter().enumerate() {
-            let keys = &by_part[part_begin..part_end];
-            part_begin = part_end;
-            let mut ends = [0; QUARTERS];
-            for &hash in keys {
-                ends[quarter(hash) % QUARTERS] += 1;
-            }
-            counts_to_places(&mut ends);
-            sorted.resize(keys.len(), 0);
-            for &hash in keys {
-                put(hash, &mut ends[quarter(hash) % QUARTERS], &mut sorted);
-            }
-
-            let mut begin = 0;
-            for &[first, second, _, end] in ends.as_chunks().0.iter().take(segments - part * PART) {
-                // Keys at the front are inserted last and bumped first: there the equations of the segment before have
-                // taken slots.
-                let steps = [(3, second..end), (2, first..second), (1, begin..first)];
-                let failed = steps
-                    .into_iter()
-                    .find(|(_, step)| !frame.insert(&sorted[step.clone()], starts));
-                let (code, bump_end) = match failed {
-                    Some((code, step)) => (code, step.end),
-                    None => (0, begin), // every key is in
-                };
-                for &hash in &sorted[begin..bump_end] {
-                    bumped.push(rehash(hash));
-                }
-                self.codes.push(code);
-                frame.advance(&mut self.rows);
-                begin = end;
-            }
+        let (mut frame, mut bumped, mut begin) = (Frame::default(), Vec::new(), 0);
+        for &[first, second, _, end] in places.as_chunks().0 {
+            // Keys at the front are inserted last and bumped first: there the equations of the segment before have taken
+            // slots.
+            let steps = [(3, second..end), (2, first..second), (1, begin..first)];
+            let failed = steps
+                .into_iter()
+                .find(|(_, step)| !frame.insert(&sorted[step.clone()], starts));
+            let (code, bump_end) = match failed {
+                Some((code, step)) => (code, step.end),
+                None => (0, begin), // every key is in
+            };
+            bumped.extend(sorted[begin..bump_end].iter().copied().map(rehash));
+            self.codes.push(code);
+            frame.advance(&mut self.rows);
+            begin = end;
         }
         self.ends.push(self.codes.len());
         bumped
@@ -281,22 +228,6 @@ fn segments_for(keys: usize) -> usize {
     }
 }
 
-/// Turns the number of items of each kind into the place of the kind's first item.
-fn counts_to_places(counts: &mut [usize]) {
-    let mut sum = 0;
-    for place in counts {
-        sum += std::mem::replace(place, sum);
-    }
-}
-
-/// Puts an item at its kind's next place, and moves the place on. After all items, it is the end of the kind.
-#[inline]
-#[expect(clippy::indexing_slicing, reason = "places are counted before")]
-fn put(hash: u64, place: &mut usize, sorted: &mut [u64]) {
-    sorted[*place] = hash;
-    *place += 1;
-}
-
 /// The lowest bit is the parity of `x`. The other bits mean nothing.
 #[inline]
 fn parity(mut x: u32) -> u32 {
@@ -327,80 +258,33 @@ impl Default for Frame {
     }
 }
 
-/// An equation on the way to its place.
-struct Pending {
-    coefficients: u64,
-    fingerprint: u32,
-}
-
 impl Frame {
     /// Inserts the equations of these keys, which start in the segment. If one contradicts the others, inserts none and returns
     /// `false`.
+    #[expect(clippy::indexing_slicing, reason = "a slot below 64, taken modulo 64")]
     fn insert(&mut self, hashes: &[u64], starts: u64) -> bool {
         let before = self.taken;
-        let mut equations = hashes.iter().map(|&hash| {
-            let (coefficients, fingerprint) = equation(hash);
-            let offset = start(hash, starts) % SLOTS as u64;
-            Pending {
-                coefficients: u64::from(coefficients) << offset,
-                fingerprint,
-            }
-        });
-        let inserted = self.insert_all(&mut equations).is_some();
-        if !inserted {
-            self.taken = before;
-        }
-        inserted
-    }
-
-    /// Inserts equations until there are no more (`Some`), or until one contradicts those before it (`None`).
-    ///
-    /// Two are on the way at a time. Each step of an equation waits for the step before, so two side by side take hardly
-    /// longer than one.
-    #[inline]
-    fn insert_all(&mut self, equations: &mut impl Iterator<Item = Pending>) -> Option<()> {
-        let Some(mut a) = equations.next() else {
-            return Some(());
-        };
-        if let Some(mut b) = equations.next() {
-            loop {
-                if !self.step(&mut a, equations)? {
-                    a = b;
+        for &hash in hashes {
+            let (coefficients, mut fingerprint) = equation(hash);
+            let mut coefficients = u64::from(coefficients) << (start(hash, starts) % SLOTS as u64);
+            while let Some(bits) = NonZero::new(coefficients) {
+                let slot = bits.trailing_zeros() as usize % 64;
+                if self.taken & (1 << slot) == 0 {
+                    self.taken |= 1 << slot;
+                    self.coefficients[slot] = coefficients;
+                    self.fingerprints[slot] = fingerprint;
+                    fingerprint = 0;
                     break;
                 }
-                if !self.step(&mut b, equations)? {
-                    break;
-                }
+                coefficients ^= self.coefficients[slot];
+                fingerprint ^= self.fingerprints[slot];
+            }
+            if fingerprint != 0 {
+                self.taken = before;
+                return false;
             }
         }
-        while self.step(&mut a, equations)? {}
-        Some(())
-    }
-
-    /// Moves an equation one step on its way. If that was its last step, replaces it by the next equation.
-    ///
-    /// Returns `Some(false)` if there is no next equation, and `None` if this one contradicts those in place.
-    #[inline]
-    #[expect(clippy::indexing_slicing, reason = "a slot below 64, taken modulo 64")]
-    fn step(
-        &mut self,
-        equation: &mut Pending,
-        equations: &mut impl Iterator<Item = Pending>,
-    ) -> Option<bool> {
-        if let Some(bits) = NonZero::new(equation.coefficients) {
-            let slot = bits.trailing_zeros() as usize % 64;
-            if self.taken & (1 << slot) != 0 {
-                equation.coefficients ^= self.coefficients[slot];
-                equation.fingerprint ^= self.fingerprints[slot];
-                return Some(true);
-            }
-            self.taken |= 1 << slot;
-            self.coefficients[slot] = equation.coefficients;
-            self.fingerprints[slot] = equation.fingerprint;
-        } else if equation.fingerprint != 0 {
-            return None;
-        }
-        Some(equations.next().map(|next| *equation = next).is_some())
+        true
     }
 
     /// Appends the rows of the segment, which are final, and moves on to the next segment.

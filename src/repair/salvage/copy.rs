@@ -23,7 +23,7 @@ pub(super) fn index_room(file_size: u64) -> u64 {
 }
 
 /// Adds the entries of blocks to a builder, and the outcome to a report.
-pub(super) struct Copier<'a, D: Destination> {
+struct Copier<'a, D: Destination> {
     file: &'a TableFile,
     builder: &'a mut TableBuilder<D>,
     report: SalvageReport,
@@ -34,53 +34,48 @@ pub(super) struct Copier<'a, D: Destination> {
     room: u64,
 }
 
-impl<'a, D: Destination> Copier<'a, D> {
-    /// Starts from `report`, which holds what is known before anything is copied.
-    pub(super) fn new(
-        file: &'a TableFile,
-        builder: &'a mut TableBuilder<D>,
-        report: SalvageReport,
-    ) -> Copier<'a, D> {
-        Copier {
-            file,
-            builder,
-            report,
-            last_key: None,
-            open: 0,
-            room: index_room(file.size),
-        }
-    }
-
-    /// Copies `pieces`, unless the callback of `progress` ends the run early.
-    pub(super) fn run(
-        mut self,
-        pieces: Vec<Piece<'_>>,
-        progress: &mut Reporter<'_>,
-    ) -> Result<SalvageReport> {
-        // The survey went over the file once.
-        let mut done = self.file.size;
-        for piece in pieces {
-            let range = match piece {
-                Piece::Copy(block) => {
-                    self.copy(block)?;
-                    block.found.range.clone()
-                }
-                Piece::Lost(lost, has_place) => {
-                    let range = lost.range.clone();
-                    self.lose(lost, has_place);
-                    range
-                }
-            };
-            done = done.saturating_add(range.end - range.start);
-            if progress.reach(done).is_break() {
-                self.report.cancelled = true;
-                return Ok(self.report);
+/// Copies `pieces`, unless the callback of `progress` ends the run early. Starts from `report`, which holds what is known before
+/// anything is copied.
+pub(super) fn copy<D: Destination>(
+    pieces: Vec<Piece<'_>>,
+    file: &TableFile,
+    builder: &mut TableBuilder<D>,
+    report: SalvageReport,
+    progress: &mut Reporter<'_>,
+) -> Result<SalvageReport> {
+    let mut copier = Copier {
+        file,
+        builder,
+        report,
+        last_key: None,
+        open: 0,
+        room: index_room(file.size),
+    };
+    // The survey went over the file once.
+    let mut done = file.size;
+    for piece in pieces {
+        let range = match piece {
+            Piece::Copy(block) => {
+                copier.copy(block)?;
+                block.found.range.clone()
             }
+            Piece::Lost(lost, has_place) => {
+                let range = lost.range.clone();
+                copier.lose(lost, has_place);
+                range
+            }
+        };
+        done = done.saturating_add(range.end - range.start);
+        if progress.reach(done).is_break() {
+            copier.report.cancelled = true;
+            return Ok(copier.report);
         }
-        progress.complete();
-        Ok(self.report)
     }
+    progress.complete();
+    Ok(copier.report)
+}
 
+impl<D: Destination> Copier<'_, D> {
     fn lose(&mut self, mut lost: LostRange, has_place: bool) {
         if lost.reason.is_empty() {
             lost.reason = why_nothing(self.file, &lost.range);

@@ -1,5 +1,6 @@
 //! What a frame holds by itself: entries, described by a digest; a filter; pieces; a footer; or a block that cannot be read.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -23,7 +24,7 @@ pub(crate) struct Found {
     pub(super) range: Range<u64>,
     pub(super) content: Content,
     /// What it is a part of: data, until something shows that it is not.
-    pub(super) section: Section,
+    section: Cell<Section>,
 }
 
 #[derive(Debug)]
@@ -59,6 +60,24 @@ pub(super) struct Digest {
 }
 
 impl Found {
+    pub(super) fn new(range: Range<u64>, content: Content, section: Section) -> Found {
+        Found {
+            range,
+            content,
+            section: Cell::new(section),
+        }
+    }
+
+    /// What it is a part of, as far as that is known.
+    pub(super) fn section(&self) -> Section {
+        self.section.get()
+    }
+
+    /// Takes it for a part of `section`.
+    pub(super) fn set_aside(&self, section: Section) {
+        self.section.set(section);
+    }
+
     /// Number of entries; 0 for anything but a block of data.
     pub(crate) fn entries(&self) -> u64 {
         self.data().map_or(0, |digest| digest.entries)
@@ -74,7 +93,7 @@ impl Found {
 
     /// The digest of a block that holds data, or cannot be told from data.
     pub(super) fn data(&self) -> Option<&Digest> {
-        let is_data = self.section == Section::Data;
+        let is_data = self.section() == Section::Data;
         self.digest().filter(|_| is_data)
     }
 
@@ -114,11 +133,8 @@ impl Scanner<'_> {
             let why = defect.locate(Section::Data, offset).to_string();
             (Section::Data, Content::Unreadable(why))
         });
-        Some(Found {
-            range: offset..offset + frame.len() as u64,
-            content,
-            section,
-        })
+        let range = offset..offset + frame.len() as u64;
+        Some(Found::new(range, content, section))
     }
 
     fn content(&mut self, frame: &Bytes) -> Result<(Section, Content), Defect> {

@@ -4,25 +4,29 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
+use bytes::Bytes;
+
 use super::copy::index_room;
 use super::found::{Content, Found};
-use super::kinds::{Clues, properties_in};
+use super::kinds::Clues;
 use super::survey::{Survey, moved, run_of};
 use crate::comparator::Order;
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
 use crate::format::page;
-use crate::format::properties::Properties;
 use crate::read::recognise::is_separator;
 
 /// An index that lists the data blocks of a table.
-#[derive(Debug, Default)]
-pub(super) struct Index {
-    range: Range<u64>,
-    pub(super) keys: Vec<Box<[u8]>>,
+#[derive(Debug)]
+pub(super) struct Index<'s> {
+    /// The block that it is.
+    pub(super) list: &'s Found,
+    order: &'s Order,
+    pub(super) keys: Vec<Bytes>,
     pub(super) handles: Vec<BlockHandle>,
-    /// Where each listed block begins. Until all is [settled](Index::settle): by how far it may have moved.
-    pub(super) places: Vec<Option<u64>>,
+    by_key: HashMap<Bytes, usize>,
+    /// The blocks. Until all is [settled](Index::settle): those in the places to which they may have moved.
+    pub(super) blocks: Vec<Option<&'s Found>>,
     /// Where each should lie, unless that is not in the file any more.
     pub(super) extents: Vec<Option<Range<u64>>>,
     /// The stretches of frames that lie inside a block that is missing: they were parts of its values.
@@ -33,8 +37,9 @@ pub(super) struct Index {
     pub(super) is_in_place: bool,
     /// Whether the blocks are in the builder's order.
     pub(super) is_ordered: bool,
-    /// How many of the blocks nearest to it, as many as it lists, are among its own, and of how many.
-    near: (usize, usize),
+    /// Whether there are blocks near it, and whether at least half of those, as many as it lists, are its own.
+    has_near: bool,
+    owns_near: bool,
     /// Whether there are blocks in their places, and all of them fit.
     fits: bool,
 }
@@ -42,107 +47,109 @@ pub(super) struct Index {
 /// Most distances by which blocks are looked for: one for each place where bytes were lost or added.
 const MAX_SHIFTS: usize = 16;
 
-impl Index {
-    /// Reads the list in `found`, and finds its blocks by how far they have moved: as far as a footer tells, or as many blocks
+impl<'s> Index<'s> {
+    /// Reads `list`, and finds its blocks by how far they have moved: as far as a footer tells, or as many blocks
     /// before the index say by their keys and sizes. `None` if a value is no handle, or the keys take more memory than a sound
     /// table's would.
     pub(super) fn locate(
-        survey: &Survey<'_>,
-        found: &Found,
+        survey: &'s Survey<'_>,
+        list: &'s Found,
         moved_by: Option<u64>,
-    ) -> Option<Index> {
-        let mut index = Index::read(survey, found, moved_by)?;
-        let keys = IndexKeys::of(&index, survey.order());
+    ) -> Option<Index<'s>> {
+        let mut index = Index::read(survey, list, moved_by)?;
+        let count = index.handles.len();
         // The table ends where its index begins. Before a footer lies another table.
-        let start = index.range.start;
-        let is_footer = |found: &&Found| found.section == Section::Footer;
-        let footer = survey.before(start).find(is_footer);
+        let mut before = survey.before(list.range.start);
+        let footer = before.find(|found| found.section() == Section::Footer);
         let begin = footer.map_or(0, |footer| footer.range.end);
-        let own = survey
-            .before(start)
-            .take_while(|found| found.range.start >= begin);
+        let own = survey.before(list.range.start);
+        let own = own.take_while(|found| found.range.start >= begin);
         let own = own.filter(|found| found.digest().is_some());
-        let own: Vec<&Found> = own.take(4 * index.handles.len() + 64).collect();
+        let own: Vec<&Found> = own.take(4 * count + 64).collect();
         // A size alone says little: two blocks have to agree.
         let mut votes: HashMap<u64, usize> = HashMap::from([(0, 2)]);
         for found in own.iter().filter(|found| found.data().is_some()) {
-            for i in keys.candidates(found) {
-                let by = index.shift(i, found.range.start);
-                *votes.entry(by).or_default() += 1 + usize::from(keys.fits(i, found, true));
+            for (i, handle) in index.candidates(found) {
+                let by = found.range.start.wrapping_sub(handle.offset);
+                *votes.entry(by).or_default() += 1 + usize::from(index.fits(i, found, true));
             }
         }
         votes.retain(|_, votes| *votes > 1);
         let mut shifts: Vec<(u64, usize)> = votes.into_iter().collect();
         shifts.sort_unstable_by_key(|(by, votes)| Reverse((*votes, *by as i64)));
         let shifts = shifts.into_iter().map(|(by, _)| by);
-        let mut places = vec![None; index.handles.len()];
         let mut used = HashSet::new();
         for by in moved_by.into_iter().chain(shifts).take(MAX_SHIFTS) {
-            for (place, handle) in places.iter_mut().zip(&index.handles) {
-                let found = moved(*handle, by).and_then(|range| survey.at(&range));
-                let found = found.filter(|found| {
-                    // A block cannot lie where its own index does.
-                    place.is_none()
-                        && found.range.start != start
-                        && found.range.start >= begin
-                        && (found.data().is_some()
-                            || Some(by) == moved_by && found.digest().is_some())
-                });
-                if let Some(found) = found.filter(|found| used.insert(found.range.start)) {
-                    *place = Some(found.range.start);
+            let may_be = |found: &&Found| {
+                let is_named = Some(by) == moved_by && found.digest().is_some();
+                // A block cannot lie where its own index does.
+                let is_own = found.range != list.range && found.range.start >= begin;
+                is_own && (found.data().is_some() || is_named)
+            };
+            for (block, handle) in index.blocks.iter_mut().zip(&index.handles) {
+                if block.is_none() {
+                    let found = moved(*handle, by).and_then(|range| survey.at(&range));
+                    let found = found.filter(may_be);
+                    *block = found.filter(|found| used.insert(found.range.start));
                 }
             }
         }
-        let is_used = |found: &&&Found| used.contains(&found.range.start);
-        let near = own
-            .iter()
-            .filter(|found| is_used(found) || found.data().is_some());
-        let near: Vec<_> = near.take(places.len()).collect();
-        let near = (near.iter().copied().filter(is_used).count(), near.len());
-        let fits = |(i, place): (usize, &Option<u64>)| {
-            let found = place.and_then(|place| survey.frames.get(&place));
-            found.is_none_or(|found| keys.fits(i, found, true))
-        };
-        index.fits = near.0 > 0 && places.iter().enumerate().all(fits);
-        index.near = near;
-        index.places = places;
+        let is_used = |found: &&Found| used.contains(&found.range.start);
+        let near = own.into_iter();
+        let near = near.filter(|found| is_used(found) || found.data().is_some());
+        let near: Vec<&Found> = near.take(count).collect();
+        let matched = near.iter().copied().filter(is_used).count();
+        index.has_near = !near.is_empty();
+        index.owns_near = index.has_near && 2 * matched >= near.len();
+        let mut blocks = index.blocks.iter().enumerate();
+        let fit = blocks.all(|(i, block)| block.is_none_or(|found| index.fits(i, found, true)));
+        index.fits = matched > 0 && fit;
         Some(index)
     }
 
-    fn read(survey: &Survey<'_>, found: &Found, moved_by: Option<u64>) -> Option<Index> {
-        // A footer in the middle of the file is that of another table.
+    fn read(survey: &'s Survey<'_>, list: &'s Found, moved_by: Option<u64>) -> Option<Index<'s>> {
         let size = survey.file().size;
-        let last = survey.before(size).next()?;
-        let mut index = Index {
-            range: found.range.clone(),
-            moved_by,
-            is_in_place: moved_by == Some(0)
-                && names_just(last, &found.range)
-                && last.range.end == size,
-            ..Index::default()
+        // A footer in the middle of the file is that of another table.
+        let is_last = |last: &Found| {
+            let names_it =
+                matches!(&last.content, Content::Footer(footer) if footer.index == list.handle());
+            names_it && last.range.end == size
         };
+        let (mut keys, mut handles) = (Vec::new(), Vec::new());
+        let mut by_key = HashMap::new();
         let mut room = index_room(size);
-        let mut entries = survey.entries(found.handle())?;
+        let mut entries = survey.entries(list.handle())?;
         while entries.next().ok()? {
             room = room.checked_sub(entries.key().len() as u64)?;
-            index.keys.push(entries.key().into());
-            index.handles.push(BlockHandle::decode(entries.value())?.0);
+            let key = Bytes::copy_from_slice(entries.key());
+            let (handle, _) = BlockHandle::decode(entries.value())?;
+            by_key.insert(key.clone(), keys.len());
+            keys.push(key);
+            handles.push(handle);
         }
-        Some(index)
+        Some(Index {
+            list,
+            order: survey.order(),
+            blocks: vec![None; keys.len()],
+            keys,
+            handles,
+            by_key,
+            extents: Vec::new(),
+            inside: Vec::new(),
+            moved_by,
+            is_in_place: moved_by == Some(0) && survey.before(size).next().is_some_and(is_last),
+            is_ordered: false,
+            has_near: false,
+            owns_near: false,
+            fits: false,
+        })
     }
 
-    /// How far block `i` has moved if it begins at `start`.
-    fn shift(&self, i: usize, start: u64) -> u64 {
-        let offset = self.handles.get(i).map_or(0, |handle| handle.offset);
-        start.wrapping_sub(offset)
-    }
-
-    /// Whether the list in `found` is an index: a footer says so, or its sizes are those of most blocks before it, and it can be
+    /// Whether the list is an index: a footer says so, or its sizes are those of most blocks before it, and it can be
     /// told from data whose values are handles.
     pub(super) fn is_likely(
         &self,
         survey: &Survey<'_>,
-        found: &Found,
         clues: &Clues,
         must_have_room: bool,
     ) -> bool {
@@ -150,222 +157,236 @@ impl Index {
             // Nothing else can be the index of an empty table.
             return !self.handles.is_empty() || survey.data().next().is_none();
         }
-        let (matched, of) = self.near;
-        (2 * matched >= of && of > 0 || fills_the_front(&self.handles))
-            && self.stands_apart(survey, found, clues, must_have_room)
+        (self.owns_near || fills_the_front(&self.handles))
+            && self.stands_apart(survey, clues, must_have_room)
     }
 
-    /// Whether the list in `found`, which no footer names, can be told from data whose values are handles by its keys or by
-    /// what lies around it.
+    /// Whether the list, which no footer names, can be told from data whose values are handles by its keys or by what lies
+    /// around it.
     ///
     /// Data would continue the keys of the block before it. An index does so only if that is the only one which it lists.
     /// Then either its key is what a writer makes of a block's last key, or metaindex, filter or a gap lies between the two; and
     /// no data comes right after it. `must_have_room`: whether anything after it shows that it is no index which has lost
     /// what was before it.
-    fn stands_apart(
-        &self,
-        survey: &Survey<'_>,
-        found: &Found,
-        clues: &Clues,
-        must_have_room: bool,
-    ) -> bool {
-        let Range { start, end } = self.range;
+    fn stands_apart(&self, survey: &Survey<'_>, clues: &Clues, must_have_room: bool) -> bool {
+        let Range { start, end } = self.list.range;
         let is_data = |found: &Found| found.data().is_some();
-        let has_data_after = survey.frames.get(&end).is_some_and(is_data);
-        if let ([key], [handle]) = (&self.keys[..], &self.handles[..])
-            && (clues.has_block(handle.size, key) || is_separator(key) && clues.is_database)
-        {
-            return !has_data_after;
-        }
-        let before = survey.before(start).find_map(Found::data);
-        let continues = before.zip(found.digest()).is_some_and(|(before, own)| {
-            let ascend = before.ascends && own.ascends;
-            ascend && survey.order().compare(&before.last, &own.first).is_lt()
-        });
-        let has_its_form = || {
-            let has_restarts_only = found.digest().is_some_and(|own| own.has_restarts_only);
-            has_restarts_only && !self.handles.contains(&found.handle())
-        };
-        if self.handles.len() > 1 && (!continues || self.fits && !has_data_after && has_its_form())
-        {
-            return true;
+        let after = survey.frames.get(&end);
+        if after.is_some_and(is_data) {
+            return false;
         }
         let before = survey.before(start).next();
         let before = before.filter(|before| before.range.end == start);
         let follows_data = before.is_some_and(is_data);
+        let data_before = survey.before(start).find_map(Found::data);
+        let continues = data_before
+            .zip(self.list.digest())
+            .is_some_and(|(before, own)| {
+                let ascend = before.ascends && own.ascends;
+                ascend && self.order.compare(&before.last, &own.first).is_lt()
+            });
+        let ([key], [handle]) = (&self.keys[..], &self.handles[..]) else {
+            let digest = self.list.digest();
+            let has_its_form = digest.is_some_and(|own| own.has_restarts_only)
+                && !self.handles.contains(&self.list.handle());
+            return !follows_data || !continues || self.fits && has_its_form;
+        };
+        // None of a database's data has the largest sequence number.
+        let is_shortened = self.order.shortens_filter_keys() && is_separator(key);
+        if is_shortened || clues.has_block(handle.size, key) {
+            return true;
+        }
         let ends_a_table =
-            |found: &Found| matches!(found.section, Section::Metaindex | Section::Footer);
+            |found: &Found| matches!(found.section(), Section::Metaindex | Section::Footer);
         // Where no data is left, the listed block must at least have had room, unless bytes may be missing.
-        let has_room = self.near.1 > 0
-            || self.handles.len() > 1
-            || self.handles.last().and_then(BlockHandle::end) <= Some(start)
+        let has_room = self.has_near
+            || handle.end() <= Some(start)
             || before.map_or(start > 0, ends_a_table)
             || !must_have_room;
         // Data of another table, which came in front of it: its keys go before, or the front of its own is gone.
         let may_be_others = !continues || !survey.frames.contains_key(&0);
         let is_others = may_be_others && !must_have_room && fills_the_front(&self.handles);
-        let has_more = survey.frames.contains_key(&end);
-        has_room && !has_data_after && (!follows_data || is_others && has_more)
+        has_room && (!follows_data || is_others && after.is_some())
     }
 
     /// Whether its table seems to be stored in a value of a damaged block: it is whole, begins a stretch of frames with bytes
     /// before and after it that belong to none, and data comes after these.
     pub(super) fn is_inside_a_value(&self, survey: &Survey<'_>, runs: &[Range<u64>]) -> bool {
         let is_data = |found: &Found| found.data().is_some();
-        let mut runs = runs.iter();
-        runs.find(|run| run.contains(&self.range.start))
-            .is_some_and(|run| {
-                let after = survey.from(self.range.end);
-                let mut in_run = after.take_while(|found| found.range.start < run.end);
-                run.start > 0
-                    && self.is_whole()
-                    && self.places.iter().flatten().min() == Some(&run.start)
-                    && !in_run.any(is_data)
-                    && survey.from(run.end).any(is_data)
-            })
-    }
-
-    /// The properties after it, where this crate writes them, or between it and its data. None of another table.
-    pub(super) fn properties(&self, survey: &Survey<'_>) -> Option<Properties> {
-        let listed: HashSet<&u64> = self.places.iter().flatten().collect();
-        let is_beside = |found: &&Found| {
-            !matches!(found.section, Section::Index | Section::Footer)
-                && !listed.contains(&found.range.start)
-                && found.data().is_none()
-        };
-        let after = survey.from(self.range.end).take_while(is_beside);
-        let before = survey.before(self.range.start).take_while(is_beside);
-        let mut beside = after.chain(before);
-        beside.find_map(|found| properties_in(survey, found))
+        run_of(runs, self.list).is_some_and(|run| {
+            let after = survey.from(self.list.range.end);
+            let mut in_run = after.take_while(|found| found.range.start < run.end);
+            let starts = self.blocks.iter().flatten().map(|found| found.range.start);
+            run.start > 0
+                && self.blocks.iter().all(Option::is_some)
+                && starts.min() == Some(run.start)
+                && !in_run.any(is_data)
+                && survey.from(run.end).any(is_data)
+        })
     }
 
     /// Decides where each block lies: in its place if it fits its index key, or wherever one is found that does. `is_other`:
     /// whether the table says that its order is not the builder's.
-    pub(super) fn settle(&mut self, survey: &Survey<'_>, is_other: bool) {
-        let keys = IndexKeys::of(self, survey.order());
-        let places = self.places.iter();
-        let mut blocks: Vec<Option<&Found>> = places
-            .map(|place| survey.frames.get(place.as_ref()?))
-            .collect();
-        let mut is_ordered = !is_other && keys.in_order(&blocks);
+    pub(super) fn settle(&mut self, survey: &'s Survey<'_>, is_other: bool) {
+        self.is_ordered = !is_other && self.is_in_order();
         let mut together: HashMap<u64, usize> = HashMap::new();
-        for (i, found) in blocks.iter().enumerate() {
-            let by = found.map(|found| self.shift(i, found.range.start));
-            by.into_iter()
-                .for_each(|by| *together.entry(by).or_default() += 1);
+        for by in (0..self.blocks.len()).filter_map(|i| self.shift(i)) {
+            *together.entry(by).or_default() += 1;
         }
-        for (i, block) in blocks.iter_mut().enumerate() {
-            *block = block.filter(|found| {
-                // One that moved by itself may lie inside another one.
-                let by = self.shift(i, found.range.start);
-                let is_alone = together.get(&by) == Some(&1);
-                let is_placed = by == 0 || Some(by) == self.moved_by || !is_alone;
-                // In another order, an index key may have been shortened: the block is no other's.
-                is_placed && (keys.fits(i, found, is_ordered) || !is_ordered && !keys.names(found))
-            });
-        }
-        let (extents, mut inside) = self.measure(survey, &blocks);
-        // What is found shows how far those around it have moved, and so what lies inside another one.
-        for _ in 0..2 {
-            if !blocks.iter().all(Option::is_some) {
-                self.search(survey, &keys, &inside, is_ordered, &mut blocks);
-                inside = self.measure(survey, &blocks).1;
-            }
+        let blocks = self.blocks.iter().enumerate();
+        let kept = blocks.map(|(i, block)| {
+            let found = (*block)?;
+            // One that moved by itself may lie inside another one.
+            let by = self.shift(i)?;
+            let is_alone = together.get(&by) == Some(&1);
+            let is_placed = by == 0 || Some(by) == self.moved_by || !is_alone;
+            // In another order, an index key may have been shortened: the block is no other's.
+            let names_other = found
+                .digest()
+                .is_some_and(|own| self.by_key.contains_key(&own.last[..]));
+            let fits = self.fits(i, found, self.is_ordered) || !self.is_ordered && !names_other;
+            (is_placed && fits).then_some(found)
+        });
+        self.blocks = kept.collect();
+        self.extents = self.measure(survey);
+        if !self.blocks.iter().all(Option::is_some) {
+            self.search(survey);
+            // What is found shows how far those around it have moved, and so what lies inside another one.
+            self.measure(survey);
         }
         // If hardly a block was in its place, those found elsewhere tell the order.
-        is_ordered = !is_other && keys.in_order(&blocks);
-        let places = blocks.iter().map(|found| Some(found.as_ref()?.range.start));
-        self.places = places.collect();
-        (self.extents, self.inside, self.is_ordered) = (extents, inside, is_ordered);
+        self.is_ordered = !is_other && self.is_in_order();
     }
 
     /// Takes what is missing from wherever a block fits. Of several, one by its last key, or the last before the index: what
     /// an older table left lies before that.
-    fn search<'s>(
-        &self,
-        survey: &'s Survey<'_>,
-        keys: &IndexKeys<'_>,
-        inside: &[Range<u64>],
-        is_ordered: bool,
-        blocks: &mut [Option<&'s Found>],
-    ) {
-        let used = blocks.iter().flatten();
+    fn search(&mut self, survey: &'s Survey<'_>) {
+        let used = self.blocks.iter().flatten();
         let used: HashSet<u64> = used.map(|found| found.range.start).collect();
         let mut elsewhere: BTreeMap<usize, (_, &Found)> = BTreeMap::new();
         for found in survey.data() {
             let start = found.range.start;
-            if used.contains(&start) || run_of(inside, found).is_some() {
+            if used.contains(&start) || self.is_inside_another(found) {
                 continue;
             }
-            let place = keys.candidates(found).find_map(|i| {
-                let is_missing = blocks.get(i).is_some_and(Option::is_none);
-                let rank = (keys.tests(i, found).0, start < self.range.start, start);
+            let place = self.candidates(found).find_map(|(i, _)| {
+                let is_missing = self.blocks.get(i).is_some_and(Option::is_none);
+                let rank = (self.tests(i, found).0, start < self.list.range.start, start);
                 let is_better = elsewhere.get(&i).is_none_or(|(other, _)| rank > *other);
-                (is_missing && is_better && keys.fits(i, found, is_ordered)).then_some((i, rank))
+                let fits = is_missing && is_better && self.fits(i, found, self.is_ordered);
+                fits.then_some((i, (rank, found)))
             });
-            elsewhere.extend(place.map(|(i, rank)| (i, (rank, found))));
+            elsewhere.extend(place);
         }
-        for (i, block) in blocks.iter_mut().enumerate() {
+        for (i, block) in self.blocks.iter_mut().enumerate() {
             *block = block.or(elsewhere.get(&i).map(|(_, found)| *found));
         }
     }
 
+    /// How far block `i` has moved, if it was found.
+    fn shift(&self, i: usize) -> Option<u64> {
+        let (found, handle) = self
+            .blocks
+            .get(i)
+            .copied()
+            .flatten()
+            .zip(self.handles.get(i))?;
+        Some(found.range.start.wrapping_sub(handle.offset))
+    }
+
     /// Finds where the listed blocks should lie: as far from their handles as the block before them, or else the one after
     /// them. If both are as far, what lies inside of one that is missing is known, too: else bytes were lost or added.
-    fn measure(
-        &self,
-        survey: &Survey<'_>,
-        blocks: &[Option<&Found>],
-    ) -> (Vec<Option<Range<u64>>>, Vec<Range<u64>>) {
-        let shift = |i: usize| {
-            let found = blocks.get(i).copied().flatten()?;
-            Some(self.shift(i, found.range.start))
-        };
-        let from_end = || (0..blocks.len()).rev();
-        let mut by = self.moved_by.or_else(|| from_end().find_map(shift));
+    fn measure(&mut self, survey: &Survey<'_>) -> Vec<Option<Range<u64>>> {
+        let from_end = || (0..self.blocks.len()).rev();
+        let mut by = self
+            .moved_by
+            .or_else(|| from_end().find_map(|i| self.shift(i)));
         let after = from_end().map(|i| {
-            by = shift(i).or(by);
+            by = self.shift(i).or(by);
             by
         });
         let after: Vec<Option<u64>> = after.collect();
         let (mut before, mut missing) = (None, BTreeMap::new());
         let handles = self.handles.iter().zip(after.into_iter().rev()).enumerate();
         let extents = handles.map(|(i, (handle, after))| {
-            before = shift(i).or(before);
+            let shift = self.shift(i);
+            before = shift.or(before);
             let by = before.or(after);
             let extent = moved(*handle, by?).filter(|extent| extent.end <= survey.file().size)?;
-            if shift(i).is_none() && after == by {
+            if shift.is_none() && after == by {
                 missing.insert(extent.start, extent.end);
             }
             Some(extent)
         });
         let extents = extents.collect();
-        let mut inside = survey.runs();
+        self.inside = survey.runs();
         // Before a value come lengths and a key, and after it the restarts.
-        inside.retain(|run| {
+        self.inside.retain(|run| {
             let around = missing.range(..run.start).next_back();
             around.is_some_and(|(_, end)| run.end < *end)
         });
-        (extents, inside)
-    }
-
-    /// Whether nothing is missing.
-    pub(super) fn is_whole(&self) -> bool {
-        self.places.iter().all(Option::is_some)
+        extents
     }
 
     /// Whether a block lies inside one that is missing.
     pub(super) fn is_inside_another(&self, found: &Found) -> bool {
         run_of(&self.inside, found).is_some()
     }
-}
 
-/// Whether `found` is a footer that names an index at `range`.
-fn names_just(found: &Found, range: &Range<u64>) -> bool {
-    let Content::Footer(footer) = &found.content else {
-        return false;
-    };
-    moved(footer.index, 0).as_ref() == Some(range)
+    /// Which blocks of its size a block may be: by its last key, in any order and in the builder's.
+    fn candidates(&self, found: &Found) -> impl Iterator<Item = (usize, BlockHandle)> {
+        let size = found.handle().size;
+        let last = found.digest().map(|digest| &digest.last[..]);
+        let is_before =
+            |key: &Bytes| last.is_some_and(|last| self.order.compare(key, last).is_lt());
+        let by_last = last.and_then(|last| self.by_key.get(last).copied());
+        let between = last.map(|_| self.keys.partition_point(is_before));
+        let between = between.filter(|i| Some(*i) != by_last);
+        let all = [by_last, between].into_iter().flatten();
+        let all = all.filter_map(|i| Some((i, *self.handles.get(i)?)));
+        all.filter(move |(_, handle)| handle.size == size)
+    }
+
+    /// Whether the last key of a block is the index key of block `i`, and whether the block lies between that and the one before.
+    fn tests(&self, i: usize, found: &Found) -> (bool, bool) {
+        let (Some(key), Some(digest)) = (self.keys.get(i), found.digest()) else {
+            return (false, false);
+        };
+        let before = i.checked_sub(1).and_then(|before| self.keys.get(before));
+        let is_after = |before: &Bytes| self.order.compare(before, &digest.first).is_lt();
+        let reaches = |end: &[u8]| self.order.compare(end, key).is_le();
+        let is_between =
+            before.is_none_or(is_after) && reaches(&digest.first) && reaches(&digest.last);
+        (digest.last == *key, is_between)
+    }
+
+    /// Whether a block fits its index key, in the builder's order or in another one.
+    fn fits(&self, i: usize, found: &Found, is_ordered: bool) -> bool {
+        let (is_last, is_between) = self.tests(i, found);
+        is_last || is_ordered && is_between
+    }
+
+    /// Whether the table seems to be in the builder's order: whether most blocks fit, each at whichever place is its.
+    fn is_in_order(&self) -> bool {
+        let (mut all, mut only_last, mut only_between, mut neither) = (0, 0, 0, 0);
+        let mut misordered = 0;
+        for found in self.blocks.iter().flatten() {
+            let place = self.candidates(found).next();
+            let (is_last, is_between) = place.map_or((false, false), |(i, _)| self.tests(i, found));
+            all += 1;
+            only_last += usize::from(is_last && !is_between);
+            only_between += usize::from(is_between && !is_last);
+            neither += usize::from(!is_last && !is_between);
+            misordered += usize::from(found.digest().is_some_and(|digest| !digest.ascends));
+        }
+        // Where index keys were shortened in the builder's order, keys out of order are a fault of the writer.
+        let is_evident = 2 * only_between > all && 2 * misordered <= all;
+        let keys = self.keys.iter();
+        keys.is_sorted_by(|a, b| self.order.compare(a, b).is_lt())
+            && only_last <= neither
+            && 2 * neither <= all
+            && (misordered == 0 || is_evident)
+    }
 }
 
 /// Whether the blocks of an index follow each other from the front of a file, without gaps or with the padding of an aligned
@@ -379,109 +400,4 @@ fn fills_the_front(handles: &[BlockHandle]) -> bool {
         end = handle.end();
         follows
     })
-}
-
-/// The keys and the sizes of an index, to find out which of its blocks a block is.
-struct IndexKeys<'i> {
-    index: &'i Index,
-    order: &'i Order,
-    by_key: HashMap<&'i [u8], usize>,
-    /// Of sizes that one block has.
-    by_size: HashMap<u64, Option<usize>>,
-}
-
-impl<'i> IndexKeys<'i> {
-    fn of(index: &'i Index, order: &'i Order) -> IndexKeys<'i> {
-        let keys = index.keys.iter().enumerate();
-        let mut by_size = HashMap::new();
-        for (i, handle) in index.handles.iter().enumerate() {
-            by_size
-                .entry(handle.size)
-                .and_modify(|one| *one = None)
-                .or_insert(Some(i));
-        }
-        IndexKeys {
-            index,
-            order,
-            by_key: keys.map(|(i, key)| (&**key, i)).collect(),
-            by_size,
-        }
-    }
-
-    /// Which blocks of its size a block may be: by its last key, in any order and in the builder's, or as the only one of
-    /// that size.
-    fn candidates(&self, found: &Found) -> impl Iterator<Item = usize> {
-        let size = found.handle().size;
-        let last = found.digest().map(|digest| &*digest.last);
-        let between = |last: &[u8]| {
-            self.index
-                .keys
-                .partition_point(|key| self.order.compare(key, last).is_lt())
-        };
-        let by_last = last.and_then(|last| self.by_key.get(last).copied());
-        let between = last.map(between).filter(|i| Some(*i) != by_last);
-        let by_size = self.by_size.get(&size).copied().flatten();
-        let by_size = by_size.filter(|i| ![by_last, between].contains(&Some(*i)));
-        let all = [by_last, between, by_size].into_iter().flatten();
-        all.filter(move |i| {
-            self.index
-                .handles
-                .get(*i)
-                .is_some_and(|handle| handle.size == size)
-        })
-    }
-
-    /// Whether the last key of a block is the index key of block `i`, and whether the block lies between that and the one before.
-    fn tests(&self, i: usize, found: &Found) -> (bool, bool) {
-        let (Some(key), Some(digest)) = (self.index.keys.get(i), found.digest()) else {
-            return (false, false);
-        };
-        let before = i
-            .checked_sub(1)
-            .and_then(|before| self.index.keys.get(before));
-        let is_after = |before| self.order.compare(before, &digest.first).is_lt();
-        let reaches = |end: &[u8]| self.order.compare(end, key).is_le();
-        let is_between = before.is_none_or(|before| is_after(before))
-            && reaches(&digest.first)
-            && reaches(&digest.last);
-        (*digest.last == **key, is_between)
-    }
-
-    /// Whether a block fits its index key, in the builder's order or in another one.
-    fn fits(&self, i: usize, found: &Found, is_ordered: bool) -> bool {
-        let (is_last, is_between) = self.tests(i, found);
-        is_last || is_ordered && is_between
-    }
-
-    /// Whether the last key of a block is an index key.
-    fn names(&self, found: &Found) -> bool {
-        found
-            .digest()
-            .is_some_and(|digest| self.by_key.contains_key(&*digest.last))
-    }
-
-    /// Whether the table seems to be in the builder's order: whether most blocks fit, each at whichever place is its.
-    fn in_order(&self, blocks: &[Option<&Found>]) -> bool {
-        let (mut all, mut only_last, mut only_between, mut neither) = (0, 0, 0, 0);
-        let mut misordered = 0;
-        for found in blocks.iter().flatten() {
-            let (is_last, is_between) = self
-                .candidates(found)
-                .next()
-                .map_or((false, false), |i| self.tests(i, found));
-            all += 1;
-            only_last += usize::from(is_last && !is_between);
-            only_between += usize::from(is_between && !is_last);
-            neither += usize::from(!is_last && !is_between);
-            misordered += usize::from(found.digest().is_some_and(|digest| !digest.ascends));
-        }
-        // Where index keys were shortened in the builder's order, keys out of order are a fault of the writer.
-        let is_evident = 2 * only_between > all && 2 * misordered <= all;
-        self.index
-            .keys
-            .is_sorted_by(|a, b| self.order.compare(a, b).is_lt())
-            && only_last <= neither
-            && 2 * neither <= all
-            && (misordered == 0 || is_evident)
-    }
 }

@@ -46,13 +46,11 @@ use crate::repair::progress::{Callback, Progress, Reporter};
 use crate::write::builder::TableBuilder;
 use crate::write::new_file::Destination;
 
-use copy::Copier;
 use kinds::Kinds;
 use plan::Plan;
 use scan::SECTOR;
 pub(crate) use scan::{Patience, Scanner};
 use survey::Survey;
-use target::Target;
 
 /// What [`salvage`] copied, and what is lost.
 ///
@@ -143,21 +141,12 @@ pub enum IndexState {
 /// assert!(!report.cancelled);
 /// # Ok::<(), leveltable::Error>(())
 /// ```
-#[derive(Default)]
+#[derive(Debug, Default)]
 #[must_use]
 pub struct SalvageOptions<'a> {
     keys: Option<KeyKind>,
     stored_order: bool,
-    progress: Option<Callback<'a>>,
-}
-
-impl fmt::Debug for SalvageOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SalvageOptions")
-            .field("keys", &self.keys)
-            .field("stored_order", &self.stored_order)
-            .finish_non_exhaustive()
-    }
+    progress: Callback<'a>,
 }
 
 impl<'a> SalvageOptions<'a> {
@@ -191,7 +180,7 @@ impl<'a> SalvageOptions<'a> {
         mut self,
         callback: impl FnMut(Progress) -> ControlFlow<()> + 'a,
     ) -> SalvageOptions<'a> {
-        self.progress = Some(Box::new(callback));
+        self.progress = Callback::new(callback);
         self
     }
 }
@@ -231,10 +220,10 @@ impl<D: Destination> sealed::HasTable for DbTableBuilder<D> {
 
 impl SalvageReport {
     /// What is known before anything is copied.
-    fn of(survey: &Survey<'_>, kinds: &Kinds) -> SalvageReport {
+    fn of(survey: &Survey<'_>, kinds: &Kinds<'_>) -> SalvageReport {
         let frames = survey.frames.values();
-        let set_aside = frames.filter(|found| found.section != Section::Data);
-        let set_aside = set_aside.map(|found| (found.section, found.range.clone()));
+        let set_aside = frames.filter(|found| found.section() != Section::Data);
+        let set_aside = set_aside.map(|found| (found.section(), found.range.clone()));
         let properties = kinds.properties.as_ref();
         SalvageReport {
             file_bytes: survey.file().size,
@@ -252,10 +241,11 @@ impl SalvageReport {
 
     /// Bytes of all ranges that are lost.
     pub fn lost_bytes(&self) -> u64 {
-        self.lost
+        let lens = self
+            .lost
             .iter()
-            .map(|lost| lost.range.end - lost.range.start)
-            .sum()
+            .map(|lost| lost.range.end - lost.range.start);
+        lens.sum()
     }
 
     /// Whether the run came to its end and the whole table was copied, as its index or its properties say what the whole is.
@@ -272,10 +262,8 @@ impl SalvageReport {
 
     /// Whether as many entries and data blocks were copied as the table's properties state. True if none were found.
     pub fn is_as_stated(&self) -> bool {
-        self.stated_entries.is_none_or(|n| n == self.entries)
-            && self
-                .stated_data_blocks
-                .is_none_or(|n| n == self.data_blocks)
+        let stated = self.stated_entries.zip(self.stated_data_blocks);
+        stated.is_none_or(|stated| stated == (self.entries, self.data_blocks))
     }
 }
 
@@ -292,15 +280,11 @@ impl fmt::Display for SalvageReport {
             self.file_bytes,
             self.entries_out_of_order
         )?;
-        if let (Some(entries), Some(blocks), false) = (
-            self.stated_entries,
-            self.stated_data_blocks,
-            self.is_as_stated(),
-        ) {
-            write!(
-                f,
-                "; the properties state {entries} entries in {blocks} data blocks"
-            )?;
+        if let Some((entries, blocks)) = self.stated_entries.zip(self.stated_data_blocks)
+            && !self.is_as_stated()
+        {
+            let stated = format_args!("{entries} entries in {blocks} data blocks");
+            write!(f, "; the properties state {stated}")?;
         }
         if self.cancelled {
             f.write_str("; cancelled")?;
@@ -407,28 +391,26 @@ pub fn salvage(
     let file = TableFile::new(source).map_err(at_path)?;
     file.refuse_foreign().map_err(at_path)?;
     let builder = builder.table_mut();
-    let target = Target {
-        order: builder.order().clone(),
-        keys: options.keys,
-        stored_order: options.stored_order,
-        has_properties: builder.has_properties(),
-    };
+    let order = builder.order().clone();
     let mut progress = Reporter::new(file.size.saturating_mul(2), options.progress);
-    let mut survey = Survey::new(&file, &target.order, Patience::Endless);
-    let kinds = survey.run(&mut progress);
+    let mut survey = Survey::new(&file, &order, Patience::Endless);
+    let _ = survey.run(&mut progress);
+    let kinds = Kinds::of(&survey);
     if survey.frames.is_empty() && file.size > 0 {
         // Nothing at all. If nothing can be read, the source's error says why.
         let len = file.size.min(SECTOR) as usize;
         file.read(0, len).map_err(at_path)?;
     }
-    let report = SalvageReport::of(&survey, &kinds);
-    if progress.is_cancelled() {
-        return Ok(SalvageReport {
-            cancelled: true,
-            ..report
-        });
+    let mut report = SalvageReport::of(&survey, &kinds);
+    report.cancelled = progress.is_cancelled();
+    if report.cancelled {
+        return Ok(report);
     }
-    let plan = target.plan(&survey, &kinds).map_err(at_path)?;
+    target::check_kind(&survey, &kinds, options.keys).map_err(at_path)?;
+    let plan = Plan::of(&survey, &kinds, options.stored_order);
+    if plan.stored_order && !options.stored_order && !builder.has_properties() {
+        return Err(at_path(target::order_cannot_be_said(&survey, &kinds)));
+    }
     let properties = kinds.properties;
     if plan.stored_order {
         let comparator = properties.as_ref();
@@ -440,12 +422,9 @@ pub fn salvage(
     for (name, value) in properties.iter().flat_map(Properties::user_properties) {
         builder.keep_property(name, value);
     }
-    let report = SalvageReport {
-        entries_out_of_order: plan.left_out,
-        stored_order: plan.stored_order,
-        ..report
-    };
-    Copier::new(&file, builder, report).run(plan.pieces, &mut progress)
+    report.entries_out_of_order = plan.left_out;
+    report.stored_order = plan.stored_order;
+    copy::copy(plan.pieces, &file, builder, report, &mut progress)
 }
 
 /// Returns how many entries in how many blocks [`salvage`] would copy of `file`, in `order` or, for a database's table, in the
@@ -460,7 +439,8 @@ pub(crate) fn recoverable(
         return (0, 0);
     }
     let mut survey = Survey::new(file, order, Patience::Limited);
-    let kinds = survey.run(progress);
+    let _ = survey.run(progress);
+    let kinds = Kinds::of(&survey);
     if matches!(order, Order::Bytewise) && target::kind(&survey, &kinds) == KeyKind::Database {
         return recoverable(file, &internal_order(Order::Bytewise), progress);
     }

@@ -45,7 +45,7 @@ pub(super) struct Copy<'s> {
 
 impl<'s> Plan<'s> {
     /// `keep_all`: whether, without an index, blocks that overlap are copied in the order in which they are stored.
-    pub(super) fn of(survey: &'s Survey<'_>, kinds: &Kinds, keep_all: bool) -> Plan<'s> {
+    pub(super) fn of(survey: &'s Survey<'_>, kinds: &Kinds<'s>, keep_all: bool) -> Plan<'s> {
         let mut plan = Plan::default();
         let mut reported = HashSet::new();
         let why = if let Some(index) = &kinds.index {
@@ -57,7 +57,7 @@ impl<'s> Plan<'s> {
         };
         let mut copied: HashSet<_> = plan.blocks().map(|block| block.found.identity()).collect();
         for found in survey.data() {
-            let is_inside = |index: &Index| index.is_inside_another(found);
+            let is_inside = |index: &Index<'_>| index.is_inside_another(found);
             if kinds.index.as_ref().is_some_and(is_inside) || !copied.insert(found.identity()) {
                 continue;
             }
@@ -75,13 +75,12 @@ impl<'s> Plan<'s> {
     }
 
     /// Adds the blocks that the index lists, in its order. Returns where those begin that are missing.
-    fn add_listed(&mut self, survey: &'s Survey<'_>, index: &Index) -> HashSet<u64> {
+    fn add_listed(&mut self, survey: &'s Survey<'_>, index: &Index<'s>) -> HashSet<u64> {
         self.stored_order = !index.is_ordered;
         let mut missing = HashSet::new();
-        for ((handle, place), extent) in index.handles.iter().zip(&index.places).zip(&index.extents)
-        {
-            let found = place.and_then(|place| survey.frames.get(&place));
-            if let Some((found, digest)) = found.and_then(|found| Some((found, found.digest()?))) {
+        let listed = index.handles.iter().zip(&index.blocks).zip(&index.extents);
+        for ((handle, block), extent) in listed {
+            if let Some((found, digest)) = block.and_then(|found| Some((found, found.digest()?))) {
                 self.pieces.push(Piece::Copy(Copy {
                     found,
                     digest,
@@ -99,7 +98,7 @@ impl<'s> Plan<'s> {
     }
 
     /// Without an index, adds the blocks sorted by their keys, if keys ascend in them, or else all in the file's order.
-    fn add_found(&mut self, survey: &'s Survey<'_>, kinds: &Kinds, keep_all: bool) {
+    fn add_found(&mut self, survey: &'s Survey<'_>, kinds: &Kinds<'_>, keep_all: bool) {
         let data = data_once(survey, kinds);
         let ascend = !kinds.is_other_order && data.iter().all(|block| block.digest.ascends);
         let chain = ascend.then(|| heaviest_chain(&data, survey.order()));
@@ -108,7 +107,7 @@ impl<'s> Plan<'s> {
         let chosen = chain.unwrap_or_else(|| (0..data.len()).collect());
         let blocks: Vec<&Copy<'_>> = chosen.iter().filter_map(|i| data.get(*i)).collect();
         let in_file_order = blocks.is_sorted_by_key(|block| block.found.range.start);
-        let mut gaps = gaps_of_data(survey, kinds).into_iter().peekable();
+        let mut gaps = gaps_of_data(survey, kinds, &data).into_iter().peekable();
         for block in blocks {
             let is_before = |gap: &(Range<u64>, _)| gap.0.start < block.found.range.start;
             while in_file_order && let Some((gap, why)) = gaps.next_if(is_before) {
@@ -165,9 +164,6 @@ impl<'s> Plan<'s> {
 
 /// Why no block of a table lies at `extent`. `is_place`: whether it would be there, and not where its handle says only.
 fn why_not(survey: &Survey<'_>, extent: &Range<u64>, is_place: bool) -> String {
-    if extent.end > survey.file().size {
-        return format!("the file ends before it, at {}", survey.file().size);
-    }
     if !is_place {
         return "what is left of the file does not hold it: these are the offsets of its handle"
             .into();
@@ -186,13 +182,19 @@ fn why_not(survey: &Survey<'_>, extent: &Range<u64>, is_place: bool) -> String {
 /// The blocks that may be data, of identical ones the first.
 ///
 /// Those between bytes that belong to no frame are uncertain: they may have been parts of values of one damaged block.
-fn data_once<'s>(survey: &'s Survey<'_>, kinds: &Kinds) -> Vec<Copy<'s>> {
+fn data_once<'s>(survey: &'s Survey<'_>, kinds: &Kinds<'_>) -> Vec<Copy<'s>> {
     let mut uncertain = survey.runs();
     uncertain.retain(|run| {
         let last = survey.before(run.end).next();
         let ends_in_data = last.is_some_and(|last| last.data().is_some());
         run.start > 0 && (run.end < survey.file().size || ends_in_data)
     });
+    let attested = kinds
+        .inside
+        .iter()
+        .flat_map(|index| &index.blocks)
+        .flatten();
+    let attested: HashSet<u64> = attested.map(|found| found.range.start).collect();
     let mut seen: HashMap<_, &Found> = HashMap::new();
     let data = survey.data().filter_map(|found| {
         let first = *seen.entry(found.identity()).or_insert(found);
@@ -201,7 +203,7 @@ fn data_once<'s>(survey: &'s Survey<'_>, kinds: &Kinds) -> Vec<Copy<'s>> {
         Some(Copy {
             found,
             digest: found.digest().filter(|_| !is_copy)?,
-            by_index: kinds.attested.contains(&found.range.start),
+            by_index: attested.contains(&found.range.start),
             is_uncertain: run_of(&uncertain, found).is_some(),
         })
     });
@@ -209,46 +211,45 @@ fn data_once<'s>(survey: &'s Survey<'_>, kinds: &Kinds) -> Vec<Copy<'s>> {
 }
 
 /// The parts in which no data was found although there may have been, each with why, if that is known.
-fn gaps_of_data(survey: &Survey<'_>, kinds: &Kinds) -> Vec<(Range<u64>, String)> {
+fn gaps_of_data(
+    survey: &Survey<'_>,
+    kinds: &Kinds<'_>,
+    data: &[Copy<'_>],
+) -> Vec<(Range<u64>, String)> {
+    let entries: u64 = data.iter().map(|block| block.digest.entries).sum();
+    let stated = kinds.properties.as_ref();
+    if stated.is_some_and(|it| (it.entries, it.data_blocks) == (entries, data.len() as u64)) {
+        return Vec::new();
+    }
     // After metadata comes no data of the same table.
     let data_end = survey.data().last().map_or(0, |last| last.range.end);
     let mut after = survey.from(data_end);
-    let metadata = after.find(|found| found.section != Section::Data);
+    let metadata = after.find(|found| found.section() != Section::Data);
     let end = metadata.map_or(survey.file().size, |found| found.range.start);
-    let end = end.min(stated_data_end(survey, kinds, data_end).unwrap_or(end));
-    let gaps = survey.gaps().into_iter().map(|gap| (gap, String::new()));
-    let unreadable = survey
-        .frames
-        .values()
-        .filter_map(|found| match &found.content {
-            Content::Unreadable(why) => Some((found.range.clone(), why.clone())),
-            _ => None,
-        });
-    let all = gaps.chain(unreadable);
-    let until_end = |(gap, why): (Range<u64>, _)| (gap.start..gap.end.min(end), why);
-    let mut gaps: Vec<_> = all
-        .map(until_end)
-        .filter(|(gap, _)| gap.start < end)
+    let end = end.min(index_start(survey, data_end).unwrap_or(end));
+    let mut gaps: Vec<_> = { survey.gaps().into_iter() }
+        .map(|gap| (gap, String::new()))
         .collect();
+    gaps.extend(survey.from(0).filter_map(|found| match &found.content {
+        Content::Unreadable(why) => Some((found.range.clone(), why.clone())),
+        _ => None,
+    }));
+    gaps.retain_mut(|(gap, _)| {
+        gap.end = gap.end.min(end);
+        gap.start < end
+    });
     gaps.sort_by_key(|(gap, _)| gap.start);
     gaps
 }
 
-/// Where the data ends by what the table says of itself: none of it is missing after `found_until`.
-fn stated_data_end(survey: &Survey<'_>, kinds: &Kinds, found_until: u64) -> Option<u64> {
-    let stated = kinds.properties.as_ref();
-    if stated.is_some_and(|stated| stated.entries == 0) {
-        return Some(found_until);
-    }
-    let mut after = survey.from(found_until);
-    let pieces = after.find(|found| found.section == Section::Pieces)?;
+/// Where the index begins by `about.pieces`, after the data that was found. If nothing has moved, the block after it is there.
+fn index_start(survey: &Survey<'_>, data_end: u64) -> Option<u64> {
+    let mut after = survey.from(data_end);
+    let pieces = after.find(|found| found.section() == Section::Pieces)?;
     let pieces = Pieces::decode(survey.payload(pieces.handle())?).ok()??;
-    // If nothing has moved, the next block is there.
     let index = pieces.index.handle;
-    let is_there = index
-        .end()
-        .is_some_and(|end| survey.frames.contains_key(&end));
-    (is_there && index.offset >= found_until).then_some(index.offset)
+    let is_there = index.offset >= data_end && survey.frames.contains_key(&index.end()?);
+    is_there.then_some(index.offset)
 }
 
 /// Which of `blocks`, whose keys ascend, to copy, and in which order, so that no two overlap: those with the most entries,
@@ -266,15 +267,15 @@ fn heaviest_chain(blocks: &[Copy<'_>], order: &Order) -> Vec<usize> {
         let before = by_last.partition_point(|(_, other)| is_before(other.digest));
         let before_it = chains.get(before).copied().unwrap_or_default();
         let mut weight = before_it.weight;
-        let [listed, certain, uncertain] = &mut weight;
-        let of_its_kind = match block {
-            Copy { by_index: true, .. } => listed,
-            Copy {
-                is_uncertain: true, ..
-            } => uncertain,
-            _ => certain,
+        // Entries that an index led to, those that are certainly the table's, and others.
+        let kind = if block.by_index {
+            0
+        } else {
+            1 + usize::from(block.is_uncertain)
         };
-        *of_its_kind += block.digest.entries;
+        if let Some(weight) = weight.get_mut(kind) {
+            *weight += block.digest.entries;
+        }
         let without = chains.last().copied().unwrap_or_default();
         let last = Some((*i, before));
         chains.push(if weight > without.weight {
@@ -315,11 +316,7 @@ mod tests {
             last: last.into(),
             ..Digest::default()
         };
-        Found {
-            range: 0..1,
-            content: Content::Entries(digest),
-            section: Section::Data,
-        }
+        Found::new(0..1, Content::Entries(digest), Section::Data)
     }
 
     /// The weight of the best subset without overlaps, by trying all of them.

@@ -54,17 +54,12 @@ pub(crate) struct Scanner<'a> {
     page: (u64, Bytes),
     /// Bytes that may still be gone through in vain where a frame could begin. Then each such walk ends after a page.
     walk_budget: u64,
-}
-
-/// The search by checksums, which goes from window to window.
-#[derive(Debug, Default)]
-struct Search {
+    /// Where frames were searched for last, by their checksums.
     window: Range<u64>,
-    bytes: Bytes,
-    /// Frames of this window that were not examined yet, the first of them last.
+    /// Frames of the window that were not examined yet, the first of them last.
     pending: Vec<(u32, u32)>,
-    /// Bytes that may still be examined in this window: a hostile one could hold frames within frames.
-    budget: u64,
+    /// Bytes that may still be examined in the window: a hostile one could hold frames within frames.
+    window_budget: u64,
 }
 
 impl<'a> Scanner<'a> {
@@ -80,6 +75,9 @@ impl<'a> Scanner<'a> {
                 Patience::Endless => file.size.saturating_mul(4).saturating_add(1 << 20),
                 Patience::Limited => 0,
             },
+            window: 0..0,
+            pending: Vec::new(),
+            window_budget: 0,
         }
     }
 
@@ -91,12 +89,13 @@ impl<'a> Scanner<'a> {
         mut reached: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Vec<Found> {
         let mut frames = Vec::new();
-        let mut search = Search::default();
         let mut at = range.start;
+        self.window = at..at;
+        self.pending.clear();
         while let Some(found) = self
             .footer(at, range.end)
             .or_else(|| self.walk(at, range.end))
-            .or_else(|| self.search(&mut search, at, range.end, &mut reached))
+            .or_else(|| self.search(at, range.end, &mut reached))
         {
             at = found.range.end;
             frames.push(found);
@@ -111,11 +110,8 @@ impl<'a> Scanner<'a> {
     fn footer(&mut self, at: u64, end: u64) -> Option<Found> {
         let range = at..at.saturating_add(FOOTER_LEN as u64);
         let footer = Footer::decode(self.page_from(at).get(..FOOTER_LEN)?).ok()?;
-        (range.end <= end).then(|| Found {
-            range,
-            content: Content::Footer(footer),
-            section: Section::Footer,
-        })
+        let content = Content::Footer(footer);
+        (range.end <= end).then(|| Found::new(range, content, Section::Footer))
     }
 
     /// The frame that begins at `at`, or after the padding there, and ends at or before `end`.
@@ -160,84 +156,74 @@ impl<'a> Scanner<'a> {
     /// A frame of up to half a window is found wherever it begins.
     fn search(
         &mut self,
-        search: &mut Search,
         at: u64,
         end: u64,
         reached: &mut impl FnMut(u64) -> ControlFlow<()>,
     ) -> Option<Found> {
         loop {
-            while let Some((from, to)) = search.pending.pop() {
-                let start = search.window.start + u64::from(from);
-                let len = u64::from(to - from);
+            while let Some((from, to)) = self.pending.pop() {
+                let start = self.window.start + u64::from(from);
                 if start < at {
                     continue;
                 }
-                let Some(budget) = search.budget.checked_sub(len) else {
-                    search.pending.clear();
+                let Some(budget) = self.window_budget.checked_sub(u64::from(to - from)) else {
+                    self.pending.clear();
                     break;
                 };
-                search.budget = budget;
-                let frame = search.bytes.slice(from as usize..to as usize);
+                self.window_budget = budget;
                 // If the content cannot be read, only the checksum speaks for the frame, and that is right by chance now
                 // and then: its place must be likely, too.
                 let is_likely =
                     |found: &Found| start == at || !matches!(found.content, Content::Unreadable(_));
-                let found = self.inspect(start, &frame);
+                let found = self.read(start..self.window.start + u64::from(to));
                 if let Some(found) = found.filter(is_likely) {
                     return Some(found);
                 }
             }
-            let is_first = search.bytes.is_empty();
-            if !is_first && (search.window.end >= end || self.patience == Patience::Limited) {
-                return None;
+            let mut start = at;
+            if !self.window.is_empty() {
+                if self.window.end >= end || self.patience == Patience::Limited {
+                    return None;
+                }
+                start = at.max(self.window.start + WINDOW / 2);
             }
-            let start = at.max(search.window.start + if is_first { 0 } else { WINDOW / 2 });
             if start >= end || reached(start).is_break() {
                 return None;
             }
-            search.window = start..end.min(start + WINDOW);
-            search.bytes = read_what_can_be(self.file, search.window.clone());
-            search.pending = frames_by_checksum(&search.bytes);
-            search.budget = 16 * WINDOW;
+            self.window = start..end.min(start + WINDOW);
+            self.window_budget = 16 * WINDOW;
+            self.pending = frames_by_checksum(&read_what_can_be(self.file, self.window.clone()));
         }
     }
 
     /// The bytes from `at` on: those of a footer and more, or all up to the end of the file.
     fn page_from(&mut self, at: u64) -> Bytes {
-        let in_page = |(start, bytes): &(u64, Bytes)| {
-            let from = usize::try_from(at.checked_sub(*start)?).ok()?;
-            let is_enough =
-                from + FOOTER_LEN <= bytes.len() || start + bytes.len() as u64 == self.file.size;
-            (is_enough && from <= bytes.len()).then(|| bytes.slice(from..))
-        };
-        if let Some(bytes) = in_page(&self.page) {
-            return bytes;
+        let size = self.file.size;
+        let has = self.page.0..=self.page.0 + self.page.1.len() as u64;
+        let is_enough = at + FOOTER_LEN as u64 <= *has.end() || *has.end() == size;
+        if !(has.contains(&at) && is_enough) {
+            let end = size.min(at.saturating_add(PAGE as u64));
+            self.page = (at, read_what_can_be(self.file, at.min(end)..end));
         }
-        let end = self.file.size.min(at.saturating_add(PAGE as u64));
-        self.page = (at, read_what_can_be(self.file, at.min(end)..end));
-        self.page.1.clone()
+        self.page.1.slice((at - self.page.0) as usize..)
     }
 }
 
 /// The bytes at `range`, a few megabytes at most, with zeros for what cannot be read.
 fn read_what_can_be(file: &TableFile, range: Range<u64>) -> Bytes {
-    let read = |range: &Range<u64>| {
-        let len = (range.end - range.start) as usize;
-        (len, file.read(range.start, len))
-    };
-    let (len, whole) = read(&range);
-    whole.unwrap_or_else(|_| {
-        let mut bytes = Vec::with_capacity(len);
-        let mut at = range.start;
-        while at < range.end {
-            let sector_end = (at / SECTOR + 1) * SECTOR;
-            let (len, sector) = read(&(at..sector_end.min(range.end)));
-            match sector {
-                Ok(sector) => bytes.extend_from_slice(&sector),
-                Err(_) => bytes.resize(bytes.len() + len, 0),
-            }
-            at += len as u64;
+    let read = |at: u64, end: u64| file.read(at, (end - at) as usize);
+    if let Ok(bytes) = read(range.start, range.end) {
+        return bytes;
+    }
+    let mut bytes = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let end = range.end.min((at / SECTOR + 1) * SECTOR);
+        match read(at, end) {
+            Ok(sector) => bytes.extend_from_slice(&sector),
+            Err(_) => bytes.resize(bytes.len() + (end - at) as usize, 0),
         }
-        bytes.into()
-    })
+        at = end;
+    }
+    bytes.into()
 }

@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Range};
 use bytes::Bytes;
 
 use super::found::{Content, Found};
-use super::kinds::{Kinds, MAX_PARTS};
+use super::kinds::MAX_PARTS;
 use super::scan::{Patience, Scanner};
 use crate::comparator::Order;
 use crate::error::Section;
@@ -42,26 +42,21 @@ impl<'a> Survey<'a> {
         self.scanner.order
     }
 
-    /// Surveys the whole file, unless the callback of `progress` ends the run early, and tells what the frames are.
-    pub(super) fn run(&mut self, progress: &mut Reporter<'_>) -> Kinds {
-        if let Ok(footer) = self.file().footer()
-            && self.follow(footer, progress).is_break()
-        {
-            return Kinds::default();
+    /// Surveys the whole file, unless the callback of `progress` ends the run early.
+    pub(super) fn run(&mut self, progress: &mut Reporter<'_>) -> ControlFlow<()> {
+        if let Ok(footer) = self.file().footer() {
+            self.follow(footer, progress)?;
         }
-        let mut done = self.bytes();
+        let mut done: u64 = self.frames.values().map(Found::len).sum();
         for gap in self.gaps() {
             let Range { start, end } = gap;
             let reached = |at| progress.reach(done + (at - start));
             let found = self.scanner.scan(gap, reached);
             found.into_iter().for_each(|found| self.insert(found));
             done += end - start;
-            if progress.reach(done).is_break() {
-                return Kinds::default();
-            }
+            progress.reach(done)?;
         }
-        let _ = progress.reach(self.file().size);
-        Kinds::of(self)
+        progress.reach(self.file().size)
     }
 
     /// Finds what footer, index and metaindex lead to. They are trusted only as far as checksums confirm them: the
@@ -70,11 +65,7 @@ impl<'a> Survey<'a> {
         let range = self.file().footer_offset()..self.file().size;
         // Elsewhere, the scan finds it: one that lost bytes would reach into the block before it.
         if footer.blocks_end() == Some(range.start) {
-            self.insert(Found {
-                range,
-                content: Content::Footer(footer),
-                section: Section::Footer,
-            });
+            self.insert(Found::new(range, Content::Footer(footer), Section::Footer));
         }
         let (mut end_before, mut done) = (0, 0);
         for handle in self.handles_in(footer.index) {
@@ -110,11 +101,6 @@ impl<'a> Survey<'a> {
         let len = found.as_ref().map_or(0, Found::len);
         found.into_iter().for_each(|found| self.insert(found));
         len
-    }
-
-    /// Length of all frames together.
-    fn bytes(&self) -> u64 {
-        self.frames.values().map(Found::len).sum()
     }
 
     /// The payload of the frame at `handle`, decompressed. Its checksum may be wrong.

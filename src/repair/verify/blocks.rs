@@ -11,23 +11,14 @@ use crate::format::block_check::KeyWork;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
 use crate::format::frame;
 
-/// Where a block lies in the file, including its trailer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Extent {
-    pub(super) offset: u64,
-    pub(super) end: u64,
-    pub(super) section: Section,
-}
+/// Where a block begins and ends in the file, its trailer included.
+pub(super) type Extent = (u64, u64, Section);
 
 impl Verifier<'_, '_> {
     pub(super) fn check_footer(&mut self) -> Option<Footer> {
         let place = (Section::Footer, self.file.footer_offset());
         // It is no gap, even if it is damaged.
-        self.extents.push(Extent {
-            offset: place.1,
-            end: self.file.size,
-            section: Section::Footer,
-        });
+        self.extents.push((place.1, self.file.size, place.0));
         let footer = self.file.footer();
         let footer = footer.map_err(|error| self.report.find_error(place, &error));
         let footer = footer.ok()?;
@@ -46,11 +37,7 @@ impl Verifier<'_, '_> {
     /// Notes that `len` bytes are the block at this place, including its trailer.
     pub(super) fn account(&mut self, (section, offset): Place, len: u64) {
         self.report.checked_bytes += len;
-        self.extents.push(Extent {
-            offset,
-            end: offset + len,
-            section,
-        });
+        self.extents.push((offset, offset + len, section));
     }
 
     /// Reads the block at `handle`, checks it and decodes it, even if its checksum is wrong: some of it may be right. Returns

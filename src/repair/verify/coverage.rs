@@ -1,7 +1,8 @@
 //! Checks whether the parts of a table cover its file, and what is in the rest.
 
-use std::cmp::Ordering;
 use std::ops::Range;
+
+use bytes::Bytes;
 
 use super::Verifier;
 use super::blocks::Extent;
@@ -18,52 +19,41 @@ impl Verifier<'_, '_> {
         let mut extents = std::mem::take(&mut self.extents);
         extents.sort_unstable();
         // Two names may lead to one filter.
-        extents.dedup_by(|b, a| a == b && a.section == Section::Filter);
-        let mut before = Extent {
-            offset: 0,
-            end: 0,
-            section: Section::Data,
-        };
+        extents.dedup_by(|b, a| a == b && a.2 == Section::Filter);
+        let mut before: Extent = (0, 0, Section::Data);
         let order = self.order.clone();
         let mut scanner = Scanner::new(self.file, &order, Patience::Limited);
         for extent in extents {
-            let place = (extent.section, extent.offset);
-            match extent.offset.cmp(&before.end) {
-                Ordering::Less => {
-                    let expected = "blocks that do not overlap";
-                    let found = format!(
-                        "bytes {} to {}, which the {} at {} also claims",
-                        extent.offset,
-                        extent.end.min(before.end),
-                        before.section,
-                        before.offset
-                    );
-                    self.report.find(Severity::Damage, place, expected, found);
-                }
-                Ordering::Equal => {}
-                Ordering::Greater if self.is_padding(&before, &extent) => {
-                    self.report.checked_bytes += extent.offset - before.end;
-                }
-                Ordering::Greater => {
-                    let gap = before.end..extent.offset;
-                    self.check_gap(gap, extent.section, is_complete.then_some(&mut scanner));
-                }
+            let (start, end, section) = extent;
+            let (start_before, end_before, section_before) = before;
+            if start < end_before {
+                let expected = "blocks that do not overlap";
+                let end = end.min(end_before);
+                let found = format!(
+                    "bytes {start} to {end}, which the {section_before} at {start_before} also claims"
+                );
+                self.report
+                    .find(Severity::Damage, (section, start), expected, found);
+            } else if self.is_padding(before, extent) {
+                self.report.checked_bytes += start - end_before;
+            } else if start > end_before {
+                let scanner = is_complete.then_some(&mut scanner);
+                self.check_gap(end_before..start, section, scanner);
             }
-            if extent.end > before.end {
+            if end > end_before {
                 before = extent;
             }
         }
     }
 
     /// Whether two data blocks have nothing between them but the padding of an aligned table.
-    fn is_padding(&self, before: &Extent, next: &Extent) -> bool {
-        let len = next.offset - before.end;
-        len == page::padding(before.end, next.end - next.offset)
-            && [before, next].map(|extent| extent.section) == [Section::Data; 2]
-            && self
-                .file
-                .read(before.end, len as usize)
-                .is_ok_and(|bytes| page::is_padding(before.end, &bytes))
+    fn is_padding(&self, (_, end_before, before): Extent, (start, end, next): Extent) -> bool {
+        let len = start - end_before;
+        let is_padding = |bytes: Bytes| page::is_padding(end_before, &bytes);
+        len > 0
+            && (before, next) == (Section::Data, Section::Data)
+            && len == page::padding(end_before, end - start)
+            && { self.file.read(end_before, len as usize) }.is_ok_and(is_padding)
     }
 
     /// Reports bytes to which no handle leads, before a block of `section`. If an index vouches that they hold no data, there is

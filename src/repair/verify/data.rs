@@ -1,7 +1,6 @@
 //! Walks the index and the data blocks that it leads to: keys against each other, against the index, and against
 //! the filters.
 
-use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
@@ -95,31 +94,27 @@ impl Verifier<'_, '_> {
         (first, last): &Ends,
     ) {
         let place = (Section::Data, offset);
-        let mut misplaced = |expected: String, key| {
-            self.misordered
-                .find(Severity::Damage, place, expected, show_key(key));
-        };
-        if self.order.compare(last, separator) == Ordering::Greater {
+        let mut wrong = Vec::new();
+        if self.order.compare(last, separator).is_gt() {
             let separator = show_key(separator);
-            misplaced(
-                format!("the last key of data block {i} at or before its index key {separator}"),
-                last,
-            );
+            let expected =
+                format!("the last key of data block {i} at or before its index key {separator}");
+            wrong.push((expected, last));
         }
         let last_before = self.counted.last_key.as_deref();
         for (before, what) in [
             (separator_before, "the previous index key"),
             (last_before, "the last key of the previous block"),
         ] {
-            if let Some(before) = before
-                && self.order.compare(before, first) != Ordering::Less
-            {
+            if let Some(before) = before.filter(|key| self.order.compare(key, first).is_ge()) {
                 let before = show_key(before);
-                misplaced(
-                    format!("the first key of data block {i} after {what}, {before}"),
-                    first,
-                );
+                let expected = format!("the first key of data block {i} after {what}, {before}");
+                wrong.push((expected, first));
             }
+        }
+        for (expected, key) in wrong {
+            self.misordered
+                .find(Severity::Damage, place, expected, show_key(key));
         }
     }
 

@@ -19,8 +19,6 @@ use crate::format::properties::{MAX_KEY_LEN, PROPERTIES_NAME, Properties};
 pub(super) struct Filter {
     /// Name of the policy, or of the extractor.
     name: String,
-    /// Whether it is a filter of prefixes, not of keys.
-    is_of_prefixes: bool,
     offset: u64,
     /// Whether it passes a key, which is in the data block at this offset. `None` if it does not cover that.
     ask: Ask,
@@ -35,8 +33,8 @@ type Ask = Box<dyn Fn(u64, &[u8]) -> Option<bool>>;
 #[derive(Default)]
 pub(super) struct Named {
     pub(super) filters: Vec<Filter>,
-    /// Name of the policy and handle of each filter.
-    filter_handles: Vec<(String, BlockHandle)>,
+    /// Name of the policy and handle of each filter; no name for a filter of prefixes.
+    filters_named: Vec<(Option<String>, BlockHandle)>,
     /// Whether these are all: the metaindex is sound.
     has_all_filters: bool,
     /// Each with its offset.
@@ -92,24 +90,21 @@ impl Verifier<'_, '_> {
     ///
     /// Readers use the first of a policy, and the first of prefixes. More of them are out of order, and would all be held in memory.
     fn load_filter(&mut self, name: &[u8], handle: BlockHandle, named_by: Option<Place>) {
-        let policy = name.strip_prefix(FILTER_PREFIX);
-        let text = policy.unwrap_or_default();
-        let text = String::from_utf8_lossy(text).into_owned();
-        self.named.filter_handles.push((text, handle));
-        let is_of_prefixes = policy.is_none();
-        let is_like_it = |filter: &Filter| {
-            filter.is_of_prefixes == is_of_prefixes
-                && (is_of_prefixes || Some(filter.name.as_bytes()) == policy)
-        };
-        let is_first = !self.named.filters.iter().any(is_like_it);
+        let text = |name| String::from_utf8_lossy(name).into_owned();
+        let policy = name.strip_prefix(FILTER_PREFIX).map(text);
+        let extractor = name.strip_prefix(PREFIXES_NAME).unwrap_or_default();
+        let is_first = !self
+            .named
+            .filters_named
+            .iter()
+            .any(|(other, _)| *other == policy);
+        self.named.filters_named.push((policy.clone(), handle));
+        let name = policy.unwrap_or_else(|| text(extractor));
         let policies = self.options.known_policies().into_iter();
-        let mut policies = policies.filter(|known| Some(known.name().as_bytes()) == policy);
-        let known = policies.next().filter(|_| is_first);
-        let extractor = name.strip_prefix(PREFIXES_NAME).filter(|_| is_first);
-        let extractor = extractor.and_then(|name| self.options.known_extractor(name));
-        let known_name = known.as_ref().map(|policy| policy.name());
-        let known_name = known_name.or(extractor.as_ref().map(|extractor| extractor.name()));
-        let name = known_name.unwrap_or_default().to_owned();
+        let known = policies
+            .filter(|known| is_first && known.name() == name)
+            .next();
+        let extractor = self.options.known_extractor(extractor).filter(|_| is_first);
         let decode = |payload: Bytes, _: &mut _| {
             Ok(match (known, extractor) {
                 (Some(policy), _) => {
@@ -133,7 +128,6 @@ impl Verifier<'_, '_> {
         if let Some((Some(ask), true)) = self.load(handle, Section::Filter, named_by, decode) {
             self.named.filters.push(Filter {
                 name,
-                is_of_prefixes,
                 offset: handle.offset,
                 ask,
                 hidden: Tally::default(),
@@ -196,7 +190,7 @@ impl Verifier<'_, '_> {
         let Some((pieces, offset)) = self.named.pieces.take() else {
             return;
         };
-        let filters = self.named.filter_handles.iter();
+        let filters = self.named.filters_named.iter();
         let filters: Vec<BlockHandle> = filters.map(|(_, handle)| *handle).collect();
         let mut compared = vec![pieces.check_filters(&filters), pieces.check_index(handle)];
         if let Some(index) = index.filter(|_| pieces.index.handle == handle) {
@@ -249,11 +243,12 @@ impl Verifier<'_, '_> {
         }
         if self.named.has_all_filters {
             // Of several filters, the properties name one. The size of another says nothing.
-            let filters = &self.named.filter_handles;
-            let mut keys = filters.iter().filter(|(policy, _)| !policy.is_empty());
-            let first = keys.clone().next();
-            let named = keys.find(|(policy, _)| Some(policy) == stated.filter_policy.as_ref());
+            let filters = self.named.filters_named.iter();
+            let mut filters = filters.filter(|(policy, _)| policy.is_some());
+            let first = filters.clone().next();
+            let named = filters.find(|(policy, _)| *policy == stated.filter_policy);
             let (policy, handle) = named.or(first).cloned().unzip();
+            let policy = policy.flatten();
             if policy == stated.filter_policy {
                 let sizes = [handle.map(|handle| handle.size), stated.filter_bytes];
                 let [own, stated] = sizes.map(|size| size.map(|size| size.to_string()));

@@ -15,7 +15,6 @@ mod data;
 mod metaindex;
 mod report;
 
-use std::fmt;
 use std::ops::ControlFlow;
 
 use crate::comparator::Order;
@@ -55,21 +54,12 @@ pub use report::{Finding, Severity, VerifyReport};
 /// assert!(verify(file, options)?.is_sound());
 /// # Ok::<(), leveltable::Error>(())
 /// ```
-#[derive(Default)]
+#[derive(Debug, Default)]
 #[must_use]
 pub struct VerifyOptions<'a> {
     open: OpenOptions,
     keys: Option<KeyKind>,
-    progress: Option<Callback<'a>>,
-}
-
-impl fmt::Debug for VerifyOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VerifyOptions")
-            .field("open", &self.open)
-            .field("keys", &self.keys)
-            .finish_non_exhaustive()
-    }
+    progress: Callback<'a>,
 }
 
 impl<'a> VerifyOptions<'a> {
@@ -100,7 +90,7 @@ impl<'a> VerifyOptions<'a> {
         mut self,
         callback: impl FnMut(Progress) -> ControlFlow<()> + 'a,
     ) -> VerifyOptions<'a> {
-        self.progress = Some(Box::new(callback));
+        self.progress = Callback::new(callback);
         self
     }
 }

@@ -212,9 +212,12 @@ impl VerifyReport {
                 (Severity::Unchecked, "a block that can be read")
             }
             (None, ErrorKind::Comparator) => (Severity::Unchecked, "the order that was named"),
+            (None, ErrorKind::NotATable) => (Severity::Damage, "a LevelDB table"),
             (None, _) => (Severity::Damage, "a sound table"),
         };
-        self.find(severity, place, expected, error.to_string());
+        let found = error.to_string();
+        // After "found" stands what the file is.
+        self.find(severity, place, expected, found.trim_start_matches("this is "));
     }
 
     pub(super) fn find_tally(&mut self, severity: Severity, place: Place, tally: Tally) {

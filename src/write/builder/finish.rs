@@ -1,10 +1,8 @@
 //! The end of a table: all that comes after the data blocks.
 
-use bytes::Bytes;
-
-use super::{NamedFilter, TableBuilder, encoded};
+use super::{NamedFilter, TableBuilder, encoded, too_large};
 use crate::comparator::common_prefix;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::filter::{FilterInfo, PrefixFilterInfo, RibbonFilterPolicy};
 use crate::format::block::BlockBuilder;
 use crate::format::filter_block::FILTER_PREFIX;
@@ -68,7 +66,7 @@ impl<D: Destination> TableBuilder<D> {
 
     /// Writes the metaindex. `parts` come in the order of their names.
     fn write_metaindex(&mut self, parts: [Option<NamedPart>; 4]) -> Result<BlockHandle> {
-        let mut metaindex = BlockBuilder::new(self.restart_interval);
+        let mut metaindex = BlockBuilder::new(self.options.restart_interval);
         for (name, handle) in parts.into_iter().flatten() {
             let shared = common_prefix(metaindex.last_key(), &name);
             metaindex.add(&name, shared, &encoded(handle));
@@ -81,10 +79,11 @@ impl<D: Destination> TableBuilder<D> {
         let Some(others) = self.properties.take() else {
             return Ok(None);
         };
-        let Some(block) = self.summary.properties(&self.order, others).encode() else {
-            let why = "the properties do not fit a block of 4 GiB";
-            return Err(Error::new(ErrorKind::TooLarge, why));
-        };
+        let block = self
+            .summary
+            .properties(&self.options.order, others)
+            .encode();
+        let block = block.ok_or_else(|| too_large("the properties do"))?;
         Ok(Some((PROPERTIES_NAME.to_vec(), self.file.seal(&block)?)))
     }
 
@@ -94,19 +93,12 @@ impl<D: Destination> TableBuilder<D> {
             return Ok(None);
         };
         let extractor = prefixes.name().to_owned();
-        let Some(contents) = prefixes.finish() else {
-            let why = "the prefix filter does not fit a block of 4 GiB";
-            return Err(Error::new(ErrorKind::TooLarge, why));
-        };
-        let handle = self.file.seal_raw(&contents)?;
-        if let Some(pieces) = pieces {
-            pieces.add_filter(&contents, handle.offset);
-        }
+        let contents = prefixes.finish();
+        let contents = contents.ok_or_else(|| too_large("the prefix filter does"))?;
+        let handle = self.write_filter_block(&contents, pieces.as_mut())?;
         let name = [PREFIXES_NAME, extractor.as_bytes()].concat();
-        self.summary.prefix_filter = Some(PrefixFilterInfo {
-            extractor,
-            bytes: handle.size,
-        });
+        let bytes = handle.size;
+        self.summary.prefix_filter = Some(PrefixFilterInfo { extractor, bytes });
         Ok(Some((name, handle)))
     }
 
@@ -116,28 +108,33 @@ impl<D: Destination> TableBuilder<D> {
         last_block: Option<BlockHandle>,
         pieces: &mut Option<PiecesBuilder>,
     ) -> Result<Option<NamedPart>> {
-        let Some(NamedFilter { policy, block, .. }) = self.filter.take() else {
+        let Some(NamedFilter { policy, block }) = self.filter.take() else {
             return Ok(None);
         };
-        let name = [FILTER_PREFIX, policy.as_bytes()].concat();
         let data_end = last_block.and_then(|last| last.end()).unwrap_or(0);
-        let Some(contents) = block.finish(data_end).map(Bytes::from) else {
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                format!("the filters of {policy:?} do not fit a block of 4 GiB"),
-            ));
-        };
-        let handle = self.file.seal_raw(&contents)?;
-        if let Some(pieces) = pieces
+        let contents = block.finish(data_end);
+        let contents =
+            contents.ok_or_else(|| too_large(&format!("the filters of {policy:?} do")))?;
+        let pieces = pieces
             .as_mut()
-            .filter(|_| policy == RibbonFilterPolicy::NAME)
-        {
-            pieces.add_filter(&contents, handle.offset);
-        }
-        self.summary.filter = Some(FilterInfo {
-            policy,
-            bytes: handle.size,
-        });
+            .filter(|_| policy == RibbonFilterPolicy::NAME);
+        let handle = self.write_filter_block(&contents, pieces)?;
+        let name = [FILTER_PREFIX, policy.as_bytes()].concat();
+        let bytes = handle.size;
+        self.summary.filter = Some(FilterInfo { policy, bytes });
         Ok(Some((name, handle)))
+    }
+
+    /// Writes a filter block, which is never compressed, and divides it into `pieces`.
+    fn write_filter_block(
+        &mut self,
+        contents: &[u8],
+        pieces: Option<&mut PiecesBuilder>,
+    ) -> Result<BlockHandle> {
+        let handle = self.file.seal_raw(contents)?;
+        if let Some(pieces) = pieces {
+            pieces.add_filter(contents, handle.offset);
+        }
+        Ok(handle)
     }
 }

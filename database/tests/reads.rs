@@ -1,0 +1,143 @@
+//! What opening and lookups read, counted by the system for each thread.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::path::Path;
+
+use leveltable::{DbTable, OpenOptions, WriteOptions};
+use leveltable_database::{Database, DatabaseOptions, TableFile};
+
+use common::{Log, batch, edit, internal, manifest, scratch, string, varint, write_database};
+
+mod common;
+
+/// Calls of `read` and `pread` so far, and their bytes, in this thread.
+fn reads() -> [u64; 2] {
+    let counters = fs::read_to_string("/proc/thread-self/io").unwrap();
+    ["syscr: ", "rchar: "].map(|name| {
+        let line = counters.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().parse().unwrap()
+    })
+}
+
+/// What looking does to the counters themselves is left out.
+fn reads_of(work: impl FnOnce()) -> [u64; 2] {
+    let [a, b] = [reads(), reads()];
+    work();
+    let c = reads();
+    std::array::from_fn(|i| c[i] - b[i] - (b[i] - a[i]))
+}
+
+/// A version edit that adds tables to levels.
+fn with_tables(tables: &[(u8, TableFile)]) -> Vec<u8> {
+    let mut record = edit(3, &[]);
+    for (level, table) in tables {
+        record.extend([7, *level]);
+        varint(&mut record, table.number);
+        varint(&mut record, table.size);
+        string(&mut record, &table.smallest);
+        string(&mut record, &table.largest);
+    }
+    record
+}
+
+#[test]
+fn opening_reads_the_manifest_and_the_log_and_no_table() {
+    let dir = scratch();
+    // None of the tables is there.
+    let table = |number: u64| TableFile {
+        number,
+        size: 1 << 20,
+        smallest: internal(format!("{number:06}/a").as_bytes(), 9),
+        largest: internal(format!("{number:06}/z").as_bytes(), 1),
+    };
+    let tables: Vec<_> = (10..1010).map(|number| (1, table(number))).collect();
+    let mut log = Log::default();
+    log.add(&batch(1001, &[(b"000500/m", Some(b"in the log"))]));
+    let manifest = manifest(&[with_tables(&tables)]);
+    write_database(dir.path(), &manifest, &log.0);
+    // The first time, the shared cache asks the system for the number of processors.
+    let db = Database::open_read_only(dir.path()).unwrap();
+    let [calls, bytes] = reads_of(|| drop(Database::open_read_only(dir.path()).unwrap()));
+    assert_eq!(db.files().unwrap().len(), 1003);
+    // CURRENT twice, once to see whether it is still the same.
+    let needed = 2 * "MANIFEST-000002\n".len() + manifest.len() + log.0.len();
+    assert_eq!(bytes, needed as u64);
+    assert!(calls < 12, "{calls}");
+    assert!(db.get("000500/n").is_err());
+}
+
+const KEYS: usize = 24_000;
+
+fn key(i: usize) -> String {
+    format!("user/{i:08}")
+}
+
+/// Writes a table of one of four keys, and returns what the MANIFEST lists of it and its filter's rate.
+fn write_table(dir: &Path, number: u64, keys: impl Iterator<Item = usize>) -> (TableFile, f64) {
+    let path = dir.join(format!("{number:06}.ldb"));
+    let keys: Vec<String> = keys.map(|i| key(2 * i)).collect();
+    let mut builder = WriteOptions::leveldb().create_db(&path).unwrap();
+    for key in &keys {
+        builder.put(key, number, [b'v'; 100]).unwrap();
+    }
+    builder.finish().unwrap();
+    let mut blocks = DbTable::open(&path).unwrap().as_table().blocks();
+    assert!(blocks.all(|block| block.is_ok()));
+    let rate = blocks.filter_rate().unwrap().unwrap();
+    let end = |key: Option<&String>| internal(key.unwrap().as_bytes(), number);
+    let file = TableFile {
+        number,
+        size: fs::metadata(path).unwrap().len(),
+        smallest: end(keys.first()),
+        largest: end(keys.last()),
+    };
+    (file, rate.false_positive_rate())
+}
+
+/// Two tables of level 0, three of level 1, six of level 2: an absent key is asked of two, one and one.
+#[test]
+fn absent_keys_read_what_the_filters_let_pass() {
+    let dir = scratch();
+    let (mut tables, mut rates) = (Vec::new(), Vec::new());
+    for (level, first, parts) in [(0, 0, 1), (0, 1, 1), (1, 2, 3), (2, 3, 6)] {
+        let mut of_level = Vec::new();
+        for part in 0..parts {
+            let part = part * KEYS / parts..(part + 1) * KEYS / parts;
+            let number = 10 + tables.len() as u64;
+            let keys = part.filter(|i| i % 4 == first);
+            let (file, rate) = write_table(dir.path(), number, keys);
+            tables.push((level, file));
+            of_level.push(rate);
+        }
+        rates.push(of_level);
+    }
+    write_database(dir.path(), &manifest(&[with_tables(&tables)]), &[]);
+    let options = DatabaseOptions::new().tables(OpenOptions::new().no_cache().preload(true));
+    let db = options.open_read_only(dir.path()).unwrap();
+    db.pin().unwrap();
+    let expected: f64 = (0..KEYS)
+        .map(|i| {
+            { rates.iter() }
+                .map(|of| of[i * of.len() / KEYS])
+                .sum::<f64>()
+        })
+        .sum();
+    let [calls, _] = reads_of(|| {
+        for i in 0..KEYS {
+            assert_eq!(db.get(key(2 * i + 1)).unwrap(), None);
+        }
+    });
+    println!("{calls} reads for {KEYS} absent keys, {expected:.0} expected");
+    assert!(
+        calls > 0 && calls as f64 <= 1.1 * expected,
+        "{calls} reads, {expected} expected"
+    );
+    // A present key reads its block, and those of the filters that err.
+    let [calls, _] = reads_of(|| {
+        for i in 0..1000 {
+            assert!(db.get(key(2 * i)).unwrap().is_some());
+        }
+    });
+    assert!((1000..1100).contains(&calls), "{calls}");
+}
