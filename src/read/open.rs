@@ -46,8 +46,10 @@ const PROPERTIES_ROOM: u64 = 4 << 10;
 /// Of an index that is read whole, so many pieces are checked at opening: few tops ascend in another order by chance.
 const CHECKED_PIECES: usize = 8;
 
-/// Where the index does not tell a plain table from a database's, so many entries of the first data block are looked at.
+/// Where the index does not tell a plain table from a database's, so many entries of the first data block are looked at, until
+/// their keys take so many bytes: sharing prefixes, keys could take the square of the block.
 const MAX_ENTRIES: usize = 64;
+const MAX_BYTES: usize = 64 << 10;
 
 impl OpenOptions {
     /// Opens the table at `path`.
@@ -524,10 +526,10 @@ impl Inner {
         let mut read = || {
             frame::verify(&frame)?;
             let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
-            for _ in 0..MAX_ENTRIES {
-                if cursor.next()? {
-                    evidence.add_entry(cursor.key(), cursor.value());
-                }
+            let (mut entries, mut bytes) = (0, 0);
+            while entries < MAX_ENTRIES && bytes < MAX_BYTES && cursor.next()? {
+                evidence.add_entry(cursor.key(), cursor.value());
+                (entries, bytes) = (entries + 1, bytes + cursor.key().len());
             }
             Ok(())
         };

@@ -217,7 +217,12 @@ impl VerifyReport {
         };
         let found = error.to_string();
         // After "found" stands what the file is.
-        self.find(severity, place, expected, found.trim_start_matches("this is "));
+        self.find(
+            severity,
+            place,
+            expected,
+            found.trim_start_matches("this is "),
+        );
     }
 
     pub(super) fn find_tally(&mut self, severity: Severity, place: Place, tally: Tally) {
