@@ -97,7 +97,8 @@ impl Source {
         Source::of_file(path.as_ref(), "mapping the table", |file, _| {
             // SAFETY: the caller promises that the file stays as it is.
             let map = Map(Arc::new(unsafe { Mmap::map(&file) }?));
-            Ok(SourceBytes::Memory(Bytes::from_owner(map.clone()), Some(map)).into())
+            let bytes = Bytes::from_owner(map.clone());
+            Ok(Source::of(SourceBytes::Memory(bytes, Some(map))))
         })
     }
 }

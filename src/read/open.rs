@@ -46,8 +46,10 @@ const PROPERTIES_ROOM: u64 = 4 << 10;
 /// Of an index that is read whole, so many pieces are checked at opening: few tops ascend in another order by chance.
 const CHECKED_PIECES: usize = 8;
 
-/// Where the index does not tell a plain table from a database's, so many entries of the first data block are looked at.
+/// Where the index does not tell a plain table from a database's, so many entries of the first data block are looked at, until
+/// their keys take so many bytes: sharing prefixes, keys could take the square of the block.
 const MAX_ENTRIES: usize = 64;
+const MAX_BYTES: usize = 64 << 10;
 
 impl OpenOptions {
     /// Opens the table at `path`.
@@ -518,20 +520,20 @@ impl Inner {
         let mut read = || {
             frame::verify(&frame)?;
             let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
-            for _ in 0..MAX_ENTRIES {
-                if cursor.next()? {
-                    evidence.add_entry(cursor.key(), cursor.value());
-                }
+            let (mut entries, mut bytes) = (0, 0);
+            while entries < MAX_ENTRIES && bytes < MAX_BYTES && cursor.next()? {
+                evidence.add_entry(cursor.key(), cursor.value());
+                (entries, bytes) = (entries + 1, bytes + cursor.key().len());
             }
             Ok(())
         };
         read().map_err(|defect| self.locate(first, defect))
     }
 
-    /// Checks the order of keys in all data blocks of a small file. A block that cannot be read, or is damaged, is an error if the
+    /// Checks the order of keys in all data blocks of a small file, which is its own tail. A block that cannot be read, or is damaged, is an error if the
     /// check `is_strict`, and else left for lookups to find.
     async fn check_small(&mut self, is_strict: bool) -> Result<()> {
-        let read = self.file.hold([0..self.index.data_bound()]).await;
+        let read = self.file.hold([self.file.tail()]).await;
         let is_fatal = |error: &Error| is_strict || error.kind() == ErrorKind::Comparator;
         let check = |i| {
             let found = self.block(i)?;

@@ -158,6 +158,10 @@ impl Source {
         })
     }
 
+    pub(super) fn of(bytes: SourceBytes) -> Source {
+        Source { bytes, path: None }
+    }
+
     /// What `make` makes of the file at `path` and its size. Refuses all but regular files: what else can be opened may have no
     /// size, no end, or nobody who writes it.
     pub(super) fn of_file(
@@ -217,15 +221,9 @@ impl fmt::Debug for Source {
     }
 }
 
-impl From<SourceBytes> for Source {
-    fn from(bytes: SourceBytes) -> Source {
-        Source { bytes, path: None }
-    }
-}
-
 impl From<Bytes> for Source {
     fn from(bytes: Bytes) -> Source {
-        SourceBytes::Memory(bytes, None).into()
+        Source::of(SourceBytes::Memory(bytes, None))
     }
 }
 
@@ -243,19 +241,19 @@ impl From<&'static [u8]> for Source {
 
 impl From<File> for Source {
     fn from(file: File) -> Source {
-        SourceBytes::File(Arc::new(file)).into()
+        Source::of(SourceBytes::File(Arc::new(file)))
     }
 }
 
 impl<R: ReadAt + 'static> From<Arc<R>> for Source {
     fn from(source: Arc<R>) -> Source {
-        SourceBytes::Io(source).into()
+        Source::of(SourceBytes::Io(source))
     }
 }
 
 impl From<Arc<dyn ReadAt>> for Source {
     fn from(source: Arc<dyn ReadAt>) -> Source {
-        SourceBytes::Io(source).into()
+        Source::of(SourceBytes::Io(source))
     }
 }
 

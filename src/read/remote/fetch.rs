@@ -58,10 +58,15 @@ impl AsyncTable {
         if let Some(block) = self.table.inner.cached(found) {
             return Ok(block);
         }
-        let arrived: Vec<_> = self.fetch_blocks(&[found]).try_concat().await?;
-        let block = arrived.into_iter().next().map(|(_, block)| block);
+        let item = (frame_range(found.handle), found);
+        let request = |bytes: &Range<u64>| self.request(bytes);
+        let mut arrived = Vec::new();
+        for wanted in self.flights.join(vec![item], MAX_GAP, request) {
+            let admit = |stretch: &_, _: &_, found| self.admit(stretch, found, false);
+            arrived.extend(self.arrive(wanted, admit).await?);
+        }
         let none = || Error::new(ErrorKind::InvalidState, "a request brought no block");
-        block.ok_or_else(none)
+        arrived.pop().map(|(block, _)| block).ok_or_else(none)
     }
 
     /// The data blocks `wanted`, which ascend, in the order in which they arrive: those that are in the cache first.

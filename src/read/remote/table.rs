@@ -74,7 +74,7 @@ impl OpenOptions {
 
     async fn open_dyn(self, source: Arc<dyn AsyncReadAt>, tail_len: u64) -> Result<AsyncTable> {
         let open = async {
-            let mut bytes = Source::from(SourceBytes::Remote(Arc::clone(&source)));
+            let mut bytes = Source::of(SourceBytes::Remote(Arc::clone(&source)));
             bytes.path = source.name().map(|name| Path::new(&name).into());
             let mut file = TableFile::with_size(bytes, 0);
             let tail = source
