@@ -249,10 +249,12 @@ impl<'s> Index<'s> {
         });
         self.blocks = kept.collect();
         self.extents = self.measure(survey);
-        if !self.blocks.iter().all(Option::is_some) {
-            self.search(survey);
-            // What is found shows how far those around it have moved, and so what lies inside another one.
-            self.measure(survey);
+        // What is found shows how far those around it have moved, and so what lies inside another one.
+        for _ in 0..2 {
+            if !self.blocks.iter().all(Option::is_some) {
+                self.search(survey);
+                self.measure(survey);
+            }
         }
         // If hardly a block was in its place, those found elsewhere tell the order.
         self.is_ordered = !is_other && self.is_in_order();

@@ -56,6 +56,7 @@ pub(crate) struct Scanner<'a> {
     walk_budget: u64,
     /// Where frames were searched for last, by their checksums.
     window: Range<u64>,
+    window_bytes: Bytes,
     /// Frames of the window that were not examined yet, the first of them last.
     pending: Vec<(u32, u32)>,
     /// Bytes that may still be examined in the window: a hostile one could hold frames within frames.
@@ -76,6 +77,7 @@ impl<'a> Scanner<'a> {
                 Patience::Limited => 0,
             },
             window: 0..0,
+            window_bytes: Bytes::new(),
             pending: Vec::new(),
             window_budget: 0,
         }
@@ -175,7 +177,8 @@ impl<'a> Scanner<'a> {
                 // and then: its place must be likely, too.
                 let is_likely =
                     |found: &Found| start == at || !matches!(found.content, Content::Unreadable(_));
-                let found = self.read(start..self.window.start + u64::from(to));
+                let frame = self.window_bytes.slice(from as usize..to as usize);
+                let found = self.inspect(start, &frame);
                 if let Some(found) = found.filter(is_likely) {
                     return Some(found);
                 }
@@ -192,7 +195,8 @@ impl<'a> Scanner<'a> {
             }
             self.window = start..end.min(start + WINDOW);
             self.window_budget = 16 * WINDOW;
-            self.pending = frames_by_checksum(&read_what_can_be(self.file, self.window.clone()));
+            self.window_bytes = read_what_can_be(self.file, self.window.clone());
+            self.pending = frames_by_checksum(&self.window_bytes);
         }
     }
 

@@ -99,11 +99,9 @@ impl Verifier<'_, '_> {
             .iter()
             .any(|(other, _)| *other == policy);
         self.named.filters_named.push((policy.clone(), handle));
+        let mut policies = self.options.known_policies().into_iter();
+        let known = policies.find(|known| is_first && Some(known.name()) == policy.as_deref());
         let name = policy.unwrap_or_else(|| text(extractor));
-        let policies = self.options.known_policies().into_iter();
-        let known = policies
-            .filter(|known| is_first && known.name() == name)
-            .next();
         let extractor = self.options.known_extractor(extractor).filter(|_| is_first);
         let decode = |payload: Bytes, _: &mut _| {
             Ok(match (known, extractor) {
