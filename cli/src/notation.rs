@@ -95,7 +95,7 @@ impl Notation {
     pub(crate) fn write(self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
         match self {
             Notation::Text => write_escaped(bytes, out),
-            Notation::Hex => bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}")),
+            Notation::Hex => bytes.iter().try_for_each(|&byte| out.write_all(&hex(byte))),
             Notation::Raw => out.write_all(bytes),
         }
     }
@@ -152,6 +152,11 @@ fn write_byte_escapes(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
     bytes
         .iter()
         .try_for_each(|byte| write!(out, "\\x{byte:02x}"))
+}
+
+/// Returns the two hexadecimal digits of a byte.
+fn hex(byte: u8) -> [u8; 2] {
+    [byte >> 4, byte & 15].map(|digit| digit + if digit < 10 { b'0' } else { b'a' - 10 })
 }
 
 fn unescape(written: &[u8]) -> Result<Vec<u8>, String> {

@@ -113,9 +113,11 @@ impl Report<'_> {
         mut fields: Value,
     ) -> Result<Answer, Failure> {
         let is_sound = answer == Answer::Yes;
-        fields["sound"] = is_sound.into();
-        if is_sound {
-            fields["error"] = Value::Null;
+        if let Some(fields) = fields.as_object_mut() {
+            fields.insert("sound".into(), is_sound.into());
+            if is_sound {
+                fields.insert("error".into(), Value::Null);
+            }
         }
         self.record(path, None, Some(fields))?;
         let sound = if is_sound { "sound" } else { "not sound" };
@@ -133,11 +135,11 @@ impl Report<'_> {
             return Ok(());
         }
         let mut record = to_json(verified);
-        let file = json!({"file": path.to_string_lossy()});
-        for fields in [Some(file), fields].into_iter().flatten() {
-            for (name, value) in fields.as_object().into_iter().flatten() {
-                record[&name[..]] = value.clone();
-            }
+        let fields = fields.as_ref().and_then(Value::as_object);
+        if let Some(record) = record.as_object_mut() {
+            record.insert("file".into(), path.to_string_lossy().into());
+            let fields = fields.into_iter().flatten();
+            record.extend(fields.map(|(name, value)| (name.clone(), value.clone())));
         }
         self.rows.write(|out| writeln!(out, "{record}"))
     }

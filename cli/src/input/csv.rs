@@ -130,7 +130,7 @@ impl CsvRecords {
         });
         // The line feed at the end has ended every other record.
         if self.reader.get_ref().is_at_end
-            && let Some(open) = self.record.iter().last().filter(|_| read != Ok(false))
+            && let Some(open) = self.record.iter().next_back().filter(|_| read != Ok(false))
         {
             let lines = open.iter().filter(|&&byte| byte == b'\n').count() as u64;
             self.line = self.reader.position().line() - lines;
