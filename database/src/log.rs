@@ -269,7 +269,9 @@ impl<R: Read> LogReader<R> {
 
     /// Passes over bytes that are no record, from `start` to the next start of one.
     fn gap(&mut self, (expected, found): Fault, start: u64) -> io::Result<LogItem> {
-        let (mut is_zeros, mut is_damage) = (start == self.offset(), false);
+        // Another engine's records, of which there may be more, are no end that a writer did not finish.
+        let mut is_damage = found.contains("RocksDB");
+        let mut is_zeros = start == self.offset();
         loop {
             let from = self.at;
             let is_blank = self.rest().iter().all(|&byte| byte == 0);

@@ -267,6 +267,13 @@ fn records_of_other_engines_are_named() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("RocksDB or Pebble"), "{error}");
     assert!(Edit::parse(&[42]).is_err());
+    // A log of RocksDB or Pebble, whose one record is not taken for an end that is torn.
+    let mut log = Log::default();
+    log.fragment(5, b"the log's number, and a batch");
+    write_database(dir.path(), &manifest(&[edit(3, &[])]), &log.0);
+    let error = Database::open_read_only(dir.path()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("RocksDB or Pebble"), "{error}");
 }
 
 #[test]
