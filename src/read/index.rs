@@ -258,11 +258,6 @@ impl Index {
         (0..self.tops.len()).map(|p| self.tops.key(p))
     }
 
-    /// The data blocks end at or before this offset.
-    pub(super) fn data_bound(&self) -> u64 {
-        self.place.data_end
-    }
-
     /// An offset at or after that of the last data block; `None` in an empty table. Not what an entry says that was not checked: a
     /// filter that covers too little would hide keys.
     pub(super) fn last_block_offset(&self) -> Option<u64> {
