@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use leveltable::{Error, ReadAt, Result};
@@ -23,8 +22,6 @@ pub(crate) const PART_LEN: usize = 8 << 20;
 /// Most parts on their way at once. With the one that is being filled, and what copies take, they are less than eight.
 const MAX_IN_FLIGHT: usize = 6;
 
-type PartsOnTheirWay = JoinSet<Result<(), Failure>>;
-
 /// An object that is being written. Unless it is finished, its parts are removed: by [`abort`](Upload::abort), or in the background
 /// if it is dropped within a Tokio runtime.
 ///
@@ -34,11 +31,12 @@ pub(crate) struct Upload {
     path: Path,
     options: UploadOptions,
     /// What errors call it.
-    name: String,
+    pub(crate) name: String,
     /// `None` while the table may fit one request, and once the upload is completed or aborted.
     parts: Option<Box<dyn MultipartUpload>>,
-    on_their_way: PartsOnTheirWay,
-    sent: u64,
+    on_their_way: JoinSet<Result<(), Failure>>,
+    /// Bytes of all parts so far.
+    pub(crate) sent: u64,
 }
 
 impl Upload {
@@ -53,15 +51,6 @@ impl Upload {
             on_their_way: JoinSet::new(),
             sent: 0,
         }
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Bytes of all parts so far.
-    pub(crate) fn sent(&self) -> u64 {
-        self.sent
     }
 
     /// Begins to upload a part, once fewer than the most are on their way.
@@ -130,16 +119,11 @@ impl Upload {
             let put = self.put(rest).await;
             return put.map_err(|error| self.error("writing the object", error));
         };
-        match within(self.options.timeouts.of(0), parts.complete()).await {
-            Ok(result) => {
-                self.parts = None;
-                Ok(Version::from(result))
-            }
-            Err(error) => {
-                let doing = "completing the upload, which may have been carried out";
-                Err(self.error(doing, error))
-            }
-        }
+        let completed = within(self.options.timeouts.of(0), parts.complete()).await;
+        let doing = "completing the upload, which may have been carried out";
+        let completed = completed.map_err(|error| self.error(doing, error))?;
+        self.parts = None;
+        Ok(Version::from(completed))
     }
 
     /// Returns what became of the upload. If it failed, removes the parts first.
@@ -161,19 +145,26 @@ impl Upload {
     /// Removes the parts, and waits for none on its way: their requests end here. A store may keep a part of which it had all bytes,
     /// and has yet to write them, until its rule for incomplete uploads removes it.
     pub(crate) async fn abort(&mut self) -> Result<()> {
-        match self.removal() {
-            Some(removal) => {
-                let removed = removal.await;
-                removed.map_err(|error| self.error("aborting an upload", error))
-            }
-            None => Ok(()),
-        }
+        let Some(removal) = self.removal() else {
+            return Ok(());
+        };
+        let removed = removal.await;
+        removed.map_err(|error| self.error("aborting an upload", error))
     }
 
     fn removal(&mut self) -> Option<impl Future<Output = Result<(), Failure>> + use<>> {
-        let parts = self.parts.take()?;
-        let on_their_way = std::mem::take(&mut self.on_their_way);
-        Some(remove(parts, on_their_way, self.options.timeouts.of(0)))
+        let mut parts = self.parts.take()?;
+        let mut on_their_way = std::mem::take(&mut self.on_their_way);
+        let deadline = self.options.timeouts.of(0);
+        Some(async move {
+            // None goes on after the request to abort.
+            on_their_way.shutdown().await;
+            match within(deadline, parts.abort()).await {
+                // It is gone already.
+                Err(failure) if failure.error.kind() == io::ErrorKind::NotFound => Ok(()),
+                aborted => aborted,
+            }
+        })
     }
 
     fn error(&self, doing: &str, error: impl Into<io::Error>) -> Error {
@@ -220,20 +211,6 @@ impl Upload {
                 Err(Failure::lasting(io::ErrorKind::AlreadyExists, why))
             }
         }
-    }
-}
-
-async fn remove(
-    mut parts: Box<dyn MultipartUpload>,
-    mut on_their_way: PartsOnTheirWay,
-    deadline: Duration,
-) -> Result<(), Failure> {
-    // None goes on after the request to abort.
-    on_their_way.shutdown().await;
-    match within(deadline, parts.abort()).await {
-        // It is gone already.
-        Err(failure) if failure.error.kind() == io::ErrorKind::NotFound => Ok(()),
-        aborted => aborted,
     }
 }
 

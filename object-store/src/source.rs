@@ -119,11 +119,6 @@ impl ObjectSource {
         self
     }
 
-    pub(crate) fn patient(mut self, patience: Patience) -> ObjectSource {
-        self.object().patience = patience;
-        self
-    }
-
     /// How long a request may take.
     pub fn timeouts(mut self, timeouts: Timeouts) -> ObjectSource {
         self.object().patience.timeouts = timeouts;
@@ -157,6 +152,16 @@ impl Object {
     fn pinned(&self) -> MutexGuard<'_, Pinned> {
         // Nothing that holds the lock can panic.
         self.pinned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Pauses between attempts count as requests: a store that is to be asked again later is asked less meanwhile.
+    async fn attempts<T, F>(&self, bytes: u64, attempt: impl FnMut() -> F) -> io::Result<T>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        // Nobody closes it.
+        let _permit = self.limit.acquire().await;
+        self.patience.attempts(bytes, attempt).await
     }
 
     /// One request, conditional on what is known of the object.
@@ -339,28 +344,6 @@ pub(crate) async fn collect(response: GetResult, range: Range<u64>) -> Result<By
     }
 }
 
-impl Object {
-    async fn read_tail(&self, len: u64) -> io::Result<Tail> {
-        self.attempts(len, || self.tail(len)).await
-    }
-
-    async fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        let range = offset..offset.saturating_add(len as u64);
-        self.attempts(len as u64, || self.range(range.clone()))
-            .await
-    }
-
-    /// Pauses between attempts count as requests: a store that is to be asked again later is asked less meanwhile.
-    async fn attempts<T, F>(&self, bytes: u64, attempt: impl FnMut() -> F) -> io::Result<T>
-    where
-        F: Future<Output = Result<T, Failure>>,
-    {
-        // Nobody closes it.
-        let _permit = self.limit.acquire().await;
-        self.patience.attempts(bytes, attempt).await
-    }
-}
-
 /// Runs `work` in a task of its own, so that bytes are collected, deadlines kept, and turns given to other requests while the caller is
 /// busy or waits for something else. The task ends when the future is dropped.
 async fn apart<T: Send + 'static>(
@@ -389,11 +372,17 @@ impl AsyncReadAt for ObjectSource {
 
     fn read_tail(&self, len: u64) -> BoxFuture<'_, io::Result<Tail>> {
         let object = Arc::clone(&self.0);
-        Box::pin(apart(async move { object.read_tail(len).await }))
+        Box::pin(apart(async move {
+            object.attempts(len, || object.tail(len)).await
+        }))
     }
 
     fn read_at(&self, offset: u64, len: usize) -> BoxFuture<'_, io::Result<Bytes>> {
         let object = Arc::clone(&self.0);
-        Box::pin(apart(async move { object.read_at(offset, len).await }))
+        let range = offset..offset.saturating_add(len as u64);
+        Box::pin(apart(async move {
+            let attempt = || object.range(range.clone());
+            object.attempts(len as u64, attempt).await
+        }))
     }
 }

@@ -184,7 +184,7 @@ pub struct Uploaded {
 impl fmt::Debug for ObjectTableBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectTableBuilder")
-            .field("name", &self.upload.name())
+            .field("name", &self.upload.name)
             .field("table", &self.table)
             .finish_non_exhaustive()
     }
@@ -214,10 +214,7 @@ impl ObjectTableBuilder {
     /// the future of a call was dropped while it waited. If that call was the one that began the upload, the store may keep an
     /// upload without parts, which nobody here knows of.
     pub async fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        if self.has_failed {
-            let why = "an earlier part could not be uploaded, or waiting for it was given up";
-            return Err(Error::new(ErrorKind::InvalidState, why));
-        }
+        self.check()?;
         self.table.add(key, value)?;
         if self.table.file_bytes() < self.full_at {
             return Ok(());
@@ -268,11 +265,16 @@ impl ObjectTableBuilder {
         self.upload.abort().await
     }
 
-    async fn try_finish(&mut self) -> Result<Uploaded> {
+    fn check(&self) -> Result<()> {
+        let why = "a part could not be uploaded, or waiting for it was given up";
         if self.has_failed {
-            let why = "a part could not be uploaded, or waiting for it was given up";
             return Err(Error::new(ErrorKind::InvalidState, why));
         }
+        Ok(())
+    }
+
+    async fn try_finish(&mut self) -> Result<Uploaded> {
+        self.check()?;
         self.table.flush()?;
         let data_end = self.table.file_bytes();
         // A builder is consumed when it finishes.
@@ -297,7 +299,7 @@ impl ObjectTableBuilder {
             let part = {
                 let mut written = self.written.lock();
                 if written.len() < PART_LEN {
-                    self.full_at = self.upload.sent() + PART_LEN as u64;
+                    self.full_at = self.upload.sent + PART_LEN as u64;
                     return Ok(());
                 }
                 let mut next = Vec::with_capacity(PART_LEN + SLACK);

@@ -26,17 +26,11 @@ pub(super) const MAX_LEN: u64 = 1 << 30;
 pub(super) type Id = [u8; 16];
 
 /// Which publication a manifest is, and of which ones it is the successor.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lineage {
     pub(super) id: Id,
     /// The latest first.
     history: Vec<Id>,
-}
-
-impl std::fmt::Debug for Lineage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.id))
-    }
 }
 
 impl Lineage {

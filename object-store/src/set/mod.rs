@@ -268,6 +268,9 @@ impl SetOptions {
     }
 
     fn source(&self, store: Arc<dyn ObjectStore>, path: &Path) -> ObjectSource {
-        ObjectSource::new(store, path.clone()).patient(self.patience.clone())
+        let Patience { timeouts, retries } = self.patience.clone();
+        ObjectSource::new(store, path.clone())
+            .timeouts(timeouts)
+            .retries(retries)
     }
 }

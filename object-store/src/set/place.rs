@@ -5,7 +5,6 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use leveltable::ErrorKind;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
@@ -42,10 +41,8 @@ impl Client {
     /// The current manifest, and where it lies.
     pub(super) async fn current(&self, path: &Path) -> leveltable::Result<(Manifest, Place)> {
         let read = self.read(path, None).await?;
-        read.ok_or_else(|| {
-            let why = "the store says that the manifest is not modified, without being asked";
-            leveltable::Error::new(ErrorKind::InvalidState, why)
-        })
+        // Nobody asked whether it is modified.
+        read.ok_or_else(|| io::Error::other("the manifest is not modified").into())
     }
 
     /// The same; `None` if it is the one that is `known` to lie somewhere. One request if it is an object at the path, and one if it is
@@ -76,10 +73,8 @@ impl Client {
         };
         if last.is_none() {
             // No condition matches a weak one.
-            match self
-                .get(path, e_tag.filter(|e_tag| !e_tag.starts_with("W/")))
-                .await
-            {
+            let e_tag = e_tag.filter(|e_tag| !e_tag.starts_with("W/"));
+            match self.get(path, e_tag).await {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Ok(found) => {
                     return Ok(found.map(|(bytes, version)| (bytes, Place::Object(version))));

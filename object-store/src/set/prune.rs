@@ -77,10 +77,8 @@ impl SetOptions {
         }
         if !has_manifest {
             let why = "there is no manifest under it, so nothing tells which tables are listed";
-            return Err(failed(
-                "pruning",
-                io::Error::new(io::ErrorKind::NotFound, why),
-            ));
+            let none = io::Error::new(io::ErrorKind::NotFound, why);
+            return Err(failed("pruning", none));
         }
         if let Some(outside) = listed.iter().find(|path| !path.prefix_matches(directory)) {
             let why = format!(

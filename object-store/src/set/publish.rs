@@ -30,7 +30,7 @@ pub struct SetVersion {
 /// The random number of the publication, in hexadecimal.
 impl fmt::Display for SetVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.lineage)
+        write!(f, "{:032x}", u128::from_be_bytes(self.lineage.id))
     }
 }
 

@@ -34,7 +34,6 @@ pub struct SetRange {
     ahead: JoinSet<Result<Walk>>,
     expects_all: bool,
     is_reverse: bool,
-    is_done: bool,
 }
 
 /// A walk through one shard.
@@ -76,7 +75,6 @@ impl SetRange {
             ahead: JoinSet::new(),
             expects_all: false,
             is_reverse: false,
-            is_done: false,
         }
     }
 
@@ -124,13 +122,10 @@ impl SetRange {
     ///
     /// As [`next`](SetRange::next).
     pub async fn advance(&mut self) -> Result<bool> {
-        if self.is_done {
-            return Ok(false);
-        }
         let moved = self.step().await;
         if !matches!(moved, Ok(true)) {
-            self.is_done = true;
-            (self.here, self.ahead) = (None, JoinSet::new());
+            // Nothing is left.
+            (self.here, self.ahead, self.left) = (None, JoinSet::new(), 0..0);
         }
         moved
     }

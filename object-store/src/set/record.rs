@@ -106,13 +106,12 @@ impl Shard {
                 _ => return Err(format!("field {tag} is of a later version")),
             }
         }
-        let missing = |what| format!("it has no {what}");
         let shard = Shard {
-            path: path.ok_or_else(|| missing("path"))?,
-            first_key: first_key.ok_or_else(|| missing("first key"))?,
+            path: path.ok_or("it has no path")?,
+            first_key: first_key.ok_or("it has no first key")?,
             last_key,
-            size: size.ok_or_else(|| missing("size"))?,
-            tail_len: tail_len.ok_or_else(|| missing("tail size"))?,
+            size: size.ok_or("it has no size")?,
+            tail_len: tail_len.ok_or("it has no tail size")?,
             version,
             entries,
         };

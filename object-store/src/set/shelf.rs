@@ -8,7 +8,9 @@ use futures_util::FutureExt;
 use futures_util::future::WeakShared;
 use leveltable::remote::{AsyncTable, BoxFuture};
 use leveltable::{Error, ErrorKind, OpenTable, Result, Stats, TableCache};
+use tokio::sync::Semaphore;
 
+use super::SetOptions;
 use super::record::Shard;
 
 /// What comes of an opening, for all who wait for it. It goes on while any of them polls it, and is cancelled when all are gone.
@@ -23,6 +25,8 @@ pub(super) struct Shelf {
     openings: Mutex<HashMap<Shard, WeakShared<Opening>>>,
     /// The work of tables that were closed.
     closed: Arc<Mutex<Stats>>,
+    /// Lets so many requests go at once.
+    pub(super) limit: Arc<Semaphore>,
 }
 
 /// An open table, whose work is counted when it is closed.
@@ -53,12 +57,13 @@ impl fmt::Debug for Shelf {
 }
 
 impl Shelf {
-    pub(super) fn new(most_open: usize, most_bytes: u64) -> Shelf {
-        Shelf {
-            open: TableCache::new(most_open, most_bytes),
+    pub(super) fn new(options: &SetOptions) -> Arc<Shelf> {
+        Arc::new(Shelf {
+            open: TableCache::new(options.most_open, options.most_bytes),
             openings: Mutex::default(),
             closed: Arc::default(),
-        }
+            limit: Arc::new(Semaphore::new(options.most_requests.max(1))),
+        })
     }
 
     /// Closes the table of `shard`, if it is open.

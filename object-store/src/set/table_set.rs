@@ -9,7 +9,6 @@ use leveltable::remote::{AsyncTable, BoxFuture};
 use leveltable::{Error, ErrorKind, KeyRange, Result, Stats};
 use object_store::ObjectStore;
 use object_store::path::Path;
-use tokio::sync::Semaphore;
 
 use super::manifest::Manifest;
 use super::place::{Place, is_not_found};
@@ -36,8 +35,6 @@ struct Inner {
     /// In the order of their keys.
     shards: Vec<Shard>,
     shelf: Arc<Shelf>,
-    /// Lets so many requests go at once.
-    limit: Arc<Semaphore>,
 }
 
 impl SetOptions {
@@ -51,7 +48,7 @@ impl SetOptions {
     pub async fn open(&self, store: Arc<dyn ObjectStore>, manifest: &Path) -> Result<TableSet> {
         let client = self.client(Arc::clone(&store));
         let (read, place) = client.current(manifest).await?;
-        Ok(self.set(store, manifest, read, place))
+        Ok(self.set(store, manifest, read, place, Shelf::new(self)))
     }
 
     /// The set whose manifest, the object at `path`, was read before: these `bytes`, in this version. Makes no request.
@@ -67,7 +64,8 @@ impl SetOptions {
         version: Option<Version>,
     ) -> Result<TableSet> {
         let place = Place::Object(version.unwrap_or(UNKNOWN));
-        Ok(self.set(store, path, Manifest::decode(bytes, path)?, place))
+        let read = Manifest::decode(bytes, path)?;
+        Ok(self.set(store, path, read, place, Shelf::new(self)))
     }
 
     fn set(
@@ -76,9 +74,8 @@ impl SetOptions {
         path: &Path,
         manifest: Manifest,
         place: Place,
+        shelf: Arc<Shelf>,
     ) -> TableSet {
-        let shelf = Shelf::new(self.most_open, self.most_bytes);
-        let limit = Semaphore::new(self.most_requests.max(1));
         TableSet(Arc::new(Inner {
             store,
             options: self.clone(),
@@ -88,8 +85,7 @@ impl SetOptions {
                 place,
             },
             shards: manifest.shards,
-            shelf: Arc::new(shelf),
-            limit: Arc::new(limit),
+            shelf,
         }))
     }
 }
@@ -131,7 +127,6 @@ impl TableSet {
             version,
             shards,
             shelf,
-            limit,
         } = &*self.0;
         let client = options.client(Arc::clone(store));
         let Some((read, place)) = client.read(manifest, Some(&version.place)).await? else {
@@ -140,11 +135,8 @@ impl TableSet {
         let kept: HashSet<&Shard> = read.shards.iter().collect();
         let gone = shards.iter().filter(|shard| !kept.contains(shard));
         gone.for_each(|shard| shelf.close(shard));
-        let mut set = options.set(Arc::clone(store), manifest, read, place);
-        if let Some(inner) = Arc::get_mut(&mut set.0) {
-            (inner.shelf, inner.limit) = (Arc::clone(shelf), Arc::clone(limit));
-        }
-        Ok(set)
+        let (store, shelf) = (Arc::clone(store), Arc::clone(shelf));
+        Ok(options.set(store, manifest, read, place, shelf))
     }
 
     /// Which publication it is, for [`publish`](super::publish) to replace.
@@ -251,13 +243,12 @@ impl TableSet {
 
     /// The entries whose keys begin with `prefix`, in order. Shards whose filter of prefixes excludes it are opened and not read.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> SetRange {
-        let prefix = prefix.as_ref();
-        let upper = match prefix.iter().rposition(|&byte| byte < 0xff) {
-            Some(at) => {
-                let mut end = prefix.get(..=at).unwrap_or_default().to_vec();
-                if let Some(last) = end.last_mut() {
-                    *last += 1;
-                }
+        let (prefix, mut end) = (prefix.as_ref(), prefix.as_ref().to_vec());
+        // The first key after all of these: the prefix without its bytes 0xff at the end, and one more.
+        while end.pop_if(|last| *last == 0xff).is_some() {}
+        let upper = match end.last_mut() {
+            Some(last) => {
+                *last += 1;
                 Bound::Excluded(end)
             }
             None => Bound::Unbounded,
@@ -291,10 +282,12 @@ impl TableSet {
     ///
     /// Those of opening a shard.
     pub async fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
+        let sizes = self.shards().iter().map(|shard| u128::from(shard.size));
+        let total = sizes.sum::<u128>().max(1);
         let ends = if n <= self.shards().len() {
-            self.ends_of_shards(n.max(1))
+            self.ends_of_shards(n.max(1) as u128, total)
         } else {
-            self.ends_of_blocks(n).await?
+            self.ends_of_blocks(n, total).await?
         };
         let mut lower = Bound::Unbounded;
         let mut bounds = Vec::new();
@@ -307,8 +300,7 @@ impl TableSet {
     }
 
     /// Last keys of up to `n` parts without the last part, where shards end: the end nearest to where the part should end.
-    fn ends_of_shards(&self, n: usize) -> Vec<Bytes> {
-        let (total, n) = (self.bytes().max(1), n as u128);
+    fn ends_of_shards(&self, n: u128, total: u128) -> Vec<Bytes> {
         let (mut bytes, mut due) = (0, 1);
         let mut ends = Vec::new();
         for (shard, next) in self.shards().iter().zip(self.shards().iter().skip(1)) {
@@ -324,9 +316,9 @@ impl TableSet {
     }
 
     /// The same for more parts than shards: each shard has one, and the others go to the large ones.
-    async fn ends_of_blocks(&self, n: usize) -> Result<Vec<Bytes>> {
+    async fn ends_of_blocks(&self, n: usize, total: u128) -> Result<Vec<Bytes>> {
         let shards = self.shards();
-        let (total, spare) = (self.bytes().max(1), (n - shards.len()) as u128);
+        let spare = (n - shards.len()) as u128;
         let mut bytes = 0;
         let parts = shards.iter().map(|shard| {
             let before = bytes * spare / total;
@@ -353,14 +345,6 @@ impl TableSet {
         Ok(ends)
     }
 
-    /// Bytes of all shards.
-    fn bytes(&self) -> u128 {
-        self.shards()
-            .iter()
-            .map(|shard| u128::from(shard.size))
-            .sum()
-    }
-
     /// The shard that `key` would be in.
     fn shard_of(&self, key: &[u8]) -> Option<&Shard> {
         let shards = self.shards();
@@ -379,14 +363,14 @@ impl TableSet {
             let Inner {
                 store,
                 options,
-                limit,
+                shelf,
                 ..
             } = &*set.0;
             let open = || {
                 let source = { options.source(Arc::clone(store), &shard.path) }
                     .pinned_to(shard.version.clone())
                     .sized(shard.size)
-                    .limited(Arc::clone(limit));
+                    .limited(Arc::clone(&shelf.limit));
                 options.tables.open_async(source, Some(shard.tail_len))
             };
             let opened = match open().await {
@@ -411,25 +395,23 @@ impl TableSet {
 /// Compares what the table states with the manifest's record. Lookups go by the record, and would miss entries in silence if it were
 /// wrong.
 fn matches_record(table: &AsyncTable, shard: &Shard) -> Result<()> {
-    let differs = |what: &str, recorded: String, found: String| {
-        let why = format!("the manifest says that its {what} is {recorded}, the table {found}");
-        Err(Error::new(ErrorKind::Corruption, why))
-    };
-    if let Some(properties) = table.properties() {
-        for (what, recorded, found) in [
-            ("first key", &shard.first_key, &properties.first_key),
-            ("last key", &shard.last_key, &properties.last_key),
-        ] {
-            if let Some(found) = found.as_ref().filter(|found| *found != recorded) {
-                let found = found.escape_ascii().to_string();
-                return differs(what, recorded.escape_ascii().to_string(), found);
-            }
+    let properties = table.properties();
+    let first_key = properties.and_then(|p| p.first_key.as_deref());
+    let last_key = properties.and_then(|p| p.last_key.as_deref());
+    let key = |key: &[u8]| key.escape_ascii().to_string();
+    let number = |entries: u64| entries.to_string();
+    let (recorded, found) = (shard.entries, table.entries());
+    for (what, recorded, found) in [
+        ("first key", Some(key(&shard.first_key)), first_key.map(key)),
+        ("last key", Some(key(&shard.last_key)), last_key.map(key)),
+        ("number of entries", recorded.map(number), found.map(number)),
+    ] {
+        if let (Some(recorded), Some(found)) = (recorded, found)
+            && recorded != found
+        {
+            let why = format!("the manifest says that its {what} is {recorded}, the table {found}");
+            return Err(Error::new(ErrorKind::Corruption, why));
         }
-    }
-    if let (Some(recorded), Some(found)) = (shard.entries, table.entries())
-        && recorded != found
-    {
-        return differs("number of entries", recorded.to_string(), found.to_string());
     }
     Ok(())
 }

@@ -60,16 +60,16 @@ impl Scene {
             .await
     }
 
-    /// Replaces the object by another of the same length.
+    /// Replaces the object by another of the same length, which is built before.
     fn swap(&self) -> impl Future<Output = ()> + Send + 'static {
-        let (store, path, count) = (self.server.store(), self.path.clone(), self.count);
+        let (store, path) = (self.server.store(), self.path.clone());
+        let mut builder = options().build(Vec::new());
+        for (key, mut value) in entries(0..self.count) {
+            value.reverse();
+            builder.add(key, value).unwrap();
+        }
+        let (file, _) = builder.finish_into_writer().unwrap();
         async move {
-            let mut builder = options().build(Vec::new());
-            for (key, mut value) in entries(0..count) {
-                value.reverse();
-                builder.add(key, value).unwrap();
-            }
-            let (file, _) = builder.finish_into_writer().unwrap();
             store.put(&path, file.into()).await.unwrap();
         }
     }
@@ -266,11 +266,15 @@ async fn an_object_swapped_between_any_two_requests_is_an_error() {
             });
             let answered = async {
                 let options = OpenOptions::new();
+                // A request waits for the swap before it. If its deadline passed meanwhile, as on a busy machine, the next attempt
+                // would overtake the swap, and might be answered from the first object.
+                let source = scene.source();
+                let source = source.timeouts(Timeouts::new(Duration::from_secs(60), 100 << 20));
                 // The last server may give the old object's ETag with the new one's bytes, if an object is replaced while it
                 // answers. One request at a time: objects change between two.
                 let source = match name {
-                    "wrong" => scene.source().most_requests(1),
-                    _ => scene.source(),
+                    "wrong" => source.most_requests(1),
+                    _ => source,
                 };
                 let table = options.open_async(source, Some(100)).await?;
                 scene.all(&table).await

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use leveltable_object_store::set::{
     PublishError, PublishErrorKind, Published, SetOptions, SetVersion,
 };
-use leveltable_object_store::{Retries, TableSet, Timeouts, publish};
+use leveltable_object_store::{Retries, Shard, TableSet, Timeouts, publish};
 use object_store::ObjectStore;
 use object_store::path::Path;
 
@@ -202,6 +202,27 @@ async fn figures(server: &Server) {
     );
     assert_eq!(proxy.take().len(), 0);
     println!("opened in {opened:?}; key of a shard that was not open in {got:?}");
+
+    // Refreshed: nothing has changed; the same shards were published again; one of them is new, and is opened and read.
+    let set = set.refresh().await.unwrap();
+    assert_eq!(proxy.take().len(), 1);
+    for new in [None, Some(1)] {
+        let mut shards = set.shards().to_vec();
+        if let Some(new) = new {
+            let path = Path::from(format!("{directory}/new.ldb"));
+            upload(&server.store(), &path, ENTRIES..2 * ENTRIES).await;
+            let described = Shard::describe(server.store(), &path).await.unwrap();
+            shards[new] = described.unwrap();
+        }
+        let current = current(&server.store(), &manifest).await;
+        let (options, store) = (options(), server.store());
+        let published = options.publish_shards(store, &manifest, shards, Some(&current));
+        published.await.unwrap();
+        let set = set.refresh().await.unwrap();
+        assert_eq!(proxy.take().len(), 1);
+        assert!(set.get(format!("{:016}", 12_345)).await.unwrap().is_some());
+        assert_eq!(proxy.take().len(), if new.is_some() { 2 } else { 0 });
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
