@@ -50,13 +50,15 @@ impl<B: AsRef<[u8]>> Block<B> {
             let unshared = self.unshared(entry);
             let (head, tail) = previous.as_slice().split_at(entry.shared());
             let key = || [head, unshared].concat();
-            let ascends = match order {
-                Order::Bytewise => tail < unshared,
-                Order::Custom(comparator) => {
-                    comparator.compare(previous.as_slice(), &key()).is_lt()
-                }
-            };
-            if first.is_some() && !ascends {
+            // A comparator is given keys of the table only: nothing comes before the first.
+            let ascends = first.is_none()
+                || match order {
+                    Order::Bytewise => tail < unshared,
+                    Order::Custom(comparator) => {
+                        comparator.compare(previous.as_slice(), &key()).is_lt()
+                    }
+                };
+            if !ascends {
                 let message = order.order_message("keys", previous.as_slice(), &key());
                 return Err(Defect::misordered(message));
             }

@@ -124,11 +124,15 @@ impl TableFile {
             self.announce(offset, len as u64);
         }
         let mut stretches = Vec::with_capacity(parts.len());
-        self.read_many(&parts, &mut |i, read| {
+        let mut keep = |i, read| {
             if let (Some(&(offset, _)), Ok(bytes)) = (parts.get(i), read) {
                 stretches.push(Stretch { offset, bytes });
             }
-        });
+        };
+        match *parts {
+            [(offset, len)] => keep(0, self.read(offset, len)), // one part is no batch
+            _ => self.read_many(&parts, &mut keep),
+        }
         stretches
     }
 

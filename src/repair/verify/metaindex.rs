@@ -224,11 +224,16 @@ impl Verifier<'_, '_> {
             let number = |number: u64| Some(number.to_string());
             rows.extend(numbers.map(|(name, own, stated)| (name, number(own), number(stated))));
             let sequences = [counted.sequences, stated.sequences];
-            let [own, stated_sequences] = sequences.map(|range| {
-                let (min, max) = range?.into_inner();
-                Some(format!("{min} to {max}"))
-            });
-            rows.push(("sequence.min and .max", own, stated_sequences));
+            let ends = sequences.map(|range| range.map(|range| range.into_inner()).unzip());
+            let [(own_min, own_max), (min, max)] = ends;
+            for (name, own, stated) in [
+                ("sequence.min", own_min, min),
+                ("sequence.max", own_max, max),
+            ] {
+                let [own, stated] =
+                    [own, stated].map(|sequence| sequence.map(|sequence| sequence.to_string()));
+                rows.push((name, own, stated));
+            }
             // A longer key is left out.
             let short = |key: Option<Vec<u8>>| key.filter(|key| key.len() <= MAX_KEY_LEN);
             for (name, own, stated) in [
