@@ -1,8 +1,9 @@
 //! Checks a block when it is first read: its form, and the order of its keys, on which every search relies.
 
+use std::borrow::Cow;
+
 use super::Defect;
 use super::block::{Block, Entry, check_shared};
-use super::buffer::Buffer;
 use crate::comparator::Order;
 
 impl<B: AsRef<[u8]>> Block<B> {
@@ -45,28 +46,21 @@ impl<B: AsRef<[u8]>> Block<B> {
             // Comparing whole keys could take the square of the block.
             work.take(self)?;
         }
-        let (mut first, mut previous) = (None, Buffer::default());
+        let (mut first, mut previous) = (None, Previous::default());
         self.check_each_entry(|entry| {
-            let unshared = self.unshared(entry);
-            let (head, tail) = previous.as_slice().split_at(entry.shared());
-            let key = || [head, unshared].concat();
-            // A comparator is given keys of the table only: nothing comes before the first.
-            let ascends = first.is_none()
-                || match order {
-                    Order::Bytewise => tail < unshared,
-                    Order::Custom(comparator) => {
-                        comparator.compare(previous.as_slice(), &key()).is_lt()
-                    }
-                };
-            if !ascends {
-                let message = order.order_message("keys", previous.as_slice(), &key());
+            let (shared, unshared) = (entry.shared(), self.unshared(entry));
+            if first.is_none() {
+                first = Some(unshared);
+            } else if !previous.is_below(shared, unshared, order) {
+                let previous = previous.key();
+                let key = [previous.split_at(shared).0, unshared].concat();
+                let message = order.order_message("keys", &previous, &key);
                 return Err(Defect::misordered(message));
             }
-            first.get_or_insert(unshared);
-            previous.splice(entry.shared(), self.data().as_ref(), entry.unshared());
+            previous.become_next(shared, unshared);
             Ok(())
         })?;
-        first.map_or(Ok(()), |first| check_ends(first, previous.as_slice()))
+        first.map_or(Ok(()), |first| check_ends(first, &previous.key()))
     }
 
     /// Checks the form of the block, and calls `check` with each entry.
@@ -97,6 +91,54 @@ impl<B: AsRef<[u8]>> Block<B> {
         let keys = self.iter().map_while(Result::ok);
         let lens = keys.map(|entry| entry.key_len() as u64);
         lens.fold(0, u64::saturating_add)
+    }
+}
+
+/// The previous key, while the keys of a block are compared: what it shares with the key before it, and the rest, which lies in the
+/// block. Only what the next key shares is copied: a long key is not.
+#[derive(Default)]
+struct Previous<'a> {
+    head: Vec<u8>,
+    tail: &'a [u8],
+}
+
+impl<'a> Previous<'a> {
+    /// Whether the key is below the next one, which shares so many bytes of it.
+    #[inline]
+    fn is_below(&self, shared: usize, unshared: &[u8], order: &Order) -> bool {
+        if let Order::Custom(comparator) = order {
+            let previous = self.key();
+            let key = [previous.split_at(shared).0, unshared].concat();
+            return comparator.compare(&previous, &key).is_lt();
+        }
+        let Some(rest) = self.head.get(shared..) else {
+            let (_, rest) = self.tail.split_at(shared - self.head.len());
+            return rest < unshared;
+        };
+        match unshared.split_at_checked(rest.len()) {
+            Some((start, end)) => rest < start || rest == start && self.tail < end,
+            None => rest < unshared,
+        }
+    }
+
+    /// Turns to the next key, which shares so many bytes of this one.
+    #[inline]
+    fn become_next(&mut self, shared: usize, unshared: &'a [u8]) {
+        if let Some(more) = shared.checked_sub(self.head.len()) {
+            self.head.extend_from_slice(self.tail.split_at(more).0);
+        } else {
+            self.head.truncate(shared);
+        }
+        self.tail = unshared;
+    }
+
+    /// The whole key.
+    fn key(&self) -> Cow<'a, [u8]> {
+        if self.head.is_empty() {
+            Cow::Borrowed(self.tail)
+        } else {
+            [&self.head, self.tail].concat().into()
+        }
     }
 }
 

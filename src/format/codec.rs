@@ -206,15 +206,8 @@ pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
             inflate(ZlibDecoder::new(payload), "zlib", payload)
         }
         #[cfg(feature = "zlib")]
-        (DEFLATE, _) => {
-            let inflated = inflate(DeflateDecoder::new(payload), "deflate", payload);
-            inflated.map_err(|e| {
-                if may_be_lz4(payload) {
-                    unknown(codec, payload)
-                } else {
-                    e
-                }
-            })
+        (DEFLATE, _) if !is_rocksdbs_lz4(payload) => {
+            inflate(DeflateDecoder::new(payload), "deflate", payload)
         }
         _ => Err(unknown(codec, payload)),
     }
@@ -266,10 +259,38 @@ fn reserve(claimed: u64, most: u64, payload: &[u8]) -> Result<Vec<u8>, Defect> {
     Ok(block)
 }
 
-/// Whether a payload of type 4 that is no deflate may be LZ4, as in RocksDB's tables of the first format, which have LevelDB's magic
-/// number: it begins with the length of the block in eight bytes.
-fn may_be_lz4(payload: &[u8]) -> bool {
-    payload.get(4..8) == Some(&[0; 4])
+/// Whether a payload of type 4 is LZ4, as in RocksDB's tables of the first format, which have LevelDB's magic number: the
+/// length of the block in eight bytes, then LZ4 sequences that add up to it.
+fn is_rocksdbs_lz4(payload: &[u8]) -> bool {
+    let add_up = || {
+        let (len, mut rest) = payload.split_first_chunk()?;
+        let (len, mut made) = (u64::from_le_bytes(*len), 0);
+        while made < len {
+            let (token, after) = rest.split_first()?;
+            let (literals, after) = lz4_len(token >> 4, after)?;
+            rest = after.get(usize::try_from(literals).ok()?..)?;
+            made += literals;
+            // The last sequence has no match.
+            if !rest.is_empty() {
+                let (matched, after) = lz4_len(token & 0xf, rest.get(2..)?)?;
+                rest = after;
+                made += 4 + matched;
+            }
+        }
+        (made == len && rest.is_empty() && len > 0).then_some(())
+    };
+    add_up().is_some()
+}
+
+/// A length that begins with four bits of a token and goes on in bytes as long as those are 255.
+fn lz4_len(bits: u8, mut rest: &[u8]) -> Option<(u64, &[u8])> {
+    let mut len = u64::from(bits);
+    let mut goes_on = bits == 0xf;
+    while goes_on {
+        let (byte, after) = rest.split_first()?;
+        (len, rest, goes_on) = (len + u64::from(*byte), after, *byte == 0xff);
+    }
+    Some((len, rest))
 }
 
 /// Names the codec, if it is known from other implementations. RocksDB uses some type bytes in its own way.
@@ -279,7 +300,7 @@ fn unknown(codec: u8, payload: &[u8]) -> Defect {
         (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => "Zstandard, which needs the feature `zstd`",
         (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => "zlib, which needs the feature `zlib`",
         (3, _) => "bzip2, as RocksDB writes it",
-        (DEFLATE, _) if may_be_lz4(payload) => "LZ4, as RocksDB writes it",
+        (DEFLATE, _) if is_rocksdbs_lz4(payload) => "LZ4, as RocksDB writes it",
         (DEFLATE, _) => {
             "raw deflate (as in Minecraft worlds), which needs the feature `zlib`, or LZ4 (as in RocksDB)"
         }

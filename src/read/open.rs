@@ -115,7 +115,16 @@ impl OpenOptions {
             footer,
             metaindex: Metaindex::default(),
         };
-        opening.metaindex = opening.read_metaindex()?;
+        let metaindex = opening.read_metaindex();
+        if metaindex.as_ref().is_err_and(is_of_file) {
+            // Without its index a table is lost: where both are damaged, that is the error.
+            opening
+                .file
+                .hold(opening.file.range_of(footer.index))
+                .await?;
+            opening.read_index()?;
+        }
+        opening.metaindex = metaindex?;
         opening.file.hold(opening.needed()).await?;
         let properties = opening.read_properties()?;
         let pieces = opening.read_pieces(properties.as_ref())?;
@@ -383,6 +392,14 @@ impl Opening<'_> {
         }))
     }
 
+    fn read_index(&self) -> Result<Bytes> {
+        let block = self.read_block(self.footer.index, Section::Index, Ok);
+        block.map_err(|error| match error.kind() {
+            ErrorKind::Corruption => error.with_hint("restore the file from a copy"),
+            _ => error,
+        })
+    }
+
     /// The index as `pieces` divide it, or the index block. Returns with it the memory that it takes.
     fn decode_index(
         &self,
@@ -400,11 +417,7 @@ impl Opening<'_> {
             let weight = index.weight();
             return Ok((index, weight));
         }
-        let block = self.read_block(self.footer.index, Section::Index, Ok);
-        let block = block.map_err(|error| match error.kind() {
-            ErrorKind::Corruption => error.with_hint("restore the file from a copy"),
-            _ => error,
-        })?;
+        let block = self.read_index()?;
         let decode = |order| -> Result<(Index, usize), Defect> {
             let index = Index::of_block(block.clone(), place, order)?;
             let mut weight = index.weight();

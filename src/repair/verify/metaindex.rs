@@ -27,6 +27,12 @@ pub(super) struct Filter {
     unfiltered: Tally,
 }
 
+impl Filter {
+    pub(super) fn rejects_keys(&self) -> bool {
+        self.hidden.count > 0
+    }
+}
+
 type Ask = Box<dyn Fn(u64, &[u8]) -> Option<bool>>;
 
 /// What the metaindex names, and what these parts say.

@@ -35,7 +35,7 @@ use crate::repair::progress::{Callback, Progress, Reporter};
 use crate::write::summary::Summary;
 
 use blocks::Extent;
-use metaindex::Named;
+use metaindex::{Filter, Named};
 pub use report::{Finding, Severity, VerifyReport};
 
 /// How [`verify`] checks a table.
@@ -148,11 +148,26 @@ pub fn verify(source: impl Into<Source>, options: VerifyOptions<'_>) -> Result<V
     } = options;
     let mut progress = Reporter::new(file.size, progress);
     let mut run = |guess| Verifier::new(&file, &open, keys, guess, &mut progress).run();
-    let (report, better_guess) = run(None);
-    Ok(match better_guess.filter(|_| !report.cancelled) {
-        Some(kind) => run(Some(kind)).0,
-        None => report,
+    let first = run(None);
+    let Some(kind) = first.other_kind.filter(|_| !first.report.cancelled) else {
+        return Ok(first.report);
+    };
+    let second = run(Some(kind));
+    // Filters that reject keys of the other kind, too, are damaged.
+    Ok(if first.keys_decide || !second.filters_reject_keys {
+        second.report
+    } else {
+        first.report
     })
+}
+
+/// What one run found.
+struct Verified {
+    report: VerifyReport,
+    filters_reject_keys: bool,
+    /// The kind of keys that the table should be checked for instead, and whether the keys themselves say so.
+    other_kind: Option<KeyKind>,
+    keys_decide: bool,
 }
 
 /// One run over one file.
@@ -221,8 +236,7 @@ impl<'a, 'p> Verifier<'a, 'p> {
         }
     }
 
-    /// Returns the report, and the kind of keys that the table should be checked for instead.
-    fn run(mut self) -> (VerifyReport, Option<KeyKind>) {
+    fn run(mut self) -> Verified {
         // Whether an index vouches that it leads to all data blocks.
         let footer = self.check_footer();
         let is_complete = footer.is_some_and(|footer| self.check_blocks(footer));
@@ -230,11 +244,18 @@ impl<'a, 'p> Verifier<'a, 'p> {
             && self.options.order.is_none()
             && self.named.properties.is_none();
         let by_keys = self.evidence.verdict();
-        let better_guess = by_keys.filter(|kind| is_guessed && *kind != self.report.keys);
         if is_guessed && by_keys.is_none() {
             // Keys that fit both kinds: readers do not ask the filter, which may hold user keys.
             self.named.filters.clear();
         }
+        let filters_reject_keys = self.named.filters.iter().any(Filter::rejects_keys);
+        // A database's filter holds user keys, and rejects stored ones. The filter of a plain table rejects user keys.
+        let by_filters = filters_reject_keys.then_some(match self.report.keys {
+            KeyKind::Plain => KeyKind::Database,
+            KeyKind::Database => KeyKind::Plain,
+        });
+        let by_keys = by_keys.filter(|kind| *kind != self.report.keys);
+        let other_kind = by_keys.or(by_filters).filter(|_| is_guessed);
         self.settle_order();
         if !self.progress.is_cancelled() {
             self.report_filters();
@@ -250,7 +271,12 @@ impl<'a, 'p> Verifier<'a, 'p> {
         }
         self.report.cancelled = self.progress.is_cancelled();
         self.report.sort();
-        (self.report, better_guess)
+        Verified {
+            report: self.report,
+            filters_reject_keys,
+            other_kind,
+            keys_decide: by_keys.is_some(),
+        }
     }
 
     /// Checks all blocks that the footer leads to. Returns whether the index is what was written.

@@ -245,7 +245,7 @@ impl VerifyReport {
 /// Findings of one kind, which could be as many as keys: the first in words, and their number.
 #[derive(Default)]
 pub(super) struct Tally {
-    count: u64,
+    pub(super) count: u64,
     first: Option<(String, String)>,
 }
 
