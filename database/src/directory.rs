@@ -39,11 +39,11 @@ pub enum FileKind {
 impl FileKind {
     /// What the file called `name` is, and its number if its name has one.
     pub fn of(name: &str) -> (FileKind, Option<u64>) {
-        let (kind, digits) = match name.split_once(['-', '.']) {
-            Some(("MANIFEST", digits)) => (FileKind::Manifest, digits),
-            Some((digits, "log")) => (FileKind::Log, digits),
-            Some((digits, "ldb" | "sst")) => (FileKind::Table, digits),
-            Some((digits, "dbtmp")) => (FileKind::Temporary, digits),
+        let (kind, digits) = match (name.strip_prefix("MANIFEST-"), name.split_once('.')) {
+            (Some(digits), _) => (FileKind::Manifest, digits),
+            (_, Some((digits, "log"))) => (FileKind::Log, digits),
+            (_, Some((digits, "ldb" | "sst"))) => (FileKind::Table, digits),
+            (_, Some((digits, "dbtmp"))) => (FileKind::Temporary, digits),
             _ => (FileKind::Other, ""),
         };
         let number = digits.parse().ok();

@@ -7,8 +7,8 @@ use std::path::Path;
 use common::{BLOCK, Log, batch, edit, internal, manifest, scratch, string, write_database};
 use leveltable::{DbTableBuilder, ErrorKind, Section, WriteOptions};
 use leveltable_database::{
-    Batch, Database, DatabaseOptions, Edit, GapKind, HistoryEntry, LogItem, LogReader, TableFile,
-    VersionState,
+    Batch, Database, DatabaseOptions, Edit, FileKind, GapKind, HistoryEntry, LogItem, LogReader,
+    TableFile, VersionState,
 };
 
 mod common;
@@ -313,6 +313,33 @@ fn directories_that_are_no_databases_are_named() {
     let dir = scratch();
     let error = Database::open_read_only(dir.path().join("absent")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
+}
+
+#[test]
+fn files_are_told_by_names_as_leveldb_writes_them() {
+    for (name, kind, number) in [
+        ("MANIFEST-000002", FileKind::Manifest, 2),
+        ("000003.log", FileKind::Log, 3),
+        ("000005.ldb", FileKind::Table, 5),
+        ("000005.sst", FileKind::Table, 5),
+        ("000007.dbtmp", FileKind::Temporary, 7),
+    ] {
+        assert_eq!(FileKind::of(name), (kind, Some(number)), "{name}");
+    }
+    for name in [
+        "MANIFEST.000002",
+        "MANIFEST-",
+        "MANIFEST-2.log",
+        "000003-log",
+        "000005-ldb",
+        "000005-sst",
+        "000007-dbtmp",
+        "+5.ldb",
+        ".ldb",
+        "5",
+    ] {
+        assert_eq!(FileKind::of(name), (FileKind::Other, None), "{name}");
+    }
 }
 
 #[test]
