@@ -68,14 +68,15 @@ impl State {
     }
 
     /// The tables of a run that may hold keys within bounds; for one key, these are one, or neighbours that share it. A table of
-    /// level 0 that is in another order than the database may hold keys outside of what the MANIFEST lists as its ends.
+    /// level 0 that is in another order than the database may hold keys outside of what the MANIFEST lists as its ends, and so may
+    /// any if the order is not known.
     pub(crate) fn within<'r, K: AsRef<[u8]>>(
         &self,
         run: &'r Run,
         order: &dyn Comparator,
         (lower, upper): &(Bound<K>, Bound<K>),
     ) -> &'r [Listed] {
-        if run.level == 0 && self.order_name != BytewiseComparator.name() {
+        if self.order.is_none() || run.level == 0 && self.order_name != BytewiseComparator.name() {
             return &run.tables;
         }
         let ends_below = |table: &Listed| is_below(order, table.file.last_user_key(), lower);

@@ -43,7 +43,8 @@ pub(crate) struct State {
     pub(crate) max_open: usize,
 }
 
-/// Tables of a level in the order of their keys, which do not overlap: all of a level, or a single one of level 0.
+/// Tables of a level in the order of their keys, which do not overlap: all of a level, or a single one of level 0, or of any level
+/// if the order is not known.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) level: u32,
@@ -240,7 +241,9 @@ fn runs(
             kept: OnceLock::new(),
         };
         match runs.last_mut() {
-            Some(run) if level > 0 && run.level == level => run.tables.push(table),
+            Some(run) if order.is_some() && level > 0 && run.level == level => {
+                run.tables.push(table);
+            }
             _ => runs.push(Run {
                 level,
                 tables: vec![table],

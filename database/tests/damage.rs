@@ -475,3 +475,56 @@ fn a_database_of_an_unknown_order_is_walked_in_stored_order() {
     assert_eq!(error.kind(), ErrorKind::Comparator);
     assert!(error.to_string().contains("somebody.Else"), "{error}");
 }
+
+/// Where tables begin and end says nothing then, nor how their keys lie to those of others.
+#[test]
+fn the_history_in_an_unknown_order_is_of_all_tables() {
+    let dir = scratch();
+    let table = |number: u64, entries: &[(&str, u64)]| {
+        let path = dir.path().join(format!("{number:06}.ldb"));
+        let mut builder = DbTableBuilder::create(&path).unwrap();
+        for (key, sequence) in entries {
+            builder.put(key, *sequence, "value").unwrap();
+        }
+        builder.finish().unwrap();
+        TableFile {
+            number,
+            size: fs::metadata(path).unwrap().len(),
+            smallest: internal(b"z", 1),
+            largest: internal(b"y", 1),
+        }
+    };
+    let tables = [
+        table(5, &[("m", 1), ("t", 2), ("z", 3)]),
+        table(6, &[("a", 4), ("b", 5), ("t", 9)]),
+        table(7, &[("b", 6)]),
+    ];
+    let mut record = vec![1];
+    string(&mut record, b"somebody.Else");
+    record.extend(&edit(3, &tables.each_ref())[28..]);
+    write_database(dir.path(), &manifest(&[record]), &[]);
+    let db = Database::open_read_only(dir.path()).unwrap();
+    let history = |key| {
+        let history = db.history(key).unwrap().into_iter();
+        history
+            .map(|entry| (entry.file, entry.state))
+            .collect::<Vec<_>>()
+    };
+    let [first, second, third] = [5, 6, 7].map(|number| format!("{number:06}.ldb"));
+    assert_eq!(history("m"), [(first.clone(), VersionState::Live)]);
+    assert_eq!(history("a"), [(second.clone(), VersionState::Live)]);
+    assert_eq!(
+        history("b"),
+        [
+            (third, VersionState::Live),
+            (second.clone(), VersionState::Overwritten(6))
+        ]
+    );
+    assert_eq!(
+        history("t"),
+        [
+            (second, VersionState::Live),
+            (first, VersionState::Overwritten(9))
+        ]
+    );
+}
