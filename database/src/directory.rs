@@ -133,6 +133,16 @@ impl Current {
         }
     }
 
+    /// Whether CURRENT still names this MANIFEST, and its name this file.
+    pub(crate) fn is_current(&self, dir: &Path) -> Result<bool> {
+        match Current::open(dir) {
+            Err(e) if matches!(e.kind(), ErrorKind::Replaced | ErrorKind::NotADatabase) => {
+                Ok(false)
+            }
+            named => Ok(named? == *self),
+        }
+    }
+
     /// Bytes of the MANIFEST, which grows.
     pub(crate) fn len(&self) -> Result<u64> {
         let metadata = self.handle.as_file().metadata();

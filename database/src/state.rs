@@ -86,7 +86,7 @@ impl State {
         let logs = open_logs(dir, &version)?;
         // From here on the logs are open, and stay readable. If they are still those that the MANIFEST needs, nothing that
         // was in a log before them has become a table unseen. Of compactions alone the newer result is as good.
-        let mut is_same = Current::open(dir)? == current;
+        let mut is_same = current.is_current(dir)?;
         if is_same && current.len()? != manifest_bytes {
             let needed = version.first_logs();
             recovery = Recovery::default();
@@ -216,7 +216,7 @@ impl State {
         let Some(current) = &self.current else {
             return Ok(true);
         };
-        if Current::open(&self.dir)? != *current || current.len()? != self.manifest_bytes {
+        if !current.is_current(&self.dir)? || current.len()? != self.manifest_bytes {
             return Ok(false);
         }
         let read = self.recovery.logs.iter().map(|log| (log.number, log.bytes));

@@ -8,7 +8,7 @@ use leveltable::db::{Memtable, Version};
 use leveltable::{Comparator, Compression, Corruption, DbTable, Error, ErrorKind, Result};
 use leveltable::{Section, WriteOptions};
 
-use crate::directory::{Current, file_name, name_of, replaced};
+use crate::directory::{file_name, name_of, replaced};
 use crate::state::{Listed, State};
 
 /// Bytes of keys and values of a table that is sorted in memory.
@@ -61,7 +61,7 @@ impl State {
             let opened = self.open_stored(&path);
             // Whatever was opened, or was not: it is the database's only if that is still the one that was read.
             if let Some(current) = &self.current
-                && Current::open(&self.dir)? != *current
+                && !current.is_current(&self.dir)?
             {
                 let what = "the database was reopened or replaced by its writer";
                 return Err(replaced(what, &path));

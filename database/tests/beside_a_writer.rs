@@ -1,16 +1,18 @@
-//! Reads beside C++ LevelDB, which writes in another process.
+//! Reads beside C++ LevelDB, which writes in another process, and beside a MANIFEST that is replaced again and again.
 //!
 //! `cargo test -p leveltable-database --test beside_a_writer -- --ignored`
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use leveltable::ErrorKind;
 use leveltable_database::Database;
 
-use common::{Change, Settings, Writer, scratch};
+use common::{Change, Settings, Writer, edit, manifest, scratch, write_database};
 
 mod common;
 
@@ -216,4 +218,33 @@ fn a_recreated_database_is_not_mixed_with_the_old_one() {
         let walked: Vec<_> = db.iter().map(|entry| entry.unwrap().1).collect();
         assert_eq!(walked, [&value[..]; 3]);
     }
+}
+
+/// As when databases are opened to write: a new MANIFEST, CURRENT names it, and the old one goes.
+#[test]
+fn a_refresh_while_the_manifest_is_replaced_reads_the_new_one() {
+    let scratch = scratch();
+    let dir = scratch.path();
+    let manifest = manifest(&[edit(3, &[])]);
+    write_database(dir, &manifest, &[]);
+    let db = Database::open_read_only(dir).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 2.. {
+                if done.load(Ordering::SeqCst) {
+                    return;
+                }
+                let next = format!("MANIFEST-{:06}", number + 1);
+                fs::write(dir.join(&next), &manifest).unwrap();
+                fs::write(dir.join("000001.dbtmp"), next + "\n").unwrap();
+                fs::rename(dir.join("000001.dbtmp"), dir.join("CURRENT")).unwrap();
+                fs::remove_file(dir.join(format!("MANIFEST-{number:06}"))).unwrap();
+                std::thread::sleep(Duration::from_micros(300));
+            }
+        });
+        let failed = (0..5000).find_map(|_| db.refresh().err());
+        done.store(true, Ordering::SeqCst);
+        assert!(failed.is_none(), "{failed:?}");
+    });
 }
