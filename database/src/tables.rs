@@ -14,9 +14,9 @@ use crate::state::{Listed, State};
 /// Bytes of keys and values of a table that is sorted in memory.
 const MAX_SORTED_BYTES: usize = 256 << 20;
 
-/// Seen by ranges alone: lookups read the database again.
+/// Seen by ranges under way, which cannot start over; by others only if this happens each time they read the database again.
 const REMOVED: &str =
-    "the table was removed by a compaction: make another range, or pin the database before";
+    "the table was removed by a compaction: try again, or pin the database before";
 
 impl State {
     /// Opens a listed table, or returns it if it is open.
