@@ -61,14 +61,17 @@ fn read_lines(tables: &mut Vec<PathBuf>, described: &mut Vec<Shard>) -> Result<(
     let mut lines = Lines::new(Box::new(io::stdin().lock()), false);
     let failed = |e| Failure::new(format!("reading standard input: {e}"));
     while lines.next().map_err(failed)? {
-        let line = String::from_utf8_lossy(&lines.line);
+        let place = || format!("standard input, line {}", lines.number);
+        let line = str::from_utf8(&lines.line).map_err(|_| {
+            Failure::new("neither a table's name nor a record: not UTF-8").at(place())
+        })?;
         if line.starts_with('{') {
-            described.push(serde_json::from_str(&line).map_err(|e| {
+            described.push(serde_json::from_str(line).map_err(|e| {
                 let what = format!("no record of a table, as `build --json` prints it: {e}");
-                Failure::new(what).at(format!("standard input, line {}", lines.number))
+                Failure::new(what).at(place())
             })?);
         } else {
-            tables.push(line.into_owned().into());
+            tables.push(line.into());
         }
     }
     Ok(())

@@ -256,6 +256,27 @@ fn publish_forged(manifests: &Path, forge: impl Fn(&mut Vec<u8>, &mut Vec<u8>)) 
     builder.finish().unwrap();
 }
 
+#[test]
+fn publish_reads_no_name_that_is_not_utf8() {
+    let directory = TempDir::new().unwrap();
+    let set = directory.path().join("set");
+    let mut publishing = tool()
+        .arg("publish")
+        .args([&set, Path::new("-")])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let names = b"\n1.ldb\n\xff.ldb\n";
+    publishing.stdin.take().unwrap().write_all(names).unwrap();
+    let output = publishing.wait_with_output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("standard input, line 3"), "{message}");
+    assert!(message.contains("UTF-8"), "{message}");
+    assert!(!set.exists());
+}
+
 /// By a manifest of another writer, or a forged one, lookups miss keys.
 #[test]
 fn a_table_that_differs_from_what_its_set_lists_is_reported() {
