@@ -42,7 +42,7 @@ impl SetOptions {
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::Io`], with [`io::ErrorKind::NotFound`] if there is no manifest.
+    /// - [`ErrorKind::Io`], with [`NotFound`](std::io::ErrorKind::NotFound) if there is no manifest.
     /// - [`ErrorKind::NotATable`] if the object is no manifest, and [`ErrorKind::Unsupported`] if it is one of a later version.
     /// - [`ErrorKind::Corruption`] for a damaged one.
     pub async fn open(&self, store: Arc<dyn ObjectStore>, manifest: &Path) -> Result<TableSet> {
