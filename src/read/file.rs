@@ -182,7 +182,7 @@ impl TableFile {
         }
     }
 
-    /// The same bytes of the file in memory, with a reference count that the calling thread shares with few others.
+    /// The bytes of the file in memory, with a reference count that the calling thread shares with few others.
     pub(super) fn own<'a>(&'a self, bytes: &'a Bytes) -> &'a Bytes {
         self.owners.of_this_thread(bytes)
     }
