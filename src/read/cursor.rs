@@ -61,7 +61,7 @@ pub struct Cursor {
     end: Option<Way>,
 }
 
-/// How far ahead a walk touches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
+/// How far ahead a walk prefetches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
 const AHEAD: isize = 5 << 10;
 
 /// No place in memory: nothing ahead is prefetched but, harmlessly, by the first entry of a block.
@@ -212,7 +212,7 @@ impl Cursor {
             Way::Back => (self.entries.step_back(), -AHEAD),
         };
         if stepped {
-            self.touch_at(ahead);
+            self.prefetch_at(ahead);
         }
         stepped
     }
@@ -334,9 +334,9 @@ impl Cursor {
         self.check(moved)
     }
 
-    /// On a walk through memory, touches the bytes this far from the current entry: as much as an ordinary entry has.
+    /// On a walk through memory, prefetches the bytes this far from the current entry: as much as an ordinary entry has.
     #[inline]
-    fn touch_at(&self, distance: isize) {
+    fn prefetch_at(&self, distance: isize) {
         // Nothing is there at both ends of the file.
         if let Some(entry) = self.walked.checked_add(self.entries.offset())
             && let Some(file) = self.table.file().memory()
