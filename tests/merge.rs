@@ -905,6 +905,57 @@ fn ranges_merge_what_is_left_of_them_and_snapshots_are_refused() {
     }
 }
 
+/// A table went on reading by the blocks of its first bounds, and showed entries that had been taken.
+#[test]
+fn what_is_left_of_a_range_of_many_blocks_is_merged() {
+    let entries: Vec<Entry> = (0..1_000)
+        .map(|i| (format!("key{i:06}").into_bytes(), vec![b'v'; 30]))
+        .collect();
+    let file = common::build(&small_blocks(), &entries);
+    let table = OpenOptions::new().open_source(file).unwrap();
+    assert!(table.data_blocks() > 10);
+    for (front, back) in [(900, 0), (0, 900), (450, 450), (1, 1), (999, 0), (500, 500)] {
+        let mut range = table.range(..);
+        range
+            .by_ref()
+            .take(front)
+            .for_each(|entry| drop(entry.unwrap()));
+        (0..back).for_each(|_| drop(range.next_back().unwrap().unwrap()));
+        let left = entries[front..1_000 - back].iter().map(|(key, _)| &key[..]);
+        for way in ["forward", "back"] {
+            let merged = Table::merge([range.clone()]).unwrap().into_iter();
+            let mut found: Vec<Bytes> = match way {
+                "forward" => merged.map(|entry| entry.unwrap().0).collect(),
+                _ => merged.rev().map(|entry| entry.unwrap().0).collect(),
+            };
+            if way == "back" {
+                found.reverse();
+            }
+            assert!(
+                found.iter().map(|key| &key[..]).eq(left.clone()),
+                "{front}, {back}, {way}"
+            );
+        }
+    }
+    let mut cursor = Table::merge([&table]).unwrap();
+    assert!(cursor.seek("key000990").unwrap());
+    let rest = Table::merge([cursor.into_iter()]).unwrap().into_iter();
+    assert_eq!(rest.count(), 10);
+}
+
+/// The inputs of such a merge have entries that it hides.
+#[test]
+fn a_merge_that_hides_entries_is_no_input_of_another() {
+    let table = |value: &[u8]| {
+        let file = common::build(&small_blocks(), &[(b"key".to_vec(), value.to_vec())]);
+        OpenOptions::new().open_source(file).unwrap()
+    };
+    let (new, old) = (table(b"new"), table(b"old"));
+    let live = Table::merge([&new, &old]).unwrap().first_wins();
+    let error = Table::merge([live.into_iter(), old.iter()]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidState, "{error}");
+}
+
 /// Every data block of one of three inputs is damaged in turn: a walk shows the right entries up to an error, and the cursor
 /// has no position then until a seek succeeds.
 #[test]

@@ -356,6 +356,23 @@ fn preloading_reads_all() {
     }
 }
 
+/// Each piece of an index that is in memory was read once more: nothing, at the beginning of the file.
+#[test]
+fn preloading_a_table_of_leveldbs_reads_nothing_for_the_pieces_of_its_index() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::leveldb().block_size(64).build(&mut file);
+    for i in 0..20_000 {
+        builder.add(key(i, 16), [b'v'; 64]).unwrap();
+    }
+    builder.finish().unwrap();
+    let disk = Disk::of(Bytes::from(file));
+    let options = OpenOptions::new().preload(true);
+    options.open_source(Arc::clone(&disk)).unwrap();
+    let opening = disk.take();
+    assert!(opening.0.iter().all(|read| !read.is_empty()), "{opening:?}");
+    assert!(opening.reads() <= 4, "{opening:?}");
+}
+
 /// Whether a read is of what shows where a piece of the index begins: a restart, or the number of restarts and the codec.
 fn is_anchor(read: &Range<u64>) -> bool {
     read.end - read.start <= 5

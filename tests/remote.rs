@@ -221,6 +221,21 @@ fn open_with(server: &Arc<Server>, preload: bool) -> AsyncTable {
     table.unwrap()
 }
 
+/// The pieces of an index that was fetched whole need no request.
+#[test]
+fn a_table_of_leveldbs_with_a_large_index_is_preloaded() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::leveldb().block_size(64).build(&mut file);
+    for i in 0..20_000 {
+        builder.add(format!("{i:016}"), [b'v'; 64]).unwrap();
+    }
+    builder.finish().unwrap();
+    let server = Server::of(file);
+    let table = preload(&server);
+    let value = server.run(table.get(format!("{:016}", 19_999))).unwrap();
+    assert_eq!(value.as_deref(), Some(&[b'v'; 64][..]));
+}
+
 async fn collect(mut range: AsyncRange) -> (Vec<(Bytes, Bytes)>, Option<ErrorKind>) {
     let mut entries = Vec::new();
     loop {

@@ -1,8 +1,8 @@
 //! Tables that are opened on demand.
 
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use leveltable::{Error, ErrorKind, Table, TableCache, WriteOptions};
@@ -30,6 +30,18 @@ fn write_keys(dir: &Path, count: usize, keys: usize) -> Vec<PathBuf> {
         path(number)
     };
     (0..count).map(write).collect()
+}
+
+/// Only a call that succeeded made room, and keys that always fail stayed.
+#[test]
+fn a_key_that_fails_is_forgotten() {
+    let tables: TableCache<Arc<usize>, Table> = TableCache::default();
+    let keys: Vec<Arc<usize>> = (0..1_000).map(Arc::new).collect();
+    for key in &keys {
+        let opened = tables.get(key, || Err(Error::new(ErrorKind::Io, "gone")));
+        assert_eq!(opened.unwrap_err().kind(), ErrorKind::Io);
+    }
+    assert!(keys.iter().all(|key| Arc::strong_count(key) == 1));
 }
 
 fn ask(tables: &TableCache<usize, Table>, paths: &[PathBuf], number: usize) {

@@ -41,7 +41,7 @@ impl Buffer {
         self.len = len;
     }
 
-    /// `len` bytes of any content to write to. [`take_up`](Buffer::take_up) then appends the first of them.
+    /// `len` bytes of any content to write to. [`commit`](Buffer::commit) then appends the first of them.
     #[expect(clippy::indexing_slicing, reason = "`memory` has just grown to `end`")]
     pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
         let end = self.len + len;
@@ -52,14 +52,14 @@ impl Buffer {
     }
 
     /// Appends the first `len` bytes of the room, which has at least as many.
-    pub(crate) fn take_up(&mut self, len: usize) {
+    pub(crate) fn commit(&mut self, len: usize) {
         self.len += len;
         debug_assert!(self.len <= self.memory.len(), "more than the room holds");
     }
 
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         self.room(bytes.len()).copy_from_slice(bytes);
-        self.take_up(bytes.len());
+        self.commit(bytes.len());
     }
 
     /// Keeps the first `kept` bytes, of at least as many, and appends the bytes of `from` at `range`, which must lie inside it.

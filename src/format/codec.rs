@@ -165,7 +165,7 @@ impl Compressor {
     fn append_snappy(&mut self, block: &[u8], out: &mut Buffer) -> io::Result<u8> {
         let room = out.room(snap::raw::max_compress_len(block.len()));
         let len = self.snappy.compress(block, room)?;
-        out.take_up(len);
+        out.commit(len);
         Ok(SNAPPY)
     }
 
@@ -177,7 +177,7 @@ impl Compressor {
         };
         let room = out.room(zstd::zstd_safe::compress_bound(block.len()));
         let len = compressor.compress_to_buffer(block, room)?;
-        out.take_up(len);
+        out.commit(len);
         Ok(ZSTD_OR_ZLIB)
     }
 }

@@ -139,9 +139,14 @@ impl ReadAhead {
         }
         let frame = self.stretch.get(&frame_range(found.handle));
         let frame = frame.unwrap_or_default();
-        if let Ok(block) = inner.try_admit(found, &frame, read) {
-            let is_slice = self.run.blocks.len() > 1 && frame::is_raw(&frame);
-            return Ok((block, is_slice));
+        let is_alone = self.run.blocks.len() == 1;
+        match inner.try_admit(found, &frame, read) {
+            Ok(block) => return Ok((block, !is_alone && frame::is_raw(&frame))),
+            Err(defect) if is_alone => {
+                self.forget();
+                return Err(inner.locate(found, defect));
+            }
+            Err(_) => {}
         }
         // It is read alone, and the others that came with it, too: they may be bad.
         self.forget();

@@ -100,7 +100,8 @@ impl Inner {
         };
         let start = match (lower, block_at(lower)?) {
             (Bound::Excluded(key), Some(found))
-                if self.order()?.compare(key, self.index.key(found)).is_eq() =>
+                if self.order()?.compare(key, self.index.key(found)).is_eq()
+                    && (found.block + 1 < all || self.index.is_end_checked()) =>
             {
                 // The block ends with the key at the latest.
                 found.block + 1

@@ -61,10 +61,10 @@ pub struct Cursor {
     end: Option<Way>,
 }
 
-/// How far ahead a walk touches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
+/// How far ahead a walk prefetches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
 const AHEAD: isize = 5 << 10;
 
-/// No place in memory, from which no entry has one.
+/// No place in memory: nothing ahead is prefetched but, harmlessly, by the first entry of a block.
 const NOWHERE: usize = usize::MAX;
 
 /// Short: the place, not what was read.
@@ -212,7 +212,7 @@ impl Cursor {
             Way::Back => (self.entries.step_back(), -AHEAD),
         };
         if stepped {
-            self.touch_at(ahead);
+            self.prefetch_at(ahead);
         }
         stepped
     }
@@ -274,7 +274,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Turns to a data block, before its first entry. The position is lost until the caller has found a new one.
+    /// Turns to a data block, at none of its entries. The position is lost until the caller has found a new one.
     fn load(&mut self, found: BlockRef, way: Option<Way>) -> Result<()> {
         self.leave(None);
         self.walked = NOWHERE;
@@ -287,7 +287,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Turns to a data block, of which it is given the contents; before its first entry.
+    /// Turns to a data block, of which it is given the contents; at none of its entries.
     pub(super) fn enter(&mut self, found: BlockRef, payload: Bytes, is_slice: bool) -> Result<()> {
         let block = Block::parse(payload).map_err(|defect| self.table.locate(found, defect))?;
         self.entries.reset(block);
@@ -334,9 +334,9 @@ impl Cursor {
         self.check(moved)
     }
 
-    /// On a walk through memory, touches the bytes this far from the current entry: as much as an ordinary entry has.
+    /// On a walk through memory, prefetches the bytes this far from the current entry: as much as an ordinary entry has.
     #[inline]
-    fn touch_at(&self, distance: isize) {
+    fn prefetch_at(&self, distance: isize) {
         // Nothing is there at both ends of the file.
         if let Some(entry) = self.walked.checked_add(self.entries.offset())
             && let Some(file) = self.table.file().memory()

@@ -107,10 +107,10 @@ impl TableFile {
         let stretches = match &self.source.bytes {
             #[cfg(feature = "async")]
             SourceBytes::Remote(source) => {
-                let parts = together(&missing, remote::MAX_GAP, MAX_TOGETHER);
+                let parts = coalesced(&missing, remote::MAX_GAP, MAX_TOGETHER);
                 remote::request_parts(self, &**source, &parts).await?
             }
-            _ => self.read_together(&missing, MAX_TOGETHER),
+            _ => self.read_coalesced(&missing, MAX_TOGETHER),
         };
         self.held.extend(stretches);
         Ok(())
@@ -118,8 +118,8 @@ impl TableFile {
 
     /// Reads `ranges`, which ascend: those that lie beside each other together, up to `max_len` bytes, and all at once. What cannot
     /// be read is not in the result.
-    pub(super) fn read_together(&self, ranges: &[Range<u64>], max_len: u64) -> Vec<Stretch> {
-        let parts = together(ranges, 0, max_len);
+    pub(super) fn read_coalesced(&self, ranges: &[Range<u64>], max_len: u64) -> Vec<Stretch> {
+        let parts = coalesced(ranges, 0, max_len);
         for &(offset, len) in &parts {
             self.announce(offset, len as u64);
         }
@@ -182,7 +182,7 @@ impl TableFile {
         }
     }
 
-    /// The same bytes of the file in memory, with a reference count that the calling thread shares with few others.
+    /// The bytes of the file in memory, with a reference count that the calling thread shares with few others.
     pub(super) fn own<'a>(&'a self, bytes: &'a Bytes) -> &'a Bytes {
         self.owners.of_this_thread(bytes)
     }
@@ -439,7 +439,7 @@ pub(super) fn saturating_len(range: &Range<u64>) -> usize {
 }
 
 /// Which parts to read for `ranges`, which ascend.
-fn together(ranges: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<(u64, usize)> {
+fn coalesced(ranges: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<(u64, usize)> {
     let groups = coalesce(ranges, max_gap, max_len).into_iter();
     let parts = groups.map(|group| (group.bytes.start, saturating_len(&group.bytes)));
     parts.collect()

@@ -132,7 +132,7 @@ impl Piece {
 }
 
 impl Index {
-    /// The index in the block `contents`, cut at restarts. No piece is decoded yet; tops and their handles are checked.
+    /// The index in the block `contents`, cut at restarts. No piece is decoded yet; tops are checked, and their handles decoded.
     ///
     /// An index that shares prefixes is unfolded: every key is stored whole in memory.
     pub(crate) fn of_block(
@@ -261,7 +261,9 @@ impl Index {
     /// An offset at or after that of the last data block; `None` in an empty table. Not what an entry says that was not checked: a
     /// filter that covers too little would hide keys.
     pub(super) fn last_block_offset(&self) -> Option<u64> {
-        let last = self.block(self.len.checked_sub(1)?);
+        let last = self.block(self.len.checked_sub(1)?).ok();
+        // A piece may not be what it seems until it is known where it begins.
+        let last = last.filter(|last| self.is_placed(last.piece as usize));
         Some(last.map_or(self.place.data_end, |last| last.handle.offset))
     }
 
@@ -451,7 +453,12 @@ impl Index {
         let Some(slot) = self.slots.get(p).filter(|slot| slot.piece.get().is_none()) else {
             return Ok(0);
         };
-        let mut entries = Vec::with_capacity(self.blocks_of(p).len());
+        // A hostile file may state any number of entries. One takes five bytes at least.
+        let most = match &self.form {
+            Form::Whole(block) => block.restart_count(),
+            Form::InFile(_) => bytes.len() / 5,
+        };
+        let mut entries = Vec::with_capacity(self.blocks_of(p).len().min(most));
         let mut take = |key, handle| entries.push(IndexEntry::new(key, handle));
         let bytes = match &self.form {
             Form::Whole(block) => self.decode_held(block, p, order, take)?,

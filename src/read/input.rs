@@ -83,6 +83,12 @@ impl Input {
         Ok(())
     }
 
+    /// Leaves out entries outside `bounds`, which lie within those of before.
+    pub(super) fn narrow(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+        self.is_limited = false; // the table is still limited to the wider bounds
+    }
+
     /// Goes back to before the first entry.
     pub(super) fn leave(&mut self) {
         self.at = At::End(Way::Back);

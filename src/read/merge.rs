@@ -59,7 +59,7 @@ pub struct MergeCursor {
     top: usize,
     /// Whether a move failed. Otherwise a cursor on no entry stands where its way ends: after the last or before the first.
     is_lost: bool,
-    first_wins: bool,
+    pub(super) first_wins: bool,
     /// The key whose further entries are passed over.
     passed: Vec<u8>,
 }
@@ -95,7 +95,9 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Comparator`] if the names of the inputs' orders differ, or an order is not known.
+    /// [`ErrorKind::Comparator`] if the names of the inputs' orders differ, or an order is not known; [`ErrorKind::InvalidState`]
+    /// for an input that is itself a merge, if it shows only the first entry of each key, or an entry was taken of several inputs;
+    /// and the error of a range that could not be made.
     pub fn merge<R: Into<TableRange>>(inputs: impl IntoIterator<Item = R>) -> Result<MergeCursor> {
         let mut all = Vec::new();
         for range in inputs {

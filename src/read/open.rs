@@ -523,8 +523,11 @@ impl Inner {
     }
 
     fn read_part(&self, part: Part) -> Result<()> {
-        let range = self.part_range(part).unwrap_or_default();
-        self.admit_part(part, &self.file.read_range(&range)?)
+        let bytes = match self.part_range(part) {
+            Some(range) => self.file.read_range(&range)?,
+            None => Bytes::new(), // it lies in memory
+        };
+        self.admit_part(part, &bytes)
     }
 
     /// Takes the first entries of the first data block as evidence. No more, so that opening stays fast when the block is large.
@@ -543,8 +546,8 @@ impl Inner {
         read().map_err(|defect| self.locate(first, defect))
     }
 
-    /// Checks the order of keys in all data blocks of a small file, which is its own tail. A block that cannot be read, or is damaged, is an error if the
-    /// check `is_strict`, and else left for lookups to find.
+    /// Checks the order of keys in all data blocks of a small file, which is its own tail. A block that cannot be read, or is damaged,
+    /// is an error if the check `is_strict`, and else left for lookups to find.
     async fn check_small(&mut self, is_strict: bool) -> Result<()> {
         let read = self.file.hold([self.file.tail()]).await;
         let is_fatal = |error: &Error| is_strict || error.kind() == ErrorKind::Comparator;

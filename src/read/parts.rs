@@ -233,7 +233,7 @@ impl Inner {
     pub(super) fn bring(&self, parts: Vec<Part>) -> Result<()> {
         let unread = self.unread(parts)?;
         let ranges: Vec<Range<u64>> = unread.iter().map(|(range, _)| range.clone()).collect();
-        let stretches = self.file.read_together(&ranges, MAX_READ_LEN);
+        let stretches = self.file.read_coalesced(&ranges, MAX_READ_LEN);
         for (range, part) in unread {
             let read = stretches.iter().find_map(|stretch| stretch.get(&range));
             let bytes = match read {

@@ -256,31 +256,36 @@ impl Ends<MergeCursor> {
     pub(super) fn into_inputs(self) -> Result<Vec<Input>> {
         let front = &self.front;
         let has_place = front.is_on_entry() || front.is_before_first() || self.end.is_some();
+        if front.first_wins && front.inputs.len() > 1 {
+            return Err(not_whole()); // the merge shows one entry of each key; its inputs have more
+        }
         if !has_place || front.inputs.len() != 1 || matches!(self.end, Some(Some(_))) {
             return Ok(self.into_whole()?.inputs);
         }
         let key = front.is_on_entry().then(|| front.key().to_vec());
         let mut inputs = self.front.inputs;
         for only in &mut inputs {
+            let (mut lower, mut upper) = only.bounds.clone();
             match &key {
-                Some(key) if self.front_is_left => only.bounds.0 = Bound::Included(key.clone()),
-                Some(key) => only.bounds.0 = Bound::Excluded(key.clone()),
+                Some(key) if self.front_is_left => lower = Bound::Included(key.clone()),
+                Some(key) => lower = Bound::Excluded(key.clone()),
                 None => {}
             }
             if let Some(back) = &self.back {
-                only.bounds.1 = Bound::Excluded(back.key().to_vec());
+                upper = Bound::Excluded(back.key().to_vec());
             }
+            only.narrow((lower, upper));
             only.is_empty |= self.end.is_some();
         }
         Ok(inputs)
     }
 }
 
-/// The error of a range in a merge that shows a snapshot, or of which an entry was taken.
+/// The error of a range in a merge that shows a snapshot or one entry of each key, or of which an entry was taken.
 #[cold]
 pub(crate) fn not_whole() -> Error {
     Error::new(
         ErrorKind::InvalidState,
-        "an input of a merge is a range of all entries, none of them taken: call `at` on the merge",
+        "an input of a merge is a range of all entries, none of them taken: call `at` or `first_wins` on the merge",
     )
 }

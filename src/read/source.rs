@@ -48,7 +48,7 @@ pub trait ReadAt: Send + Sync {
 /// Positional reads. On Unix (`pread`) they neither use nor move the file's own position. On Windows (`seek_read`) they do not
 /// use it either, but leave it after what was read last: do not rely on the position of a file that tables read.
 ///
-/// Of many parts, Linux first gives those that are in its page cache. The others are announced before they are read, so that
+/// Of many parts, Linux first copies those that are in its page cache. The others are announced before they are read, so that
 /// the disk works on up to 64 of them at a time.
 impl ReadAt for File {
     fn size(&self) -> io::Result<u64> {

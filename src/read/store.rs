@@ -273,15 +273,19 @@ impl Inner {
         read: ReadOptions,
         take: &mut dyn FnMut(usize, Result<Bytes>),
     ) {
+        if self.file.is_memory() {
+            found.iter().for_each(|&found| self.announce_block(found));
+            for (at, &found) in found.iter().enumerate() {
+                // One after another: a block that had to be decompressed is in the cache when it is wanted again.
+                take(at, self.load(found, read).map(Loaded::into_payload));
+            }
+            return;
+        }
         let mut missing = Vec::new();
         for (at, &found) in found.iter().enumerate() {
-            let in_place = self.in_place(found, read).map(Loaded::into_payload);
-            match in_place.or_else(|| self.cached(found)) {
+            match self.cached(found) {
                 Some(block) => take(at, Ok(block)),
-                None => {
-                    self.announce_block(found);
-                    missing.push((at, found));
-                }
+                None => missing.push((at, found)),
             }
         }
         missing.sort_unstable_by_key(|(_, found)| found.block);

@@ -110,10 +110,10 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         let opened = {
             let mut table = lock(&slot);
             match &*table {
-                Some(table) => table.clone(),
+                Some(table) => Ok(table.clone()),
                 None => {
                     is_due = true;
-                    table.insert(open()?).clone()
+                    open().inspect(|opened| *table = Some(opened.clone()))
                 }
             }
         };
@@ -122,7 +122,7 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
             // Closing a file is not done under the lock.
             drop(self.make_room());
         }
-        Ok(opened)
+        opened
     }
 
     /// Closes the table that goes by `key`, if it is open: before its file is deleted or replaced.

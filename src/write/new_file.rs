@@ -80,7 +80,7 @@ pub struct NewFile {
     temporary: NamedTempFile,
     /// As the caller named it, for messages.
     path: Unpublished,
-    /// The same, made absolute when the file was created: the process may change its directory before it finishes.
+    /// The path, made absolute when the file was created: the process may change its directory before it finishes.
     target: PathBuf,
     /// Whether an existing file may be replaced.
     replace: bool,

@@ -65,7 +65,7 @@ impl<D: Destination> Output<D> {
         self.end_block(offset)
     }
 
-    /// The same, after the padding that keeps the block from touching more pages than it must.
+    /// Appends `block` after the padding that keeps the block from touching more pages than it must.
     pub(super) fn seal_within(&mut self, pages: &mut Pages, block: &[u8]) -> Result<BlockHandle> {
         let (offset, start) = (self.offset(), self.buffer.len());
         self.append(block)?;

@@ -108,7 +108,7 @@ impl Object {
         Ok(file)
     }
 
-    /// The same, with a bar.
+    /// Downloads the object with a progress bar.
     pub(super) fn download_visibly(&self) -> io::Result<File> {
         let size = self.size()?;
         let mut bar = Progress::bytes(Some(size));

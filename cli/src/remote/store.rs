@@ -31,7 +31,7 @@ pub(super) fn locate(path: &Path) -> leveltable::Result<Located> {
     locate_with(path, 0)
 }
 
-/// The same, to upload to: the store alone repeats what fails, up to three times.
+/// Returns the store and the path to upload to. Here the store alone repeats what fails, up to three times.
 pub(super) fn locate_for_upload(path: &Path) -> leveltable::Result<Located> {
     locate_with(path, 3)
 }

@@ -45,7 +45,7 @@ impl Client {
         read.ok_or_else(|| io::Error::other("the manifest is not modified").into())
     }
 
-    /// The same; `None` if it is the one that is `known` to lie somewhere. One request if it is an object at the path, and one if it is
+    /// The current manifest, and where it lies; `None` if it is the one that is `known` to lie somewhere. One request if it is an object at the path, and one if it is
     /// the same.
     pub(super) async fn read(
         &self,
@@ -159,7 +159,7 @@ impl Client {
         before
     }
 
-    /// The same, by an object that does not exist.
+    /// Asks the store which conditions it knows, by an object that does not exist.
     async fn probe(&self, probe: &Path) -> io::Result<Option<Place>> {
         // A version that it cannot have.
         let version = Version {

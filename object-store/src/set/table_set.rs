@@ -315,7 +315,7 @@ impl TableSet {
         ends
     }
 
-    /// The same for more parts than shards: each shard has one, and the others go to the large ones.
+    /// Last keys of `n` parts without the last part, for more parts than shards: each shard has one, and the others go to the large ones.
     async fn ends_of_blocks(&self, n: usize, total: u128) -> Result<Vec<Bytes>> {
         let shards = self.shards();
         let spare = (n - shards.len()) as u128;

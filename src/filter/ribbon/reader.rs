@@ -86,7 +86,7 @@ impl<'a> Layout<&'a [u8]> {
         })
     }
 
-    /// The same layout in memory of its own.
+    /// Copies the layout into memory of its own.
     pub(crate) fn to_owned(&self) -> Layout<Box<[u8]>> {
         Layout {
             ends: self.ends.into(),

@@ -26,7 +26,8 @@ pub(super) const MAX_REQUEST_LEN: u64 = 8 << 20;
 /// takes less than a millisecond, and a request some thirty.
 pub(in crate::read) const MAX_GAP: u64 = 64 << 10;
 
-/// The same of pieces of index and filters, which are not much longer: they are asked for at the same time.
+/// Most bytes between pieces of index and filters that come with one request. Requests for pieces are made at the same time, and a
+/// piece is not much longer.
 const MAX_PIECE_GAP: u64 = 16 << 10;
 
 /// Most requests of one call that are on their way at once.

@@ -385,7 +385,8 @@ impl AsyncTable {
         } else {
             let index = self.table.index();
             let last = index.pieces().checked_sub(1);
-            size - last.and_then(|last| index.data_end(last)).unwrap_or(0)
+            // The last handle may not have been checked yet.
+            size.saturating_sub(last.and_then(|last| index.data_end(last)).unwrap_or(0))
         }
     }
 

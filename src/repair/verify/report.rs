@@ -112,11 +112,11 @@ pub struct VerifyReport {
     pub findings: Vec<Finding>,
     /// Number of findings of [`Severity::Damage`], including those left out of the list.
     pub damage: u64,
-    /// The same of [`Severity::Unchecked`].
+    /// Number of findings of [`Severity::Unchecked`].
     pub unchecked: u64,
-    /// The same of [`Severity::Warning`].
+    /// Number of findings of [`Severity::Warning`].
     pub warnings: u64,
-    /// The same of [`Severity::Note`].
+    /// Number of findings of [`Severity::Note`].
     pub notes: u64,
 }
 
