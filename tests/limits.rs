@@ -438,6 +438,20 @@ fn hostile_files(kib: usize) -> Vec<(&'static str, Vec<u8>)> {
         forge.finish(&handle_of(&metaindex), &handle_of(&index)),
     ));
 
+    // Names that are the square of the metaindex.
+    let mut forge = Forge::default();
+    let data = forge.frame(&block(&[entry(0, b"k", b"v")]), RAW);
+    let long = [b"filter.", &vec![b'n'; kib * 512][..]].concat();
+    let mut names = vec![entry(0, &long, &handle_of(&data))];
+    let more = (0..kib as u32 * 40).map(|i| i.to_be_bytes());
+    names.extend(more.map(|end| entry(long.len() as u64, &end, &handle_of(&data))));
+    let metaindex = forge.frame(&block(&names), RAW);
+    let index = forge.frame(&block(&[entry(0, b"l", &handle_of(&data))]), RAW);
+    files.push((
+        "filters whose names are the square of their block",
+        forge.finish(&handle_of(&metaindex), &handle_of(&index)),
+    ));
+
     // A large block that salvage may find time and again: frames within frames.
     let mut nested = Forge::default();
     for _ in 0..200 {

@@ -573,6 +573,69 @@ fn a_filter_shows_what_kind_of_keys_a_table_holds() {
     }
 }
 
+/// Two keys that could be versions of the empty user key. The filter passes both as they are stored, and rejects that: it was
+/// called damaged, since the keys alone were believed.
+#[test]
+fn a_filter_that_passes_all_stored_keys_speaks_for_a_plain_table() {
+    for counter in [1, 500, 987] {
+        let key = |i: u64| ((counter + i) << 8 | 1).to_le_bytes().to_vec();
+        let entries = [(key(1), b"value".to_vec()), (key(0), b"value".to_vec())];
+        let file = build(&options().comparator(Reverse), &entries);
+        let report = verify(&file);
+        assert_eq!((report.damage, report.unchecked), (0, 0), "{report}");
+        assert_eq!(report.entries, 2);
+    }
+}
+
+/// Where keys fit both kinds, either may be what the filter holds. One that rejects keys of both was not mentioned.
+#[test]
+fn a_filter_is_held_against_keys_that_fit_both_kinds() {
+    let newest = (1 << 56) - 100;
+    let fit_both = [0, 1].map(|i: u64| {
+        let user_key = vec![0xff; 2 + i as usize];
+        (user_key, newest + i)
+    });
+    // Plain ones, and a database's.
+    let (mut plain, mut db) = (Vec::new(), Vec::new());
+    let mut builder = options().build(&mut plain);
+    let mut db_builder = options().build_db(&mut db);
+    for (user_key, sequence) in &fit_both {
+        db_builder.put(user_key, *sequence, b"value").unwrap();
+        let key = [&user_key[..], &(sequence << 8 | 1).to_le_bytes()].concat();
+        builder.add(&key, b"value").unwrap();
+    }
+    builder.finish().unwrap();
+    db_builder.finish().unwrap();
+    for mut file in [plain, db] {
+        let report = verify(&file);
+        assert!(report.is_sound() && report.findings.is_empty(), "{report}");
+        let filter = Layout::of(&file).filter.unwrap();
+        // A filter of no bits that rejects all, in place of that of both keys.
+        file[filter.start..filter.start + 8].fill(0);
+        seal(&mut file, &filter);
+        let report = verify(&file);
+        assert_eq!(report.unchecked + report.damage, 1, "{report}");
+        assert_eq!(report.findings[0].section(), Section::Filter);
+    }
+}
+
+/// Each was compared with all before it: half a minute for a megabyte.
+#[test]
+fn many_filters_in_a_metaindex_take_no_square_of_time() {
+    let mut forge = Forge::default();
+    let data = forge.frame(&block(&[(b"key".to_vec(), b"value".to_vec())]));
+    let names = (0..130_000).map(|i| format!("filter.{i:06}").into_bytes());
+    let names: Vec<Entry> = names.map(|name| (name, handle_of(&data))).collect();
+    let metaindex = forge.frame(&block(&names));
+    let index = forge.frame(&block(&[(b"l".to_vec(), handle_of(&data))]));
+    let file = forge.finish(&metaindex, &index);
+    let start = std::time::Instant::now();
+    let report = verify(&file);
+    assert!(!report.is_sound(), "data is no filter");
+    let elapsed = start.elapsed();
+    assert!(elapsed.as_secs() < 8, "{elapsed:?}");
+}
+
 /// Each byte of it was searched for blocks, at 70 ns each.
 #[test]
 fn little_of_a_file_that_is_no_table_is_read() {

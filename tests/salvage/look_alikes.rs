@@ -435,3 +435,99 @@ fn long_keys_that_share_nearly_all_are_kept() {
     let table = OpenOptions::new().open_source(file).unwrap();
     assert!(table.blocks().all(|block| block.is_ok()));
 }
+
+/// An empty table has an index without handles, which is that of any table without blocks: it costs the one before nothing.
+#[test]
+fn an_empty_table_after_another_or_in_a_value_costs_nothing() {
+    let all = entries(100);
+    for options in [WriteOptions::new(), options(Compression::None)] {
+        let good = build(&options, &all);
+        for empty in [WriteOptions::new(), WriteOptions::leveldb()] {
+            let empty = build(&empty, &[]);
+            let (report, rescued) = rescue([&good[..], &empty].concat());
+            assert!(rescued == all, "{report}");
+            assert_ne!(report.index, IndexState::Lost, "{report}");
+            // The value of a damaged block.
+            let value = [&[0xee; 9], &empty[..], &[0xee; 9]].concat();
+            let last = vec![entry("z", &value), entry("zz", b"x")];
+            let raw = options.clone().compression(Compression::None);
+            let mut file = build_blocks(&raw, &[all.clone(), last]);
+            let layout = Layout::of(&file);
+            file[layout.data[1].start + 1] ^= 0xff;
+            let (report, rescued) = rescue(file.clone());
+            assert!(rescued == all, "{report}");
+            destroy(&mut file, layout.index.clone());
+            let (report, rescued) = rescue(file);
+            assert!(rescued == all, "{report}");
+        }
+    }
+}
+
+/// The table that is copied has no properties: those of the one before it are not its own.
+#[test]
+fn properties_of_another_table_are_not_taken() {
+    let (first, second) = (entries(100), entries(60));
+    let stock = build(&options(Compression::None), &second);
+    let crates = build(&WriteOptions::new().comparator(super::common::Reverse), &{
+        let mut first = first;
+        first.reverse();
+        first
+    });
+    let (report, rescued) = rescue([&crates[..], &stock].concat());
+    assert!(rescued == second, "{report}");
+    assert_eq!(report.stated_entries, None, "{report}");
+    assert!(!report.stored_order, "{report}");
+}
+
+/// The footer names where the index was, and the metaindex has not moved: nothing is missing that the value could lead to.
+#[test]
+fn a_block_of_one_entry_is_not_the_index_beside_footer_and_metaindex() {
+    let entries = [entry("count", &[0, 5])];
+    for bits in [10, 100] {
+        let policy = leveltable::BloomFilterPolicy::new(bits);
+        let options = options(Compression::None).filter_policy(policy);
+        let mut file = build(&options, &entries);
+        let index = Layout::of(&file).index;
+        file[index.start + 1] ^= 1;
+        let (report, rescued) = rescue(file);
+        assert!(rescued == entries, "{report}");
+    }
+}
+
+/// An older block has as many entries as the one that is lost: the numbers of the properties do not say that all is there.
+#[test]
+fn a_copy_with_an_older_block_in_place_of_a_lost_one_is_not_complete() {
+    let block = |key: &str, value: &[u8]| -> Vec<Entry> {
+        let entry = |i| entry(&format!("{key}{i:03}"), value);
+        (0..100).map(entry).collect()
+    };
+    let options = options(Compression::None).properties(true).no_filter();
+    let older = build_blocks(&options, &[block("b", b"older")]);
+    let older = &older[Layout::of(&older).data[0].clone()];
+    let blocks = [block("a", b"new"), block("c", b"new"), block("e", b"new")];
+    let mut file = build_blocks(&options, &blocks);
+    let layout = Layout::of(&file);
+    destroy(&mut file, layout.data[2].start..layout.index.end);
+    let (report, _) = rescue([older, &file].concat());
+    assert_eq!((report.entries, report.data_blocks), (300, 3), "{report}");
+    assert!(!report.is_complete(), "{report}");
+    assert!(!report.lost.is_empty(), "{report}");
+}
+
+/// A table whose footer is gone, right before the data of another: its index is still its index.
+#[test]
+fn an_index_right_before_data_is_not_taken_for_data() {
+    let first = entries(100);
+    let second: Vec<Entry> = (0..50)
+        .map(|i| entry(&format!("more {i:05}"), b"value"))
+        .collect();
+    for file_options in [options(Compression::None), options(Compression::Snappy)] {
+        let mut file = build(&file_options, &first);
+        let other = build(&file_options, &second);
+        file.truncate(Layout::of(&file).footer.start);
+        let data = &other[..Layout::of(&other).data.last().unwrap().end];
+        let (report, rescued) = rescue([&file[..], data].concat());
+        assert!(rescued == first, "{report}");
+        assert_eq!(report.index, IndexState::Found, "{report}");
+    }
+}

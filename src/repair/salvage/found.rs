@@ -197,6 +197,7 @@ impl Scanner<'_> {
             digest.last.extend_from_slice(key);
         }
         digest.names_parts &= is_handles;
+        digest.is_list &= digest.entries > 0;
         digest.has_restarts_only = digest.entries == restarts;
         digest.evidence = evidence.counts();
         let is_properties = is_rocksdbs && !is_handles

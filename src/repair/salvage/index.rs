@@ -166,15 +166,13 @@ impl<'s> Index<'s> {
     ///
     /// Data would continue the keys of the block before it. An index does so only if that is the only one which it lists.
     /// Then either its key is what a writer makes of a block's last key, or metaindex, filter or a gap lies between the two; and
-    /// no data comes right after it. `must_have_room`: whether anything after it shows that it is no index which has lost
+    /// no data comes right after it, which a longer one that does not continue the keys may have. `must_have_room`: whether anything after it shows that it is no index which has lost
     /// what was before it.
     fn stands_apart(&self, survey: &Survey<'_>, clues: &Clues, must_have_room: bool) -> bool {
         let Range { start, end } = self.list.range;
         let is_data = |found: &Found| found.data().is_some();
         let after = survey.frames.get(&end);
-        if after.is_some_and(is_data) {
-            return false;
-        }
+        let is_last = !after.is_some_and(is_data);
         let before = survey.before(start).next();
         let before = before.filter(|before| before.range.end == start);
         let follows_data = before.is_some_and(is_data);
@@ -189,12 +187,12 @@ impl<'s> Index<'s> {
             let digest = self.list.digest();
             let has_its_form = digest.is_some_and(|own| own.has_restarts_only)
                 && !self.handles.contains(&self.list.handle());
-            return !follows_data || !continues || self.fits && has_its_form;
+            return !continues || is_last && (!follows_data || self.fits && has_its_form);
         };
         // None of a database's data has the largest sequence number.
         let is_shortened = self.order.shortens_filter_keys() && is_separator(key);
         if is_shortened || clues.has_block(handle.size, key) {
-            return true;
+            return is_last;
         }
         let ends_a_table =
             |found: &Found| matches!(found.section(), Section::Metaindex | Section::Footer);
@@ -206,7 +204,7 @@ impl<'s> Index<'s> {
         // Data of another table, which came in front of it: its keys go before, or the front of its own is gone.
         let may_be_others = !continues || !survey.frames.contains_key(&0);
         let is_others = may_be_others && !must_have_room && fills_the_front(&self.handles);
-        has_room && (!follows_data || is_others && after.is_some())
+        has_room && is_last && (!follows_data || is_others && after.is_some())
     }
 
     /// Whether its table seems to be stored in a value of a damaged block: it is whole, begins a stretch of frames with bytes

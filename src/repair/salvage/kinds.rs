@@ -55,12 +55,7 @@ impl<'s> Kinds<'s> {
             }
         }
         let properties = match &index {
-            // Where this crate writes them: after the index. Or else before it.
-            Some(index) => {
-                let Range { start, end } = index.list.range;
-                let mut beside = survey.from(end).chain(survey.before(start));
-                beside.find_map(|found| properties_in(survey, found))
-            }
+            Some(index) => properties_of(survey, index),
             None => {
                 // Those of the file, if they are the only ones.
                 let mut all = survey
@@ -106,9 +101,7 @@ fn find_index<'s>(
             .flatten()
             .filter(|index| is_certain || index.is_likely(survey, &clues, must_have_room));
         let Some(found_index) = found_index else {
-            // Shows that a list before it is no index which has lost all that was before that.
-            must_have_room |= found.data().is_some()
-                || matches!(found.section(), Section::Pieces | Section::Properties);
+            must_have_room |= shows_that_nothing_is_missing(survey, found);
             continue;
         };
         let blocks = found_index.blocks.iter().flatten();
@@ -124,6 +117,19 @@ fn find_index<'s>(
         }
     }
     (index, inside)
+}
+
+/// Whether a block that comes after a list shows that the list is no index which has lost all that was before it: data,
+/// pieces and properties that are another one's, or what has not moved.
+fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
+    let is_there =
+        |handle: BlockHandle| moved(handle, 0).is_some_and(|range| survey.at(&range).is_some());
+    match (&found.content, found.section()) {
+        (_, Section::Pieces | Section::Properties) => true,
+        (Content::Footer(footer), _) => is_there(footer.index),
+        (_, Section::Metaindex) => survey.handles_in(found.handle()).into_iter().any(is_there),
+        _ => found.data().is_some(),
+    }
 }
 
 /// What the metadata after an index says of it, wherever they have moved.
@@ -273,6 +279,21 @@ fn data_before<'s>(survey: &'s Survey<'_>, metaindex: &Digest, end: u64) -> Opti
     let mut before = survey.before(end);
     let block = before.find(|found| found.data().is_some_and(is_data))?;
     Some(&block.range)
+}
+
+/// The properties after an index, where this crate writes them, or between it and its data. None of another table.
+fn properties_of(survey: &Survey<'_>, index: &Index<'_>) -> Option<Properties> {
+    let listed = index.blocks.iter().flatten();
+    let listed: HashSet<u64> = listed.map(|found| found.range.start).collect();
+    let is_beside = |found: &&Found| {
+        !matches!(found.section(), Section::Index | Section::Footer)
+            && !listed.contains(&found.range.start)
+            && found.data().is_none()
+    };
+    let Range { start, end } = index.list.range;
+    let after = survey.from(end).take_while(is_beside);
+    let mut beside = after.chain(survey.before(start).take_while(is_beside));
+    beside.find_map(|found| properties_in(survey, found))
 }
 
 /// What the properties block `found` says, if it is one.

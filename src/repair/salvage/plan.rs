@@ -107,7 +107,7 @@ impl<'s> Plan<'s> {
         let chosen = chain.unwrap_or_else(|| (0..data.len()).collect());
         let blocks: Vec<&Copy<'_>> = chosen.iter().filter_map(|i| data.get(*i)).collect();
         let in_file_order = blocks.is_sorted_by_key(|block| block.found.range.start);
-        let mut gaps = gaps_of_data(survey, kinds, &data).into_iter().peekable();
+        let mut gaps = gaps_of_data(survey, kinds).into_iter().peekable();
         for block in blocks {
             let is_before = |gap: &(Range<u64>, _)| gap.0.start < block.found.range.start;
             while in_file_order && let Some((gap, why)) = gaps.next_if(is_before) {
@@ -211,22 +211,13 @@ fn data_once<'s>(survey: &'s Survey<'_>, kinds: &Kinds<'_>) -> Vec<Copy<'s>> {
 }
 
 /// The parts in which no data was found although there may have been, each with why, if that is known.
-fn gaps_of_data(
-    survey: &Survey<'_>,
-    kinds: &Kinds<'_>,
-    data: &[Copy<'_>],
-) -> Vec<(Range<u64>, String)> {
-    let entries: u64 = data.iter().map(|block| block.digest.entries).sum();
-    let stated = kinds.properties.as_ref();
-    if stated.is_some_and(|it| (it.entries, it.data_blocks) == (entries, data.len() as u64)) {
-        return Vec::new();
-    }
+fn gaps_of_data(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Vec<(Range<u64>, String)> {
     // After metadata comes no data of the same table.
     let data_end = survey.data().last().map_or(0, |last| last.range.end);
     let mut after = survey.from(data_end);
     let metadata = after.find(|found| found.section() != Section::Data);
     let end = metadata.map_or(survey.file().size, |found| found.range.start);
-    let end = end.min(index_start(survey, data_end).unwrap_or(end));
+    let end = end.min(stated_data_end(survey, kinds, data_end).unwrap_or(end));
     let mut gaps: Vec<_> = { survey.gaps().into_iter() }
         .map(|gap| (gap, String::new()))
         .collect();
@@ -242,8 +233,13 @@ fn gaps_of_data(
     gaps
 }
 
-/// Where the index begins by `about.pieces`, after the data that was found. If nothing has moved, the block after it is there.
-fn index_start(survey: &Survey<'_>, data_end: u64) -> Option<u64> {
+/// Where the data ends by what the table says of itself: none of it is missing after `data_end`, where what was found ends. With
+/// `about.pieces` the index begins there. If nothing has moved, the block after the index is there.
+fn stated_data_end(survey: &Survey<'_>, kinds: &Kinds<'_>, data_end: u64) -> Option<u64> {
+    let stated = kinds.properties.as_ref();
+    if stated.is_some_and(|stated| stated.entries == 0) {
+        return Some(data_end);
+    }
     let mut after = survey.from(data_end);
     let pieces = after.find(|found| found.section() == Section::Pieces)?;
     let pieces = Pieces::decode(survey.payload(pieces.handle())?).ok()??;

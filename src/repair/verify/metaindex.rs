@@ -1,5 +1,7 @@
 //! Checks the metaindex, and reads what it names: filters, properties and pieces.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 
 use super::Verifier;
@@ -11,9 +13,10 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::BlockHandle;
 use crate::format::frame;
+use crate::format::internal_key::user_key;
 use crate::format::pieces::{PIECES_NAME, Pieces};
 use crate::format::prefix_block::{PREFIXES_NAME, PrefixBlockReader};
-use crate::format::properties::{MAX_KEY_LEN, PROPERTIES_NAME, Properties};
+use crate::format::properties::{KeyKind, MAX_KEY_LEN, PROPERTIES_NAME, Properties};
 
 /// A sound filter block of a known policy or prefix extractor.
 pub(super) struct Filter {
@@ -25,11 +28,18 @@ pub(super) struct Filter {
     /// Keys that it rejects although they are present, and data blocks that it does not cover.
     hidden: Tally,
     unfiltered: Tally,
+    /// Whether it rejects a key that is taken for one of the other kind, too, if it can be.
+    rejects_other_kind: bool,
 }
 
 impl Filter {
     pub(super) fn rejects_keys(&self) -> bool {
         self.hidden.count > 0
+    }
+
+    /// Whether it rejects keys of the table, whatever kind they are of.
+    pub(super) fn rejects_either_kind(&self) -> bool {
+        self.rejects_keys() && self.rejects_other_kind
     }
 }
 
@@ -39,9 +49,15 @@ type Ask = Box<dyn Fn(u64, &[u8]) -> Option<bool>>;
 #[derive(Default)]
 pub(super) struct Named {
     pub(super) filters: Vec<Filter>,
-    /// Name of the policy and handle of each filter; no name for a filter of prefixes.
+    /// Name of the policy and handle of each filter; no name for a filter of prefixes, and those that there is no room for.
     filters_named: Vec<(Option<String>, BlockHandle)>,
-    /// Whether these are all: the metaindex is sound.
+    /// Bytes of the names in it.
+    names_len: u64,
+    /// Whether there was a filter of prefixes.
+    has_prefixes: bool,
+    /// The known policies of which there was a filter.
+    policies: HashSet<String>,
+    /// Whether all filters are named: the metaindex is sound.
     has_all_filters: bool,
     /// Each with its offset.
     pub(super) properties: Option<(Properties, u64)>,
@@ -84,7 +100,7 @@ impl Verifier<'_, '_> {
                 None => {}
             }
         }
-        self.named.has_all_filters = is_sound;
+        self.named.has_all_filters = is_sound && self.named.names_len <= self.file.size;
         if is_sound {
             for tally in [ascent.misordered, ascent.repeated] {
                 self.report.find_tally(Severity::Damage, place, tally);
@@ -99,15 +115,18 @@ impl Verifier<'_, '_> {
         let text = |name| String::from_utf8_lossy(name).into_owned();
         let policy = name.strip_prefix(FILTER_PREFIX).map(text);
         let extractor = name.strip_prefix(PREFIXES_NAME).unwrap_or_default();
-        let is_first = !self
-            .named
-            .filters_named
-            .iter()
-            .any(|(other, _)| *other == policy);
-        self.named.filters_named.push((policy.clone(), handle));
+        // Sharing prefixes, the names could be the square of the metaindex.
+        self.named.names_len += name.len() as u64;
+        let has_room = self.named.names_len <= self.file.size;
+        let named = policy.clone().filter(|_| has_room);
+        self.named.filters_named.push((named, handle));
         let mut policies = self.options.known_policies().into_iter();
-        let known = policies.find(|known| is_first && Some(known.name()) == policy.as_deref());
+        let known = policies.find(|known| Some(known.name()) == policy.as_deref());
+        let known = known.filter(|known| self.named.policies.insert(known.name().to_owned()));
+        let is_of_prefixes = policy.is_none();
         let name = policy.unwrap_or_else(|| text(extractor));
+        let is_first = is_of_prefixes && !self.named.has_prefixes;
+        self.named.has_prefixes |= is_of_prefixes;
         let extractor = self.options.known_extractor(extractor).filter(|_| is_first);
         let decode = |payload: Bytes, _: &mut _| {
             Ok(match (known, extractor) {
@@ -136,14 +155,23 @@ impl Verifier<'_, '_> {
                 ask,
                 hidden: Tally::default(),
                 unfiltered: Tally::default(),
+                rejects_other_kind: false,
             });
         }
     }
 
     /// Asks the filters for `key`, of the data block at `offset`, and notes what is wrong. `is_first`: whether it is the block's first.
     pub(super) fn ask_filters(&mut self, offset: u64, key: &[u8], is_first: bool) {
+        let other_kind = match self.report.keys {
+            KeyKind::Plain => user_key(key),
+            KeyKind::Database => key,
+        };
         for filter in &mut self.named.filters {
             self.report.filter_checks += 1;
+            // Where the kind is not known, one of the two has to pass.
+            if self.guesses_kind && !filter.rejects_other_kind {
+                filter.rejects_other_kind = (filter.ask)(offset, other_kind) == Some(false);
+            }
             match (filter.ask)(offset, self.order.filter_key(key)) {
                 None if is_first => filter.unfiltered.note(|| {
                     let expected = format!("a filter for the data block at {offset}");
@@ -160,9 +188,10 @@ impl Verifier<'_, '_> {
         }
     }
 
-    pub(super) fn report_filters(&mut self) {
+    /// `fits_both`: whether the keys may be of either kind.
+    pub(super) fn report_filters(&mut self, fits_both: bool) {
         // In an unknown order, the keys may be a database's, whose filter holds user keys.
-        let severity = if self.report.unknown_order {
+        let severity = if self.report.unknown_order || fits_both {
             Severity::Unchecked
         } else {
             Severity::Damage

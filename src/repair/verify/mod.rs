@@ -107,7 +107,8 @@ impl<'a> VerifyOptions<'a> {
 /// by its keys. It is checked in the order of internal keys, and every key must parse as one. If no comparator is named,
 /// and keys are in neither order or the properties name another, the order is [unknown](VerifyReport::unknown_order): a state
 /// of its own, since everything else is checked. If the index keys show that the order is bytewise, since they were shortened
-/// in it, keys out of order are damage.
+/// in it, keys out of order are damage. If the keys fit either kind, a filter has to pass them as they are stored or their user
+/// keys: otherwise it is [`Severity::Unchecked`].
 ///
 /// Costs a read of the whole file (no block goes to the cache) and the memory of its largest block, of its index, and
 /// of 24 bytes for each block. A file whose handles overlap is read at most twice over. A database's table without a
@@ -153,11 +154,13 @@ pub fn verify(source: impl Into<Source>, options: VerifyOptions<'_>) -> Result<V
         return Ok(first.report);
     };
     let second = run(Some(kind));
-    // Filters that reject keys of the other kind, too, are damaged.
-    Ok(if first.keys_decide || !second.filters_reject_keys {
-        second.report
-    } else {
+    // A filter that passes every key of the first kind and rejects some of the other speaks for the first. One that rejects keys of
+    // either kind is damaged, and says nothing.
+    let keys_decide = first.keys_decide && first.filters_reject_keys;
+    Ok(if second.filters_reject_keys && !keys_decide {
         first.report
+    } else {
+        second.report
     })
 }
 
@@ -176,6 +179,8 @@ struct Verifier<'a, 'p> {
     options: &'a OpenOptions,
     /// The kind of keys that the caller named.
     kind_named: Option<KeyKind>,
+    /// Whether, without properties, nothing but the keys says of which kind they are.
+    guesses_kind: bool,
     /// Whether the properties or the index keys decide what kind of keys is checked.
     chooses_kind: bool,
     /// The order in which the keys are checked.
@@ -221,6 +226,7 @@ impl<'a, 'p> Verifier<'a, 'p> {
             },
             order,
             kind_named: keys,
+            guesses_kind: keys.is_none() && options.order.is_none(),
             chooses_kind: keys.is_none() && guess.is_none() && options.order.is_none(),
             file,
             options,
@@ -240,15 +246,15 @@ impl<'a, 'p> Verifier<'a, 'p> {
         // Whether an index vouches that it leads to all data blocks.
         let footer = self.check_footer();
         let is_complete = footer.is_some_and(|footer| self.check_blocks(footer));
-        let is_guessed = self.kind_named.is_none()
-            && self.options.order.is_none()
-            && self.named.properties.is_none();
+        let is_guessed = self.guesses_kind && self.named.properties.is_none();
         let by_keys = self.evidence.verdict();
-        if is_guessed && by_keys.is_none() {
-            // Keys that fit both kinds: readers do not ask the filter, which may hold user keys.
-            self.named.filters.clear();
+        let fits_both = is_guessed && by_keys.is_none();
+        if fits_both {
+            // Readers do not ask the filter, which may hold user keys or stored ones.
+            self.named.filters.retain(Filter::rejects_either_kind);
         }
-        let filters_reject_keys = self.named.filters.iter().any(Filter::rejects_keys);
+        let rejects_keys = self.named.filters.iter().any(Filter::rejects_keys);
+        let filters_reject_keys = rejects_keys && !fits_both;
         // A database's filter holds user keys, and rejects stored ones. The filter of a plain table rejects user keys.
         let by_filters = filters_reject_keys.then_some(match self.report.keys {
             KeyKind::Plain => KeyKind::Database,
@@ -258,7 +264,7 @@ impl<'a, 'p> Verifier<'a, 'p> {
         let other_kind = by_keys.or(by_filters).filter(|_| is_guessed);
         self.settle_order();
         if !self.progress.is_cancelled() {
-            self.report_filters();
+            self.report_filters(fits_both);
             self.compare_properties();
             self.check_coverage(is_complete);
         }
