@@ -10,7 +10,7 @@ mod signals;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -514,6 +514,10 @@ fn no_message_shows_a_secret() {
             let head = "HTTP/1.1 403 Forbidden\r\nConnection: close\r\n";
             let _ = write!(connection, "{head}Content-Length: {len}\r\n\r\n");
             let _ = connection.write_all(&request[..len]);
+            // The rest of an upload is read: with bytes unread, closing resets the connection, and the answer can be lost.
+            let _ = connection.shutdown(Shutdown::Write);
+            let _ = connection.set_read_timeout(Some(Duration::from_secs(5)));
+            let _ = std::io::copy(&mut connection, &mut std::io::sink());
         }
     });
     let input = TempDir::new().unwrap();
