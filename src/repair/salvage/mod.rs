@@ -283,7 +283,7 @@ impl fmt::Display for SalvageReport {
         if let Some((entries, blocks)) = self.stated_entries.zip(self.stated_data_blocks)
             && !self.is_as_stated()
         {
-            let stated = format_args!("{entries} entries in {blocks} data blocks");
+            let stated = format!("{entries} entries in {blocks} data blocks");
             write!(f, "; the properties state {stated}")?;
         }
         if self.cancelled {
