@@ -6,6 +6,7 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 use crate::comparator::Order;
 use crate::error::Result;
 use crate::filter::prefix_end;
+use crate::read::index::State;
 use crate::read::table::Inner;
 
 /// The direction of a walk.
@@ -100,10 +101,10 @@ impl Inner {
         };
         let start = match (lower, block_at(lower)?) {
             (Bound::Excluded(key), Some(found))
-                if self.order()?.compare(key, self.index.key(found)).is_eq()
-                    && (found.block + 1 < all || self.index.is_end_checked()) =>
+                if self.index.state(found).has(State::CHECKED)
+                    && self.order()?.compare(key, self.index.key(found)).is_eq() =>
             {
-                // The block ends with the key at the latest.
+                // The block ends with the key at the latest, as was seen when it came in.
                 found.block + 1
             }
             (_, Some(found)) => found.block,
