@@ -161,7 +161,9 @@ impl Model {
             Bound::Included(key) | Bound::Excluded(key) => self.seek(key),
         };
         let start = start.map_or(self.blocks.len(), |block| block + 1);
-        let first = key_of(lower).and_then(|key| self.seek(key)).unwrap_or(0);
+        // Past the last index key, only the last block could hold it, also on the way back from an empty last block.
+        let last = self.blocks.len().saturating_sub(1);
+        let first = key_of(lower).map_or(0, |key| self.seek(key).unwrap_or(last));
         let mut walked = Vec::new();
         for (_, state) in self.blocks[first.min(start.saturating_sub(1))..start]
             .iter()
