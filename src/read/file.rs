@@ -107,33 +107,54 @@ impl TableFile {
         let stretches = match &self.source.bytes {
             #[cfg(feature = "async")]
             SourceBytes::Remote(source) => {
-                let parts = coalesced(&missing, remote::MAX_GAP, MAX_TOGETHER);
+                let parts = coalesced(&missing, remote::MAX_GAP);
                 remote::request_parts(self, &**source, &parts).await?
             }
-            _ => self.read_coalesced(&missing, MAX_TOGETHER),
+            _ => {
+                let (parts, mut stretches) = (coalesced(&missing, 0), Vec::new());
+                self.read_many(&parts, &mut |i, read| {
+                    if let (Some(&(offset, _)), Ok(bytes)) = (parts.get(i), read) {
+                        stretches.push(Stretch { offset, bytes });
+                    }
+                });
+                stretches
+            }
         };
         self.held.extend(stretches);
         Ok(())
     }
 
-    /// Reads `ranges`, which ascend: those that lie beside each other together, up to `max_len` bytes, and all at once. What cannot
-    /// be read is not in the result.
-    pub(super) fn read_coalesced(&self, ranges: &[Range<u64>], max_len: u64) -> Vec<Stretch> {
-        let parts = coalesced(ranges, 0, max_len);
-        for &(offset, len) in &parts {
-            self.announce(offset, len as u64);
-        }
-        let mut stretches = Vec::with_capacity(parts.len());
-        let mut keep = |i, read| {
-            if let (Some(&(offset, _)), Ok(bytes)) = (parts.get(i), read) {
-                stretches.push(Stretch { offset, bytes });
+    /// Reads `ranges`, which ascend: those with at most `max_gap` bytes between them together, up to `max_len` bytes, and all at
+    /// once. Gives `each` the bytes of every range, by its position, as they come in, in memory of their own. A range that cannot be
+    /// read with others is read alone: an error is that of one range.
+    pub(super) fn read_each(
+        &self,
+        ranges: &[Range<u64>],
+        max_gap: u64,
+        max_len: u64,
+        each: &mut dyn FnMut(usize, Result<Bytes>),
+    ) {
+        // Where nothing is read, nothing is gained by reading together.
+        let max_len = if self.is_memory() { 0 } else { max_len };
+        let groups = coalesce(ranges, max_gap, max_len);
+        let parts: Vec<(u64, usize)> = groups.iter().map(|group| part(&group.bytes)).collect();
+        self.read_many(&parts, &mut |i, read| {
+            let Some(group) = groups.get(i) else { return };
+            if group.parts.len() == 1 {
+                return each(group.parts.start, read);
             }
-        };
-        match *parts {
-            [(offset, len)] => keep(0, self.read(offset, len)), // one part is no batch
-            _ => self.read_many(&parts, &mut keep),
-        }
-        stretches
+            let offset = group.bytes.start;
+            let stretch = read.ok().map(|bytes| Stretch { offset, bytes });
+            for (i, range) in group
+                .parts
+                .clone()
+                .zip(ranges.get(group.parts.clone()).unwrap_or(&[]))
+            {
+                let bytes = stretch.as_ref().and_then(|stretch| stretch.get(range));
+                let copy = bytes.map(|bytes| Bytes::copy_from_slice(&bytes));
+                each(i, copy.map_or_else(|| self.read_range(range), Ok));
+            }
+        });
     }
 
     /// Whether all bytes at `range` are held; of a mapped file, whether they were announced.
@@ -336,14 +357,14 @@ impl TableFile {
             SourceBytes::File(file) => file,
             SourceBytes::Io(source) => source,
             _ => {
-                for (i, &(offset, len)) in parts.iter().enumerate() {
-                    each(i, self.read(offset, len));
-                }
-                return;
+                let announce = |&(offset, len): &(u64, usize)| self.announce(offset, len as u64);
+                parts.iter().for_each(announce);
+                let parts = parts.iter().enumerate();
+                return parts.for_each(|(i, &(offset, len))| each(i, self.read(offset, len)));
             }
         };
-        if parts.is_empty() {
-            return;
+        if let &[(offset, len)] = parts {
+            return each(0, self.read(offset, len)); // one part is no batch
         }
         self.count_reads(parts);
         let mut left: Vec<Option<(u64, usize)>> = parts.iter().copied().map(Some).collect();
@@ -438,11 +459,15 @@ pub(super) fn saturating_len(range: &Range<u64>) -> usize {
     usize::try_from(range.end - range.start).unwrap_or(usize::MAX)
 }
 
-/// Which parts to read for `ranges`, which ascend.
-fn coalesced(ranges: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<(u64, usize)> {
-    let groups = coalesce(ranges, max_gap, max_len).into_iter();
-    let parts = groups.map(|group| (group.bytes.start, saturating_len(&group.bytes)));
-    parts.collect()
+/// `range` as its offset and length.
+fn part(range: &Range<u64>) -> (u64, usize) {
+    (range.start, saturating_len(range))
+}
+
+/// Which parts of the file to read for what opening needs.
+fn coalesced(ranges: &[Range<u64>], max_gap: u64) -> Vec<(u64, usize)> {
+    let groups = coalesce(ranges, max_gap, MAX_TOGETHER);
+    groups.iter().map(|group| part(&group.bytes)).collect()
 }
 
 #[cold]

@@ -21,18 +21,16 @@ use crate::format::internal_key::user_order;
 use crate::format::pieces::{IndexPieces, Pieces};
 use crate::format::pieces_filter::FilterPieces;
 use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
-use crate::read::ahead::ReadAhead;
-use crate::read::bounds::Way;
 use crate::read::cache::TableId;
 use crate::read::file::{TAIL_LEN, TableFile};
 use crate::read::filter::{PrefixFilter, TableFilter};
 use crate::read::index::{BlockRef, Index, IndexPlace};
 use crate::read::metaindex::{FilterOf, Metaindex};
-use crate::read::options::{OpenOptions, ReadOptions};
+use crate::read::options::OpenOptions;
 use crate::read::parts::Part;
 use crate::read::recognise::Evidence;
 use crate::read::source::{Source, SourceBytes};
-use crate::read::store::frame_range;
+use crate::read::store::{MAX_BATCH_BLOCKS, batch_len, frame_range};
 use crate::read::table::{Inner, Table};
 use crate::trace;
 
@@ -78,24 +76,10 @@ impl OpenOptions {
     pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
         let open = || {
             let table = ready(self.open_file(TableFile::new(source.into())?))?;
-            if self.checks_order(&table.inner) {
-                table.check_order()?;
-            }
             table.inner.file.expect_random_access();
             Ok(table)
         };
         report(open())
-    }
-
-    /// Whether opening checks the order of all keys of a table that is not small, and takes no block that it cannot check.
-    pub(super) fn checks_order(&self, inner: &Inner) -> bool {
-        self.is_strict(inner.properties.as_ref()) && inner.file.size > SMALL
-    }
-
-    /// A table that was copied in the order in which it was stored may be in any.
-    fn is_strict(&self, properties: Option<&Properties>) -> bool {
-        let is_as_stored = properties.is_some_and(Properties::is_as_stored);
-        (self.check_order || is_as_stored) && !self.stored_order
     }
 
     /// Opens the table in `file`. Each step says what it needs of the file, and all that is missing of that is read at once.
@@ -142,12 +126,17 @@ impl OpenOptions {
         let holds_user_keys = self.may_hold_user_keys(&mut inner).await?;
         self.attach_filters(&mut inner, &footer, metaindex, divided, holds_user_keys)?;
         inner.admit_tail()?;
-        if inner.file.size <= SMALL && !self.stored_order {
-            let is_strict = self.is_strict(inner.properties.as_ref());
-            inner.check_small(is_strict).await?;
+        // A table that was copied in the order in which it was stored may be in any.
+        let is_as_stored = inner
+            .properties
+            .as_ref()
+            .is_some_and(Properties::is_as_stored);
+        let is_strict = self.check_order || is_as_stored;
+        if !self.stored_order && (is_strict || inner.file.size <= SMALL) {
+            inner.check_order(is_strict).await?;
         }
         if self.preload {
-            inner.load_parts().await?;
+            inner.load_parts(inner.parts()).await?;
         }
         inner.file.held = Vec::new();
         Ok(Table {
@@ -484,19 +473,6 @@ impl Table {
     pub fn open(path: impl AsRef<Path>) -> Result<Table> {
         OpenOptions::new().open(path)
     }
-
-    /// Checks the order of keys in all data blocks. One that cannot be read, or is damaged, is an error.
-    fn check_order(&self) -> Result<()> {
-        let read = ReadOptions::new().fill_cache(false);
-        let blocks = 0..self.data_blocks();
-        let mut ahead = ReadAhead::over_all(blocks.clone());
-        for i in blocks {
-            let way = (i > 0).then_some(Way::Forward);
-            let found = ahead.find(&self.inner, i, way, None)?;
-            ahead.load(&self.inner, found, way, read)?;
-        }
-        Ok(())
-    }
 }
 
 impl Inner {
@@ -512,9 +488,8 @@ impl Inner {
         anchors.try_for_each(admit)
     }
 
-    /// Reads, checks and keeps all parts.
-    async fn load_parts(&mut self) -> Result<()> {
-        let mut parts = self.parts();
+    /// Reads, checks and keeps `parts`.
+    async fn load_parts(&mut self, mut parts: Vec<Part>) -> Result<()> {
         parts.retain(|&part| !self.has(part));
         let ranges = parts.iter().filter_map(|&part| self.part_range(part));
         let ranges: Vec<Range<u64>> = ranges.collect();
@@ -546,20 +521,33 @@ impl Inner {
         read().map_err(|defect| self.locate(first, defect))
     }
 
-    /// Checks the order of keys in all data blocks of a small file, which is its own tail. A block that cannot be read, or is damaged,
-    /// is an error if the check `is_strict`, and else left for lookups to find.
-    async fn check_small(&mut self, is_strict: bool) -> Result<()> {
-        let read = self.file.hold([self.file.tail()]).await;
+    /// Checks the order of keys in all data blocks. A block that cannot be read, or is damaged, is an error if the check `is_strict`,
+    /// and else left for lookups to find.
+    async fn check_order(&mut self, is_strict: bool) -> Result<()> {
+        self.load_parts(self.index_parts(0..self.index.len()))
+            .await?;
         let is_fatal = |error: &Error| is_strict || error.kind() == ErrorKind::Comparator;
-        let check = |i| {
-            let found = self.block(i)?;
-            let frame = self.file.read_frame(found.handle)?;
-            let checked = self.check_frame(found, &frame, true).map(drop);
-            checked.map_err(|defect| self.locate(found, defect))
-        };
-        let checked = (0..self.index.len()).map(check);
-        let mut failed = [read].into_iter().chain(checked).filter_map(Result::err);
-        failed.find(is_fatal).map_or(Ok(()), Err)
+        let (held, mut first) = (self.file.held.len(), 0);
+        while first < self.index.len() {
+            let next = first..self.index.len().min(first + MAX_BATCH_BLOCKS);
+            let blocks: Vec<BlockRef> = next.map(|i| self.block(i)).collect::<Result<_>>()?;
+            let (batch, _) = blocks.split_at(batch_len(&blocks));
+            let ranges = batch.iter().map(|found| frame_range(found.handle));
+            let read = self.file.hold(ranges).await;
+            let check = |&found: &BlockRef| {
+                let frame = self.file.read_frame(found.handle)?;
+                let checked = self.check_frame(found, &frame, true).map(drop);
+                checked.map_err(|defect| self.locate(found, defect))
+            };
+            let checked = batch.iter().map(check);
+            let mut failed = [read].into_iter().chain(checked).filter_map(Result::err);
+            if let Some(error) = failed.find(is_fatal) {
+                return Err(error);
+            }
+            self.file.held.truncate(held);
+            first += batch.len();
+        }
+        Ok(())
     }
 }
 

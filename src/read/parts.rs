@@ -231,21 +231,15 @@ impl Inner {
     /// Reads those of `parts` that are not there, those that lie beside each other together and all at once, and keeps them.
     #[cold]
     pub(super) fn bring(&self, parts: Vec<Part>) -> Result<()> {
-        let unread = self.unread(parts)?;
-        let ranges: Vec<Range<u64>> = unread.iter().map(|(range, _)| range.clone()).collect();
-        let stretches = self.file.read_coalesced(&ranges, MAX_READ_LEN);
-        for (range, part) in unread {
-            let read = stretches.iter().find_map(|stretch| stretch.get(&range));
-            let bytes = match read {
-                // Of what is read together, a part is most: a slice wastes little, but of a large group it would keep all.
-                Some(bytes) if stretches.len() == ranges.len() => bytes,
-                Some(bytes) => Bytes::copy_from_slice(&bytes),
-                // What could not be read with other parts is read alone: an error is that of one part.
-                None => self.file.read_range(&range)?,
-            };
-            self.admit_part(part, &bytes)?;
-        }
-        Ok(())
+        let (ranges, parts): (Vec<_>, Vec<_>) = self.unread(parts)?.into_iter().unzip();
+        let mut result = Ok(());
+        self.file
+            .read_each(&ranges, 0, MAX_READ_LEN, &mut |i, bytes| {
+                if let (Ok(()), Some(&part)) = (&result, parts.get(i)) {
+                    result = bytes.and_then(|bytes| self.admit_part(part, &bytes));
+                }
+            });
+        result
     }
 
     /// What `ask` answers; where it needs parts that are not there, these are read first: the `needed` ones. May take several reads,

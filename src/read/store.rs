@@ -13,8 +13,7 @@ use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::page::PAGE_LEN;
 use crate::read::cache::BlockKey;
-use crate::read::coalesce::coalesce;
-use crate::read::file::{Stretch, TableFile, saturating_len};
+use crate::read::file::TableFile;
 use crate::read::index::{BlockRef, State};
 use crate::read::options::ReadOptions;
 use crate::read::stats::Counter;
@@ -90,7 +89,7 @@ const MAX_BATCH_LEN: u64 = 4 << 20;
 pub(super) const MAX_GAP: u64 = PAGE_LEN - 1;
 
 /// How many of `blocks` are asked for in one batch; one at least.
-fn batch_len(blocks: &[BlockRef]) -> usize {
+pub(super) fn batch_len(blocks: &[BlockRef]) -> usize {
     let mut len = 0;
     let fits = |(i, found): &(usize, &BlockRef)| {
         len += found.handle.size;
@@ -289,37 +288,15 @@ impl Inner {
             }
         }
         missing.sort_unstable_by_key(|(_, found)| found.block);
-        let padded: Vec<Range<u64>> = missing
-            .iter()
-            .map(|&(_, found)| found.handle.offset..self.padded_end(found))
-            .collect();
-        let groups = coalesce(&padded, 0, MAX_READ_LEN);
-        let parts: Vec<(u64, usize)> = groups
-            .iter()
-            .map(|group| {
-                let last = missing.get(group.parts.end - 1);
-                let end = last.map_or(group.bytes.end, |(_, found)| frame_range(found.handle).end);
-                (group.bytes.start, saturating_len(&(group.bytes.start..end)))
-            })
-            .collect();
-        self.file.read_many(&parts, &mut |i, bytes| {
-            let Some(group) = groups.get(i) else { return };
-            let blocks = missing.get(group.parts.clone()).unwrap_or(&[]);
-            if let &[(at, found)] = blocks {
-                return take(at, bytes.and_then(|frame| self.admit(found, &frame, read)));
+        let ranges = missing.iter().map(|(_, found)| frame_range(found.handle));
+        let ranges: Vec<Range<u64>> = ranges.collect();
+        let mut admit = |i, frame: Result<Bytes>| {
+            if let Some(&(at, found)) = missing.get(i) {
+                take(at, frame.and_then(|frame| self.admit(found, &frame, read)));
             }
-            // If the group could not be read, or its bytes are not sound, each block is read alone: an error is that of one block.
-            let stretch = bytes.ok().map(|bytes| Stretch {
-                offset: group.bytes.start,
-                bytes,
-            });
-            for &(at, found) in blocks {
-                let stretch = stretch.as_ref();
-                let frame = stretch.and_then(|stretch| stretch.get(&frame_range(found.handle)));
-                let block = frame.and_then(|frame| self.try_admit(found, &frame, read).ok());
-                take(at, block.map_or_else(|| self.load_owned(found, read), Ok));
-            }
-        });
+        };
+        self.file
+            .read_each(&ranges, MAX_GAP, MAX_READ_LEN, &mut admit);
     }
 
     /// Where a data block ends in the file, with the padding after it if no more than that lies before the next block.

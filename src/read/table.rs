@@ -179,74 +179,48 @@ impl Table {
     }
 
     /// The data block to look for `key` in, and nowhere else; `None` if filter and index know that it is not in the table.
+    ///
+    /// If the last key passed the filter, this one is expected to, and its block is prefetched before the filter is asked: the
+    /// processor then waits for the memory of both at once. (It can have the memory of some 200 to 500 instructions under way;
+    /// behind a filter that waits, the block is out of that reach.) Absent keys, most of which come after others, are spared the
+    /// search in the index.
+    #[inline]
     pub(super) fn candidate(&self, key: &[u8]) -> Result<Option<BlockRef>> {
         let (inner, order) = (&*self.inner, self.order()?);
+        let mut found = None;
+        let is_expected = inner.passed_last.load(Relaxed);
+        if is_expected {
+            found = inner.find_block(key, order)?;
+            if let Some(block) = found.and_then(|found| inner.in_place(found, self.read)) {
+                prefetch_block(block.payload());
+            }
+        }
         let passes = inner.ask_filter(key, order, None)?;
         if passes == Some(false) {
             return Ok(None);
         }
-        let found = inner.find_block(key, order)?;
-        match found {
-            Some(_) if passes.is_none() && inner.filter_rejects(key, order, found)? => Ok(None),
-            found => Ok(found),
+        if !is_expected {
+            found = inner.find_block(key, order)?;
         }
+        if passes.is_none() && found.is_some() && inner.filter_rejects(key, order, found)? {
+            return Ok(None);
+        }
+        Ok(found)
     }
 
-    /// A lookup: filter, index, block, search.
-    ///
-    /// If the last key passed, this one is expected to, and its block is prefetched before the filter is asked: the processor
-    /// then waits for the memory of both at once. (It can have the memory of some 200 to 500 instructions under way; behind a
-    /// filter that waits, the block is out of that reach.) Absent keys, most of which come after others, are spared the search
-    /// in the index.
+    /// A lookup: filter and index, block, search.
     #[inline]
     fn lookup<R>(
         &self,
         key: &[u8],
         take: impl FnOnce(Loaded<'_>, Range<usize>) -> R,
     ) -> Result<Option<R>> {
-        let order = self.inner.order()?;
-        let is_expected = self.inner.passed_last.load(Relaxed);
-        let mut passes = None;
-        if !is_expected {
-            passes = self.inner.ask_filter(key, order, None)?;
-            if passes == Some(false) {
-                return Ok(None);
-            }
-        }
-        self.lookup_in_block(key, order, passes, take)
-    }
-
-    /// The rest of a lookup, apart: most absent keys never get here.
-    #[inline(never)]
-    fn lookup_in_block<R>(
-        &self,
-        key: &[u8],
-        order: &Order,
-        mut passes: Option<bool>,
-        take: impl FnOnce(Loaded<'_>, Range<usize>) -> R,
-    ) -> Result<Option<R>> {
-        let inner = &*self.inner;
-        let found = inner.find_block(key, order)?;
-        let in_place = found.and_then(|found| inner.in_place(found, self.read));
-        if let Some(block) = &in_place {
-            prefetch_block(block.payload());
-        }
-        if passes.is_none() {
-            passes = inner.ask_filter(key, order, None)?;
-        }
-        let Some(found) = found.filter(|_| passes != Some(false)) else {
+        let (inner, order) = (&*self.inner, self.order()?);
+        let Some(found) = self.candidate(key)? else {
             return Ok(None);
         };
-        if passes.is_none() && inner.filter_rejects(key, order, Some(found))? {
-            return Ok(None);
-        }
-        let block = match in_place {
-            Some(block) => block,
-            None => {
-                inner.announce_block(found);
-                Loaded::Owned(inner.load_owned(found, self.read)?)
-            }
-        };
+        inner.announce_block(found);
+        let block = inner.load(found, self.read)?;
         match inner.find_value(found, block.payload(), key, order)? {
             Some(value) => Ok(Some(take(block, value))),
             None => inner.check_place(found).map(|()| None),

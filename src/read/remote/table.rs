@@ -8,7 +8,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 
-use super::ahead::Blocks;
 use super::flights::Flights;
 use super::range::AsyncRange;
 use super::source::{AsyncReadAt, Tail};
@@ -91,15 +90,11 @@ impl OpenOptions {
             file.held.push(Stretch { offset, bytes });
             self.open_file(file).await
         };
-        let table = AsyncTable {
+        Ok(AsyncTable {
             table: report(open.await)?,
             source: Arc::clone(&source),
             flights: Arc::default(),
-        };
-        if self.checks_order(&table.table.inner) {
-            table.check_order().await?;
-        }
-        Ok(table)
+        })
     }
 }
 
@@ -388,18 +383,5 @@ impl AsyncTable {
             // The last handle may not have been checked yet.
             size.saturating_sub(last.and_then(|last| index.data_end(last)).unwrap_or(0))
         }
-    }
-
-    /// Checks the order of keys in all data blocks.
-    async fn check_order(&self) -> Result<()> {
-        // Checksums or not: what is damaged may have any keys.
-        let table = self.with_read_options(ReadOptions::new().fill_cache(false));
-        let all = 0..self.table.data_blocks();
-        let mut blocks = Blocks::new(all.clone());
-        blocks.expect_all();
-        for i in all.clone() {
-            blocks.take(&table, i, &all, Way::Forward).await?;
-        }
-        Ok(())
     }
 }
