@@ -14,7 +14,6 @@ use std::path::Path;
 use tracing::{Level, enabled, event, field};
 
 use crate::error::{Error, ErrorKind, Section};
-use crate::filter::FilterPolicy;
 
 /// Nothing, in place of the macros of `tracing`.
 #[cfg(not(feature = "tracing"))]
@@ -35,7 +34,7 @@ pub(crate) fn opened(
     in_memory: bool,
     bytes: u64,
     blocks: usize,
-    filter: Option<&dyn FilterPolicy>,
+    filter: Option<&str>,
 ) {
     event!(
         target: "leveltable::open",
@@ -44,7 +43,7 @@ pub(crate) fn opened(
         in_memory,
         bytes,
         blocks,
-        filter = filter.map(FilterPolicy::name),
+        filter,
         "opened a table"
     );
 }

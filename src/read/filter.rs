@@ -15,14 +15,21 @@ use crate::format::prefix_block::PrefixBlockReader;
 use crate::read::index::NotLoaded;
 use crate::read::store::frame_range;
 
-/// A filter in use, with the policy that understands it: of keys, or of prefixes.
+/// A filter in use.
 #[derive(Debug)]
 pub(crate) struct TableFilter {
-    pub(crate) policy: Arc<dyn FilterPolicy>,
+    pub(super) of: FilterOf,
     pub(super) handle: BlockHandle,
-    /// Decodes a block that is read whole. Takes the offset of the last data block, too.
-    decode: fn(Bytes, Option<u64>) -> Result<Whole, Defect>,
     form: Form,
+}
+
+/// What a filter holds.
+#[derive(Debug, Clone)]
+pub(super) enum FilterOf {
+    /// Keys, by this policy.
+    Keys(Arc<dyn FilterPolicy>),
+    /// Prefixes of keys, by the default policy. Only in a table whose keys, or user keys, are in bytewise order.
+    Prefixes(Arc<dyn PrefixExtractor>),
 }
 
 #[derive(Debug)]
@@ -43,42 +50,10 @@ enum Whole {
     Prefixes(PrefixBlockReader),
 }
 
-/// The prefix filter in use. Only in a table whose keys, or user keys, are in bytewise order.
-#[derive(Debug)]
-pub(super) struct PrefixFilter {
-    pub(super) extractor: Arc<dyn PrefixExtractor>,
-    pub(super) filter: TableFilter,
-}
-
-impl PrefixFilter {
-    /// The filter in the block at `handle`, which is read whole unless it is divided.
-    pub(super) fn new(
-        extractor: Arc<dyn PrefixExtractor>,
-        handle: BlockHandle,
-        pieces: Option<FilterPieces>,
-    ) -> PrefixFilter {
-        // Bits per key matter to builders only.
-        let policy = Arc::new(RibbonFilterPolicy::new(10));
-        let decode = |contents, _| PrefixBlockReader::new(contents).map(Whole::Prefixes);
-        PrefixFilter {
-            extractor,
-            filter: TableFilter {
-                decode,
-                ..TableFilter::new(policy, handle, pieces)
-            },
-        }
-    }
-
-    /// Whether a key of the table may begin with `prefix`.
-    pub(super) fn passes(&self, prefix: &[u8]) -> Result<bool, NotLoaded> {
-        Ok(self.filter.ask(prefix, None)?.unwrap_or(true))
-    }
-}
-
 impl TableFilter {
     /// The filter in the block at `handle`, which is read whole unless it is divided.
     pub(super) fn new(
-        policy: Arc<dyn FilterPolicy>,
+        of: FilterOf,
         handle: BlockHandle,
         pieces: Option<FilterPieces>,
     ) -> TableFilter {
@@ -89,19 +64,27 @@ impl TableFilter {
                 Form::InPieces(pieces, cells)
             }
         };
-        let decode = |contents, last_block: Option<u64>| {
-            let block = FilterBlockReader::new(contents)?;
-            Ok(match last_block {
-                Some(last) if block.covers_all(last) => Whole::Table(block),
-                _ => Whole::Windows(block),
-            })
-        };
-        TableFilter {
-            policy,
-            handle,
-            decode,
-            form,
+        TableFilter { of, handle, form }
+    }
+
+    /// The name of its policy or its prefix extractor.
+    pub(super) fn name(&self) -> &str {
+        match &self.of {
+            FilterOf::Keys(policy) => policy.name(),
+            FilterOf::Prefixes(extractor) => extractor.name(),
         }
+    }
+
+    /// Decodes a block that was read whole. `last_block` is the offset of the last data block.
+    fn decode(&self, contents: Bytes, last_block: Option<u64>) -> Result<Whole, Defect> {
+        if let FilterOf::Prefixes(_) = self.of {
+            return PrefixBlockReader::new(contents).map(Whole::Prefixes);
+        }
+        let block = FilterBlockReader::new(contents)?;
+        Ok(match last_block {
+            Some(last) if block.covers_all(last) => Whole::Table(block),
+            _ => Whole::Windows(block),
+        })
     }
 
     /// Bytes of memory that it takes without its pieces.
@@ -158,7 +141,7 @@ impl TableFilter {
         let is_new = match &self.form {
             Form::Whole(block) => {
                 frame::verify(bytes)?;
-                let decoded = (self.decode)(frame::open(bytes)?, last_block)?;
+                let decoded = self.decode(frame::open(bytes)?, last_block)?;
                 block.set(decoded).is_ok()
             }
             Form::InPieces(pieces, cells) => {
@@ -174,19 +157,21 @@ impl TableFilter {
     /// `None` if it is not that kind of filter: those of windows know no key of another block.
     #[inline]
     pub(super) fn ask(&self, key: &[u8], block: Option<u64>) -> Result<Option<bool>, NotLoaded> {
-        let passes = match (&self.form, block) {
-            (Form::InPieces(pieces, cells), None) => {
+        let whole = match &self.form {
+            Form::InPieces(..) if block.is_some() => return Ok(None),
+            Form::InPieces(pieces, cells) => {
                 let passes = pieces.ask(RibbonFilterPolicy::hash(key), |i| piece(cells, i));
                 return passes.map(Some).ok_or(NotLoaded);
             }
-            (Form::InPieces(..), Some(_)) => return Ok(None),
-            (Form::Whole(filter), block) => (filter.get().ok_or(NotLoaded)?, block),
+            Form::Whole(filter) => filter.get().ok_or(NotLoaded)?,
         };
-        Ok(match passes {
-            (Whole::Table(filter), None) => Some(filter.key_may_match(&*self.policy, 0, key)),
-            (Whole::Windows(filter), Some(at)) => {
-                Some(filter.key_may_match(&*self.policy, at, key))
-            }
+        let passes = |filter: &FilterBlockReader, at| match &self.of {
+            FilterOf::Keys(policy) => Some(filter.key_may_match(&**policy, at, key)),
+            FilterOf::Prefixes(_) => None,
+        };
+        Ok(match (whole, block) {
+            (Whole::Table(filter), None) => passes(filter, 0),
+            (Whole::Windows(filter), Some(at)) => passes(filter, at),
             (Whole::Prefixes(filter), None) => Some(filter.may_match(key)),
             _ => None,
         })

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::show_key;
-use crate::filter::{
-    FilterEntry, FilterPolicy, FilterSkipReason, PrefixExtractor, RibbonFilterPolicy,
-};
+use crate::filter::{FilterEntry, FilterPolicy, FilterSkipReason, RibbonFilterPolicy};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -14,6 +12,7 @@ use crate::format::footer::BlockHandle;
 use crate::format::pieces::PIECES_NAME;
 use crate::format::prefix_block::PREFIXES_NAME;
 use crate::format::properties::PROPERTIES_NAME;
+use crate::read::filter::FilterOf;
 use crate::read::options::OpenOptions;
 
 /// So many filters are listed beside those that are used, with so many bytes of their names. A table has one, seldom two or three.
@@ -37,16 +36,8 @@ pub(super) struct NamedFilter {
     /// Says that it is not used if that is certain already.
     pub(super) entry: FilterEntry,
     pub(super) handle: Result<BlockHandle, Defect>,
-    pub(super) of: FilterOf,
-}
-
-/// What a filter holds, by its name.
-#[derive(Debug)]
-pub(super) enum FilterOf {
-    /// Keys, by a policy that is known; its number is lower the better it is.
-    Keys(usize, Arc<dyn FilterPolicy>),
-    Prefixes(Arc<dyn PrefixExtractor>),
-    Unknown,
+    /// What it holds, if that is known; and a number, which is lower the better the filter is.
+    pub(super) of: Option<(usize, FilterOf)>,
 }
 
 impl Metaindex {
@@ -55,7 +46,7 @@ impl Metaindex {
         let policy_of = |name: &[u8]| {
             let mut known = policies.iter().enumerate();
             let found = known.find(|(_, policy)| policy.name().as_bytes() == name);
-            found.map(|(i, policy)| FilterOf::Keys(i, Arc::clone(policy)))
+            found.map(|(rank, policy)| (rank, FilterOf::Keys(Arc::clone(policy))))
         };
         let mut found = Metaindex::default();
         let mut cursor = BlockCursor::new(Block::parse(block)?);
@@ -68,7 +59,8 @@ impl Metaindex {
             } else if name == PIECES_NAME {
                 found.pieces = found.pieces.or(Some(handle?));
             } else if let Some(name) = name.strip_prefix(PREFIXES_NAME) {
-                let of = options.known_extractor(name).map(FilterOf::Prefixes);
+                let of = options.known_extractor(name);
+                let of = of.map(|extractor| (0, FilterOf::Prefixes(extractor)));
                 found.add_filter(RibbonFilterPolicy::NAME.as_bytes(), Some(name), handle, of);
             } else if let Some(name) = name.strip_prefix(FILTER_PREFIX) {
                 found.add_filter(name, None, handle, policy_of(name));
@@ -82,7 +74,7 @@ impl Metaindex {
         policy: &[u8],
         prefixes: Option<&[u8]>,
         handle: Result<BlockHandle, Defect>,
-        of: Option<FilterOf>,
+        of: Option<(usize, FilterOf)>,
     ) {
         self.handles.extend(handle.as_ref().ok());
         // Sharing prefixes, names could take the square of the block.
@@ -105,7 +97,7 @@ impl Metaindex {
                 skipped,
             },
             handle,
-            of: of.unwrap_or(FilterOf::Unknown),
+            of,
         });
         if place >= MAX_LISTED && !self.best().contains(&Some(place)) {
             self.filters.pop();
@@ -114,16 +106,17 @@ impl Metaindex {
 
     /// Which filter of keys to use, and which of prefixes: the best of those that are known, and the first.
     pub(super) fn best(&self) -> [Option<usize>; 2] {
-        let filters = self.filters.iter().enumerate();
-        let ranks = filters.filter_map(|(i, filter)| match filter.of {
-            FilterOf::Keys(rank, _) => Some((rank, i)),
-            _ => None,
-        });
-        let of_prefixes = |filter: &NamedFilter| matches!(filter.of, FilterOf::Prefixes(_));
-        [
-            ranks.min().map(|(_, i)| i),
-            self.filters.iter().position(of_prefixes),
-        ]
+        let best = |of_prefixes| {
+            let filters = self.filters.iter().enumerate();
+            let ranks = filters.filter_map(|(i, filter)| match &filter.of {
+                Some((rank, of)) if matches!(of, FilterOf::Prefixes(_)) == of_prefixes => {
+                    Some((*rank, i))
+                }
+                _ => None,
+            });
+            ranks.min().map(|(_, i)| i)
+        };
+        [best(false), best(true)]
     }
 }
 

@@ -23,9 +23,9 @@ use crate::format::pieces_filter::FilterPieces;
 use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
 use crate::read::cache::TableId;
 use crate::read::file::{TAIL_LEN, TableFile};
-use crate::read::filter::{PrefixFilter, TableFilter};
+use crate::read::filter::{FilterOf, TableFilter};
 use crate::read::index::{BlockRef, Index, IndexPlace};
-use crate::read::metaindex::{FilterOf, Metaindex};
+use crate::read::metaindex::Metaindex;
 use crate::read::options::OpenOptions;
 use crate::read::parts::Part;
 use crate::read::recognise::Evidence;
@@ -231,19 +231,21 @@ impl OpenOptions {
                 checked.map_err(of_metaindex)?;
                 let pieces = divided.iter().position(|pieces| pieces.handle == handle);
                 let pieces = pieces.map(|i| divided.swap_remove(i));
-                match found.of {
-                    FilterOf::Keys(rank, policy) => {
+                if let Some((rank, of)) = found.of {
+                    let (slot, is_divided) = match &of {
                         // A caller's policy takes whole filters, whatever its name.
-                        let is_ours = rank >= self.policies.len()
-                            && policy.name() == RibbonFilterPolicy::NAME;
-                        let pieces =
-                            pieces.filter(|pieces| is_ours && pieces.covers(footer.data_end()));
-                        inner.filter = Some(TableFilter::new(policy, handle, pieces));
-                    }
-                    FilterOf::Prefixes(extractor) => {
-                        inner.prefixes = Some(PrefixFilter::new(extractor, handle, pieces));
-                    }
-                    FilterOf::Unknown => {}
+                        FilterOf::Keys(policy) => {
+                            let is_ours = rank >= self.policies.len()
+                                && policy.name() == RibbonFilterPolicy::NAME;
+                            let data_end = footer.data_end();
+                            let is_whole = |pieces: &FilterPieces| pieces.covers(data_end);
+                            let is_divided = is_ours && pieces.as_ref().is_some_and(is_whole);
+                            (&mut inner.filter, is_divided)
+                        }
+                        FilterOf::Prefixes(_) => (&mut inner.prefixes, true),
+                    };
+                    let pieces = pieces.filter(|_| is_divided);
+                    *slot = Some(TableFilter::new(of, handle, pieces));
                 }
             }
             entry.skipped = entry.skipped.or(skipped);
@@ -448,7 +450,7 @@ fn ready<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
 pub(super) fn report(opened: Result<Table>) -> Result<Table> {
     let table = opened.inspect_err(trace::not_opened)?;
     let Inner { file, index, .. } = &*table.inner;
-    let filter = table.inner.filter.as_ref().map(|filter| &*filter.policy);
+    let filter = table.inner.filter.as_ref().map(TableFilter::name);
     trace::opened(
         file.path(),
         file.is_memory(),

@@ -53,11 +53,9 @@ impl Inner {
 
     /// What the filter of prefixes needs for `prefix` that is not there yet.
     pub(super) fn missing_for_prefix(&self, prefix: &[u8], layers: usize) -> Vec<Part> {
-        let filter = self.prefixes.as_ref();
-        let needed = filter.map_or(Vec::new(), |prefixes| {
-            prefixes.filter.needed(prefix, layers)
-        });
-        let needed = needed.into_iter().map(Part::Prefixes);
+        let filter = self.prefixes.iter();
+        let needed = filter.flat_map(|filter| filter.needed(prefix, layers));
+        let needed = needed.map(Part::Prefixes);
         needed.filter(|&part| !self.has(part)).collect()
     }
 
@@ -90,11 +88,10 @@ impl Inner {
 
     /// All pieces of filters.
     pub(super) fn filter_parts(&self) -> Vec<Part> {
-        let of_keys = 0..self.filter.as_ref().map_or(0, TableFilter::pieces);
-        let prefixes = self.prefixes.as_ref();
-        let of_prefixes = 0..prefixes.map_or(0, |prefixes| prefixes.filter.pieces());
-        let of_keys = of_keys.map(Part::Filter);
-        of_keys.chain(of_prefixes.map(Part::Prefixes)).collect()
+        let pieces = |filter: &Option<_>| 0..filter.as_ref().map_or(0, TableFilter::pieces);
+        let of_keys = pieces(&self.filter).map(Part::Filter);
+        let of_prefixes = pieces(&self.prefixes).map(Part::Prefixes);
+        of_keys.chain(of_prefixes).collect()
     }
 
     /// All parts that the table has.
@@ -150,15 +147,14 @@ impl Inner {
 impl Inner {
     /// The filters in use, of keys and of prefixes.
     pub(super) fn filters_in_use(&self) -> impl Iterator<Item = &TableFilter> {
-        let prefixes = self.prefixes.iter().map(|prefixes| &prefixes.filter);
-        self.filter.iter().chain(prefixes)
+        self.filter.iter().chain(&self.prefixes)
     }
 
     /// The filter that this is a piece of, and which one.
     fn filter_of(&self, part: Part) -> Option<(&TableFilter, usize)> {
         match part {
             Part::Filter(i) => Some((self.filter.as_ref()?, i)),
-            Part::Prefixes(i) => Some((&self.prefixes.as_ref()?.filter, i)),
+            Part::Prefixes(i) => Some((self.prefixes.as_ref()?, i)),
             Part::Index(_) | Part::Anchor(_) => None,
         }
     }

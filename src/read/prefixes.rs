@@ -5,6 +5,7 @@ use std::ops::Bound;
 use crate::comparator::Order;
 use crate::error::Result;
 use crate::filter::{PrefixFilterInfo, prefix_end, prefix_of_all};
+use crate::read::filter::FilterOf;
 use crate::read::parts::LAYERS;
 use crate::read::stats::Counter;
 use crate::read::table::Table;
@@ -50,7 +51,7 @@ impl Table {
         };
         let inner = &*self.inner;
         let missing = || inner.missing_for_prefix(prefix, LAYERS);
-        let passes = inner.ask(|| filter.passes(prefix), missing)?;
+        let passes = inner.ask(|| filter.ask(prefix, None), missing)? != Some(false);
         let counter = if passes {
             Counter::PrefixPassed
         } else {
@@ -66,17 +67,19 @@ impl Table {
         lower: &'k Bound<impl AsRef<[u8]>>,
         upper: &'k Bound<impl AsRef<[u8]>>,
     ) -> Option<&'k [u8]> {
-        let filter = self.inner.prefixes.as_ref()?;
+        let FilterOf::Prefixes(extractor) = &self.inner.prefixes.as_ref()?.of else {
+            return None;
+        };
         let lower = lower.as_ref().map(AsRef::as_ref);
         let upper = upper.as_ref().map(AsRef::as_ref);
-        prefix_of_all(&*filter.extractor, lower, upper)
+        prefix_of_all(&**extractor, lower, upper)
     }
 
     /// The filter of prefixes in use; `None` if the table has none that can be used. [`filters`](Table::filters) tells why.
     pub fn prefix_filter(&self) -> Option<PrefixFilterInfo> {
         self.inner.prefixes.as_ref().map(|filter| PrefixFilterInfo {
-            extractor: filter.extractor.name().to_owned(),
-            bytes: filter.filter.handle.size,
+            extractor: filter.name().to_owned(),
+            bytes: filter.handle.size,
         })
     }
 }

@@ -17,7 +17,7 @@ use crate::format::prefetch::IS_HINT;
 use crate::format::properties::Properties;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::file::TableFile;
-use crate::read::filter::{PrefixFilter, TableFilter};
+use crate::read::filter::TableFilter;
 use crate::read::index::{BlockRef, Index};
 use crate::read::options::ReadOptions;
 use crate::read::parts::LAYERS;
@@ -62,8 +62,8 @@ pub(super) struct Inner {
     pub(super) order: Option<Order>,
     pub(super) index: Index,
     pub(super) filter: Option<TableFilter>,
-    /// In use, or `None`.
-    pub(super) prefixes: Option<PrefixFilter>,
+    /// The filter of prefixes that is in use.
+    pub(super) prefixes: Option<TableFilter>,
     /// Those that the metaindex names.
     pub(super) filters: Vec<FilterEntry>,
     pub(super) properties: Option<Properties>,
@@ -235,7 +235,7 @@ impl Table {
     /// The filter in use; `None` if the table has none that can be used. [`filters`](Table::filters) tells why.
     pub fn filter(&self) -> Option<FilterInfo> {
         self.inner.filter.as_ref().map(|filter| FilterInfo {
-            policy: filter.policy.name().to_owned(),
+            policy: filter.name().to_owned(),
             bytes: filter.handle.size,
         })
     }
