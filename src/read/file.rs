@@ -384,15 +384,14 @@ impl TableFile {
 
     /// The `len` bytes at `offset`, which lie inside the file.
     pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
-        if let SourceBytes::Memory(bytes, _) = &self.source.bytes {
-            return self.check_read(offset, len, self.own(bytes).read_at(offset, len));
+        if !self.is_memory() {
+            if let Some(held) = self.read_held(offset, len) {
+                return Ok(held);
+            }
+            self.count_reads(&[(offset, len)]);
         }
-        if let Some(held) = self.read_held(offset, len) {
-            return Ok(held);
-        }
-        self.count_reads(&[(offset, len)]);
         let read = match &self.source.bytes {
-            SourceBytes::Memory(bytes, _) => bytes.read_at(offset, len),
+            SourceBytes::Memory(bytes, _) => self.own(bytes).read_at(offset, len),
             SourceBytes::File(file) => file.read_at(offset, len),
             SourceBytes::Io(source) => source.read_at(offset, len),
             #[cfg(feature = "async")]

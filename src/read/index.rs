@@ -13,7 +13,7 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::pieces::{IndexPieces, PIECE_LEN, decode_entries};
-use crate::read::index_entries::{IndexEntries, IndexEntry};
+use crate::read::index_entries::{IndexEntries, IndexEntry, partition_point};
 use crate::read::recognise::{Evidence, may_be_internal};
 
 /// Most memory that keys may unfold to, in multiples of the file's size.
@@ -155,7 +155,7 @@ impl Index {
         let (mut tops, mut firsts, mut first) = (Vec::new(), Vec::new(), 0);
         while first < count {
             let most = block.restart(first).saturating_add(PIECE_LEN);
-            let end = restart_past(&block, first, most);
+            let end = partition_point(first + 1..count, |i| block.restart(i) <= most);
             let entry = block.entry_at_restart(end - 1)?;
             let value = block.data().get(entry.value()).unwrap_or(&[]);
             let Some((handle, _)) = BlockHandle::decode(value) else {
@@ -528,20 +528,6 @@ impl Index {
         evidence.end_block();
         evidence
     }
-}
-
-/// The first restart past byte `end`, but after restart `first`.
-fn restart_past(block: &Block<Bytes>, first: usize, end: usize) -> usize {
-    let (mut low, mut high) = (first + 1, block.restart_count());
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if block.restart(middle) <= end {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    low
 }
 
 /// `block`, or a copy in which every key is stored whole and has a restart.

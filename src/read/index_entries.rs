@@ -1,6 +1,5 @@
 //! Entries of an index in memory: which of some neighbouring data blocks may hold a key, without touching the file.
 
-use std::cmp::Ordering;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -128,20 +127,25 @@ impl IndexEntries {
 
     /// The first of the data blocks in `range` whose key is at or after `key`, or the range's end.
     fn first_at_or_after(&self, key: &[u8], range: Range<usize>, order: &Order) -> usize {
-        let Range {
-            start: mut low,
-            end: mut high,
-        } = range;
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if order.compare(self.key(middle), key) == Ordering::Less {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
+        partition_point(range, |i| order.compare(self.key(i), key).is_lt())
     }
+}
+
+/// The first number of `range` that is not `before`, or the range's end. All that are `before` come first.
+pub(super) fn partition_point(range: Range<usize>, before: impl Fn(usize) -> bool) -> usize {
+    let Range {
+        start: mut low,
+        end: mut high,
+    } = range;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
 }
 
 /// The eight bytes of `key` from byte `start` on as a number that orders as they do; zeros past its end.
