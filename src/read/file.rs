@@ -145,11 +145,8 @@ impl TableFile {
             }
             let offset = group.bytes.start;
             let stretch = read.ok().map(|bytes| Stretch { offset, bytes });
-            for (i, range) in group
-                .parts
-                .clone()
-                .zip(ranges.get(group.parts.clone()).unwrap_or(&[]))
-            {
+            let ranges = ranges.iter().enumerate();
+            for (i, range) in ranges.skip(group.parts.start).take(group.parts.len()) {
                 let bytes = stretch.as_ref().and_then(|stretch| stretch.get(range));
                 let copy = bytes.map(|bytes| Bytes::copy_from_slice(&bytes));
                 each(i, copy.map_or_else(|| self.read_range(range), Ok));
@@ -363,8 +360,10 @@ impl TableFile {
                 return parts.for_each(|(i, &(offset, len))| each(i, self.read(offset, len)));
             }
         };
-        if let &[(offset, len)] = parts {
-            return each(0, self.read(offset, len)); // one part is no batch
+        match *parts {
+            [] => return,
+            [(offset, len)] => return each(0, self.read(offset, len)), // one part is no batch
+            _ => {}
         }
         self.count_reads(parts);
         let mut left: Vec<Option<(u64, usize)>> = parts.iter().copied().map(Some).collect();

@@ -127,11 +127,8 @@ impl OpenOptions {
         self.attach_filters(&mut inner, &footer, metaindex, divided, holds_user_keys)?;
         inner.admit_tail()?;
         // A table that was copied in the order in which it was stored may be in any.
-        let is_as_stored = inner
-            .properties
-            .as_ref()
-            .is_some_and(Properties::is_as_stored);
-        let is_strict = self.check_order || is_as_stored;
+        let properties = inner.properties.as_ref();
+        let is_strict = self.check_order || properties.is_some_and(Properties::is_as_stored);
         if !self.stored_order && (is_strict || inner.file.size <= SMALL) {
             inner.check_order(is_strict).await?;
         }
@@ -232,17 +229,16 @@ impl OpenOptions {
                 let pieces = divided.iter().position(|pieces| pieces.handle == handle);
                 let pieces = pieces.map(|i| divided.swap_remove(i));
                 if let Some((rank, of)) = found.of {
-                    let (slot, is_divided) = match &of {
+                    let (slot, is_divided) = match (&of, &pieces) {
                         // A caller's policy takes whole filters, whatever its name.
-                        FilterOf::Keys(policy) => {
+                        (FilterOf::Keys(policy), Some(pieces)) => {
                             let is_ours = rank >= self.policies.len()
                                 && policy.name() == RibbonFilterPolicy::NAME;
-                            let data_end = footer.data_end();
-                            let is_whole = |pieces: &FilterPieces| pieces.covers(data_end);
-                            let is_divided = is_ours && pieces.as_ref().is_some_and(is_whole);
+                            let is_divided = is_ours && pieces.covers(footer.data_end());
                             (&mut inner.filter, is_divided)
                         }
-                        FilterOf::Prefixes(_) => (&mut inner.prefixes, true),
+                        (FilterOf::Keys(_), None) => (&mut inner.filter, false),
+                        (FilterOf::Prefixes(_), _) => (&mut inner.prefixes, true),
                     };
                     let pieces = pieces.filter(|_| is_divided);
                     *slot = Some(TableFilter::new(of, handle, pieces));
