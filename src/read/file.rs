@@ -101,22 +101,35 @@ impl TableFile {
     /// Awaits requests, and nothing else: of other sources, the parts are held when the future is first polled. What of these cannot
     /// be read with other parts is read alone when it is needed.
     pub(super) async fn hold(&mut self, parts: impl IntoIterator<Item = Range<u64>>) -> Result<()> {
+        self.hold_within(MAX_TOGETHER, parts).await
+    }
+
+    /// Like [`hold`](Self::hold); neighbours come together up to `max_len` bytes.
+    pub(super) async fn hold_within(
+        &mut self,
+        max_len: u64,
+        parts: impl IntoIterator<Item = Range<u64>>,
+    ) -> Result<()> {
         let parts = parts.into_iter();
         let mut missing: Vec<Range<u64>> = parts.filter(|part| !self.holds(part)).collect();
         missing.sort_unstable_by_key(|part| (part.start, part.end));
         let stretches = match &self.source.bytes {
             #[cfg(feature = "async")]
             SourceBytes::Remote(source) => {
-                let parts = coalesced(&missing, remote::MAX_GAP);
+                let parts = coalesced(&missing, remote::MAX_GAP, max_len);
                 remote::request_parts(self, &**source, &parts).await?
             }
             _ => {
-                let (parts, mut stretches) = (coalesced(&missing, 0), Vec::new());
-                self.read_many(&parts, &mut |i, read| {
+                let (parts, mut stretches) = (coalesced(&missing, 0, max_len), Vec::new());
+                let mut keep = |i, read| {
                     if let (Some(&(offset, _)), Ok(bytes)) = (parts.get(i), read) {
                         stretches.push(Stretch { offset, bytes });
                     }
-                });
+                };
+                match *parts {
+                    [(offset, len)] => keep(0, self.read(offset, len)), // one part is no batch
+                    _ => self.read_many(&parts, &mut keep),
+                }
                 stretches
             }
         };
@@ -360,10 +373,8 @@ impl TableFile {
                 return parts.for_each(|(i, &(offset, len))| each(i, self.read(offset, len)));
             }
         };
-        match *parts {
-            [] => return,
-            [(offset, len)] => return each(0, self.read(offset, len)), // one part is no batch
-            _ => {}
+        if parts.is_empty() {
+            return;
         }
         self.count_reads(parts);
         let mut left: Vec<Option<(u64, usize)>> = parts.iter().copied().map(Some).collect();
@@ -462,9 +473,9 @@ fn part(range: &Range<u64>) -> (u64, usize) {
     (range.start, saturating_len(range))
 }
 
-/// Which parts of the file to read for what opening needs.
-fn coalesced(ranges: &[Range<u64>], max_gap: u64) -> Vec<(u64, usize)> {
-    let groups = coalesce(ranges, max_gap, MAX_TOGETHER);
+/// Which parts of the file to read for `ranges`, which ascend.
+fn coalesced(ranges: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<(u64, usize)> {
+    let groups = coalesce(ranges, max_gap, max_len);
     groups.iter().map(|group| part(&group.bytes)).collect()
 }
 

@@ -96,7 +96,7 @@ impl OpenOptions {
     /// order, and so do the blocks that lookups read, [`get`](crate::Table::get) returns `None` for a key in a block that it did not look in. The first block that
     /// shows the order is an error. That takes an order that seldom differs from the assumed one.
     ///
-    /// `true` costs a read of all data blocks, up to 4 MiB at a time, and their decompression; lookups then check no order.
+    /// `true` costs a read of all data blocks, up to 256 KiB in a read, and their decompression; lookups then check no order.
     /// Opening fails with [`ErrorKind::Comparator`](crate::ErrorKind::Comparator), and names two keys, if they are in another
     /// order; and with the error of a block that cannot be read, is damaged, or has a codec that this build lacks, since its keys
     /// may be any. Filters are not checked; [`verify`](crate::repair::verify) does that. Has no effect together with
