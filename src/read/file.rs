@@ -137,19 +137,17 @@ impl TableFile {
         Ok(())
     }
 
-    /// Reads `ranges`, which ascend: those with at most `max_gap` bytes between them together, up to `max_len` bytes, and all at
-    /// once. Gives `each` the bytes of every range, by its position, as they come in, in memory of their own. A range that cannot be
+    /// Reads `ranges`, which ascend: those that lie beside each other together, up to `max_len` bytes, and all at once. Gives `each` the bytes of every range, by its position, as they come in, in memory of their own. A range that cannot be
     /// read with others is read alone: an error is that of one range.
     pub(super) fn read_each(
         &self,
         ranges: &[Range<u64>],
-        max_gap: u64,
         max_len: u64,
         each: &mut dyn FnMut(usize, Result<Bytes>),
     ) {
         // Where nothing is read, nothing is gained by reading together.
         let max_len = if self.is_memory() { 0 } else { max_len };
-        let groups = coalesce(ranges, max_gap, max_len);
+        let groups = coalesce(ranges, 0, max_len);
         let parts: Vec<(u64, usize)> = groups.iter().map(|group| part(&group.bytes)).collect();
         self.read_many(&parts, &mut |i, read| {
             let Some(group) = groups.get(i) else { return };

@@ -229,12 +229,11 @@ impl Inner {
     pub(super) fn bring(&self, parts: Vec<Part>) -> Result<()> {
         let (ranges, parts): (Vec<_>, Vec<_>) = self.unread(parts)?.into_iter().unzip();
         let mut result = Ok(());
-        self.file
-            .read_each(&ranges, 0, MAX_READ_LEN, &mut |i, bytes| {
-                if let (Ok(()), Some(&part)) = (&result, parts.get(i)) {
-                    result = bytes.and_then(|bytes| self.admit_part(part, &bytes));
-                }
-            });
+        self.file.read_each(&ranges, MAX_READ_LEN, &mut |i, bytes| {
+            if let (Ok(()), Some(&part)) = (&result, parts.get(i)) {
+                result = bytes.and_then(|bytes| self.admit_part(part, &bytes));
+            }
+        });
         result
     }
 

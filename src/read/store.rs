@@ -288,15 +288,26 @@ impl Inner {
             }
         }
         missing.sort_unstable_by_key(|(_, found)| found.block);
-        let ranges = missing.iter().map(|(_, found)| frame_range(found.handle));
-        let ranges: Vec<Range<u64>> = ranges.collect();
+        // Neighbours come together, with the padding between them.
+        let next = missing.iter().skip(1).map(Some).chain([None]);
+        let range = |(&(_, found), next): (&(usize, BlockRef), Option<&(usize, BlockRef)>)| {
+            let Range { start, end } = frame_range(found.handle);
+            let next = next.filter(|(_, next)| next.block == found.block + 1);
+            let next = next.map(|(_, next)| next.handle.offset);
+            start..next.filter(|next| next - end <= MAX_GAP).unwrap_or(end)
+        };
+        let ranges: Vec<Range<u64>> = missing.iter().zip(next).map(range).collect();
         let mut admit = |i, frame: Result<Bytes>| {
             if let Some(&(at, found)) = missing.get(i) {
-                take(at, frame.and_then(|frame| self.admit(found, &frame, read)));
+                let block = frame.and_then(|mut frame| {
+                    let Range { start, end } = frame_range(found.handle);
+                    frame.truncate((end - start) as usize);
+                    self.admit(found, &frame, read)
+                });
+                take(at, block);
             }
         };
-        self.file
-            .read_each(&ranges, MAX_GAP, MAX_READ_LEN, &mut admit);
+        self.file.read_each(&ranges, MAX_READ_LEN, &mut admit);
     }
 
     /// Where a data block ends in the file, with the padding after it if no more than that lies before the next block.
