@@ -280,7 +280,7 @@ impl Inner {
             }
             return;
         }
-        let mut missing = Vec::new();
+        let mut missing: Vec<(usize, BlockRef)> = Vec::new();
         for (at, &found) in found.iter().enumerate() {
             match self.cached(found) {
                 Some(block) => take(at, Ok(block)),
@@ -288,15 +288,17 @@ impl Inner {
             }
         }
         missing.sort_unstable_by_key(|(_, found)| found.block);
+        let ranges = missing.iter().map(|(_, found)| frame_range(found.handle));
+        let mut ranges: Vec<Range<u64>> = ranges.collect();
         // Neighbours come together, with the padding between them.
-        let next = missing.iter().skip(1).map(Some).chain([None]);
-        let range = |(&(_, found), next): (&(usize, BlockRef), Option<&(usize, BlockRef)>)| {
-            let Range { start, end } = frame_range(found.handle);
-            let next = next.filter(|(_, next)| next.block == found.block + 1);
-            let next = next.map(|(_, next)| next.handle.offset);
-            start..next.filter(|next| next - end <= MAX_GAP).unwrap_or(end)
-        };
-        let ranges: Vec<Range<u64>> = missing.iter().zip(next).map(range).collect();
+        for (range, pair) in ranges.iter_mut().zip(missing.windows(2)) {
+            if let [(_, here), (_, next)] = pair
+                && next.block == here.block + 1
+                && next.handle.offset - range.end <= MAX_GAP
+            {
+                range.end = next.handle.offset;
+            }
+        }
         let mut admit = |i, frame: Result<Bytes>| {
             if let Some(&(at, found)) = missing.get(i) {
                 let block = frame.and_then(|mut frame| {
