@@ -299,14 +299,11 @@ impl Inner {
                 range.end = next.handle.offset;
             }
         }
-        let mut admit = |i, frame: Result<Bytes>| {
+        let mut admit = |i: usize, frame: Result<Bytes>| {
             if let Some(&(at, found)) = missing.get(i) {
-                let block = frame.and_then(|mut frame| {
-                    let Range { start, end } = frame_range(found.handle);
-                    frame.truncate((end - start) as usize);
-                    self.admit(found, &frame, read)
-                });
-                take(at, block);
+                let len = frame_range(found.handle).end - found.handle.offset;
+                let frame = frame.map(|frame| frame.slice(..frame.len().min(len as usize)));
+                take(at, frame.and_then(|frame| self.admit(found, &frame, read)));
             }
         };
         self.file.read_each(&ranges, MAX_READ_LEN, &mut admit);
