@@ -127,7 +127,8 @@ impl TableFile {
                     }
                 };
                 match *parts {
-                    [(offset, len)] => keep(0, self.read(offset, len)), // one part is no batch
+                    // One part is no batch.
+                    [(offset, len)] if !self.is_memory() => keep(0, self.read(offset, len)),
                     _ => self.read_many(&parts, &mut keep),
                 }
                 stretches
