@@ -52,7 +52,7 @@ use super::codec::RAW;
 use super::footer::BlockHandle;
 use super::pieces_filter::FilterPieces;
 use super::{Defect, require};
-use crate::coding::{fixed32_at, get_varint32, get_varint64, put_fixed32, put_varint};
+use crate::coding::{fixed32_at, get_varint32, get_varint64, put_fixed32, put_varint, varint_len};
 use crate::comparator::{Order, common_prefix};
 
 /// The metaindex's name of the block. It sorts before all filters, and after the properties.
@@ -189,7 +189,7 @@ impl Piece {
         let end = start.checked_add(len)?;
         (blocks > 0 && last.offset >= data_end).then_some(Piece {
             top_end: tops_len + top.len(),
-            last_start: end.checked_sub(last_entry(Some((top, last))).len() as u32)?,
+            last_start: end.checked_sub(entry_len(top, last) as u32)?,
             end,
             blocks: count.checked_add(blocks)?,
             crc,
@@ -201,6 +201,12 @@ impl Piece {
     fn index_size(&self) -> u64 {
         u64::from(self.end) + 4 * u64::from(self.blocks) + 4
     }
+}
+
+/// Length of [`last_entry`].
+fn entry_len(key: &[u8], handle: BlockHandle) -> usize {
+    let len = key.len() + handle.encoded_len();
+    1 + varint_len(key.len() as u64) + varint_len(handle.encoded_len() as u64) + len
 }
 
 /// An entry of an index, its key stored whole; nothing in place of none.
@@ -411,18 +417,18 @@ pub(crate) fn decode_entries<'a>(
         check_shared(&entry, 0)?;
         let key = bytes.get(entry.unshared()).unwrap_or(&[]);
         if let (Some(previous), Some(order)) = (previous, order)
-            && order.compare(previous, key).is_ge()
+            && !order.ascends(previous, key)
         {
             let message = order.order_message("index keys", previous, key);
             return Err(Defect::misordered(message));
         }
         let value = bytes.get(entry.value()).unwrap_or(&[]);
-        let handle = BlockHandle::decode(value).map(|(handle, _)| handle);
-        let handle = handle.filter(|handle| {
+        let handle = BlockHandle::decode(value).and_then(|(handle, _)| {
+            let end = handle.end().filter(|&end| end <= data.end)?;
             let fits = handle.offset >= data.start && u32::try_from(handle.size).is_ok();
-            fits && handle.end().is_some_and(|end| end <= data.end)
+            fits.then_some((handle, end))
         });
-        let Some((handle, end)) = handle.and_then(|handle| Some((handle, handle.end()?))) else {
+        let Some((handle, end)) = handle else {
             let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
             let Range { start, end } = data;
             let expected = format!("the handle of a data block between {start} and {end}");
