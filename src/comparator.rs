@@ -133,15 +133,23 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 /// A table's order. The bytewise one is known by its type: hot loops then need no virtual call, and can compare along shared
 /// prefixes, which is right for no other order.
 #[derive(Debug, Clone)]
-pub(crate) enum Order {
+pub enum Order {
+    /// That of [`BytewiseComparator`].
     Bytewise,
+    /// Any other.
     Custom(Arc<dyn Comparator>),
 }
 
 impl Order {
-    pub(crate) fn of(comparator: impl Comparator) -> Order {
-        let comparator: Arc<dyn Comparator> = Arc::new(comparator);
-        if is_bytewise_comparator(&*comparator) {
+    /// The order of `comparator`.
+    pub fn of(comparator: impl Comparator) -> Order {
+        let mut comparator: Arc<dyn Comparator> = Arc::new(comparator);
+        // One that comes in an `Arc` is known by its own type.
+        while let Some(inner) = (&*comparator as &dyn Any).downcast_ref::<Arc<dyn Comparator>>() {
+            comparator = Arc::clone(inner);
+        }
+        let any: &dyn Any = &*comparator;
+        if any.is::<BytewiseComparator>() || any.is::<Arc<BytewiseComparator>>() {
             Order::Bytewise
         } else {
             Order::Custom(comparator)
@@ -169,6 +177,15 @@ impl Order {
         match self {
             Order::Bytewise => compare_bytes(a, b).0,
             Order::Custom(comparator) => comparator.compare(a, b),
+        }
+    }
+
+    /// Whether `a` comes before `b`.
+    #[inline]
+    pub(crate) fn ascends(&self, a: &[u8], b: &[u8]) -> bool {
+        match self {
+            Order::Bytewise => a < b,
+            Order::Custom(comparator) => comparator.compare(a, b).is_lt(),
         }
     }
 
@@ -235,16 +252,6 @@ impl Comparator for StoredOrder {
     fn describe_key(&self, key: &[u8]) -> String {
         self.inside.describe_key(key)
     }
-}
-
-/// Whether `comparator` is a [`BytewiseComparator`], perhaps in an [`Arc`].
-fn is_bytewise_comparator(comparator: &dyn Comparator) -> bool {
-    let comparator: &dyn Any = comparator;
-    comparator.is::<BytewiseComparator>()
-        || comparator.is::<Arc<BytewiseComparator>>()
-        || comparator
-            .downcast_ref::<Arc<dyn Comparator>>()
-            .is_some_and(|inner| is_bytewise_comparator(&**inner))
 }
 
 impl<C: Comparator + ?Sized> Comparator for Arc<C> {

@@ -133,10 +133,12 @@
 )]
 
 mod coding;
+#[allow(unreachable_pub, reason = "`fuzzing` exports some items")]
 mod comparator;
 pub mod db;
 mod error;
 pub mod filter;
+#[allow(unreachable_pub, reason = "`fuzzing` exports some items")]
 mod format;
 #[cfg(fuzzing)]
 pub mod fuzzing;

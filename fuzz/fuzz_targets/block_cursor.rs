@@ -7,8 +7,8 @@ use std::cmp::Ordering;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use bytes::Bytes;
 use leveltable::BytewiseComparator;
-use leveltable::fuzzing::BlockCursor;
-use leveltable_fuzz::naive::{self, Block};
+use leveltable::fuzzing::{Block, BlockCursor, Order};
+use leveltable_fuzz::naive;
 use leveltable_fuzz::tables::{Entries, KeyOrder};
 use libfuzzer_sys::fuzz_target;
 
@@ -104,26 +104,28 @@ enum Place {
 
 fuzz_target!(|input: Input| {
     let most = input.block.len();
-    let model = Block::decode(&input.block, most);
-    let block = Bytes::from(input.block);
-    let cursor = match input.order {
-        KeyOrder::Bytewise => BlockCursor::new(block, BytewiseComparator),
-        other => BlockCursor::new(block, other),
+    let model = naive::Block::decode(&input.block, most);
+    let order = match input.order {
+        KeyOrder::Bytewise => Order::of(BytewiseComparator),
+        other => Order::of(other),
     };
-    let Ok(mut cursor) = cursor else {
+    let block = Block::parse(Bytes::from(input.block));
+    let block = block.and_then(|block| block.check_restarts().map(|()| block));
+    let Ok(block) = block else {
         assert!(!model.is_some_and(|block| block.restarts_are_sound));
         return;
     };
+    let mut cursor = BlockCursor::new(block);
     match model {
         Some(block) if block.restarts_are_sound => {
-            follow(&mut cursor, &block, input.order, &input.moves)
+            follow(&mut cursor, &order, &block, input.order, &input.moves)
         }
-        model => wander(&mut cursor, model.as_ref(), &input.moves, most),
+        model => wander(&mut cursor, &order, model.as_ref(), &input.moves, most),
     }
 });
 
 impl Key {
-    fn bytes(&self, block: Option<&Block>) -> Vec<u8> {
+    fn bytes(&self, block: Option<&naive::Block>) -> Vec<u8> {
         let entry = |i: &u8| {
             let entries = &block?.entries;
             let (key, _) = entries.get(usize::from(*i) % entries.len().max(1))?;
@@ -147,7 +149,13 @@ impl Key {
 }
 
 /// A block as a writer writes it, its keys perhaps out of order: every move must end where the model does.
-fn follow(cursor: &mut BlockCursor, block: &Block, order: KeyOrder, moves: &[Move]) {
+fn follow(
+    cursor: &mut BlockCursor<Bytes>,
+    key_order: &Order,
+    block: &naive::Block,
+    order: KeyOrder,
+    moves: &[Move],
+) {
     let entries = &block.entries;
     let ascends = block.ascends(order.compare());
     let mut place = Place::BeforeFirst;
@@ -171,7 +179,7 @@ fn follow(cursor: &mut BlockCursor, block: &Block, order: KeyOrder, moves: &[Mov
             }
             Move::Rewind => {
                 place = Place::BeforeFirst;
-                cursor.rewind();
+                cursor.move_before_first();
                 false
             }
             Move::BehindLast => {
@@ -181,7 +189,7 @@ fn follow(cursor: &mut BlockCursor, block: &Block, order: KeyOrder, moves: &[Mov
             }
             Move::Seek(key) => {
                 let key = key.bytes(Some(block));
-                let moved = cursor.seek(&key).expect("a sound block");
+                let moved = cursor.seek(&key, key_order).expect("a sound block");
                 place = match (ascends, moved) {
                     (true, _) => {
                         let is_before = |(k, _): &(Vec<u8>, _)| order.compare()(k, &key).is_lt();
@@ -201,7 +209,7 @@ fn follow(cursor: &mut BlockCursor, block: &Block, order: KeyOrder, moves: &[Mov
             }
             Move::Find(key) => {
                 let key = key.bytes(Some(block));
-                check_find(cursor, &key, ascends.then_some(&entries[..]));
+                check_find(cursor, key_order, &key, ascends.then_some(&entries[..]));
                 continue;
             }
         };
@@ -229,22 +237,44 @@ fn before(i: usize) -> Place {
 }
 
 /// A lookup answers as the model does, if its keys ascend.
-fn check_find(cursor: &mut BlockCursor, key: &[u8], model: Option<&[naive::Entry]>) {
-    let found = cursor.find(key);
+fn check_find(
+    cursor: &BlockCursor<Bytes>,
+    order: &Order,
+    key: &[u8],
+    model: Option<&[naive::Entry]>,
+) {
+    let found = find(cursor, order, key);
     if let Some(entries) = model {
         let expected = entries.iter().find(|(k, _)| k == key).map(|(_, v)| &v[..]);
         assert_eq!(found.as_ref().unwrap().as_deref(), expected);
     }
 }
 
+/// The value of `key` by a lookup, wherever the cursor stands. An error as its text.
+fn find(
+    cursor: &BlockCursor<Bytes>,
+    order: &Order,
+    key: &[u8],
+) -> std::result::Result<Option<Bytes>, String> {
+    let found = cursor.block().find(key, order);
+    let found = found.map_err(|defect| format!("{defect:?}"))?;
+    Ok(found.map(|value| cursor.block().data().slice(value)))
+}
+
 /// Any other block: moves end, and walks have no more steps than the block has room for entries.
-fn wander(cursor: &mut BlockCursor, model: Option<&Block>, moves: &[Move], len: usize) {
+fn wander(
+    cursor: &mut BlockCursor<Bytes>,
+    order: &Order,
+    model: Option<&naive::Block>,
+    moves: &[Move],
+    len: usize,
+) {
     for step in moves {
         let moved = match step {
             Move::Next => cursor.next(),
             Move::Prev => cursor.prev(),
             Move::Rewind => {
-                cursor.rewind();
+                cursor.move_before_first();
                 continue;
             }
             Move::BehindLast => {
@@ -253,11 +283,11 @@ fn wander(cursor: &mut BlockCursor, model: Option<&Block>, moves: &[Move], len: 
             }
             Move::Seek(key) | Move::Find(key) => {
                 let key = key.bytes(model);
-                let found = cursor.find(&key);
-                let moved = cursor.seek(&key);
+                let found = find(cursor, order, &key);
+                let moved = cursor.seek(&key, order);
                 match (&found, &moved) {
                     (Ok(Some(value)), _) => {
-                        assert_eq!(moved, Ok(true));
+                        assert!(matches!(moved, Ok(true)), "{moved:?}");
                         assert_eq!((cursor.key(), cursor.value()), (&key[..], &value[..]));
                     }
                     (Ok(None), Ok(true)) => assert_ne!(cursor.key(), key),
@@ -268,10 +298,10 @@ fn wander(cursor: &mut BlockCursor, model: Option<&Block>, moves: &[Move], len: 
             }
         };
         if moved.is_err() {
-            cursor.rewind();
+            cursor.move_before_first();
         }
     }
-    cursor.rewind();
+    cursor.move_before_first();
     let mut steps = 0;
     let end = loop {
         match cursor.next() {

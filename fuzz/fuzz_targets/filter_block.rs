@@ -80,7 +80,7 @@ fn keys_of(input: &Input) -> Vec<(u64, Vec<Vec<u8>>)> {
 fn build(input: &Input, policy: &dyn FilterPolicy) -> Vec<u8> {
     let blocks = keys_of(input);
     let make = || {
-        let mut builder = FilterBlockBuilder::new(policy, input.whole_table);
+        let mut builder = FilterBlockBuilder::new(policy.builder(), input.whole_table);
         builder.start_block(0);
         for (offset, keys) in &blocks {
             builder.start_block(*offset);

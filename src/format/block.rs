@@ -10,10 +10,9 @@
 //! ends with the offsets of these *restarts*: a binary search looks at them, since only their keys can be read without
 //! the ones before.
 
-use std::fmt;
 use std::ops::Range;
 
-use super::Defect;
+use super::{Defect, require};
 use crate::coding::{get_varint32, put_fixed32, put_fixed64, put_varint, varint_len};
 
 /// Length of the last part of a block, the number of restarts.
@@ -153,25 +152,18 @@ impl BlockBuilder {
 /// [`parse`](Block::parse) checks that entries and restarts lie inside the bytes. Everything else is untrusted, and
 /// checked where it is decoded. `block_check.rs` checks a block as a whole, when it is first read.
 /// The default is a block without entries.
-#[derive(Clone, Default)]
-pub(crate) struct Block<B> {
+#[derive(Debug, Clone, Default)]
+pub struct Block<B> {
     data: B,
     /// Length of the entries, and so the offset of the restarts.
     entries_len: usize,
     restart_count: usize,
 }
 
-/// Short: a block has too many bytes to print.
-impl<B> fmt::Debug for Block<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Block of {} bytes of entries", self.entries_len)
-    }
-}
-
 impl<B: AsRef<[u8]>> Block<B> {
     /// Finds the entries and the restarts. Takes constant time: it reads the last four bytes only.
     #[inline(always)] // on the path of every lookup
-    pub(crate) fn parse(data: B) -> Result<Block<B>, Defect> {
+    pub fn parse(data: B) -> Result<Block<B>, Defect> {
         let bytes = data.as_ref();
         let (before_count, restart_count) = match bytes.split_last_chunk::<COUNT_LEN>() {
             Some((before, count)) if u32::try_from(before.len()).is_ok() => {
@@ -206,7 +198,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 
     /// The bytes of the block.
-    pub(crate) fn data(&self) -> &B {
+    pub fn data(&self) -> &B {
         &self.data
     }
 
@@ -255,17 +247,13 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// Decodes the entries from the first on.
     #[inline]
     pub(crate) fn iter(&self) -> Entries<'_> {
-        entries_of(self.entries())
+        self.entries_from(0, 0)
     }
 
     /// Decodes the entries from byte `offset` on, after a key of `key_len` bytes.
     #[inline]
     pub(super) fn entries_from(&self, offset: usize, key_len: usize) -> Entries<'_> {
-        Entries {
-            bytes: self.entries(),
-            offset,
-            key_len,
-        }
+        entries_of(self.entries(), offset, key_len)
     }
 
     /// The bytes at `range`, which comes from an [`Entry`] of this block.
@@ -368,13 +356,13 @@ pub(crate) struct Entries<'a> {
     key_len: usize,
 }
 
-/// Decodes the entries that `bytes` are, the first of which shares nothing.
+/// Decodes the entries that `bytes` are, from byte `offset` on, after a key of `key_len` bytes.
 #[inline]
-pub(super) fn entries_of(bytes: &[u8]) -> Entries<'_> {
+pub(super) fn entries_of(bytes: &[u8], offset: usize, key_len: usize) -> Entries<'_> {
     Entries {
         bytes,
-        offset: 0,
-        key_len: 0,
+        offset,
+        key_len,
     }
 }
 
@@ -457,19 +445,10 @@ impl Entries<'_> {
 /// Checks that `entry` shares at most `key_len` bytes, the length of the key before.
 #[inline]
 pub(super) fn check_shared(entry: &Entry, key_len: usize) -> Result<(), Defect> {
-    #[cold]
-    #[inline(never)]
-    fn shares_too_much(&Entry { offset, shared, .. }: &Entry, key_len: usize) -> Defect {
-        Defect::new(
-            format!("an entry at byte {offset} of the block that shares at most {key_len} bytes"),
-            format!("{shared}"),
-        )
-    }
-    if entry.shared() <= key_len {
-        Ok(())
-    } else {
-        Err(shares_too_much(entry, key_len))
-    }
+    let &Entry { offset, shared, .. } = entry;
+    let expected =
+        || format!("an entry at byte {offset} of the block that shares at most {key_len} bytes");
+    require(entry.shared() <= key_len, expected, || format!("{shared}"))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::comparator::Order;
 
 impl<B: AsRef<[u8]>> Block<B> {
     /// Checks that the restarts ascend from 0 and lie inside the entries.
-    pub(crate) fn check_restarts(&self) -> Result<(), Defect> {
+    pub fn check_restarts(&self) -> Result<(), Defect> {
         let entries_len = self.entries().len();
         let mut before = None;
         for (i, restart) in self.restarts().enumerate() {

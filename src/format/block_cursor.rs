@@ -1,6 +1,5 @@
 //! Walking the entries of a block, forward and backward.
 
-use std::fmt;
 use std::ops::Range;
 
 use super::Defect;
@@ -9,46 +8,32 @@ use super::buffer::Buffer;
 use crate::comparator::Order;
 
 /// Walks the entries of a block in both directions.
-#[derive(Clone)]
-pub(crate) struct BlockCursor<B> {
+#[derive(Debug, Clone)]
+pub struct BlockCursor<B> {
     block: Block<B>,
     /// The current entry; none where the entries begin or end.
     at: Entry,
     /// The key of the current entry; empty if there is none.
     key: Buffer,
-    way_back: WayBack,
-}
-
-/// The entries between a restart and the current entry: where the next steps backward lead.
-///
-/// An entry does not say where the entry before it begins, so the first step back decodes the entries from the restart on,
-/// and the following steps take them from here.
-#[derive(Clone, Default)]
-struct WayBack {
-    entries: Vec<Entry>,
-    /// The bytes that a key shared with the key before, but not with the next one, key after key. Each came from an entry, and is
-    /// here once: together they are no longer than the entries, even if all share a long prefix.
+    /// The entries between a restart and the current entry: where the next steps backward lead.
+    ///
+    /// An entry does not say where the entry before it begins, so the first step back decodes the entries from the restart on,
+    /// and the following steps take them from here.
+    way_back: Vec<Entry>,
+    /// The bytes that a key on the way back shared with the key before, but not with the next one, key after key. Each came from an
+    /// entry, and is here once: together they are no longer than the entries, even if all share a long prefix.
     dropped: Buffer,
-}
-
-/// Short: the position, not the buffers.
-impl<B> fmt::Debug for BlockCursor<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockCursor")
-            .field("block", &self.block)
-            .field("at", &self.at)
-            .finish_non_exhaustive()
-    }
 }
 
 impl<B: AsRef<[u8]>> BlockCursor<B> {
     /// A cursor before the first entry of `block`.
-    pub(crate) fn new(block: Block<B>) -> BlockCursor<B> {
+    pub fn new(block: Block<B>) -> BlockCursor<B> {
         BlockCursor {
             block,
             at: Entry::default(),
             key: Buffer::default(),
-            way_back: WayBack::default(),
+            way_back: Vec::new(),
+            dropped: Buffer::default(),
         }
     }
 
@@ -59,19 +44,19 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     }
 
     /// Moves before the first entry.
-    pub(crate) fn move_before_first(&mut self) {
+    pub fn move_before_first(&mut self) {
         self.leave(0);
     }
 
     /// Moves past the last entry, so that [`prev`](Self::prev) leads to it.
-    pub(crate) fn move_past_last(&mut self) {
+    pub fn move_past_last(&mut self) {
         self.leave(self.block.entries().len());
     }
 
     /// Leaves the entries for `end`, the offset where they begin or end.
     fn leave(&mut self, end: usize) {
-        self.way_back.entries.clear();
-        self.way_back.dropped.truncate(0);
+        self.way_back.clear();
+        self.dropped.truncate(0);
         self.key.truncate(0);
         self.at = Entry::none_at(end);
     }
@@ -84,13 +69,13 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
 
     /// The current key; empty if the cursor is on no entry.
     #[inline]
-    pub(crate) fn key(&self) -> &[u8] {
+    pub fn key(&self) -> &[u8] {
         self.key.as_slice()
     }
 
     /// The current value; empty if the cursor is on no entry.
     #[inline]
-    pub(crate) fn value(&self) -> &[u8] {
+    pub fn value(&self) -> &[u8] {
         self.block.bytes(self.at.value())
     }
 
@@ -107,7 +92,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     }
 
     /// The block that the cursor walks.
-    pub(crate) fn block(&self) -> &Block<B> {
+    pub fn block(&self) -> &Block<B> {
         &self.block
     }
 
@@ -115,7 +100,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     ///
     /// After an error of this or any other move, the cursor must be positioned again.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<bool, Defect> {
+    pub fn next(&mut self) -> Result<bool, Defect> {
         if self.step() { Ok(true) } else { self.stop() }
     }
 
@@ -156,7 +141,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     ///
     /// Takes amortised constant time in a walk backward.
     #[inline]
-    pub(crate) fn prev(&mut self) -> Result<bool, Defect> {
+    pub fn prev(&mut self) -> Result<bool, Defect> {
         if self.step_back() {
             Ok(true)
         } else {
@@ -172,8 +157,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
             return Ok(false);
         }
         self.leave(end);
-        let (block, key) = (self.block.data().as_ref(), &mut self.key);
-        let WayBack { entries, dropped } = &mut self.way_back;
+        let (block, key, dropped) = (self.block.data().as_ref(), &mut self.key, &mut self.dropped);
         let mut last = Entry::default();
         for entry in self.block.entries_from(self.block.restart_before(end), 0) {
             let entry = entry?;
@@ -186,7 +170,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
             if entry.end() >= end {
                 break;
             }
-            entries.push(entry);
+            self.way_back.push(entry);
         }
         if last.end() != end {
             let expected = format!("an entry that ends at byte {end} of the block");
@@ -200,34 +184,34 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     /// Moves to the previous entry if it was decoded before. Otherwise, or if there is none, stays and returns `false`.
     #[inline(always)]
     pub(crate) fn step_back(&mut self) -> bool {
-        let WayBack { entries, dropped } = &mut self.way_back;
         // After a step forward, the way leads back from an earlier entry.
-        let Some(entry) = entries.pop_if(|entry| entry.end() == self.at.offset()) else {
+        let begin = self.at.offset();
+        let Some(entry) = self.way_back.pop_if(|entry| entry.end() == begin) else {
             return false;
         };
         let shared = self.at.shared();
         if shared < entry.shared() {
-            let start = dropped.len() - (entry.shared() - shared);
-            self.key
-                .splice(shared, dropped.memory(), start..dropped.len());
-            dropped.truncate(start);
+            let end = self.dropped.len();
+            let start = end - (entry.shared() - shared);
+            self.key.splice(shared, self.dropped.memory(), start..end);
+            self.dropped.truncate(start);
         }
         self.enter(entry);
         true
     }
 
     /// Moves to the first entry whose key is at or after `target`. Past the last, and `false`, if there is none.
-    pub(crate) fn seek(&mut self, target: &[u8], order: &Order) -> Result<bool, Defect> {
+    pub fn seek(&mut self, target: &[u8], order: &Order) -> Result<bool, Defect> {
         self.move_past_last();
-        let Some(found) = self.block.seek(target, order, &mut self.key)? else {
+        let Some((entry, _)) = self.block.seek(target, order, &mut self.key)? else {
             self.key.truncate(0);
             return Ok(false);
         };
         if let Order::Bytewise = order {
             // The search assembled no key. What this one shares with the key before, it shares with `target`.
-            self.key.splice(0, target, 0..found.entry.shared());
+            self.key.splice(0, target, 0..entry.shared());
         }
-        self.enter(found.entry);
+        self.enter(entry);
         Ok(true)
     }
 }

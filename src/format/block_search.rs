@@ -9,23 +9,16 @@ use super::buffer::Buffer;
 use super::prefetch::{lines, prefetch};
 use crate::comparator::{Order, compare_bytes};
 
-/// The first entry at or after a target.
-pub(super) struct Landing {
-    pub(super) entry: Entry,
-    /// Whether its key is the target.
-    is_exact: bool,
-}
-
 impl<B: AsRef<[u8]>> Block<B> {
     /// Where the value of `key` lies in the block; `None` if the block does not hold the key.
     #[inline(always)] // on the path of every lookup
-    pub(crate) fn find(&self, key: &[u8], order: &Order) -> Result<Option<Range<usize>>, Defect> {
-        let landing = self.seek(key, order, &mut Buffer::default())?;
-        let exact = landing.filter(|landing| landing.is_exact);
-        Ok(exact.map(|landing| landing.entry.value()))
+    pub fn find(&self, key: &[u8], order: &Order) -> Result<Option<Range<usize>>, Defect> {
+        let found = self.seek(key, order, &mut Buffer::default())?;
+        let exact = found.filter(|(_, is_exact)| *is_exact);
+        Ok(exact.map(|(entry, _)| entry.value()))
     }
 
-    /// Finds the first entry at or after `target`.
+    /// Finds the first entry at or after `target`, and whether its key is the target.
     ///
     /// In bytewise order it assembles no keys. All it remembers of the key before is how many bytes that and the target
     /// share, `matched`. That key was below the target:
@@ -44,7 +37,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         target: &[u8],
         order: &Order,
         key: &mut Buffer,
-    ) -> Result<Option<Landing>, Defect> {
+    ) -> Result<Option<(Entry, bool)>, Defect> {
         let (from, mut matched) = self.restart_below(target, order)?;
         let entries = match order {
             Order::Bytewise => self.entries_from(from.end(), from.key_len()),
@@ -66,8 +59,7 @@ impl<B: AsRef<[u8]>> Block<B> {
                 }
             };
             if ordering.is_ge() {
-                let is_exact = ordering.is_eq();
-                return Ok(Some(Landing { entry, is_exact }));
+                return Ok(Some((entry, ordering.is_eq())));
             }
         }
         Ok(None)

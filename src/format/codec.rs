@@ -53,23 +53,20 @@ pub enum Compression {
     Deflate(u32),
 }
 
-/// Every codec of this build, by its [`name`] in files, at the level that its writers use by default.
-const CODECS: &[(&str, Compression)] = &[
-    ("none", Compression::None),
-    ("snappy", Compression::Snappy),
-    #[cfg(feature = "zstd")]
-    ("zstd", Compression::Zstd(1)),
-    #[cfg(feature = "zlib")]
-    ("zlib", Compression::Zlib(6)),
-    #[cfg(feature = "zlib")]
-    ("deflate", Compression::Deflate(6)),
-];
-
 impl Compression {
-    /// The codec of this name in files. `None` for one that is not built in.
+    /// The codec of this [`name`] in files, at the level that its writers use by default. `None` for one that is not built in.
     pub(crate) fn of(name: &str) -> Option<Compression> {
-        let codec = CODECS.iter().find(|(known, _)| *known == name);
-        codec.map(|&(_, compression)| compression)
+        match name {
+            "none" => Some(Compression::None),
+            "snappy" => Some(Compression::Snappy),
+            #[cfg(feature = "zstd")]
+            "zstd" => Some(Compression::Zstd(1)),
+            #[cfg(feature = "zlib")]
+            "zlib" => Some(Compression::Zlib(6)),
+            #[cfg(feature = "zlib")]
+            "deflate" => Some(Compression::Deflate(6)),
+            _ => None,
+        }
     }
 
     /// Whether the codec has the level; `Err` names the allowed range.
@@ -193,8 +190,8 @@ fn append_all(mut encoder: impl Read, codec: u8, out: &mut Buffer) -> io::Result
 
 /// Decompresses a payload of type `codec`, which is not [`RAW`].
 ///
-/// Refuses a block of more than 64/3 times the payload for Snappy, 1032 times for deflate, and 1032 times plus 16 MiB for
-/// Zstandard, whose format has no bound. Snappy and Zstandard state the block's length, and the memory is allocated at
+/// Refuses a block of more than 64/3 times the payload for Snappy, which it cannot reach, as deflate cannot reach more than 1032 times;
+/// and of more than 1032 times plus 16 MiB for Zstandard, whose format has no bound. Snappy and Zstandard state the block's length, and the memory is allocated at
 /// once. For deflate it grows, and up to three times the block's length is in use for a moment.
 pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
     match (codec, payload) {
@@ -203,11 +200,19 @@ pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
         (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => unzstd(payload),
         #[cfg(feature = "zlib")]
         (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => {
-            inflate(ZlibDecoder::new(payload), "zlib", payload)
+            let broken = |e: io::Error| Defect::new("zlib data", e.to_string());
+            inflate(ZlibDecoder::new(payload), broken)
         }
         #[cfg(feature = "zlib")]
-        (DEFLATE, _) if !is_rocksdbs_lz4(payload) => {
-            inflate(DeflateDecoder::new(payload), "deflate", payload)
+        (DEFLATE, _) => {
+            let mut rest = payload;
+            let block = inflate(DeflateDecoder::new(&mut rest), |_| unknown(codec, payload))?;
+            // LZ4 may begin as deflate does. The block's checksum was right, so this is not damage.
+            if rest.is_empty() {
+                Ok(block)
+            } else {
+                Err(unknown(codec, payload))
+            }
         }
         _ => Err(unknown(codec, payload)),
     }
@@ -239,58 +244,19 @@ fn unsnap(payload: &[u8]) -> Result<Vec<u8>, Defect> {
     Ok(block)
 }
 
-/// Refuses a length that the payload cannot decompress to, before it is allocated.
-fn check_claim(claimed: u64, most: u64, payload: &[u8]) -> Result<(), Defect> {
+/// Memory for a block of `claimed` bytes. Refuses a length that the payload cannot decompress to. One that is allowed can still be
+/// more than this machine has, which is an error and must not end the process.
+fn reserve(claimed: u64, most: u64, payload: &[u8]) -> Result<Vec<u8>, Defect> {
     let len = payload.len();
     let expected = || format!("at most {most} bytes from {len} compressed ones");
     require(claimed <= most, expected, || {
         format!("a claim of {claimed}")
-    })
-}
-
-/// Memory for a block of `claimed` bytes. A length that is allowed can still be more than this machine has, which is an error and
-/// must not end the process.
-fn reserve(claimed: u64, most: u64, payload: &[u8]) -> Result<Vec<u8>, Defect> {
-    check_claim(claimed, most, payload)?;
+    })?;
     let mut block = Vec::new();
     // A length that does not fit a `usize` cannot be reserved, and neither can its maximum.
     let reserved = block.try_reserve_exact(usize::try_from(claimed).unwrap_or(usize::MAX));
     reserved.map_err(|e| Defect::unsupported(format!("takes {claimed} bytes of memory: {e}")))?;
     Ok(block)
-}
-
-/// Whether a payload of type 4 is LZ4, as in RocksDB's tables of the first format, which have LevelDB's magic number: the
-/// length of the block in eight bytes, then LZ4 sequences that add up to it.
-fn is_rocksdbs_lz4(payload: &[u8]) -> bool {
-    let add_up = || {
-        let (len, mut rest) = payload.split_first_chunk()?;
-        let (len, mut made) = (u64::from_le_bytes(*len), 0);
-        while made < len {
-            let (token, after) = rest.split_first()?;
-            let (literals, after) = lz4_len(token >> 4, after)?;
-            rest = after.get(usize::try_from(literals).ok()?..)?;
-            made += literals;
-            // The last sequence has no match.
-            if !rest.is_empty() {
-                let (matched, after) = lz4_len(token & 0xf, rest.get(2..)?)?;
-                rest = after;
-                made += 4 + matched;
-            }
-        }
-        (made == len && rest.is_empty() && len > 0).then_some(())
-    };
-    add_up().is_some()
-}
-
-/// A length that begins with four bits of a token and goes on in bytes as long as those are 255.
-fn lz4_len(bits: u8, mut rest: &[u8]) -> Option<(u64, &[u8])> {
-    let mut len = u64::from(bits);
-    let mut goes_on = bits == 0xf;
-    while goes_on {
-        let (byte, after) = rest.split_first()?;
-        (len, rest, goes_on) = (len + u64::from(*byte), after, *byte == 0xff);
-    }
-    Some((len, rest))
 }
 
 /// Names the codec, if it is known from other implementations. RocksDB uses some type bytes in its own way.
@@ -300,9 +266,9 @@ fn unknown(codec: u8, payload: &[u8]) -> Defect {
         (ZSTD_OR_ZLIB, [0x28, 0xb5, 0x2f, 0xfd, ..]) => "Zstandard, which needs the feature `zstd`",
         (ZSTD_OR_ZLIB, [first, ..]) if first & 0x0f == 8 => "zlib, which needs the feature `zlib`",
         (3, _) => "bzip2, as RocksDB writes it",
-        (DEFLATE, _) if is_rocksdbs_lz4(payload) => "LZ4, as RocksDB writes it",
+        (DEFLATE, _) if cfg!(feature = "zlib") => "LZ4, as RocksDB writes it, not raw deflate",
         (DEFLATE, _) => {
-            "raw deflate (as in Minecraft worlds), which needs the feature `zlib`, or LZ4 (as in RocksDB)"
+            "raw deflate (as in Minecraft worlds), which needs the feature `zlib`, or LZ4, as RocksDB writes it"
         }
         (5, _) => "LZ4HC, as RocksDB writes it",
         (7, _) => "Zstandard, as RocksDB writes it",
@@ -355,20 +321,22 @@ fn unzstd(payload: &[u8]) -> Result<Vec<u8>, Defect> {
     Ok(block)
 }
 
-/// All that `decoder` makes of the payload. The stream does not state its length, so memory grows with it, up to a bound.
+/// All that `decoder` makes of its payload; `broken` is the defect of one that it cannot decode. The stream does not state its
+/// length, so memory grows with it, up to [`MAX_DEFLATED`] bytes for each of the payload.
 #[cfg(feature = "zlib")]
-fn inflate(decoder: impl Read, name: &str, payload: &[u8]) -> Result<Vec<u8>, Defect> {
-    let most = (payload.len() as u64).saturating_mul(MAX_DEFLATED);
+fn inflate(
+    mut decoder: impl Read,
+    broken: impl FnOnce(io::Error) -> Defect,
+) -> Result<Vec<u8>, Defect> {
     let mut block = Vec::new();
-    // A byte more shows that it is longer.
-    let read = decoder.take(most + 1).read_to_end(&mut block);
-    read.map_err(|e| match e.kind() {
-        io::ErrorKind::OutOfMemory => {
-            Defect::unsupported(format!("takes up to {most} bytes of memory: {e}"))
-        }
-        _ => Defect::new(format!("{name} data"), e.to_string()),
-    })?;
-    check_claim(block.len() as u64, most, payload)?;
+    decoder
+        .read_to_end(&mut block)
+        .map_err(|e| match e.kind() {
+            io::ErrorKind::OutOfMemory => {
+                Defect::unsupported(format!("takes too much memory: {e}"))
+            }
+            _ => broken(e),
+        })?;
     // Growth can leave twice the memory that is needed, and a block may stay in a cache for long.
     block.shrink_to_fit();
     Ok(block)

@@ -23,49 +23,34 @@ pub(crate) const FILTER_PREFIX: &[u8] = b"filter.";
 /// LevelDB's lg(base): a filter for every 2 KiB of file.
 const LEVELDB_BASE_LG: u8 = 11;
 
-/// Which data blocks share a filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FilterSpan {
-    /// Those that begin in the same 2 KiB of file, as in LevelDB.
-    Window,
-    /// All of them.
-    Table,
-}
-
 /// Builds a filter block while the data blocks are written.
 ///
-/// The calls must match `(start_block add_key*)* finish`: `start_block` with the file offset at which the next data block
-/// begins, then `add_key` for each of its keys.
-pub(crate) struct FilterBlockBuilder {
+/// The calls must match `add_key* (start_block add_key*)* finish`: `add_key` for each key of the data block at offset 0, then
+/// `start_block` with the file offset at which the next one begins, and so on, in the file's order.
+pub struct FilterBlockBuilder {
     policy: Box<dyn FilterBuilder>,
-    span: FilterSpan,
+    whole_table: bool,
     /// The filters so far.
     result: Vec<u8>,
     offsets: Vec<u64>,
     has_keys: bool,
-    block_offset: u64,
 }
 
 impl FilterBlockBuilder {
-    pub(crate) fn new(policy: Box<dyn FilterBuilder>, span: FilterSpan) -> FilterBlockBuilder {
+    /// A builder of one filter for the whole table, or of one for each 2 KiB of file, as in LevelDB.
+    pub fn new(policy: Box<dyn FilterBuilder>, whole_table: bool) -> FilterBlockBuilder {
         FilterBlockBuilder {
             policy,
-            span,
+            whole_table,
             result: Vec::new(),
             offsets: Vec::new(),
             has_keys: false,
-            block_offset: 0,
         }
     }
 
     /// Starts the data block at file offset `offset`. Windows that end before it get their filters.
-    pub(crate) fn start_block(&mut self, offset: u64) {
-        debug_assert!(
-            offset >= self.block_offset,
-            "blocks are started in file order"
-        );
-        self.block_offset = offset;
-        if self.span == FilterSpan::Window {
+    pub fn start_block(&mut self, offset: u64) {
+        if !self.whole_table {
             while offset >> LEVELDB_BASE_LG > self.offsets.len() as u64 {
                 self.end_filter();
             }
@@ -74,7 +59,7 @@ impl FilterBlockBuilder {
 
     /// Adds a key of the current block.
     #[inline]
-    pub(crate) fn add_key(&mut self, key: &[u8]) {
+    pub fn add_key(&mut self, key: &[u8]) {
         self.policy.add_key(key);
         self.has_keys = true;
     }
@@ -90,13 +75,14 @@ impl FilterBlockBuilder {
 
     /// Returns the filter block of a table whose data blocks end at file offset `data_end`. `None` if the filters exceed the 4 GiB
     /// that 32-bit offsets reach.
-    pub(crate) fn finish(mut self, data_end: u64) -> Option<Vec<u8>> {
+    pub fn finish(mut self, data_end: u64) -> Option<Vec<u8>> {
         if self.has_keys {
             self.end_filter();
         }
-        let base_lg = match self.span {
-            FilterSpan::Table if !self.offsets.is_empty() => covering_lg(data_end),
-            _ => LEVELDB_BASE_LG,
+        let base_lg = if self.whole_table && !self.offsets.is_empty() {
+            covering_lg(data_end)
+        } else {
+            LEVELDB_BASE_LG
         };
         let filters_len = u32::try_from(self.result.len()).ok()?;
         for &offset in &self.offsets {
@@ -116,7 +102,7 @@ fn covering_lg(data_end: u64) -> u8 {
 
 /// Reads a filter block.
 #[derive(Debug)]
-pub(crate) struct FilterBlockReader {
+pub struct FilterBlockReader {
     contents: Bytes,
     /// Length of all filters together, and so the offset of the offsets. At most the length of `contents` less 5.
     filters_len: usize,
@@ -125,29 +111,30 @@ pub(crate) struct FilterBlockReader {
 }
 
 impl FilterBlockReader {
-    pub(crate) fn new(contents: Bytes) -> Result<FilterBlockReader, Defect> {
-        let Some((before, &[a, b, c, d, base_lg])) = contents.split_last_chunk() else {
-            let found = format!("{}", contents.len());
-            return Err(Defect::new("at least 5 bytes", found));
+    /// Finds the offsets. Everything else is checked where it is used.
+    pub fn new(contents: Bytes) -> Result<FilterBlockReader, Defect> {
+        let decode = || {
+            let (before, &[a, b, c, d, base_lg]) = contents.split_last_chunk()?;
+            let filters_len = u32::from_le_bytes([a, b, c, d]) as usize;
+            let offsets_len = before.len().checked_sub(filters_len)?;
+            (u32::from(base_lg) < u64::BITS).then_some((filters_len, offsets_len / 4, base_lg))
         };
-        if u32::from(base_lg) >= u64::BITS {
-            return Err(Defect::new("an lg(base) below 64", format!("{base_lg}")));
-        }
-        let filters_len = u32::from_le_bytes([a, b, c, d]) as usize;
-        let Some(offsets_len) = before.len().checked_sub(filters_len) else {
-            let expected = format!("the filter offsets within {} bytes", before.len());
-            return Err(Defect::new(expected, format!("at {filters_len}")));
+        let Some((filters_len, filter_count, base_lg)) = decode() else {
+            let (_, end) = contents.split_at(contents.len().saturating_sub(5));
+            let found = format!("{} bytes that end in {end:02x?}", contents.len());
+            let expected = "the offset of offsets that the block has, and an lg(base) below 64";
+            return Err(Defect::new(expected, found));
         };
         Ok(FilterBlockReader {
-            filters_len,
-            filter_count: offsets_len / 4,
-            base_lg,
             contents,
+            filters_len,
+            filter_count,
+            base_lg,
         })
     }
 
     /// Whether one filter covers every block up to the one at `last_block`.
-    pub(crate) fn covers_all(&self, last_block: u64) -> bool {
+    pub fn covers_all(&self, last_block: u64) -> bool {
         self.filter_count == 1 && last_block >> self.base_lg == 0
     }
 
@@ -189,14 +176,9 @@ impl FilterBlockReader {
     ///
     /// Returns `true` for a block that has no filter, or a filter with impossible bounds.
     #[inline]
-    pub(crate) fn key_may_match(
-        &self,
-        policy: &dyn FilterPolicy,
-        block_offset: u64,
-        key: &[u8],
-    ) -> bool {
-        self.filter(block_offset)
-            .is_none_or(|filter| policy.key_may_match(key, filter))
+    pub fn key_may_match(&self, policy: &dyn FilterPolicy, block_offset: u64, key: &[u8]) -> bool {
+        let filter = self.filter(block_offset);
+        filter.is_none_or(|filter| policy.key_may_match(key, filter))
     }
 
     /// The filters; then their offsets, up to and including the offset of the offsets.
@@ -258,8 +240,8 @@ mod tests {
         }
     }
 
-    fn build(span: FilterSpan, blocks: &[(u64, &[&str])]) -> Vec<u8> {
-        let mut builder = FilterBlockBuilder::new(Readable.builder(), span);
+    fn build(whole_table: bool, blocks: &[(u64, &[&str])]) -> Vec<u8> {
+        let mut builder = FilterBlockBuilder::new(Readable.builder(), whole_table);
         for (offset, keys) in blocks {
             builder.start_block(*offset);
             keys.iter().for_each(|key| builder.add_key(key.as_bytes()));
@@ -275,8 +257,8 @@ mod tests {
 
     #[test]
     fn an_empty_table_has_leveldbs_empty_filter_block() {
-        for span in [FilterSpan::Window, FilterSpan::Table] {
-            assert_eq!(build(span, &[(0, &[])]), [0, 0, 0, 0, 11]);
+        for whole_table in [false, true] {
+            assert_eq!(build(whole_table, &[(0, &[])]), [0, 0, 0, 0, 11]);
         }
     }
 
@@ -290,7 +272,7 @@ mod tests {
             (9000, &["box", "hello"]),
             (9500, &[]),
         ];
-        let bytes = build(FilterSpan::Window, &blocks);
+        let bytes = build(false, &blocks);
         let mut expected = b"foo,bar,box,box,hello,".to_vec();
         for offset in [0u32, 8, 12, 12, 12, 22, 11] {
             expected.extend(offset.to_le_bytes());
@@ -326,7 +308,7 @@ mod tests {
         ] {
             let last = end - end / 9;
             let blocks: [(u64, &[&str]); 3] = [(0, &["a"]), (last, &["b"]), (end, &[])];
-            let bytes = build(FilterSpan::Table, &blocks);
+            let bytes = build(true, &blocks);
             let expected = [b"a,b,", &[0; 4][..], &[4, 0, 0, 0, lg]].concat();
             assert_eq!(bytes, expected);
             let block = FilterBlockReader::new(bytes.into()).unwrap();

@@ -32,7 +32,7 @@ impl BlockHandle {
     }
 
     /// The handle at the front of `src`, and how many bytes it takes.
-    #[inline]
+    #[inline(always)] // an index has thousands
     pub(crate) fn decode(src: &[u8]) -> Option<(BlockHandle, usize)> {
         let (offset, a) = get_varint64(src)?;
         let (size, b) = get_varint64(src.get(a..)?)?;

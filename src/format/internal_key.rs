@@ -226,23 +226,16 @@ impl Comparator for InternalKeyComparator {
 
 /// The order of user keys in tables of `order`, if it is that of a database's tables.
 pub(crate) fn user_order(order: &Order) -> Option<&Order> {
-    match order {
-        Order::Bytewise => None,
-        Order::Custom(comparator) => user_order_of(&**comparator),
-    }
-}
-
-/// The order inside an [`InternalKeyComparator`], perhaps in an [`Arc`].
-fn user_order_of(comparator: &dyn Comparator) -> Option<&Order> {
-    let any: &dyn Any = comparator;
+    let Order::Custom(comparator) = order else {
+        return None;
+    };
+    let any: &dyn Any = &**comparator;
     if let Some(internal) = any.downcast_ref::<InternalKeyComparator>() {
         Some(&internal.user)
     } else if let Some(shared) = any.downcast_ref::<Arc<InternalKeyComparator>>() {
         Some(&shared.user)
-    } else if let Some(stored) = any.downcast_ref::<StoredOrder>() {
-        user_order(&stored.inside)
     } else {
-        user_order_of(&**any.downcast_ref::<Arc<dyn Comparator>>()?)
+        user_order(&any.downcast_ref::<StoredOrder>()?.inside)
     }
 }
 

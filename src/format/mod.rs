@@ -80,7 +80,7 @@ use crate::error::{Corruption, Error, ErrorKind, Section};
 ///
 /// One word wide, since it is the error of the innermost loops.
 #[derive(Debug)]
-pub(crate) struct Defect(Box<(ErrorKind, String, String)>);
+pub struct Defect(Box<(ErrorKind, String, String)>);
 
 impl Defect {
     /// Damage: the bytes should be `expected`, and are `found`.

@@ -52,7 +52,7 @@ use super::codec::RAW;
 use super::footer::BlockHandle;
 use super::pieces_filter::FilterPieces;
 use super::{Defect, require};
-use crate::coding::{fixed32_at, get_varint32, get_varint64, put_fixed32, put_varint};
+use crate::coding::{fixed32_at, get_varint32, get_varint64, put_fixed32, put_varint, varint_len};
 use crate::comparator::{Order, common_prefix};
 
 /// The metaindex's name of the block. It sorts before all filters, and after the properties.
@@ -151,49 +151,45 @@ impl Input {
 pub(crate) struct IndexPieces {
     /// The handle of the index block.
     pub(crate) handle: BlockHandle,
-    /// The last entry of each piece as the index has it, end to end: with the piece's top, and behind it the handle of its last
-    /// data block.
-    lasts: Bytes,
+    /// The tops of all pieces, end to end.
+    tops: Bytes,
     pieces: Vec<Piece>,
 }
 
 #[derive(Debug)]
 struct Piece {
-    /// Where its last entry ends among all, and where its top lies in that.
-    last_end: u32,
-    top: Range<u32>,
+    /// Where its top ends among all.
+    top_end: usize,
     /// Where its last entry begins in the index block, and where it ends.
     last_start: u32,
     end: u32,
     /// Number of data blocks up to its end.
     blocks: u32,
     crc: u32,
+    /// The handle of its last data block.
     last: BlockHandle,
 }
 
 impl Piece {
-    /// The piece after `before`, of which the tops' block has this `value`. Appends its last entry to `lasts`.
-    fn decode(
-        before: Option<&Piece>,
-        top: &[u8],
-        value: &[u8],
-        lasts: &mut Vec<u8>,
-    ) -> Option<Piece> {
+    /// The piece after `before`, of which the tops' block has this `top` and `value`.
+    fn decode(before: Option<&Piece>, top: &[u8], value: &[u8]) -> Option<Piece> {
         let (len, a) = get_varint32(value)?;
         let (blocks, b) = get_varint32(value.get(a..)?)?;
         let (last, c) = BlockHandle::decode(value.get(a + b..)?)?;
         let crc = fixed32_at(value, a + b + c)?;
-        let (end, count, data_end) = match before {
-            Some(before) => (before.end, before.blocks, before.last.end()?),
-            None => (0, 0, 0),
+        let (start, tops_len, count, data_end) = match before {
+            Some(before) => (
+                before.end,
+                before.top_end,
+                before.blocks,
+                before.last.end()?,
+            ),
+            None => (0, 0, 0, 0),
         };
-        let end = end.checked_add(len)?;
-        let last_at = lasts.len();
-        let top_at = append_entry(lasts, top, last);
+        let end = start.checked_add(len)?;
         (blocks > 0 && last.offset >= data_end).then_some(Piece {
-            last_end: u32::try_from(lasts.len()).ok()?,
-            top: top_at as u32..(top_at + top.len()) as u32,
-            last_start: end.checked_sub((lasts.len() - last_at) as u32)?,
+            top_end: tops_len + top.len(),
+            last_start: end.checked_sub(entry_len(top, last) as u32)?,
             end,
             blocks: count.checked_add(blocks)?,
             crc,
@@ -207,14 +203,24 @@ impl Piece {
     }
 }
 
-/// Appends an entry of an index, its key stored whole. Returns where its key begins.
-fn append_entry(dst: &mut Vec<u8>, key: &[u8], handle: BlockHandle) -> usize {
+/// Length of [`last_entry`].
+fn entry_len(key: &[u8], handle: BlockHandle) -> usize {
+    let len = key.len() + handle.encoded_len();
+    1 + varint_len(key.len() as u64) + varint_len(handle.encoded_len() as u64) + len
+}
+
+/// An entry of an index, its key stored whole; nothing in place of none.
+fn last_entry(last: Option<(&[u8], BlockHandle)>) -> Vec<u8> {
+    let mut entry = Vec::new();
+    let Some((key, handle)) = last else {
+        return entry;
+    };
     for len in [0, key.len(), handle.encoded_len()] {
-        put_varint(dst, len as u64);
+        put_varint(&mut entry, len as u64);
     }
-    dst.extend_from_slice(key);
-    handle.encode(dst);
-    dst.len() - handle.encoded_len() - key.len()
+    entry.extend_from_slice(key);
+    handle.encode(&mut entry);
+    entry
 }
 
 impl IndexPieces {
@@ -222,14 +228,13 @@ impl IndexPieces {
         let most = TOP_INTERVAL * tops.len();
         let block = Block::parse(tops)?;
         block.check_entries()?;
-        let (mut tops_len, mut lasts, mut pieces) = (0, Vec::new(), Vec::<Piece>::new());
+        let (mut tops, mut pieces) = (Vec::new(), Vec::<Piece>::new());
         let mut cursor = BlockCursor::new(block);
         while cursor.next()? {
             let top = cursor.key();
-            tops_len += top.len();
-            let is_short = tops_len <= most && top.len() <= MAX_TOP;
+            let is_short = tops.len() + top.len() <= most && top.len() <= MAX_TOP;
             let piece = is_short
-                .then(|| Piece::decode(pieces.last(), top, cursor.value(), &mut lasts))
+                .then(|| Piece::decode(pieces.last(), top, cursor.value()))
                 .flatten()
                 .filter(|piece| piece.last.end().is_some_and(|end| end <= handle.offset));
             let Some(piece) = piece else {
@@ -237,6 +242,7 @@ impl IndexPieces {
                 let expected = format!("piece {i} of the index, its blocks past those before");
                 return Err(Defect::new(expected, format!("{:02x?}", cursor.value())));
             };
+            tops.extend_from_slice(top);
             pieces.push(piece);
         }
         let size = pieces.last().map(Piece::index_size);
@@ -246,7 +252,7 @@ impl IndexPieces {
         })?;
         Ok(IndexPieces {
             handle,
-            lasts: lasts.into(),
+            tops: tops.into(),
             pieces,
         })
     }
@@ -261,11 +267,24 @@ impl IndexPieces {
         self.pieces.len()
     }
 
-    /// Bytes that hold all tops, where each of these lies, and the handle of its piece's last data block, which is behind it in the
-    /// bytes, too. The caller checks that tops ascend.
+    /// Bytes that hold all tops, and for each piece where its top lies and the handle of its last data block. The caller checks that
+    /// tops ascend.
     pub(crate) fn tops(&self) -> (Bytes, Vec<(Range<usize>, BlockHandle)>) {
-        let place = |piece: &Piece| (place(&piece.top), piece.last);
-        (self.lasts.clone(), self.pieces.iter().map(place).collect())
+        let pieces = self.pieces.iter().enumerate();
+        let tops = pieces.map(|(i, piece)| (self.top_range(i), piece.last));
+        (self.tops.clone(), tops.collect())
+    }
+
+    /// Where the top of piece `i`, one of `0..len()`, lies among all.
+    fn top_range(&self, i: usize) -> Range<usize> {
+        let start = self.before(i).map_or(0, |before| before.top_end);
+        start..self.before(i + 1).map_or(start, |piece| piece.top_end)
+    }
+
+    /// The top of piece `i`, and the handle of its last data block; `None` if there is no such piece.
+    fn last(&self, i: usize) -> Option<(&[u8], BlockHandle)> {
+        let top = self.tops.get(self.top_range(i))?;
+        Some((top, self.pieces.get(i)?.last))
     }
 
     /// Number of the first data block of piece `i`; of `len()`, of all blocks.
@@ -275,14 +294,6 @@ impl IndexPieces {
 
     fn before(&self, i: usize) -> Option<&Piece> {
         self.pieces.get(i.wrapping_sub(1))
-    }
-
-    /// The entry of the index that piece `i` ends with; empty if there is no such piece.
-    fn last_entry(&self, i: usize) -> &[u8] {
-        let start = self.before(i).map_or(0, |before| before.last_end);
-        let range = self.pieces.get(i).map(|piece| start..piece.last_end);
-        let entry = range.and_then(|range| self.lasts.get(place(&range)));
-        entry.unwrap_or(&[])
     }
 
     /// What comes after piece `i` and is read with it.
@@ -315,8 +326,9 @@ impl IndexPieces {
         order: Option<&Order>,
         mut take: impl FnMut(Range<usize>, BlockHandle),
     ) -> Result<(), Defect> {
-        let before = self.last_entry(i.wrapping_sub(1));
-        let piece = bytes.strip_prefix(before);
+        let before = i.checked_sub(1).and_then(|before| self.last(before));
+        let entry_before = last_entry(before);
+        let piece = bytes.strip_prefix(&entry_before[..]);
         let piece = piece.and_then(|piece| piece.strip_suffix(self.after(i)));
         let Some((piece, said)) = piece.zip(self.pieces.get(i)) else {
             let expected =
@@ -327,18 +339,17 @@ impl IndexPieces {
         let expected = || format!("piece {i} of the index with checksum {:#010x}", said.crc);
         let found = || format!("{crc:#010x} (computed from {} bytes)", piece.len());
         require(crc == said.crc, expected, found)?;
-        let piece_before = self.before(i);
-        let top_before = piece_before.and_then(|before| self.lasts.get(place(&before.top)));
-        let data_start = piece_before.and_then(|before| before.last.end());
+        let data_start = before.and_then(|(_, last)| last.end());
         let data = data_start.unwrap_or(0)..self.handle.offset;
         let (mut last, mut blocks) = (0, 0);
+        let top_before = before.map(|(top, _)| top);
         decode_entries(piece, top_before, data, order, |entry, handle| {
             let Range { start, end } = entry.unshared();
-            take(before.len() + start..before.len() + end, handle);
+            take(entry_before.len() + start..entry_before.len() + end, handle);
             (last, blocks) = (entry.offset(), blocks + 1);
         })?;
         let stated = said.blocks as usize - self.blocks_before(i);
-        let is_as_stated = blocks == stated && piece.get(last..) == Some(self.last_entry(i));
+        let is_as_stated = blocks == stated && piece.get(last..) == Some(&last_entry(self.last(i)));
         let expected = || format!("{stated} entries in piece {i} of the index, the last as stated");
         require(is_as_stated, expected, || {
             format!("{blocks} entries, or another")
@@ -347,29 +358,27 @@ impl IndexPieces {
 
     /// Where the anchor of piece `i`, one of `0..len()`, lies in the file.
     pub(crate) fn anchor(&self, i: usize) -> Range<u64> {
-        let count_at = self.handle.offset + self.handle.size - 4;
-        if i == 0 {
-            return count_at..count_at + 5;
-        }
-        let restarts = self.blocks_before(self.len()) - self.blocks_before(i) + 1;
-        let start = count_at - 4 * restarts as u64;
-        start..start + 4
+        let (offset, bytes) = self.offset_and_anchor(i);
+        offset..offset + bytes.len() as u64
     }
 
     /// Checks the `bytes` of the anchor of piece `i`, one of `0..len()`.
     pub(crate) fn check_anchor(&self, i: usize, bytes: &[u8]) -> Result<(), Defect> {
-        let found = fixed32_at(bytes, 0).map(u64::from);
-        let (expected, is_right) = if i == 0 {
-            let count = self.blocks_before(self.len()) as u64;
-            let is_right = found == Some(count) && bytes.get(4) == Some(&RAW);
-            let expected = format!("an index with {count} restarts, stored raw");
-            (expected, is_right)
-        } else {
-            let start = self.range(i).start - self.handle.offset;
-            let expected = format!("a restart at byte {start} of the index, before piece {i}");
-            (expected, found == Some(start))
-        };
-        require(is_right, || expected, || format!("{bytes:02x?}"))
+        let (_, anchor) = self.offset_and_anchor(i);
+        let expected = || format!("restarts with {anchor:02x?} before piece {i} of the index");
+        require(bytes == anchor, expected, || format!("{bytes:02x?}"))
+    }
+
+    fn offset_and_anchor(&self, i: usize) -> (u64, Vec<u8>) {
+        let count = self.blocks_before(self.len()) as u32;
+        let count_at = self.handle.offset + self.handle.size - 4;
+        if i == 0 {
+            return (count_at, [&count.to_le_bytes()[..], &[RAW]].concat());
+        }
+        let restarts = u64::from(count) - self.blocks_before(i) as u64 + 1;
+        let start = self.range(i).start - self.handle.offset;
+        let offset = count_at - 4 * restarts;
+        (offset, (start as u32).to_le_bytes().to_vec())
     }
 
     /// Checks that the index block `index`, wherever it lies, is the one that is divided. Takes one pass over it.
@@ -382,10 +391,6 @@ impl IndexPieces {
             self.decode_piece(i, bytes, None, |_, _| ())
         })
     }
-}
-
-fn place(range: &Range<u32>) -> Range<usize> {
-    range.start as usize..range.end as usize
 }
 
 /// The bytes of a block that its `handle` would have at `range` of the file; none if it is shorter.
@@ -407,23 +412,23 @@ pub(crate) fn decode_entries<'a>(
     order: Option<&Order>,
     mut take: impl FnMut(&Entry, BlockHandle),
 ) -> Result<(), Defect> {
-    for entry in entries_of(bytes) {
+    for entry in entries_of(bytes, 0, 0) {
         let entry = entry?;
         check_shared(&entry, 0)?;
         let key = bytes.get(entry.unshared()).unwrap_or(&[]);
         if let (Some(previous), Some(order)) = (previous, order)
-            && order.compare(previous, key).is_ge()
+            && !order.ascends(previous, key)
         {
             let message = order.order_message("index keys", previous, key);
             return Err(Defect::misordered(message));
         }
         let value = bytes.get(entry.value()).unwrap_or(&[]);
-        let handle = BlockHandle::decode(value).map(|(handle, _)| handle);
-        let handle = handle.filter(|handle| {
+        let handle = BlockHandle::decode(value).and_then(|(handle, _)| {
+            let end = handle.end().filter(|&end| end <= data.end)?;
             let fits = handle.offset >= data.start && u32::try_from(handle.size).is_ok();
-            fits && handle.end().is_some_and(|end| end <= data.end)
+            fits.then_some((handle, end))
         });
-        let Some((handle, end)) = handle.and_then(|handle| Some((handle, handle.end()?))) else {
+        let Some((handle, end)) = handle else {
             let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
             let Range { start, end } = data;
             let expected = format!("the handle of a data block between {start} and {end}");
@@ -550,7 +555,7 @@ mod tests {
     }
 
     fn top(pieces: &IndexPieces, i: usize) -> &[u8] {
-        &pieces.lasts[place(&pieces.pieces[i].top)]
+        pieces.last(i).unwrap().0
     }
 
     #[test]
@@ -684,13 +689,9 @@ mod tests {
             last.crc = crc32c(&index[start..last.end as usize]);
             last.last.offset = 105 * (kept as u64 - 1);
             let kept_top = &keys[kept - 1];
-            let kept_last = last.last;
-            let mut lasts = pieces.lasts[..pieces.pieces[before].last_end as usize].to_vec();
-            let start = append_entry(&mut lasts, kept_top, kept_last) as u32;
-            let last = pieces.pieces.last_mut().unwrap();
-            last.top = start..start + kept_top.len() as u32;
-            last.last_end = lasts.len() as u32;
-            pieces.lasts = lasts.into();
+            let tops = &pieces.tops[..pieces.pieces[before].top_end];
+            pieces.tops = [tops, kept_top].concat().into();
+            pieces.pieces.last_mut().unwrap().top_end = pieces.tops.len();
             assert!(look_up(&index, &pieces, &keys[299]).is_err(), "{left_out}");
             ask(&pieces);
         }

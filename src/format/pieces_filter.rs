@@ -43,7 +43,7 @@ pub(crate) struct FilterPieces {
     /// Copied from `about.pieces`.
     tail: Bytes,
     /// What the tail says.
-    layout: RibbonLayout<Box<[u8]>>,
+    layout: RibbonLayout,
     crcs: Bytes,
     /// Number of pieces of the words.
     words: usize,
@@ -92,7 +92,7 @@ impl FilterPieces {
             lg,
             crcs: input.take(4 * count)?,
             words,
-            layout: layout.to_owned(),
+            layout,
             tail,
         })
     }
@@ -170,7 +170,7 @@ impl FilterPieces {
                 let words = self.gather(layout.words_at(&probe), &mut both, &piece)?;
                 return Some(layout.holds(&probe, words).unwrap_or(true));
             }
-            place = layout.next(&probe);
+            place = layout.next(&probe, self.ribbon_tail());
         }
         Some(true)
     }
@@ -203,7 +203,7 @@ impl FilterPieces {
                     break;
                 }
             }
-            place = layout.next(&probe);
+            place = layout.next(&probe, self.ribbon_tail());
         }
         needs.retain(|&i| piece(i).is_none());
         needs.sort_unstable();
@@ -236,6 +236,11 @@ impl FilterPieces {
         Some(both)
     }
 
+    /// The end of the filter, which the block's own end follows.
+    fn ribbon_tail(&self) -> &[u8] {
+        self.tail.get(..self.layout.tail_len()).unwrap_or(&[])
+    }
+
     /// The piece with the code for this place of a key.
     #[inline]
     fn codes_piece(&self, probe: &RibbonProbe) -> usize {
@@ -250,7 +255,7 @@ impl FilterPieces {
 
 /// The layout of the ribbon of a filter block of `size` bytes that ends with `tail`, which may be all of it.
 #[inline]
-fn layout_of(tail: &[u8], size: u64) -> Option<RibbonLayout<&[u8]>> {
+fn layout_of(tail: &[u8], size: u64) -> Option<RibbonLayout> {
     let (ribbon, &[0, 0, 0, 0, a, b, c, d, _]) = tail.split_last_chunk::<BLOCK_END>()? else {
         return None;
     };
@@ -263,7 +268,7 @@ fn layout_of(tail: &[u8], size: u64) -> Option<RibbonLayout<&[u8]>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::filter_block::{FilterBlockBuilder, FilterSpan};
+    use super::super::filter_block::FilterBlockBuilder;
     use super::super::pieces::{Pieces, PiecesBuilder};
     use super::*;
     use crate::filter::FilterPolicy;
@@ -273,7 +278,7 @@ mod tests {
 
     fn filter_block(keys: u32) -> Vec<u8> {
         let policy = RibbonFilterPolicy::new(10);
-        let mut builder = FilterBlockBuilder::new(policy.builder(), FilterSpan::Table);
+        let mut builder = FilterBlockBuilder::new(policy.builder(), true);
         builder.start_block(0);
         (0..keys).for_each(|key| builder.add_key(&key.to_be_bytes()));
         builder.finish(100).unwrap()

@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Defect;
-use super::filter_block::{FilterBlockBuilder, FilterBlockReader, FilterSpan};
+use super::filter_block::{FilterBlockBuilder, FilterBlockReader};
+use super::{Defect, require};
 use crate::filter::{FilterPolicy, PrefixExtractor, RibbonFilterPolicy, prefix_of};
 
 /// Start of the metaindex key of a prefix filter. The extractor's name follows.
@@ -46,11 +46,9 @@ impl PrefixBlockBuilder {
         extractor: Arc<dyn PrefixExtractor>,
         policy: RibbonFilterPolicy,
     ) -> PrefixBlockBuilder {
-        let mut block = FilterBlockBuilder::new(policy.builder(), FilterSpan::Table);
-        block.start_block(0);
         PrefixBlockBuilder {
             extractor,
-            block,
+            block: FilterBlockBuilder::new(policy.builder(), true),
             last: None,
         }
     }
@@ -101,31 +99,23 @@ pub(crate) struct BrokenRule;
 
 /// Reads the block.
 #[derive(Debug)]
-pub(crate) struct PrefixBlockReader {
-    block: FilterBlockReader,
-    policy: RibbonFilterPolicy,
-}
+pub(crate) struct PrefixBlockReader(FilterBlockReader);
 
 impl PrefixBlockReader {
     pub(crate) fn new(contents: Bytes) -> Result<PrefixBlockReader, Defect> {
         let block = FilterBlockReader::new(contents)?;
         block.check_offsets()?;
-        match block.filter_count() {
-            0 | 1 => Ok(PrefixBlockReader {
-                block,
-                // Bits a key matter to builders only.
-                policy: RibbonFilterPolicy::new(10),
-            }),
-            more => {
-                let found = format!("{more}");
-                Err(Defect::new("one filter of prefixes, or none", found))
-            }
-        }
+        let count = block.filter_count();
+        let expected = || "one filter of prefixes, or none".into();
+        require(count <= 1, expected, || format!("{count}"))?;
+        Ok(PrefixBlockReader(block))
     }
 
     /// Whether a key of the table may have this prefix.
     pub(crate) fn may_match(&self, prefix: &[u8]) -> bool {
-        self.block.filter_count() > 0 && self.block.key_may_match(&self.policy, 0, prefix)
+        // Bits a key matter to builders only.
+        let policy = RibbonFilterPolicy::new(10);
+        self.0.filter_count() > 0 && self.0.key_may_match(&policy, 0, prefix)
     }
 }
 

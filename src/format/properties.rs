@@ -52,9 +52,8 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::Defect;
 use super::block::{Block, BlockBuilder};
-use super::block_cursor::BlockCursor;
+use super::{Defect, require};
 use crate::coding::{get_varint64, put_varint};
 use crate::error::show_key;
 
@@ -253,24 +252,22 @@ struct Stored(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Stored {
     fn read(block: &[u8]) -> Result<Stored, Defect> {
-        let len = block.len();
         let block = Block::parse(block)?;
-        block.check_restarts()?;
-        let (mut stored, mut keys_len) = (BTreeMap::<Vec<u8>, _>::new(), 0);
-        let mut cursor = BlockCursor::new(block);
-        while cursor.next()? {
-            let key = cursor.key();
+        let mut stored = BTreeMap::<Vec<u8>, _>::new();
+        for entry in block.iter() {
+            let entry = entry?;
             // Sharing prefixes, keys could take the square of the block.
-            keys_len += key.len();
-            if keys_len > len {
-                let what = format!("keys of {len} bytes at most, stored whole");
-                return Err(Defect::new(what, format!("{keys_len}")));
-            }
+            let expected = || "keys of properties that are stored whole".into();
+            let shared = entry.shared();
+            require(shared == 0, expected, || {
+                format!("one that shares {shared}")
+            })?;
+            let key = block.unshared(&entry);
             if let Some((last, _)) = stored.last_key_value().filter(|(last, _)| key <= &last[..]) {
                 let found = format!("{} after {}", show_key(key), show_key(last));
                 return Err(Defect::new("properties in ascending order", found));
             }
-            stored.insert(key.to_vec(), cursor.value().to_vec());
+            stored.insert(key.to_vec(), block.bytes(entry.value()).to_vec());
         }
         Ok(Stored(stored))
     }

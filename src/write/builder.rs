@@ -18,6 +18,7 @@ use crate::format::filter_block::FilterBlockBuilder;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::internal_key::{internal_order, user_order};
+use crate::format::pieces::PiecesBuilder;
 use crate::format::prefix_block::{BrokenRule, PrefixBlockBuilder};
 use crate::format::properties::{AS_STORED, KEYS_ORDER, MAX_USER_BYTES, STORED_ORDER, user_key};
 use crate::write::align::Pages;
@@ -55,8 +56,10 @@ pub struct TableBuilder<D: Destination> {
     file: Output<D>,
     data: BlockBuilder,
     index: BlockBuilder,
-    filter: Option<NamedFilter>,
+    filter: Option<FilterBlockBuilder>,
     prefixes: Option<PrefixBlockBuilder>,
+    /// How index and filters are divided, once the index is written, if it is divided.
+    pieces: Option<PiecesBuilder>,
     /// The last data block, until the key after it is known: the index key between the two may be shorter than either.
     pending: Option<BlockHandle>,
     options: WriteOptions,
@@ -67,12 +70,6 @@ pub struct TableBuilder<D: Destination> {
     summary: Summary,
     /// The application's properties; `None` if the table gets no properties block.
     properties: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
-}
-
-/// The filter block being built, and its policy's name for the metaindex.
-struct NamedFilter {
-    policy: String,
-    block: FilterBlockBuilder,
 }
 
 /// Shows the progress only: blocks are too much to print.
@@ -112,14 +109,8 @@ impl WriteOptions {
         let refused = self.check().err();
         // A policy with senseless parameters is not asked for a builder.
         let policy = self.filter.as_ref().filter(|_| refused.is_none());
-        let filter = policy.map(|policy| {
-            let mut block = FilterBlockBuilder::new(policy.builder(), self.span);
-            block.start_block(0);
-            NamedFilter {
-                policy: policy.name().to_owned(),
-                block,
-            }
-        });
+        let filter =
+            policy.map(|policy| FilterBlockBuilder::new(policy.builder(), self.whole_table));
         let prefixes = self.prefixes.as_ref().filter(|_| refused.is_none());
         let prefixes = prefixes.map(|extractor| {
             PrefixBlockBuilder::new(Arc::clone(extractor), RibbonFilterPolicy::new(10))
@@ -130,6 +121,7 @@ impl WriteOptions {
             index: BlockBuilder::new(1),
             filter,
             prefixes,
+            pieces: None,
             pending: None,
             is_database: user_order(&self.order).is_some(),
             options: self.clone(),
@@ -218,7 +210,7 @@ impl<D: Destination> TableBuilder<D> {
             self.add_index_entry(&separator)?;
         }
         if let (Some(filter), None) = (&mut self.filter, &self.pages) {
-            filter.block.add_key(self.options.order.filter_key(key));
+            filter.add_key(self.options.order.filter_key(key));
         }
         self.data.add(key, shared, value);
         if self.summary.entries == 0 {
@@ -484,13 +476,11 @@ impl<D: Destination> TableBuilder<D> {
             let handle = self.file.seal_within(pages, block)?;
             if let Some(filter) = &mut self.filter {
                 // Where the block begins decides which filter its keys belong to, and is known only now.
-                filter.block.start_block(handle.offset);
+                filter.start_block(handle.offset);
                 let located = |defect: Defect| defect.locate(Section::Data, handle.offset);
                 let mut cursor = BlockCursor::new(Block::parse(block).map_err(located)?);
                 while cursor.next().map_err(located)? {
-                    filter
-                        .block
-                        .add_key(self.options.order.filter_key(cursor.key()));
+                    filter.add_key(self.options.order.filter_key(cursor.key()));
                 }
             }
             Ok(handle)
@@ -499,7 +489,7 @@ impl<D: Destination> TableBuilder<D> {
         self.summary.data_blocks += 1;
         self.summary.data_bytes += handle.size + TRAILER_LEN as u64;
         if let (Some(filter), None) = (&mut self.filter, &self.pages) {
-            filter.block.start_block(self.file.offset());
+            filter.start_block(self.file.offset());
         }
         Ok(())
     }

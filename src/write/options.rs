@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::comparator::{Comparator, Order};
 use crate::filter::{BloomFilterPolicy, FilterPolicy, PrefixExtractor, RibbonFilterPolicy};
 use crate::format::codec::Compression;
-use crate::format::filter_block::FilterSpan;
 use crate::format::internal_key::user_order;
 
 /// How a table is written.
@@ -38,7 +37,7 @@ pub struct WriteOptions {
     /// Whether the caller named the codec.
     pub(crate) names_codec: bool,
     pub(crate) filter: Option<Arc<dyn FilterPolicy>>,
-    pub(crate) span: FilterSpan,
+    pub(crate) whole_table: bool,
     pub(crate) prefixes: Option<Arc<dyn PrefixExtractor>>,
     pub(crate) order: Order,
     pub(crate) replace: bool,
@@ -73,7 +72,7 @@ impl WriteOptions {
     pub fn new() -> WriteOptions {
         WriteOptions {
             filter: Some(Arc::new(RibbonFilterPolicy::new(10))),
-            span: FilterSpan::Table,
+            whole_table: true,
             properties: true,
             ..WriteOptions::leveldb()
         }
@@ -89,7 +88,7 @@ impl WriteOptions {
             compression: Compression::Snappy,
             names_codec: false,
             filter: Some(Arc::new(BloomFilterPolicy::new(10))),
-            span: FilterSpan::Window,
+            whole_table: false,
             prefixes: None,
             order: Order::Bytewise,
             replace: true,
@@ -186,11 +185,7 @@ impl WriteOptions {
     /// Not for [`BloomFilterPolicy`] in a large table of structured keys: its 32-bit hash lets a seventh of the absent
     /// numbers between a million decimal ones pass (`docs/filters.md`).
     pub fn whole_table_filter(mut self, yes: bool) -> WriteOptions {
-        self.span = if yes {
-            FilterSpan::Table
-        } else {
-            FilterSpan::Window
-        };
+        self.whole_table = yes;
         self
     }
 

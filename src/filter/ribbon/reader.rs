@@ -18,13 +18,13 @@ fn bumped_slots(code: u8) -> u64 {
 /// A filter without its words and codes: what says where they lie. Nothing in it is trusted, and `None` is always a filter that
 /// contradicts itself.
 #[derive(Debug)]
-pub(crate) struct Layout<E> {
-    /// Ends of the layers from the last to the second, four bytes each.
-    ends: E,
+pub(crate) struct Layout {
     /// End of the first layer.
     end: u32,
     narrow: u64,
     pub(super) columns: u64,
+    /// Number of layers, at least one.
+    layers: usize,
     /// Length of the words, at the front of the filter.
     pub(crate) words_len: usize,
     /// Length of the codes, which follow them.
@@ -53,56 +53,37 @@ impl Probe {
     }
 }
 
-impl<'a> Layout<&'a [u8]> {
+impl Layout {
     /// The layout of a filter of `len` bytes that ends with `tail`, which may be all of it.
     #[inline]
-    pub(crate) fn parse(tail: &'a [u8], len: usize) -> Option<Self> {
-        let (rest, &[e0, e1, e2, e3, n0, n1, n2, n3, columns, layers]) =
+    pub(crate) fn parse(tail: &[u8], len: usize) -> Option<Layout> {
+        let (_, &[e0, e1, e2, e3, n0, n1, n2, n3, columns, layers]) =
             tail.split_last_chunk::<TRAILER>()?;
         let end = u32::from_le_bytes([e0, e1, e2, e3]);
         let narrow = u64::from(u32::from_le_bytes([n0, n1, n2, n3]));
-        let columns = u64::from(columns);
-
-        let ends_len = 4 * usize::from(layers.checked_sub(1)?);
-        let (_, ends) = rest.split_at_checked(rest.len().checked_sub(ends_len)?)?;
-        // With a single layer, the end of the first layer is that of the last.
-        let segments = u64::from(fixed32_at(ends, 0).unwrap_or(end));
-
+        let (columns, layers) = (u64::from(columns), usize::from(layers));
+        let segments = u64::from(end_of(tail, layers.checked_sub(1)?)?);
         let wide = segments.checked_sub(narrow)?;
         if columns + u64::from(wide > 0) > MAX_COLUMNS as u64 {
             return None;
         }
         let words_len = usize::try_from(4 * (segments * columns + wide)).ok()?;
-        let codes_len = len
-            .checked_sub(ends_len + TRAILER)?
-            .checked_sub(words_len)?;
-        (codes_len as u64 == segments.div_ceil(4)).then_some(Self {
-            ends,
+        let codes_len = usize::try_from(segments.div_ceil(4)).ok()?;
+        let layout = Layout {
             end,
             narrow,
             columns,
+            layers,
             words_len,
             codes_len,
-        })
+        };
+        let before_codes = len.checked_sub(layout.tail_len())?.checked_sub(codes_len)?;
+        (before_codes == words_len).then_some(layout)
     }
 
-    /// Copies the layout into memory of its own.
-    pub(crate) fn to_owned(&self) -> Layout<Box<[u8]>> {
-        Layout {
-            ends: self.ends.into(),
-            end: self.end,
-            narrow: self.narrow,
-            columns: self.columns,
-            words_len: self.words_len,
-            codes_len: self.codes_len,
-        }
-    }
-}
-
-impl<E: AsRef<[u8]>> Layout<E> {
     /// Number of bytes at the end of the filter that are neither words nor codes.
     pub(crate) fn tail_len(&self) -> usize {
-        self.ends.as_ref().len() + TRAILER
+        4 * (self.layers - 1) + TRAILER
     }
 
     /// Where layer 0 has the key of this hash.
@@ -111,18 +92,15 @@ impl<E: AsRef<[u8]>> Layout<E> {
         probe(hash, 0, 0..self.end)
     }
 
-    /// Where the next layer has it.
+    /// Where the next layer has it, by the end of the filter, of at least [`tail_len`](Self::tail_len) bytes.
     #[inline]
-    pub(crate) fn next(&self, before: &Probe) -> Option<Probe> {
-        let end = |layer: usize| match layer {
-            0 => Some(self.end),
-            _ => {
-                let ends = self.ends.as_ref();
-                fixed32_at(ends, ends.len().checked_sub(4 * layer)?)
-            }
-        };
+    pub(crate) fn next(&self, before: &Probe, tail: &[u8]) -> Option<Probe> {
         let layer = before.layer + 1;
-        probe(rehash(before.hash), layer, end(before.layer)?..end(layer)?)
+        if layer >= self.layers {
+            return None;
+        }
+        let segments = end_of(tail, before.layer)?..end_of(tail, layer)?;
+        probe(rehash(before.hash), layer, segments)
     }
 
     /// Number of columns in the segment.
@@ -174,6 +152,12 @@ impl<E: AsRef<[u8]>> Layout<E> {
     }
 }
 
+/// The end of a layer, by the end of the filter.
+#[inline]
+fn end_of(tail: &[u8], layer: usize) -> Option<u32> {
+    fixed32_at(tail, tail.len().checked_sub(TRAILER + 4 * layer)?)
+}
+
 /// Where the layer that lies in these segments has the key of this hash.
 #[inline]
 fn probe(hash: u64, layer: usize, segments: Range<u32>) -> Option<Probe> {
@@ -198,7 +182,7 @@ pub(super) fn may_match(filter: &[u8], hash: u64) -> Option<bool> {
         if !probe.is_bumped(code) {
             return layout.holds(&probe, words.get(layout.words_at(&probe))?);
         }
-        probe = layout.next(&probe)?;
+        probe = layout.next(&probe, filter)?;
     }
 }
 

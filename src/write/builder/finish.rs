@@ -1,6 +1,6 @@
 //! The end of a table: all that comes after the data blocks.
 
-use super::{NamedFilter, TableBuilder, encoded, too_large};
+use super::{TableBuilder, encoded, too_large};
 use crate::comparator::common_prefix;
 use crate::error::Result;
 use crate::filter::{FilterInfo, PrefixFilterInfo, RibbonFilterPolicy};
@@ -27,26 +27,22 @@ impl<D: Destination> TableBuilder<D> {
         if self.summary.entries > 0 {
             self.summary.last_key = Some(self.data.last_key().to_vec());
         }
-        let last_block = self.pending;
-        let (mut index, mut pieces) = (None, None);
-        if self.properties.is_some() {
-            index = Some(self.write_index(&mut pieces)?);
-        }
-        let prefixes = self.write_prefixes(&mut pieces)?;
-        let filter = self.write_filter(last_block, &mut pieces)?;
+        let data_end = self.file.offset();
+        let index = self.properties.is_some().then(|| self.write_index());
+        let index = index.transpose()?;
+        let prefixes = self.write_prefixes()?;
+        let filter = self.write_filter(data_end)?;
         let properties = self.write_properties()?;
-        let pieces = pieces.map(|pieces| self.file.seal_raw(&pieces.finish()));
-        let pieces = pieces.transpose()?;
-        let pieces = pieces.map(|handle| (PIECES_NAME.to_vec(), handle));
+        let pieces = self.write_pieces()?;
         let metaindex = self.write_metaindex([properties, pieces, prefixes, filter])?;
-        let index = index.map_or_else(|| self.write_index(&mut None), Ok)?;
+        let index = index.map_or_else(|| self.write_index(), Ok)?;
         self.file.append_footer(Footer { metaindex, index });
         self.summary.file_bytes = self.file.offset();
         Ok((self.file.publish(&self.summary)?, self.summary))
     }
 
-    /// Writes the index: raw, and divided into `pieces`, if the table gets properties and has entries.
-    fn write_index(&mut self, pieces: &mut Option<PiecesBuilder>) -> Result<BlockHandle> {
+    /// Writes the index: raw, and divided into pieces, if the table gets properties and has entries.
+    fn write_index(&mut self) -> Result<BlockHandle> {
         if self.pending.is_some() {
             let successor = self.separator(None)?;
             self.add_index_entry(&successor)?;
@@ -55,9 +51,9 @@ impl<D: Destination> TableBuilder<D> {
         let divides = self.properties.is_some() && self.summary.entries > 0;
         self.index.finish(|block| {
             if divides {
-                *pieces = PiecesBuilder::new(block, offset);
+                self.pieces = PiecesBuilder::new(block, offset);
             }
-            match pieces {
+            match self.pieces {
                 Some(_) => self.file.seal_raw(block),
                 None => self.file.seal(block),
             }
@@ -79,61 +75,62 @@ impl<D: Destination> TableBuilder<D> {
         let Some(others) = self.properties.take() else {
             return Ok(None);
         };
-        let block = self
-            .summary
-            .properties(&self.options.order, others)
-            .encode();
+        let properties = self.summary.properties(&self.options.order, others);
+        let block = properties.encode();
         let block = block.ok_or_else(|| too_large("the properties do"))?;
         Ok(Some((PROPERTIES_NAME.to_vec(), self.file.seal(&block)?)))
     }
 
+    /// Writes what says how index and filters are divided, if they are.
+    fn write_pieces(&mut self) -> Result<Option<NamedPart>> {
+        let Some(pieces) = self.pieces.take() else {
+            return Ok(None);
+        };
+        let handle = self.file.seal_raw(&pieces.finish())?;
+        Ok(Some((PIECES_NAME.to_vec(), handle)))
+    }
+
     /// Writes the prefix filter, if there is to be one.
-    fn write_prefixes(&mut self, pieces: &mut Option<PiecesBuilder>) -> Result<Option<NamedPart>> {
+    fn write_prefixes(&mut self) -> Result<Option<NamedPart>> {
         let Some(prefixes) = self.prefixes.take() else {
             return Ok(None);
         };
         let extractor = prefixes.name().to_owned();
-        let contents = prefixes.finish();
-        let contents = contents.ok_or_else(|| too_large("the prefix filter does"))?;
-        let handle = self.write_filter_block(&contents, pieces.as_mut())?;
+        let handle = self.write_filter_block(prefixes.finish(), RibbonFilterPolicy::NAME)?;
         let name = [PREFIXES_NAME, extractor.as_bytes()].concat();
         let bytes = handle.size;
         self.summary.prefix_filter = Some(PrefixFilterInfo { extractor, bytes });
         Ok(Some((name, handle)))
     }
 
-    /// Writes the filter block, if there is to be one.
-    fn write_filter(
-        &mut self,
-        last_block: Option<BlockHandle>,
-        pieces: &mut Option<PiecesBuilder>,
-    ) -> Result<Option<NamedPart>> {
-        let Some(NamedFilter { policy, block }) = self.filter.take() else {
+    /// Writes the filter block of a table whose data blocks end at `data_end`, if there is to be one.
+    fn write_filter(&mut self, data_end: u64) -> Result<Option<NamedPart>> {
+        let (Some(block), Some(policy)) = (self.filter.take(), &self.options.filter) else {
             return Ok(None);
         };
-        let data_end = last_block.and_then(|last| last.end()).unwrap_or(0);
-        let contents = block.finish(data_end);
-        let contents =
-            contents.ok_or_else(|| too_large(&format!("the filters of {policy:?} do")))?;
-        let pieces = pieces
-            .as_mut()
-            .filter(|_| policy == RibbonFilterPolicy::NAME);
-        let handle = self.write_filter_block(&contents, pieces)?;
+        let policy = policy.name().to_owned();
+        let handle = self.write_filter_block(block.finish(data_end), &policy)?;
         let name = [FILTER_PREFIX, policy.as_bytes()].concat();
         let bytes = handle.size;
         self.summary.filter = Some(FilterInfo { policy, bytes });
         Ok(Some((name, handle)))
     }
 
-    /// Writes a filter block, which is never compressed, and divides it into `pieces`.
+    /// Writes a filter block, which is never compressed, and divides a ribbon into pieces.
     fn write_filter_block(
         &mut self,
-        contents: &[u8],
-        pieces: Option<&mut PiecesBuilder>,
+        contents: Option<Vec<u8>>,
+        policy: &str,
     ) -> Result<BlockHandle> {
-        let handle = self.file.seal_raw(contents)?;
-        if let Some(pieces) = pieces {
-            pieces.add_filter(contents, handle.offset);
+        let contents =
+            contents.ok_or_else(|| too_large(&format!("the filters of {policy:?} do")))?;
+        let handle = self.file.seal_raw(&contents)?;
+        if let Some(pieces) = self
+            .pieces
+            .as_mut()
+            .filter(|_| policy == RibbonFilterPolicy::NAME)
+        {
+            pieces.add_filter(&contents, handle.offset);
         }
         Ok(handle)
     }
