@@ -489,10 +489,10 @@ impl Table {
     fn check_order(&self) -> Result<()> {
         let read = ReadOptions::new().fill_cache(false);
         let blocks = 0..self.data_blocks();
-        let mut ahead = ReadAhead::over_all(blocks.clone());
+        let mut ahead = ReadAhead::within(blocks.clone());
         for i in blocks {
             let way = (i > 0).then_some(Way::Forward);
-            let found = ahead.find(&self.inner, i, way, None)?;
+            let found = ahead.find(&self.inner, i, way)?;
             ahead.load(&self.inner, found, way, read)?;
         }
         Ok(())
