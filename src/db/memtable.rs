@@ -9,7 +9,7 @@ use crate::db::table::DbTable;
 use crate::db::table::{DbEntry, Version};
 use crate::format::internal_key::{InternalKey, ValueType, internal_order};
 use crate::read::bounds::KeyRange;
-use crate::read::input::Input;
+use crate::read::cursor::Cursor;
 use crate::read::sorted::Sorted;
 
 /// Versions in memory, sorted as a database's table holds them: what an engine has written and not flushed yet. An input of
@@ -111,7 +111,7 @@ impl Memtable {
     /// All versions of the user keys within `bounds`, from either end.
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
         let bounds = stored_bounds(&bounds.key_bounds());
-        let input = Input::of_memory(self.stored.clone(), bounds);
-        DbRange::new(input, &self.order, None)
+        let cursor = Cursor::of_memory(&self.stored, bounds);
+        DbRange::new(cursor, &self.order, None)
     }
 }

@@ -13,7 +13,7 @@ use crate::error::ErrorKind;
 use crate::error::{Error, Result};
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE};
 use crate::read::bounds::{Bounds, Way};
-use crate::read::input::Input;
+use crate::read::cursor::Cursor;
 use crate::read::merge::MergeCursor;
 use crate::read::range::{Ends, not_whole};
 
@@ -43,9 +43,9 @@ use crate::read::range::{Ends, not_whole};
 pub struct DbRange(pub(super) Ends<DbCursor>);
 
 impl DbRange {
-    /// The entries of `input`, whose user keys are in `order`, or an error instead.
-    pub(super) fn new(input: Input, order: &Order, error: Option<Error>) -> DbRange {
-        let cursor = DbCursor::new(MergeCursor::of_one(input), order.clone());
+    /// The entries of `cursor`, whose user keys are in `order`, or an error instead.
+    pub(super) fn new(cursor: Cursor, order: &Order, error: Option<Error>) -> DbRange {
+        let cursor = DbCursor::new(MergeCursor::of_one(cursor), order.clone());
         DbRange(Ends::new(cursor, error))
     }
 
@@ -56,7 +56,7 @@ impl DbRange {
     }
 
     /// The inputs of the cursor over stored keys inside.
-    fn into_inputs(self) -> Result<Vec<Input>> {
+    fn into_inputs(self) -> Result<Vec<Cursor>> {
         let stored = self.0.into_whole()?.into_stored();
         stored.map(|stored| stored.inputs).ok_or_else(not_whole)
     }

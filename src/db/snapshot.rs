@@ -10,6 +10,7 @@ use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, not_internal, user_key};
 use crate::read::bounds::KeyRange;
+use crate::read::get_many::Wanted;
 use crate::read::index::BlockRef;
 #[cfg(doc)]
 use crate::read::table::Table;
@@ -73,10 +74,8 @@ impl DbTable {
         if self.table.order().is_err() {
             return Ok(true);
         }
-        let user_key = user_key.as_ref();
-        let newest = InternalKey::seek_target(user_key, MAX_SEQUENCE);
-        let oldest = InternalKey::oldest(user_key);
-        Ok(!self.table.excludes_versions(&newest, &oldest)?)
+        let newest = InternalKey::seek_target(user_key.as_ref(), MAX_SEQUENCE);
+        Ok(self.first_block(&newest)?.is_some())
     }
 
     fn find(&self, user_key: &[u8], sequence: u64) -> Result<Option<Found>> {
@@ -90,18 +89,8 @@ impl DbTable {
 
     /// The first data block that may hold `target` or an older version, by index and filter.
     fn first_block(&self, target: &[u8]) -> Result<Option<BlockRef>> {
-        let Some(first) = self.table.seek_block(target)? else {
-            return Ok(None);
-        };
-        let mut next = Some(first);
-        while let Some(found) = next {
-            if !self.table.block_filter_rejects(found, target)? {
-                // All are searched then: a filter that is wrong may hide a key, but not its newest versions alone.
-                return Ok(Some(first));
-            }
-            next = self.block_after(found, target)?;
-        }
-        Ok(None)
+        let oldest = InternalKey::oldest(user_key(target));
+        self.table.first_block(target, &oldest)
     }
 
     /// The data block after `found` if it, too, may hold versions of the user key of `target`. It may if the index key between them
@@ -175,42 +164,38 @@ impl Snapshot<'_> {
         let table = self.table;
         let mut wanted = Vec::with_capacity(user_keys.len());
         for (at, user_key) in user_keys.iter().enumerate() {
-            let target = InternalKey::seek_target(user_key.as_ref(), self.sequence);
-            if let Some(first) = table.first_block(&target)? {
-                wanted.push((first, at, target));
-            }
+            let key = InternalKey::seek_target(user_key.as_ref(), self.sequence);
+            let first = table.first_block(&key)?;
+            wanted.extend(first.map(|found| Wanted { found, at, key }));
         }
-        wanted.sort_unstable_by_key(|(first, at, _)| (first.block, *at));
-        let of_blocks: Vec<_> = wanted
-            .chunk_by(|(a, ..), (b, ..)| a.block == b.block)
-            .collect();
-        let firsts = of_blocks.iter().filter_map(|keys| Some(keys.first()?.0));
-        let firsts: Vec<BlockRef> = firsts.collect();
         let mut entries = vec![None; user_keys.len()];
-        let mut search = |i: usize, block: Result<Block<Bytes>>| {
-            let block = block?;
-            for (first, at, target) in of_blocks.get(i).copied().unwrap_or_default() {
-                let found = table.find_from(*first, target, |wanted| {
-                    let is_here = wanted.block == first.block;
+        table.table.search_blocks(wanted, |keys, block| {
+            let Some(&Wanted { found: first, .. }) = keys.first() else {
+                return Ok(());
+            };
+            let block = if table.table.file().is_memory() {
+                block
+            } else {
+                // A copy, so that a value keeps its block in memory, and not all that was read with it.
+                Bytes::copy_from_slice(&block)
+            };
+            let block = table.table.parse(first, block)?;
+            for wanted in keys {
+                let found = table.find_from(first, &wanted.key, |next| {
+                    let is_here = next.block == first.block;
                     if is_here {
                         Ok(block.clone())
                     } else {
-                        table.table.block(wanted)
+                        table.table.block(next)
                     }
                 })?;
-                if let (Some(found), Some(slot)) = (found, entries.get_mut(*at)) {
+                if let (Some(found), Some(slot)) = (found, entries.get_mut(wanted.at)) {
                     *slot = entry_of(&found);
                 }
             }
             Ok(())
-        };
-        let mut result = Ok(());
-        table.table.load_blocks(&firsts, |i, block| {
-            if result.is_ok() {
-                result = search(i, block);
-            }
-        });
-        result.map(|()| entries)
+        })?;
+        Ok(entries)
     }
 
     /// Whether the snapshot sees a value of `user_key`: `false` if it was deleted, or the table holds none.

@@ -15,7 +15,7 @@ use crate::format::internal_key::{
 };
 use crate::format::properties::Properties;
 use crate::read::bounds::{KeyRange, Way, prefix_bounds};
-use crate::read::input::Input;
+use crate::read::cursor::Cursor;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::{Ends, Walk, no_prefixes};
 use crate::read::recognise::may_be_internal;
@@ -179,10 +179,10 @@ impl DbTable {
     /// [`Table::range`].
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
         let bounds = bounds.key_bounds();
-        let mut input = Input::of_table(&self.table, stored_bounds(&bounds));
+        let mut cursor = Cursor::of_table(&self.table, stored_bounds(&bounds));
         let is_excluded = || self.table.prefixes_exclude(&bounds.0, &bounds.1);
-        let error = input.rule_out(is_excluded).err();
-        DbRange::new(input, &self.order, error)
+        let error = cursor.rule_out(is_excluded).err();
+        DbRange::new(cursor, &self.order, error)
     }
 
     /// All entries of the user keys that begin with `prefix`, like [`range`](DbTable::range).

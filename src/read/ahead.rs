@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::format::frame;
 use crate::read::bounds::Way;
 use crate::read::file::{Stretch, saturating_len};
-use crate::read::index::{BlockRef, NotLoaded, State};
+use crate::read::index::{BlockRef, State};
 use crate::read::options::ReadOptions;
 use crate::read::store::{MAX_GAP, MAX_READ_LEN, frame_range};
 use crate::read::table::Inner;
@@ -32,8 +32,6 @@ pub(super) struct ReadAhead {
     way: Option<Way>,
     /// Most bytes of the next read, unless a single block takes more.
     len: u64,
-    /// Most bytes of a walk's first read.
-    first_len: u64,
 }
 
 /// Data blocks that follow each other in the file with no more than padding between them: one at least.
@@ -63,31 +61,13 @@ impl ReadAhead {
             stretch: Stretch::default(),
             way: None,
             len: 0,
-            first_len: 0,
         }
     }
 
-    /// For a walk that is known to go over all blocks within `limits`: its reads are long from the first on.
-    pub(super) fn over_all(limits: Range<usize>) -> ReadAhead {
-        ReadAhead {
-            first_len: MAX_READ_LEN,
-            ..ReadAhead::within(limits)
-        }
-    }
-
-    /// Data block `i`, at which a walk along `way` has arrived from the one `beside` it, or begins. The pieces of the index that name
-    /// its next blocks are read with its own.
-    pub(super) fn find(
-        &self,
-        inner: &Inner,
-        i: usize,
-        way: Option<Way>,
-        beside: Option<BlockRef>,
-    ) -> Result<BlockRef> {
-        let next = way
-            .zip(beside)
-            .and_then(|(way, from)| inner.next(from, way));
-        let found = match next.unwrap_or_else(|| inner.index.block(i)) {
+    /// Data block `i`, at which a walk along `way` has arrived, or begins. The pieces of the index that name its next blocks are read
+    /// with its own.
+    pub(super) fn find(&self, inner: &Inner, i: usize, way: Option<Way>) -> Result<BlockRef> {
+        let found = match inner.index.block(i) {
             Ok(found) => found,
             Err(_) => self.bring_pieces(inner, i, way)?,
         };
@@ -112,17 +92,16 @@ impl ReadAhead {
         read: ReadOptions,
     ) -> Result<(Bytes, bool)> {
         if way.is_none() || self.way.is_some() && self.way != way {
-            self.len = self.first_len;
+            self.len = 0;
         }
         self.way = way;
         if !inner.file.is_memory() {
             return self.load_from_file(inner, found, read);
         }
-        if inner.file.is_mapped() {
+        if inner.file.is_mapped() && !self.run.blocks.contains(&found.block) {
             self.announce(inner, found);
         }
-        let block = inner.load(found, read)?;
-        Ok((block.into_payload(), false))
+        Ok((inner.load(found, read)?.into_payload(), false))
     }
 
     fn load_from_file(
@@ -191,43 +170,17 @@ impl ReadAhead {
         })
     }
 
-    /// Has the system read what comes next on a walk through a mapped file that has come to a data block.
+    /// Has the system read a data block of a mapped file, and what comes next on a walk that goes on.
     ///
-    /// When the walk arrives in the second half of what was announced, the next blocks are due, so that the system reads while
-    /// entries are used. The one or two blocks of a short walk are announced only if they were never read: they are likely to be
-    /// in memory, and asking takes longer than to find them there.
+    /// The one or two blocks of a short walk are announced only if they were never read: they are likely to be in memory, and asking
+    /// takes longer than to find them there.
     fn announce(&mut self, inner: &Inner, found: BlockRef) {
-        if self.way.is_none() && self.len == 0 {
-            // A walk that begins announces its block alone.
-            inner.announce_block(found);
-            self.run = Run::of(found);
-            return;
-        }
-        let (i, blocks) = (found.block, &self.run.blocks);
-        let next = match self.way {
-            _ if !blocks.contains(&i) => Some(i),
-            Some(way) => {
-                let passed = way.reverse().rest(blocks, &(i..i + 1));
-                let is_due = passed.len() >= blocks.len() / 2;
-                is_due.then(|| self.block_after(&self.run)).flatten()
-            }
-            None => None,
-        };
-        // What a piece of the index names that is not there is announced when the walk comes to it.
-        let Some(next) = next.and_then(|next| inner.index.block(next).ok()) else {
-            return;
-        };
-        let run = self.next_blocks(inner, next);
-        if run.blocks.len() > 2 || !inner.index.state(next).has(State::CHECKED) {
+        let run = self.next_blocks(inner, found);
+        if run.blocks.len() > 2 || !inner.index.state(found).has(State::CHECKED) {
             let Range { start, end } = run.bytes;
             inner.file.announce(start, end - start);
         }
-        // From where the walk is to the end of what was announced.
-        let here = frame_range(found.handle);
-        self.run = Run {
-            blocks: i.min(run.blocks.start)..run.blocks.end.max(i + 1),
-            bytes: here.start.min(run.bytes.start)..run.bytes.end.max(here.end),
-        };
+        self.run = run;
         self.grow(inner);
     }
 
@@ -245,22 +198,12 @@ impl ReadAhead {
                 let end = last.map_or(self.run.bytes.end, |last| inner.padded_end(last));
                 MAX_READ_LEN.min(2 * (end - self.run.bytes.start))
             }
-            None => self.first_len,
+            None => 0,
         };
     }
 }
 
 impl Inner {
-    /// The data block that comes after `found` on the way.
-    #[inline]
-    fn next(&self, found: BlockRef, way: Way) -> Option<Result<BlockRef, NotLoaded>> {
-        let next = match way {
-            Way::Forward => found.block + 1,
-            Way::Back => found.block.checked_sub(1)?,
-        };
-        (next < self.index.len()).then(|| self.index.block(next))
-    }
-
     /// The data blocks from `found` on that a walk reads together: blocks of `limits`, at most `len` bytes of the file, none of them
     /// in the cache but the first, and all named by pieces of the index that are there. One block at least.
     pub(super) fn run(&self, found: BlockRef, way: Way, limits: &Range<usize>, len: u64) -> Run {

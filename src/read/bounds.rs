@@ -6,8 +6,9 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 use crate::comparator::Order;
 use crate::error::Result;
 use crate::filter::prefix_end;
-use crate::read::index::State;
-use crate::read::table::Inner;
+use crate::format::internal_key::{user_key, user_order};
+use crate::read::index::{BlockRef, State};
+use crate::read::table::{Inner, Table};
 
 /// The direction of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,15 +73,22 @@ pub(super) fn is_past_start<'o>(
     })
 }
 
+/// The key of a bound, if there is one.
+pub(super) fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
+    }
+}
+
 /// Whether no key can lie within these bounds.
-pub(super) fn exclude_all(order: &Order, (lower, upper): &Bounds) -> bool {
-    match (lower, upper) {
-        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
-        (Bound::Included(lower), Bound::Included(upper)) => order.compare(lower, upper).is_gt(),
-        (
-            Bound::Included(lower) | Bound::Excluded(lower),
-            Bound::Included(upper) | Bound::Excluded(upper),
-        ) => order.compare(lower, upper).is_ge(),
+pub(super) fn exclude_all(order: &Order, bounds: &Bounds) -> bool {
+    let (Some(lower), Some(upper)) = (key_of(&bounds.0), key_of(&bounds.1)) else {
+        return false;
+    };
+    match (order.compare(lower, upper), bounds) {
+        (Ordering::Equal, bounds) => !matches!(bounds, (Bound::Included(_), Bound::Included(_))),
+        (compared, _) => compared.is_gt(),
     }
 }
 
@@ -95,9 +103,9 @@ impl Inner {
     /// name the first and the last of them are there, or are read.
     pub(super) fn blocks_within(&self, (lower, upper): &Bounds) -> Result<Range<usize>> {
         let all = self.index.len();
-        let block_at = |bound: &Bound<Vec<u8>>| match bound {
-            Bound::Included(key) | Bound::Excluded(key) => self.seek_one(key, self.order()?),
-            Bound::Unbounded => Ok(None),
+        let block_at = |bound| match key_of(bound) {
+            Some(key) => self.seek_one(key, self.order()?),
+            None => Ok(None),
         };
         let start = match (lower, block_at(lower)?) {
             (Bound::Excluded(key), Some(found))
@@ -115,6 +123,48 @@ impl Inner {
         };
         let end = block_at(upper)?.map_or(all, |last| last.block + 1);
         Ok(start..end.max(start))
+    }
+}
+
+impl Table {
+    /// The first key that a walk along `way` comes to, if the properties name it.
+    pub(crate) fn stated_key(&self, way: Way) -> Option<&[u8]> {
+        let properties = self.properties()?;
+        match way {
+            Way::Forward => properties.first_key.as_deref(),
+            Way::Back => properties.last_key.as_deref(),
+        }
+    }
+
+    /// Whether filter and index know that the table has no key from `lower` to `upper`. Filters know nothing of ranges, unless both
+    /// are the same key or have the same user key.
+    pub(super) fn excludes_keys(&self, lower: &[u8], upper: &[u8]) -> Result<bool> {
+        let is_internal = user_order(self.order()?).is_some();
+        let is_one_key = lower == upper || is_internal && user_key(lower) == user_key(upper);
+        Ok(is_one_key && self.first_block(lower, upper)?.is_none())
+    }
+
+    /// The first data block that may hold a key from `lower` to `upper`, which are the same key or have the same user key; `None` if
+    /// filter and index know that there is no such key.
+    pub(crate) fn first_block(&self, lower: &[u8], upper: &[u8]) -> Result<Option<BlockRef>> {
+        let (inner, order) = (&*self.inner, self.order()?);
+        if inner.filter_rejects(lower, order, None)? {
+            return Ok(None);
+        }
+        let first = self.seek(lower)?;
+        let mut next = first;
+        while let Some(found) = next {
+            // All are searched then: a filter that is wrong may hide a key, but not its newest versions alone.
+            if !inner.filter_rejects(lower, order, Some(found))? {
+                return Ok(first);
+            }
+            let is_last = found.block + 1 >= inner.index.len()
+                || order.compare(inner.index.key(found), upper).is_ge();
+            next = (!is_last)
+                .then(|| inner.block(found.block + 1))
+                .transpose()?;
+        }
+        Ok(None)
     }
 }
 

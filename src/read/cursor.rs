@@ -6,14 +6,16 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use crate::error::{Error, ErrorKind, Result, Section};
+use crate::comparator::Order;
+use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::prefetch::{LINE, prefetch};
 use crate::read::ahead::ReadAhead;
-use crate::read::bounds::{Bounds, Way};
+use crate::read::bounds::{Bounds, Way, exclude_all, is_past_start, key_of, start};
 use crate::read::index::BlockRef;
+use crate::read::sorted::{Chunk, Sorted};
 use crate::read::table::Table;
 
 /// A position in a table, on an entry or between entries, that moves in both directions.
@@ -45,20 +47,31 @@ use crate::read::table::Table;
 #[derive(Clone)]
 #[must_use]
 pub struct Cursor {
-    pub(super) table: Table,
-    /// Walks data block `block`.
+    source: Source,
+    /// Only keys within them are shown.
+    pub(super) bounds: Bounds,
+    /// Walks data block `block`, or a chunk of entries in memory.
     entries: BlockCursor<Bytes>,
-    /// `None` until a block was loaded.
+    /// `None` until a block was loaded, and of entries in memory.
     pub(super) block: Option<BlockRef>,
-    /// Where in memory the block begins, on a walk through blocks of a file in memory; otherwise [`NOWHERE`]. The memory ahead is
-    /// touched before the walk gets there.
-    walked: usize,
+    /// Whether the block may have entries outside the lower bound, and outside the upper one.
+    is_edge: (bool, bool),
+    /// Where in memory the block begins, if it is used there; otherwise [`NOWHERE`]. The memory ahead of a walk is prefetched.
+    place: usize,
     /// What the walk has read ahead, or announced in a mapped file.
     pub(super) ahead: ReadAhead,
+    /// Whether it is known which blocks a walk within the bounds may need.
+    is_limited: bool,
     /// For a block that is a slice of what was read ahead: a copy, once a value is asked for that keeps its block in memory.
     own: Option<OnceLock<Bytes>>,
     /// Where the cursor stands while `entries` is on no entry: where a walk this way ends. `None` after a move failed.
     end: Option<Way>,
+    /// Among the inputs of a merge, its place. There it reads no block before it must: where the table's properties name the first
+    /// or last key, it stands there unread, and the key is checked when the merge gets to it. A table that is walked alone is read as
+    /// it is.
+    pub(super) input: Option<usize>,
+    /// If it stands unread on the first entry of a walk, the way of that walk. For `end`, it has not come to that entry yet.
+    unread: Option<Way>,
 }
 
 /// How far ahead a walk prefetches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
@@ -67,11 +80,37 @@ const AHEAD: isize = 5 << 10;
 /// No place in memory: nothing ahead is prefetched but, harmlessly, by the first entry of a block.
 const NOWHERE: usize = usize::MAX;
 
+/// What a cursor walks.
+#[derive(Debug, Clone)]
+enum Source {
+    Table(Table),
+    /// Entries in memory, and those that the cursor has a copy of.
+    Memory(Sorted, Option<Chunk>),
+}
+
+impl Source {
+    fn order(&self) -> Result<&Order> {
+        match self {
+            Source::Table(table) => table.order(),
+            Source::Memory(sorted, _) => Ok(sorted.order()),
+        }
+    }
+
+    /// The error of a defect in a data block.
+    #[cold]
+    fn locate(&self, block: Option<BlockRef>, defect: Defect) -> Error {
+        match (self, block) {
+            (Source::Table(table), Some(found)) => table.locate(found, defect),
+            _ => lost(),
+        }
+    }
+}
+
 /// Short: the place, not what was read.
 impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cursor")
-            .field("table", &self.table)
+            .field("source", &self.source)
             .field("entries", &self.entries)
             .field("block", &self.block)
             .finish_non_exhaustive()
@@ -81,15 +120,118 @@ impl fmt::Debug for Cursor {
 impl Table {
     /// Returns a cursor before the first entry.
     pub fn cursor(&self) -> Cursor {
-        Cursor {
-            table: self.clone(),
+        Cursor::of_table(self, (Bound::Unbounded, Bound::Unbounded))
+    }
+}
+
+impl Cursor {
+    /// A cursor before the first entry of a table within bounds.
+    pub(crate) fn of_table(table: &Table, bounds: Bounds) -> Cursor {
+        Cursor::new(Source::Table(table.clone()), bounds)
+    }
+
+    /// A cursor before the first of the entries in memory within bounds.
+    pub(crate) fn of_memory(sorted: &Sorted, bounds: Bounds) -> Cursor {
+        Cursor::new(Source::Memory(sorted.clone(), None), bounds)
+    }
+
+    fn new(source: Source, bounds: Bounds) -> Cursor {
+        let mut cursor = Cursor {
+            source,
+            bounds,
             entries: BlockCursor::new(Block::default()),
             block: None,
-            walked: NOWHERE,
-            ahead: ReadAhead::within(0..self.data_blocks()),
+            is_edge: (false, false),
+            place: NOWHERE,
+            ahead: ReadAhead::within(0..0),
+            is_limited: false,
             own: None,
             end: Some(Way::Back),
+            input: None,
+            unread: None,
+        };
+        // If the order is not known, the first move with a bound is an error. No blocks are needed for bounds that exclude all.
+        let order = cursor.order();
+        cursor.is_limited = order.is_ok_and(|order| exclude_all(order, &cursor.bounds));
+        cursor
+    }
+
+    /// Notes that no entry is within the bounds if `is_excluded` says so, unless that is known.
+    pub(crate) fn rule_out(&mut self, is_excluded: impl FnOnce() -> Result<bool>) -> Result<()> {
+        self.is_limited = self.is_limited || is_excluded()?;
+        Ok(())
+    }
+
+    /// Whether it is known without reading, before the first move, that no entry lies within the bounds: of a table by its filter or
+    /// properties.
+    pub(super) fn is_ruled_out(&self) -> Result<bool> {
+        if self.is_limited && self.ahead.limits.is_empty() {
+            return Ok(true);
         }
+        let (lower, upper) = (key_of(&self.bounds.0), key_of(&self.bounds.1));
+        if let (Some(table), Some(lower), Some(upper)) = (self.table(), lower, upper)
+            && table.excludes_keys(lower, upper)?
+        {
+            return Ok(true);
+        }
+        for way in [Way::Forward, Way::Back] {
+            if let Some(key) = self.stated_key(way)
+                && !self.is_past(key, way.reverse())?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Goes back to before the first of the entries within `bounds`, which lie within those of before.
+    pub(super) fn narrow(&mut self, bounds: Bounds) {
+        (self.bounds, self.block, self.is_limited) = (bounds, None, false);
+        self.ahead.limits = 0..0;
+        self.leave(Some(Way::Back));
+    }
+
+    pub(super) fn table(&self) -> Option<&Table> {
+        match &self.source {
+            Source::Table(table) => Some(table),
+            Source::Memory(..) => None,
+        }
+    }
+
+    pub(super) fn order(&self) -> Result<&Order> {
+        self.source.order()
+    }
+
+    /// The first key that a walk along `way` comes to, if it need not be read.
+    #[inline(never)]
+    fn stated_key(&self, way: Way) -> Option<&[u8]> {
+        self.input.and(self.table()?.stated_key(way))
+    }
+
+    /// The current key, which may be unread; `None` on no entry.
+    #[inline(always)]
+    pub(super) fn stands_at(&self) -> Option<&[u8]> {
+        match self.unread {
+            None => self.is_valid().then(|| self.key()),
+            Some(way) => self.stated_key(way),
+        }
+    }
+
+    /// Reads the current entry if it is still unread. Returns whether there is one.
+    pub(super) fn read(&mut self) -> Result<bool> {
+        let Some(way) = self.unread else {
+            return Ok(self.is_valid());
+        };
+        let moved = self.read_start(way)?;
+        let (found, stated) = (self.key(), self.stated_key(way).unwrap_or(&[]));
+        if !moved || found != stated {
+            let which = if way == Way::Forward { "first" } else { "last" };
+            let stated = show_key(stated);
+            let expected = format!("the table's {which} key to be {stated}, as its properties say");
+            let defect = Defect::new(expected, show_key(found));
+            return Err(self.fail(defect));
+        }
+        Ok(true)
     }
 }
 
@@ -133,13 +275,36 @@ impl Cursor {
 
     fn seek_bytes(&mut self, key: &[u8]) -> Result<bool> {
         self.leave(None);
-        let Some(found) = self.table.seek(key)? else {
+        let order = self.order()?;
+        let first = self.stated_key(Way::Forward);
+        if first.is_some_and(|first| order.compare(key, first).is_le())
+            || !self.is_past(key, Way::Forward)?
+        {
+            return self.seek_to_start(Way::Forward);
+        }
+        let last = self.stated_key(Way::Back);
+        if last.is_some_and(|last| order.compare(key, last).is_gt())
+            || !self.is_past(key, Way::Back)?
+        {
             return Ok(self.leave(Some(Way::Forward)));
+        }
+        self.limit()?;
+        let Source::Table(table) = &self.source else {
+            return self.walk_memory(Bound::Included(key), Way::Forward);
         };
+        match table.seek(key)? {
+            Some(found) => self.seek_from_block(found, key),
+            None => Ok(self.leave(Some(Way::Forward))),
+        }
+    }
+
+    /// Moves to the first entry at or after `key`, which lies in the block `found` if in any.
+    pub(crate) fn seek_from_block(&mut self, found: BlockRef, key: &[u8]) -> Result<bool> {
         self.load(found, None)?;
-        let sought = self.entries.seek(key, self.table.order()?);
+        let sought = self.entries.seek(key, self.source.order()?);
         // Past the block's last key, but not past its index key, it is the next block's first.
-        Ok(self.check(sought)? || self.walk(Way::Forward)?)
+        let moved = self.check(sought)? || self.walk(Way::Forward)?;
+        self.arrive(moved, Way::Forward)
     }
 
     /// Moves to the first entry; returns `false` if the table is empty.
@@ -148,7 +313,7 @@ impl Cursor {
     ///
     /// Those of reading a data block.
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.seek_from(Bound::Unbounded, Way::Forward)
+        self.seek_to_start(Way::Forward)
     }
 
     /// Moves to the last entry; returns `false` if the table is empty.
@@ -157,18 +322,35 @@ impl Cursor {
     ///
     /// Those of reading a data block.
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.seek_from(Bound::Unbounded, Way::Back)
+        self.seek_to_start(Way::Back)
     }
 
-    /// Moves to the first entry of a walk along `way` that starts at `bound`, which lies in the first block that the walk may
-    /// need.
-    pub(super) fn seek_from(&mut self, bound: Bound<&[u8]>, way: Way) -> Result<bool> {
+    /// Moves to the first entry of a walk along `way`; in a merge, perhaps without reading it.
+    pub(super) fn seek_to_start(&mut self, way: Way) -> Result<bool> {
+        if let Some(key) = self.stated_key(way)
+            && self.is_past(key, way)?
+        {
+            self.leave(Some(way.reverse()));
+            self.unread = Some(way);
+            return Ok(true);
+        }
+        self.read_start(way)
+    }
+
+    fn read_start(&mut self, way: Way) -> Result<bool> {
         self.leave(None);
+        self.limit()?;
+        let bounds = self.bounds.clone();
+        let bound = start(&bounds, way);
+        if let Source::Memory(..) = self.source {
+            return self.walk_memory(bound, way);
+        }
         let Some(first) = way.first(&self.ahead.limits) else {
             return Ok(self.leave(Some(way)));
         };
         self.walk_into(first, None)?;
-        Ok(self.seek_in_block(bound, way)? || self.walk(way)?)
+        let moved = self.seek_in_block(bound, way)? || self.walk(way)?;
+        self.arrive(moved, way)
     }
 
     /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
@@ -196,20 +378,20 @@ impl Cursor {
     }
 
     #[inline(always)]
-    fn go(&mut self, way: Way) -> Result<bool> {
+    pub(super) fn go(&mut self, way: Way) -> Result<bool> {
         if self.step_plainly(way) {
             return Ok(true);
         }
         self.go_slowly(way)
     }
 
-    /// Moves to the next entry on the way if it is an ordinary one of the same block, and on the way back was decoded before.
-    /// Otherwise stays and returns `false`.
+    /// Moves to the next entry on the way if it is an ordinary one of the same block, which has no entries past the bound, and on
+    /// the way back was decoded before. Otherwise stays and returns `false`.
     #[inline(always)]
     pub(super) fn step_plainly(&mut self, way: Way) -> bool {
         let (stepped, ahead) = match way {
-            Way::Forward => (self.entries.step(), AHEAD),
-            Way::Back => (self.entries.step_back(), -AHEAD),
+            Way::Forward => (!self.is_edge.1 && self.entries.step(), AHEAD),
+            Way::Back => (!self.is_edge.0 && self.entries.step_back(), -AHEAD),
         };
         if stepped {
             self.prefetch_at(ahead);
@@ -218,26 +400,55 @@ impl Cursor {
     }
 
     #[inline(never)]
-    pub(super) fn go_slowly(&mut self, way: Way) -> Result<bool> {
+    fn go_slowly(&mut self, way: Way) -> Result<bool> {
         match self.end {
-            _ if self.is_valid() => Ok(self.step_in_block(way)? || self.walk(way)?),
-            Some(end) if end == way => Ok(false),
-            Some(_) => self.seek_from(Bound::Unbounded, way),
+            _ if self.is_valid() => {
+                let moved = self.step_in_block(way)? || self.walk(way)?;
+                self.arrive(moved, way)
+            }
+            Some(end) if end == way => Ok(self.leave(Some(way))),
+            Some(_) => self.seek_to_start(way),
             None => Err(lost()),
         }
     }
 
-    /// From now on reads no blocks before or after those that may have keys within these bounds: it is before the first entry or
-    /// after the last then. Reads the pieces of the index that name the first and the last of them.
-    pub(super) fn limit(&mut self, bounds: &Bounds) -> Result<()> {
-        let inner = &*self.table.inner;
-        inner.bring(inner.missing_for_bounds(&bounds.0, &bounds.1)?)?;
-        self.ahead.limits = inner.blocks_within(bounds)?;
+    /// Ends a move along `way`: there are no entries past the bound.
+    #[inline]
+    fn arrive(&mut self, moved: bool, way: Way) -> Result<bool> {
+        let is_edge = match way {
+            Way::Forward => self.is_edge.1,
+            Way::Back => self.is_edge.0,
+        };
+        if moved && is_edge && !self.is_past(self.key(), way.reverse())? {
+            return Ok(self.leave(Some(way)));
+        }
+        Ok(moved)
+    }
+
+    /// Whether `key` is within the bound at which a walk along `way` starts.
+    #[inline]
+    pub(super) fn is_past(&self, key: &[u8], way: Way) -> Result<bool> {
+        is_past_start(&self.bounds, way, key, || self.order())
+    }
+
+    /// Finds out, before the first block of a table is read, which blocks may have keys within the bounds: no others are read. Reads
+    /// the pieces of the index that name the first and the last of them.
+    fn limit(&mut self) -> Result<()> {
+        if let (Source::Table(table), false) = (&self.source, self.is_limited) {
+            let inner = &*table.inner;
+            inner.bring(inner.missing_for_bounds(&self.bounds.0, &self.bounds.1)?)?;
+            self.ahead.limits = inner.blocks_within(&self.bounds)?;
+            self.is_limited = true;
+        }
         Ok(())
     }
 
     /// Moves to the first entry of the blocks that come on the way after the current one. Some writers leave blocks empty.
     fn walk(&mut self, way: Way) -> Result<bool> {
+        if let Source::Memory(_, Some(chunk)) = &self.source {
+            let chunk = chunk.clone();
+            return self.walk_memory(chunk.end(way), way);
+        }
         while let Some(next) = self.next_block(way) {
             self.walk_into(next, Some(way))?;
             if self.start_in_block(way)? {
@@ -245,6 +456,28 @@ impl Cursor {
             }
         }
         Ok(self.leave(Some(way)))
+    }
+
+    /// Moves to the first entry in memory of a walk along `way` that starts at `bound`.
+    #[inline(never)]
+    fn walk_memory(&mut self, bound: Bound<&[u8]>, way: Way) -> Result<bool> {
+        self.leave(None);
+        if let Source::Memory(sorted, here) = &mut self.source
+            && let Some(chunk) = sorted.chunk(bound, way)?
+        {
+            self.entries.reset(chunk.block.clone());
+            *here = Some(chunk);
+            self.is_edge = self.has_bounds();
+            let moved = self.start_in_block(way)?;
+            return self.arrive(moved, way);
+        }
+        Ok(self.leave(Some(way)))
+    }
+
+    /// Whether there is a lower bound, and an upper one.
+    fn has_bounds(&self) -> (bool, bool) {
+        let (lower, upper) = &self.bounds;
+        (*lower != Bound::Unbounded, *upper != Bound::Unbounded)
     }
 
     /// The block that comes on the way after the current one, if the walk may need it; the first one before any was loaded.
@@ -260,39 +493,47 @@ impl Cursor {
     pub(super) fn leave(&mut self, end: Option<Way>) -> bool {
         // No step leads on from there.
         self.entries.move_past_last();
-        self.end = end;
+        (self.end, self.unread) = (end, None);
         false
     }
 
     /// Turns to data block `i`, at which a walk has arrived from the one beside it, or begins.
     fn walk_into(&mut self, i: usize, way: Option<Way>) -> Result<()> {
-        let beside = way.and(self.block);
-        let found = self.ahead.find(&self.table.inner, i, way, beside)?;
-        self.load(found, way)?;
-        let place = self.table.place_in_memory(found);
-        self.walked = place.unwrap_or(NOWHERE);
-        Ok(())
+        let Source::Table(table) = &self.source else {
+            return Ok(());
+        };
+        let found = self.ahead.find(&table.inner, i, way)?;
+        self.load(found, way)
     }
 
     /// Turns to a data block, at none of its entries. The position is lost until the caller has found a new one.
     fn load(&mut self, found: BlockRef, way: Option<Way>) -> Result<()> {
         self.leave(None);
-        self.walked = NOWHERE;
-        if self.block.is_none_or(|block| block.block != found.block) {
+        if self.block.is_none_or(|block| block.block != found.block)
+            && let Source::Table(table) = &self.source
+        {
             self.block = None;
-            let Table { inner, read } = &self.table;
-            let (payload, is_slice) = self.ahead.load(inner, found, way, *read)?;
+            let loaded = self.ahead.load(&table.inner, found, way, table.read);
+            let (payload, is_slice) = loaded?;
+            self.place = table.place_in_memory(found).unwrap_or(NOWHERE);
             self.enter(found, payload, is_slice)?;
         }
         Ok(())
     }
 
     /// Turns to a data block, of which it is given the contents; at none of its entries.
-    pub(super) fn enter(&mut self, found: BlockRef, payload: Bytes, is_slice: bool) -> Result<()> {
-        let block = Block::parse(payload).map_err(|defect| self.table.locate(found, defect))?;
+    pub(crate) fn enter(&mut self, found: BlockRef, payload: Bytes, is_slice: bool) -> Result<()> {
+        let block =
+            Block::parse(payload).map_err(|defect| self.source.locate(Some(found), defect))?;
         self.entries.reset(block);
         self.own = is_slice.then(OnceLock::new);
         self.block = Some(found);
+        let (has_lower, has_upper) = self.has_bounds();
+        let limits = &self.ahead.limits;
+        self.is_edge = (
+            has_lower && found.block <= limits.start,
+            has_upper && found.block + 1 >= limits.end,
+        );
         Ok(())
     }
 
@@ -303,7 +544,7 @@ impl Cursor {
             Bound::Excluded(key) => (key, false),
             Bound::Unbounded => return self.start_in_block(way),
         };
-        let order = self.table.order()?;
+        let order = self.source.order()?;
         let sought = self.entries.seek(key, order);
         let is_at = |entries: &BlockCursor<Bytes>| order.compare(entries.key(), key).is_eq();
         let is_first = match (&sought, way) {
@@ -334,12 +575,13 @@ impl Cursor {
         self.check(moved)
     }
 
-    /// On a walk through memory, prefetches the bytes this far from the current entry: as much as an ordinary entry has.
+    /// In memory, prefetches the bytes this far from the current entry: as much as an ordinary entry has.
     #[inline]
     fn prefetch_at(&self, distance: isize) {
         // Nothing is there at both ends of the file.
-        if let Some(entry) = self.walked.checked_add(self.entries.offset())
-            && let Some(file) = self.table.file().memory()
+        if let Some(entry) = self.place.checked_add(self.entries.offset())
+            && let Source::Table(table) = &self.source
+            && let Some(file) = table.file().memory()
             && let Some(bytes) = file.get(entry.wrapping_add_signed(distance)..)
             && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
         {
@@ -362,8 +604,7 @@ impl Cursor {
     /// The error of a defect in the block that the cursor is in.
     #[cold]
     pub(super) fn locate(&self, defect: Defect) -> Error {
-        let offset = self.block.map_or(0, |block| block.handle.offset);
-        self.table.file().locate(defect, Section::Data, offset)
+        self.source.locate(self.block, defect)
     }
 }
 

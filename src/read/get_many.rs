@@ -7,11 +7,11 @@ use crate::read::index::BlockRef;
 use crate::read::table::Table;
 
 /// A key that is looked for, and the block to look in.
-struct Wanted<'k> {
-    found: BlockRef,
+pub(crate) struct Wanted<K> {
+    pub(crate) found: BlockRef,
     /// The key's position among the caller's keys.
-    at: usize,
-    key: &'k [u8],
+    pub(crate) at: usize,
+    pub(crate) key: K,
 }
 
 impl Table {
@@ -41,51 +41,67 @@ impl Table {
     /// As [`get`](Table::get), for a block that cannot be read; no value is returned then.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let (inner, order) = (&*self.inner, self.order()?);
-        if !inner.file.is_memory() {
+        let is_memory = inner.file.is_memory();
+        if !is_memory {
             self.bring_for_all(keys)?;
         }
         let mut wanted = Vec::with_capacity(keys.len());
         for (at, key) in keys.iter().enumerate() {
             let key = key.as_ref();
-            let found = self.candidate(key)?;
-            wanted.extend(found.map(|found| Wanted { found, at, key }));
+            if let Some(found) = self.candidate(key)? {
+                inner.announce_block(found);
+                wanted.push(Wanted { found, at, key });
+            }
         }
-        if !inner.file.is_memory() {
-            wanted.sort_unstable_by_key(|wanted| (wanted.found.block, wanted.at));
-        }
-        let of_blocks: Vec<&[Wanted<'_>]> = wanted
-            .chunk_by(|a, b| a.found.block == b.found.block)
-            .collect();
-        let found: Vec<BlockRef> = of_blocks
-            .iter()
-            .filter_map(|keys| Some(keys.first()?.found))
-            .collect();
         let (mut values, mut parts) = (vec![None; keys.len()], Vec::new());
-        let mut search = |i: usize, block: Result<Bytes>| {
-            let block = block?;
-            for wanted in of_blocks.get(i).copied().unwrap_or_default() {
-                let value = inner.find_value(wanted.found, &block, wanted.key, order)?;
-                match (value, values.get_mut(wanted.at)) {
-                    (Some(value), Some(slot)) if inner.file.is_memory() => {
-                        *slot = Some(block.slice(value));
-                    }
-                    (Some(value), Some(slot)) => {
-                        *slot = block.get(value).map(Bytes::copy_from_slice);
-                    }
-                    _ => parts.extend(inner.anchors(wanted.found.piece as usize)),
+        let mut take = |wanted: &Wanted<&[u8]>, value: Option<Bytes>| match value {
+            Some(value) => {
+                if let Some(slot) = values.get_mut(wanted.at) {
+                    *slot = Some(value);
                 }
             }
-            Ok(())
+            None => parts.extend(inner.anchors(wanted.found.piece as usize)),
         };
-        let mut result: Result<()> = Ok(());
-        inner.load_many(&found, self.read, |i, block| {
-            if result.is_ok() {
-                result = search(i, block);
+        if is_memory {
+            for wanted in &wanted {
+                let block = inner.load(wanted.found, self.read)?;
+                let value = inner.find_value(wanted.found, block.payload(), wanted.key, order)?;
+                take(wanted, value.map(|value| block.into_bytes(value)));
             }
-        });
-        result?;
+        } else {
+            self.search_blocks(wanted, |keys, block| {
+                for wanted in keys {
+                    let value = inner.find_value(wanted.found, &block, wanted.key, order)?;
+                    let value = value.and_then(|value| block.get(value));
+                    take(wanted, value.map(Bytes::copy_from_slice));
+                }
+                Ok(())
+            })?;
+        }
         inner.bring(parts)?;
         Ok(values)
+    }
+
+    /// Loads the blocks to look in, each once and many at a time, and passes each to `search` with the keys to look for in it. A
+    /// block that was read is a slice of what was read with it.
+    pub(crate) fn search_blocks<K>(
+        &self,
+        mut wanted: Vec<Wanted<K>>,
+        mut search: impl FnMut(&[Wanted<K>], Bytes) -> Result<()>,
+    ) -> Result<()> {
+        wanted.sort_unstable_by_key(|wanted| (wanted.found.block, wanted.at));
+        let of_blocks: Vec<&[Wanted<K>]> = wanted
+            .chunk_by(|a, b| a.found.block == b.found.block)
+            .collect();
+        let firsts = of_blocks.iter().filter_map(|keys| keys.first());
+        let found: Vec<BlockRef> = firsts.map(|wanted| wanted.found).collect();
+        let mut result = Ok(());
+        self.inner.load_many(&found, self.read, |i, block| {
+            if let (Ok(()), Some(keys)) = (&result, of_blocks.get(i)) {
+                result = block.and_then(|block| search(keys, block));
+            }
+        });
+        result
     }
 
     /// Reads what the lookups need of index and filters, in at most three waves: what tells of keys in the filter's first layer,

@@ -10,8 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
 use crate::format::internal_key::{InternalKeyComparator, user_order};
 use crate::read::bounds::Way;
-use crate::read::cursor::lost;
-use crate::read::input::Input;
+use crate::read::cursor::{Cursor, lost};
 use crate::read::range::{Ends, TableRange, Walk};
 use crate::read::table::Table;
 
@@ -46,7 +45,7 @@ use crate::read::table::Table;
 #[must_use]
 pub struct MergeCursor {
     /// On the way forward, each stands on its first entry after the current one, on the way back on its last before it.
-    pub(crate) inputs: Vec<Input>,
+    pub(crate) inputs: Vec<Cursor>,
     /// A loser tree of the inputs' numbers. The first is the winner: the input on the current entry. The others are the losers
     /// of each match: the one at place `i` was played by the winners of places `2i` and `2i + 1`, where input `j` itself stands
     /// at place `inputs.len() + j`. A step replays the matches of the winner only.
@@ -112,7 +111,7 @@ impl fmt::Debug for MergeCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MergeCursor")
             .field("inputs", &self.inputs.len())
-            .field("input", &self.current().map(|input| input.number))
+            .field("input", &self.current().map(|input| input.input))
             .field("way", &self.way)
             .finish_non_exhaustive()
     }
@@ -124,34 +123,33 @@ impl fmt::Debug for MergeCursor {
 )]
 impl MergeCursor {
     /// A cursor over one input. Without bounds, its order need not be known.
-    pub(crate) fn of_one(input: Input) -> MergeCursor {
-        MergeCursor::new(vec![input], Order::Bytewise)
+    pub(crate) fn of_one(cursor: Cursor) -> MergeCursor {
+        MergeCursor::new(vec![cursor], Order::Bytewise)
     }
 
     /// A cursor over the entries of several, before the first. Their positions are not kept.
-    pub(crate) fn of_inputs(inputs: Vec<Input>) -> Result<MergeCursor> {
+    pub(crate) fn of_inputs(cursors: Vec<Cursor>) -> Result<MergeCursor> {
         let (mut first, mut kept) = (None, Vec::new());
-        for (number, mut input) in inputs.into_iter().enumerate() {
-            input.number = Some(number);
-            let order = input.order()?;
+        for (number, mut cursor) in cursors.into_iter().enumerate() {
+            cursor.input = Some(number);
+            cursor.leave(Some(Way::Back));
+            let order = cursor.order()?;
             let first = first.get_or_insert_with(|| order.clone());
             if name_of(first) != name_of(order) {
                 let error = other_order(number, first, order);
-                return Err(match input.table() {
+                return Err(match cursor.table() {
                     Some(table) => table.file().name_in(error),
                     None => error,
                 });
             }
-            if !input.is_ruled_out()? {
-                kept.push(input);
+            if !cursor.is_ruled_out()? {
+                kept.push(cursor);
             }
         }
-        let mut merge = MergeCursor::new(kept, first.unwrap_or(Order::Bytewise));
-        merge.rewind();
-        Ok(merge)
+        Ok(MergeCursor::new(kept, first.unwrap_or(Order::Bytewise)))
     }
 
-    fn new(inputs: Vec<Input>, order: Order) -> MergeCursor {
+    fn new(inputs: Vec<Cursor>, order: Order) -> MergeCursor {
         MergeCursor {
             tree: vec![NONE; inputs.len()],
             inputs,
@@ -181,12 +179,14 @@ impl MergeCursor {
 
     /// Moves before the first entry, without reading.
     pub(crate) fn rewind(&mut self) {
-        self.inputs.iter_mut().for_each(Input::leave);
+        for input in &mut self.inputs {
+            input.leave(Some(Way::Back));
+        }
         (self.way, self.top, self.is_lost) = (Way::Back, NONE, false);
     }
 
     #[inline]
-    fn current(&self) -> Option<&Input> {
+    fn current(&self) -> Option<&Cursor> {
         self.inputs.get(self.top)
     }
 
@@ -199,24 +199,25 @@ impl MergeCursor {
     /// The current key; empty unless the cursor [is on an entry](MergeCursor::is_valid).
     #[inline]
     pub fn key(&self) -> &[u8] {
-        self.current().map_or(&[], Input::read_key)
+        self.current().map_or(&[], |input| input.key())
     }
 
     /// The current value; empty unless the cursor [is on an entry](MergeCursor::is_valid).
     #[inline]
     pub fn value(&self) -> &[u8] {
-        self.current().map_or(&[], Input::value)
+        self.current().map_or(&[], |input| input.value())
     }
 
     /// The current value as a slice of its block, which it keeps in memory; empty like [`value`](MergeCursor::value).
     pub fn value_bytes(&self) -> Bytes {
-        self.current().map_or_else(Bytes::new, Input::value_bytes)
+        let current = self.current();
+        current.map_or_else(Bytes::new, |input| input.value_bytes())
     }
 
     /// Which of the inputs the current entry is from, counted from 0 in the order in which they were given; 0 unless the
     /// cursor [is on an entry](MergeCursor::is_valid).
     pub fn input(&self) -> usize {
-        self.current().and_then(|input| input.number).unwrap_or(0)
+        self.current().and_then(|input| input.input).unwrap_or(0)
     }
 
     /// Moves to the first entry at or after `key`. Returns `false`, and stands after the last entry, if there is none.
@@ -291,7 +292,7 @@ impl MergeCursor {
     fn place_all(
         &mut self,
         way: Way,
-        mut place: impl FnMut(&mut Input) -> Result<bool>,
+        mut place: impl FnMut(&mut Cursor) -> Result<bool>,
     ) -> Result<bool> {
         self.way = way;
         self.tree.fill(NONE);
@@ -314,7 +315,7 @@ impl MergeCursor {
         self.step()?;
         // The keys of one input differ.
         while self.tree[0] != shown
-            && let Some(key) = self.inputs[self.tree[0]].key()
+            && let Some(key) = self.inputs[self.tree[0]].stands_at()
             && self.compare_keys(key, &passed).is_eq()
         {
             // Perhaps only its key is known.
@@ -329,7 +330,7 @@ impl MergeCursor {
     #[inline(always)]
     fn step(&mut self) -> Result<()> {
         let winner = self.tree[0];
-        self.inputs[winner].step(self.way)?;
+        self.inputs[winner].go(self.way)?;
         self.play(winner);
         Ok(())
     }
@@ -338,14 +339,14 @@ impl MergeCursor {
     #[inline(always)]
     fn play(&mut self, input: usize) {
         let (mut winner, mut place) = (input, (self.inputs.len() + input) / 2);
-        let mut key = self.inputs[winner].key();
+        let mut key = self.inputs[winner].stands_at();
         while place > 0 {
             let other = self.tree[place];
             if other == NONE {
                 self.tree[place] = winner;
                 return;
             }
-            let other_key = self.inputs[other].key();
+            let other_key = self.inputs[other].stands_at();
             if self.is_before((other_key, other), (key, winner)) {
                 self.tree[place] = winner;
                 (winner, key) = (other, other_key);
@@ -461,7 +462,7 @@ impl Walk for MergeCursor {
             self.step()
         };
         match stepped {
-            Ok(()) if self.inputs[self.tree[0]].is_read() => {
+            Ok(()) if self.inputs[self.tree[0]].is_valid() => {
                 self.top = self.tree[0];
                 Ok(true)
             }
@@ -477,7 +478,7 @@ impl Walk for MergeCursor {
     fn entry(&self) -> (Bytes, Bytes) {
         match self.current() {
             Some(input) => {
-                let key = Bytes::copy_from_slice(input.read_key());
+                let key = Bytes::copy_from_slice(input.key());
                 (key, input.value_bytes())
             }
             None => Default::default(),

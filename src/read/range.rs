@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::bounds::{KeyRange, Way, prefix_bounds};
-use crate::read::input::Input;
+use crate::read::cursor::Cursor;
 use crate::read::merge::MergeCursor;
 use crate::read::table::Table;
 
@@ -39,13 +39,13 @@ impl Table {
     /// ```
     pub fn range(&self, bounds: impl KeyRange) -> TableRange {
         let bounds = bounds.key_bounds();
-        let mut input = Input::of_table(self, bounds.clone());
+        let mut cursor = Cursor::of_table(self, bounds.clone());
         let is_excluded = || match self.order() {
             Ok(Order::Bytewise) => self.prefixes_exclude(&bounds.0, &bounds.1),
             Ok(Order::Custom(_)) | Err(_) => Ok(false),
         };
-        let error = input.rule_out(is_excluded).err();
-        TableRange(Ends::new(MergeCursor::of_one(input), error))
+        let error = cursor.rule_out(is_excluded).err();
+        TableRange(Ends::new(MergeCursor::of_one(cursor), error))
     }
 
     /// The entries whose keys begin with `prefix`, from either end.
@@ -253,31 +253,34 @@ impl<C: Walk> Ends<C> {
 
 impl Ends<MergeCursor> {
     /// What is left, as inputs of a merge.
-    pub(super) fn into_inputs(self) -> Result<Vec<Input>> {
+    pub(super) fn into_inputs(self) -> Result<Vec<Cursor>> {
         let front = &self.front;
+        let hides_entries = front.first_wins && front.inputs.len() > 1;
+        let is_whole = self.end.is_none() && self.back.is_none() && front.is_before_first();
         let has_place = front.is_on_entry() || front.is_before_first() || self.end.is_some();
-        if front.first_wins && front.inputs.len() > 1 {
-            return Err(not_whole()); // the merge shows one entry of each key; its inputs have more
+        let can_narrow = has_place && front.inputs.len() == 1;
+        if let Some(Some(error)) = self.end {
+            return Err(error);
         }
-        if !has_place || front.inputs.len() != 1 || matches!(self.end, Some(Some(_))) {
-            return Ok(self.into_whole()?.inputs);
+        if hides_entries || !(is_whole || can_narrow) {
+            return Err(not_whole());
         }
         let key = front.is_on_entry().then(|| front.key().to_vec());
-        let mut inputs = self.front.inputs;
-        for only in &mut inputs {
+        let mut cursors = self.front.inputs;
+        if let ([only], false) = (&mut cursors[..], is_whole) {
             let (mut lower, mut upper) = only.bounds.clone();
-            match &key {
-                Some(key) if self.front_is_left => lower = Bound::Included(key.clone()),
-                Some(key) => lower = Bound::Excluded(key.clone()),
+            match key {
+                Some(key) if self.front_is_left => lower = Bound::Included(key),
+                Some(key) => lower = Bound::Excluded(key),
                 None => {}
             }
             if let Some(back) = &self.back {
                 upper = Bound::Excluded(back.key().to_vec());
             }
             only.narrow((lower, upper));
-            only.is_empty |= self.end.is_some();
+            only.rule_out(|| Ok(self.end.is_some()))?;
         }
-        Ok(inputs)
+        Ok(cursors)
     }
 }
 

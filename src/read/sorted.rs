@@ -1,15 +1,16 @@
-//! Sorted entries in memory, which a merge walks beside tables.
+//! Sorted entries in memory, which a cursor walks as it does a table.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
-use std::vec;
 
 use bytes::Bytes;
 
-use crate::comparator::Order;
+use crate::comparator::{Order, common_prefix};
+use crate::error::{Error, ErrorKind, Result, Section};
+use crate::format::block::{Block, BlockBuilder};
 use crate::read::bounds::Way;
 
 /// A sorted map of keys to values that can grow while cursors walk it. Clones share it.
@@ -97,69 +98,63 @@ impl fmt::Debug for Sorted {
     }
 }
 
-/// Number of entries that a cursor copies at a time, so that a step seldom searches the map.
-const CHUNK: usize = 16;
-
-/// A position in a [`Sorted`]. Shows an entry that is added during a walk if it lies past the entries copied.
+/// Entries of a [`Sorted`] that follow each other, as a copy: a cursor walks them like a data block.
 #[derive(Debug, Clone)]
-pub(super) struct SortedCursor {
-    pub(super) sorted: Sorted,
-    /// The current entry and the next ones on the way.
-    chunk: vec::IntoIter<(Bytes, Bytes)>,
-    way: Way,
+pub(super) struct Chunk {
+    pub(super) block: Block<Bytes>,
+    /// The first and the last key.
+    ends: (Bytes, Bytes),
 }
 
-impl SortedCursor {
-    /// A cursor on no entry.
-    pub(super) fn new(sorted: Sorted) -> SortedCursor {
-        SortedCursor {
-            sorted,
-            chunk: vec::IntoIter::default(),
-            way: Way::Forward,
-        }
-    }
+/// Bytes of the entries that are copied at a time, so that a step seldom searches the map; the last one may exceed it.
+const CHUNK_LEN: usize = 1 << 10;
 
-    /// Moves to the first entry of a walk along `way` that starts at `bound`. Returns whether there is one.
-    pub(super) fn seek_from(&mut self, bound: Bound<&[u8]>, way: Way) -> bool {
-        let bound = bound.map(|key| self.sorted.key(Bytes::copy_from_slice(key)));
-        let entries = self.sorted.read();
-        let mut range = match way {
-            Way::Forward => entries.range((bound, Bound::Unbounded)),
-            Way::Back => entries.range((Bound::Unbounded, bound)),
+impl Chunk {
+    /// The bound of the entries that come after these on the way.
+    pub(super) fn end(&self, way: Way) -> Bound<&[u8]> {
+        Bound::Excluded(match way {
+            Way::Forward => &self.ends.1,
+            Way::Back => &self.ends.0,
+        })
+    }
+}
+
+impl Sorted {
+    /// Copies the first entries of a walk along `way` that starts at `bound`; `None` if there are none.
+    pub(super) fn chunk(&self, bound: Bound<&[u8]>, way: Way) -> Result<Option<Chunk>> {
+        let bound = bound.map(|key| self.key(Bytes::copy_from_slice(key)));
+        let (mut chunk, mut len) = (Vec::new(), 0);
+        let mut take = |(key, value): (&SortedKey, &Bytes)| {
+            len += key.key.len() + value.len();
+            chunk.push((key.key.clone(), value.clone()));
+            len < CHUNK_LEN
         };
-        let next = || match way {
-            Way::Forward => range.next(),
-            Way::Back => range.next_back(),
+        let entries = self.read();
+        match way {
+            Way::Forward => entries.range((bound, Bound::Unbounded)).all(&mut take),
+            Way::Back => entries
+                .range((Bound::Unbounded, bound))
+                .rev()
+                .all(&mut take),
         };
-        let chunk = std::iter::from_fn(next).take(CHUNK);
-        let chunk = chunk.map(|(key, value)| (key.key.clone(), value.clone()));
-        let chunk: Vec<_> = chunk.collect();
         drop(entries);
-        (self.chunk, self.way) = (chunk.into_iter(), way);
-        !self.chunk.as_slice().is_empty()
-    }
-
-    /// Moves from an entry to the next one on the way.
-    pub(super) fn go(&mut self, way: Way) -> bool {
-        let left = self.chunk.next();
-        let is_there = way == self.way && !self.chunk.as_slice().is_empty();
-        is_there || left.is_some_and(|(key, _)| self.seek_from(Bound::Excluded(&key), way))
-    }
-
-    fn entry(&self) -> Option<&(Bytes, Bytes)> {
-        self.chunk.as_slice().first()
-    }
-
-    pub(super) fn key(&self) -> &[u8] {
-        self.entry().map_or(&[], |(key, _)| key)
-    }
-
-    pub(super) fn value(&self) -> &[u8] {
-        self.entry().map_or(&[], |(_, value)| value)
-    }
-
-    pub(super) fn value_bytes(&self) -> Bytes {
-        self.entry()
-            .map_or_else(Bytes::new, |(_, value)| value.clone())
+        if way == Way::Back {
+            chunk.reverse();
+        }
+        let (Some((first, _)), Some((last, _))) = (chunk.first(), chunk.last()) else {
+            return Ok(None);
+        };
+        let ends = (first.clone(), last.clone());
+        let mut builder = BlockBuilder::new(16);
+        for (key, value) in &chunk {
+            if !builder.has_room(key.len(), value.len()) {
+                let message = "an entry in memory is longer than a table can hold";
+                return Err(Error::new(ErrorKind::TooLarge, message));
+            }
+            builder.add(key, common_prefix(builder.last_key(), key), value);
+        }
+        let block = Block::parse(builder.finish(Bytes::copy_from_slice));
+        let block = block.map_err(|defect| defect.locate(Section::Data, 0))?;
+        Ok(Some(Chunk { block, ends }))
     }
 }

@@ -319,19 +319,6 @@ impl Table {
         Ok(found)
     }
 
-    /// Like [`seek`](Self::seek), by the index and a filter of the whole table.
-    pub(crate) fn seek_block(&self, key: &[u8]) -> Result<Option<BlockRef>> {
-        if self.inner.filter_rejects(key, self.order()?, None)? {
-            return Ok(None);
-        }
-        self.seek(key)
-    }
-
-    /// Whether a data block cannot hold `key`, by the filter that it shares with few others.
-    pub(crate) fn block_filter_rejects(&self, found: BlockRef, key: &[u8]) -> Result<bool> {
-        self.inner.filter_rejects(key, self.order()?, Some(found))
-    }
-
     /// A data block to keep.
     pub(crate) fn block(&self, found: BlockRef) -> Result<Block<Bytes>> {
         self.inner.announce_block(found);
@@ -340,24 +327,8 @@ impl Table {
         self.parse(found, block.into_payload())
     }
 
-    /// Data blocks to keep, in ascending order: gives each to `take`, with its position in `found`. They are asked for many at a time.
-    pub(crate) fn load_blocks(
-        &self,
-        found: &[BlockRef],
-        mut take: impl FnMut(usize, Result<Block<Bytes>>),
-    ) {
-        let is_memory = self.inner.file.is_memory();
-        self.inner.load_many(found, self.read, |i, payload| {
-            // A copy of what was read, so that a value keeps its block in memory, and not all that was read with it.
-            let block = found.get(i).map(|&found| match payload? {
-                block if is_memory => self.parse(found, block),
-                block => self.parse(found, Bytes::copy_from_slice(&block)),
-            });
-            block.into_iter().for_each(|block| take(i, block));
-        });
-    }
-
-    fn parse(&self, found: BlockRef, payload: Bytes) -> Result<Block<Bytes>> {
+    /// A data block whose contents were loaded.
+    pub(crate) fn parse(&self, found: BlockRef, payload: Bytes) -> Result<Block<Bytes>> {
         Block::parse(payload).map_err(|defect| self.locate(found, defect))
     }
 
