@@ -899,6 +899,19 @@ fn a_failed_request_is_not_remembered() {
     assert_eq!(server.count(), 2);
 }
 
+/// The source has repeated it already: asking for each block of it would only take long.
+#[test]
+fn a_failed_batch_is_not_repeated_block_by_block() {
+    let server = Server::of(table_of(8_000));
+    let table = preload(&server);
+    *server.fault.lock().unwrap() = Some((0, Fault::Error(io::ErrorKind::TimedOut)));
+    let keys: Vec<Vec<u8>> = (0..1000).map(key).collect();
+    let error = server.run(table.get_many(&keys)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    let (requests, time) = server.taken();
+    assert_eq!((requests.len(), time), (1, LATENCY), "{requests:?}");
+}
+
 /// A request ahead fails, and the call that then asks for a block alone is dropped. The walk goes on from that block, in its own
 /// direction, and reads ahead again.
 #[test]

@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
 use leveltable::OpenOptions;
-use leveltable_object_store::set::SetOptions;
-use leveltable_object_store::{ObjectSource, ObjectTableBuilder, open, publish};
-use object_store::ObjectStoreExt;
+use leveltable_object_store::{ObjectSource, ObjectTableBuilder, open};
 use object_store::path::Path;
 
 use crate::proxy::{Proxy, Seen};
@@ -163,99 +161,4 @@ fn ticks() -> u64 {
     let fields = stat.rsplit(')').next().unwrap_or_default().split(' ');
     let ticks = fields.skip(12).take(2);
     ticks.map(|ticks| ticks.parse::<u64>().unwrap_or(0)).sum()
-}
-
-const ROUNDS: usize = 9;
-
-/// A table of 230 MB, and a set of it, scanned in turns with a download by the same client: one GET whose body is collected. Each
-/// request takes 30 ms, and all of them share a line: of 1 Gbit/s, and as fast as the machine.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs servers"]
-async fn scans_to_downloads() {
-    let (count, path) = (2 * COUNT, Path::from("scans/table.ldb"));
-    let direct = seaweed().store();
-    let size = upload(&direct, &path, 0..count).await.summary.file_bytes;
-    let manifest = Path::from("scans/manifest");
-    let _ = direct.delete(&manifest).await;
-    let published = publish(direct, &manifest, &[path.clone()], None).await;
-    published.unwrap();
-    let proxy = Proxy::start(seaweed().address).await;
-    let store = seaweed().store_by(proxy.address);
-    proxy.delay(Duration::from_millis(30));
-    let cold = || OpenOptions::new().no_cache();
-    let table = async || {
-        let source = ObjectSource::new(Arc::clone(&store), path.clone());
-        let table = cold().open_async(source, None).await.unwrap();
-        table.range(..).expect_all()
-    };
-    let set = async || {
-        let options = SetOptions::new().tables(cold());
-        let set = options.open(Arc::clone(&store), &manifest).await.unwrap();
-        set.range(..).expect_all()
-    };
-    macro_rules! walk {
-        ($range:expr, next) => {{
-            let (mut all, mut n) = ($range, 0);
-            while all.next().await.unwrap().is_some() {
-                n += 1;
-            }
-            assert_eq!(n, count);
-        }};
-        ($range:expr, advance) => {{
-            let (mut all, mut n) = ($range, 0);
-            while all.advance().await.unwrap() {
-                n += 1;
-            }
-            assert_eq!(n, count);
-        }};
-    }
-    let names = [
-        "download",
-        "table, next",
-        "table, advance",
-        "set, next",
-        "set, advance",
-    ];
-    for line in [1 << 27, u64::MAX] {
-        proxy.bytes_per_second(line.min(1 << 30));
-        let mut ratios = [(); 5].map(|()| Vec::new());
-        let mut costs = [(0.0, 0); 5];
-        for _ in 0..ROUNDS {
-            let mut plain = 0.0;
-            for (i, name) in names.iter().enumerate() {
-                proxy.take();
-                let (start, before) = (Instant::now(), ticks());
-                match *name {
-                    "download" => {
-                        let body = store.get(&path).await.unwrap().bytes().await.unwrap();
-                        assert_eq!(body.len() as u64, size);
-                    }
-                    "table, next" => walk!(table().await, next),
-                    "table, advance" => walk!(table().await, advance),
-                    "set, next" => walk!(set().await, next),
-                    _ => walk!(set().await, advance),
-                }
-                let time = start.elapsed().as_secs_f64();
-                if i == 0 {
-                    plain = time;
-                }
-                ratios[i].push(time / plain);
-                costs[i].0 += time / ROUNDS as f64;
-                costs[i].1 += ticks() - before;
-            }
-        }
-        println!("{size} bytes, at most {line} a second");
-        for ((name, ratios), (time, ticks)) in names.iter().zip(&mut ratios).zip(costs) {
-            ratios.sort_by(f64::total_cmp);
-            let [low, middle, high] = [1, 2, 3].map(|quarter| ratios[ROUNDS * quarter / 4]);
-            let ms = 10 * ticks / ROUNDS as u64;
-            println!(
-                "{name}: {time:.2} s, {middle:.2} times ({low:.2} to {high:.2}) the download, {ms} ms here"
-            );
-            assert!(
-                line == u64::MAX || cfg!(debug_assertions) || low <= 1.2,
-                "{name}"
-            );
-        }
-    }
 }

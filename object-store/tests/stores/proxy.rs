@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leveltable::remote::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
@@ -41,13 +41,6 @@ pub(crate) enum Fault {
     After(BoxFuture<'static, ()>),
 }
 
-/// The line that all responses share.
-struct Line {
-    /// How long a byte takes.
-    per_byte: Duration,
-    free_at: Instant,
-}
-
 /// What happens to a request, and to how many before it the proxy was asked.
 type Rule = Box<dyn FnMut(&Seen, usize) -> Fault + Send>;
 
@@ -59,7 +52,6 @@ pub(crate) struct Proxy {
 struct Shared {
     upstream: SocketAddr,
     delay: Mutex<Duration>,
-    line: Mutex<Line>,
     rule: Mutex<Rule>,
     /// How many requests there were since the rule was set.
     count: Mutex<usize>,
@@ -73,10 +65,6 @@ impl Proxy {
         let shared = Arc::new(Shared {
             upstream,
             delay: Mutex::default(),
-            line: Mutex::new(Line {
-                per_byte: Duration::ZERO,
-                free_at: Instant::now(),
-            }),
             rule: Mutex::new(Box::new(|_, _| Fault::None)),
             count: Mutex::default(),
             seen: Mutex::default(),
@@ -98,11 +86,6 @@ impl Proxy {
     /// Delays each request from now on.
     pub(crate) fn delay(&self, delay: Duration) {
         *self.shared.delay.lock().unwrap() = delay;
-    }
-
-    /// Lets all responses together have so many bytes a second from now on.
-    pub(crate) fn bytes_per_second(&self, bytes: u64) {
-        self.shared.line.lock().unwrap().per_byte = Duration::from_secs(1) / bytes as u32;
     }
 
     /// What happens to requests from now on. The rule is told how many there were since.
@@ -193,7 +176,6 @@ impl Shared {
             }
             passed += len;
             received.fetch_add(len as u64, Ordering::Relaxed);
-            self.wait_for_line(len).await;
             client.write_all(&chunk[..len]).await?;
             if passed == most {
                 break;
@@ -207,22 +189,6 @@ impl Shared {
             std::future::pending::<()>().await;
         }
         Ok(())
-    }
-}
-
-impl Shared {
-    /// Waits until the line has carried so many bytes more.
-    async fn wait_for_line(&self, bytes: usize) {
-        let free_at = {
-            let mut line = self.line.lock().unwrap();
-            let time = line.per_byte * bytes as u32;
-            line.free_at = line.free_at.max(Instant::now()) + time;
-            line.free_at
-        };
-        // The timer is too coarse for a chunk alone.
-        if free_at > Instant::now() + Duration::from_millis(2) {
-            tokio::time::sleep_until(free_at.into()).await;
-        }
     }
 }
 

@@ -136,7 +136,7 @@ impl Blocks {
             let mut run = Run::of(found);
             if !inner.is_cached(found) {
                 run = inner.run(found, way, &self.unasked, self.len);
-                let flight = table.request(&run.bytes);
+                let flight = table.request(run.bytes.clone());
                 self.asked.push_back((run.clone(), flight));
                 self.len = MAX_REQUEST_LEN.min(2 * self.len);
             }

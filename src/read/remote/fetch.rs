@@ -60,13 +60,10 @@ impl AsyncTable {
             return Ok(block);
         }
         let item = (frame_range(found.handle), found);
-        let mut arrived = Vec::new();
-        for wanted in self.join(vec![item], MAX_GAP) {
-            let admit = |frame: &_, found| inner.admit(found, frame, read);
-            arrived.extend(self.arrive(wanted, admit).await?);
-        }
         let none = || Error::new(ErrorKind::InvalidState, "a request brought no block");
-        arrived.pop().ok_or_else(none)
+        let wanted = self.join(vec![item], MAX_GAP).pop().ok_or_else(none)?;
+        let admit = |frame: &_, found| inner.admit(found, frame, read);
+        self.arrive(wanted, admit).await?.pop().ok_or_else(none)
     }
 
     /// The data blocks `wanted`, which ascend, with their positions, in the order in which they arrive: those that are in the cache
@@ -125,8 +122,8 @@ impl AsyncTable {
     }
 
     fn join<W>(&self, items: Vec<(Range<u64>, W)>, max_gap: u64) -> Vec<Wanted<W>> {
-        let request = |bytes: &Range<u64>| self.request(bytes);
-        self.flights.join(items, max_gap, request)
+        self.flights
+            .join(items, max_gap, |bytes| self.request(bytes))
     }
 
     /// What `admit` makes of the items that are wanted of a request, each in memory of its own, so that a value does not keep all that
@@ -149,16 +146,16 @@ impl AsyncTable {
             let own = stretch.get(&item).map(|it| Bytes::copy_from_slice(&it));
             admitted.push(match own.map(|own| admit(&own, of)) {
                 Some(Ok(made)) => made,
-                Some(Err(_)) | None => admit(&self.request(&item).response.await?.bytes, of)?,
+                Some(Err(_)) | None => admit(&self.request(item).response.await?.bytes, of)?,
             });
         }
         Ok(admitted)
     }
 
     /// The request for `bytes` of the file, which begins when it is polled.
-    pub(super) fn request(&self, bytes: &Range<u64>) -> Flight {
+    pub(super) fn request(&self, bytes: Range<u64>) -> Flight {
         let (table, source) = (self.table.clone(), Arc::clone(&self.source));
-        let (offset, len) = (bytes.start, saturating_len(bytes));
+        let (offset, len) = (bytes.start, saturating_len(&bytes));
         let response = async move {
             let file = &table.inner.file;
             file.count_reads(&[(offset, len)]);
@@ -168,9 +165,7 @@ impl AsyncTable {
             let bytes = file.check_read(offset, len, read.unwrap_or_else(panicked))?;
             Ok(Stretch { offset, bytes })
         };
-        Flight {
-            bytes: bytes.clone(),
-            response: response.boxed().shared(),
-        }
+        let response = response.boxed().shared();
+        Flight { bytes, response }
     }
 }

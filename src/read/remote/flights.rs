@@ -37,7 +37,7 @@ impl Flights {
         &self,
         items: Vec<(Range<u64>, W)>,
         max_gap: u64,
-        request: impl Fn(&Range<u64>) -> Flight,
+        request: impl Fn(Range<u64>) -> Flight,
     ) -> Vec<Wanted<W>> {
         let (mut joined, mut new): (Vec<Wanted<W>>, _) = (Vec::new(), Vec::new());
         // Nothing that holds the lock can panic.
@@ -64,7 +64,7 @@ impl Flights {
         let ranges: Vec<Range<u64>> = new.iter().map(|(range, _)| range.clone()).collect();
         let mut new = new.into_iter();
         for group in coalesce(&ranges, max_gap, MAX_REQUEST_LEN) {
-            let flight = request(&group.bytes);
+            let flight = request(group.bytes);
             let items: Vec<(Range<u64>, W)> = new.by_ref().take(group.parts.len()).collect();
             by_item.extend(items.iter().filter_map(|(item, _)| {
                 let response = flight.response.downgrade()?;
