@@ -74,7 +74,8 @@ impl Server {
         self.taken().0.len()
     }
 
-    async fn respond(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+    /// Notes a request, and takes its time. Returns its number.
+    async fn note(&self, offset: u64, len: usize) -> usize {
         let number = {
             let mut requests = self.requests.lock().unwrap();
             requests.push((offset, len));
@@ -87,6 +88,11 @@ impl Server {
         }
         .await;
         drop(flight);
+        number
+    }
+
+    async fn respond(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let number = self.note(offset, len).await;
         let object = self.object.lock().unwrap().clone();
         let read = ReadAt::read_at(&object, offset, len);
         match *self.fault.lock().unwrap() {
@@ -479,6 +485,61 @@ fn a_first_lookup_takes_two_round_trips() {
     assert!(more <= 6, "{more} of 200");
 }
 
+/// A shard of 250 MB, and one of 2 GB, opened by path: the requests and bytes of that and of a first key.
+#[test]
+#[ignore = "writes tables of 250 MB and 2 GB"]
+fn open_and_first_key_of_large_tables() {
+    /// A file, and what was asked of it at the same time.
+    struct Counted(std::fs::File, Arc<Server>);
+    impl AsyncReadAt for Counted {
+        fn read_tail(&self, len: u64) -> BoxFuture<'_, io::Result<Tail>> {
+            Box::pin(async move {
+                let size = self.0.size()?;
+                let bytes = self.read_at(size - len, len as usize).await?;
+                Ok(Tail { size, bytes })
+            })
+        }
+        fn read_at(&self, offset: u64, len: usize) -> BoxFuture<'_, io::Result<Bytes>> {
+            Box::pin(async move {
+                self.1.note(offset, len).await;
+                ReadAt::read_at(&self.0, offset, len)
+            })
+        }
+    }
+    for count in [2_150_000, 17_200_000] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large.ldb");
+        let options = WriteOptions::new().compression(Compression::None);
+        let mut builder = options.create(&path).unwrap();
+        for i in 0..count {
+            builder.add(key(i), [i as u8; 100]).unwrap();
+        }
+        builder.finish().unwrap();
+        let server = Server::of(Bytes::new());
+        let mut random = Random(7);
+        let (mut more, mut all) = (0, Vec::new());
+        for _ in 0..1000 {
+            let file = Counted(std::fs::File::open(&path).unwrap(), Arc::clone(&server));
+            let key = key(random.next() % count);
+            let found = server.run(async { AsyncTable::open(file).await?.get(key).await });
+            assert!(found.unwrap().is_some());
+            let (requests, time) = server.taken();
+            more += usize::from(time > 3 * LATENCY);
+            let bytes: usize = requests.iter().map(|request| request.1).sum();
+            all.push((bytes, requests.len()));
+        }
+        all.sort_unstable();
+        let sum: usize = all.iter().map(|it| it.0).sum();
+        println!(
+            "{count} entries: {} bytes, at most {:?}; {more} of 1000 take more than 3 round trips",
+            sum / 1000,
+            all.last()
+        );
+        assert!(more <= 10, "{more}");
+        assert!(all.last().unwrap().0 <= 150_000 + 4_200, "{:?}", all.last());
+    }
+}
+
 #[test]
 fn a_lookup_takes_one_request_or_none() {
     let server = Server::of(table_of(100_000));
@@ -836,6 +897,19 @@ fn a_failed_request_is_not_remembered() {
     *server.fault.lock().unwrap() = None;
     assert!(server.run(table.get(key(5))).unwrap().is_some());
     assert_eq!(server.count(), 2);
+}
+
+/// The source has repeated it already: asking for each block of it would only take long.
+#[test]
+fn a_failed_batch_is_not_repeated_block_by_block() {
+    let server = Server::of(table_of(8_000));
+    let table = preload(&server);
+    *server.fault.lock().unwrap() = Some((0, Fault::Error(io::ErrorKind::TimedOut)));
+    let keys: Vec<Vec<u8>> = (0..1000).map(key).collect();
+    let error = server.run(table.get_many(&keys)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    let (requests, time) = server.taken();
+    assert_eq!((requests.len(), time), (1, LATENCY), "{requests:?}");
 }
 
 /// A request ahead fails, and the call that then asks for a block alone is dropped. The walk goes on from that block, in its own

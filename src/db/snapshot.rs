@@ -173,12 +173,6 @@ impl Snapshot<'_> {
             let Some(&Wanted { found: first, .. }) = keys.first() else {
                 return Ok(());
             };
-            let block = if table.table.file().is_memory() {
-                block
-            } else {
-                // A copy, so that a value keeps its block in memory, and not all that was read with it.
-                Bytes::copy_from_slice(&block)
-            };
             let block = table.table.parse(first, block)?;
             for wanted in keys {
                 let found = table.find_from(first, &wanted.key, |next| {

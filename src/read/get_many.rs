@@ -1,9 +1,12 @@
 //! Many lookups at once: each block is read once, and many are asked for at the same time.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::error::Result;
 use crate::read::index::BlockRef;
+use crate::read::parts::Part;
 use crate::read::table::Table;
 
 /// A key that is looked for, and the block to look in.
@@ -12,6 +15,77 @@ pub(crate) struct Wanted<K> {
     /// The key's position among the caller's keys.
     pub(crate) at: usize,
     pub(crate) key: K,
+}
+
+/// Lookups in blocks that are loaded once each, in file order.
+pub(super) struct Batch<K> {
+    wanted: Vec<Wanted<K>>,
+    pub(super) blocks: Vec<BlockRef>,
+    /// Which of the lookups are in each of these.
+    of_blocks: Vec<Range<usize>>,
+}
+
+impl<K> Batch<K> {
+    pub(super) fn new(mut wanted: Vec<Wanted<K>>) -> Batch<K> {
+        wanted.sort_unstable_by_key(|wanted| (wanted.found.block, wanted.at));
+        let (mut blocks, mut of_blocks, mut end) = (Vec::new(), Vec::new(), 0);
+        for keys in wanted.chunk_by(|a, b| a.found.block == b.found.block) {
+            blocks.extend(keys.first().map(|wanted| wanted.found));
+            of_blocks.push(end..end + keys.len());
+            end += keys.len();
+        }
+        Batch {
+            wanted,
+            blocks,
+            of_blocks,
+        }
+    }
+
+    /// The lookups in block number `i` of those to load.
+    pub(super) fn keys(&self, i: usize) -> &[Wanted<K>] {
+        let of_block = self.of_blocks.get(i).cloned().unwrap_or_default();
+        self.wanted.get(of_block).unwrap_or_default()
+    }
+}
+
+/// What the lookups of many keys found.
+pub(super) struct Values<'t> {
+    table: &'t Table,
+    pub(super) values: Vec<Option<Bytes>>,
+    /// What must be read before it is certain that the table does not hold the other keys.
+    pub(super) parts: Vec<Part>,
+}
+
+impl<'t> Values<'t> {
+    pub(super) fn new(table: &'t Table, keys: usize) -> Values<'t> {
+        Values {
+            table,
+            values: vec![None; keys],
+            parts: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, wanted: &Wanted<&[u8]>, value: Option<Bytes>) {
+        match (value, self.values.get_mut(wanted.at)) {
+            (None, _) => {
+                let anchors = self.table.inner.anchors(wanted.found.piece as usize);
+                self.parts.extend(anchors);
+            }
+            (value, Some(slot)) => *slot = value,
+            _ => {}
+        }
+    }
+
+    /// Looks for keys in their block, and copies their values.
+    pub(super) fn search(&mut self, keys: &[Wanted<&[u8]>], block: &[u8]) -> Result<()> {
+        let (inner, order) = (&*self.table.inner, self.table.order()?);
+        for wanted in keys {
+            let value = inner.find_value(wanted.found, block, wanted.key, order)?;
+            let value = value.and_then(|value| block.get(value));
+            self.take(wanted, value.map(Bytes::copy_from_slice));
+        }
+        Ok(())
+    }
 }
 
 impl Table {
@@ -41,64 +115,47 @@ impl Table {
     /// As [`get`](Table::get), for a block that cannot be read; no value is returned then.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let (inner, order) = (&*self.inner, self.order()?);
-        let is_memory = inner.file.is_memory();
-        if !is_memory {
+        let mut found = Values::new(self, keys.len());
+        if inner.file.is_memory() {
+            for wanted in self.wanted(keys)? {
+                let block = inner.load(wanted.found, self.read)?;
+                let value = inner.find_value(wanted.found, block.payload(), wanted.key, order)?;
+                found.take(&wanted, value.map(|value| block.into_bytes(value)));
+            }
+        } else {
             self.bring_for_all(keys)?;
+            self.search_blocks(self.wanted(keys)?, |keys, block| found.search(keys, &block))?;
         }
+        inner.bring(found.parts)?;
+        Ok(found.values)
+    }
+
+    /// The keys that may be in the table, and the block to look in for each. Announces these blocks in a mapped file.
+    pub(super) fn wanted<'k, K: AsRef<[u8]>>(
+        &self,
+        keys: &'k [K],
+    ) -> Result<Vec<Wanted<&'k [u8]>>> {
         let mut wanted = Vec::with_capacity(keys.len());
         for (at, key) in keys.iter().enumerate() {
             let key = key.as_ref();
             if let Some(found) = self.candidate(key)? {
-                inner.announce_block(found);
+                self.inner.announce_block(found);
                 wanted.push(Wanted { found, at, key });
             }
         }
-        let (mut values, mut parts) = (vec![None; keys.len()], Vec::new());
-        let mut take = |wanted: &Wanted<&[u8]>, value: Option<Bytes>| match value {
-            Some(value) => {
-                if let Some(slot) = values.get_mut(wanted.at) {
-                    *slot = Some(value);
-                }
-            }
-            None => parts.extend(inner.anchors(wanted.found.piece as usize)),
-        };
-        if is_memory {
-            for wanted in &wanted {
-                let block = inner.load(wanted.found, self.read)?;
-                let value = inner.find_value(wanted.found, block.payload(), wanted.key, order)?;
-                take(wanted, value.map(|value| block.into_bytes(value)));
-            }
-        } else {
-            self.search_blocks(wanted, |keys, block| {
-                for wanted in keys {
-                    let value = inner.find_value(wanted.found, &block, wanted.key, order)?;
-                    let value = value.and_then(|value| block.get(value));
-                    take(wanted, value.map(Bytes::copy_from_slice));
-                }
-                Ok(())
-            })?;
-        }
-        inner.bring(parts)?;
-        Ok(values)
+        Ok(wanted)
     }
 
-    /// Loads the blocks to look in, each once and many at a time, and passes each to `search` with the keys to look for in it. A
-    /// block that was read is a slice of what was read with it.
+    /// Loads the blocks to look in, each once and many at a time, and passes each to `search` with the keys to look for in it.
     pub(crate) fn search_blocks<K>(
         &self,
-        mut wanted: Vec<Wanted<K>>,
+        wanted: Vec<Wanted<K>>,
         mut search: impl FnMut(&[Wanted<K>], Bytes) -> Result<()>,
     ) -> Result<()> {
-        wanted.sort_unstable_by_key(|wanted| (wanted.found.block, wanted.at));
-        let of_blocks: Vec<&[Wanted<K>]> = wanted
-            .chunk_by(|a, b| a.found.block == b.found.block)
-            .collect();
-        let firsts = of_blocks.iter().filter_map(|keys| keys.first());
-        let found: Vec<BlockRef> = firsts.map(|wanted| wanted.found).collect();
-        let mut result = Ok(());
-        self.inner.load_many(&found, self.read, |i, block| {
-            if let (Ok(()), Some(keys)) = (&result, of_blocks.get(i)) {
-                result = block.and_then(|block| search(keys, block));
+        let (batch, mut result) = (Batch::new(wanted), Ok(()));
+        self.inner.load_many(&batch.blocks, self.read, |i, block| {
+            if result.is_ok() {
+                result = block.and_then(|block| search(batch.keys(i), block));
             }
         });
         result

@@ -15,6 +15,7 @@ use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
+use tokio::time::Instant;
 
 /// What happens to a request.
 pub(crate) enum Fate {
@@ -57,6 +58,14 @@ pub(crate) struct Watched {
     judge: Mutex<Judge>,
     /// Whether objects are created although they exist.
     ignores_create: AtomicBool,
+    line: Mutex<Line>,
+}
+
+/// The line that all responses to reads share, one after another.
+struct Line {
+    /// How long a byte takes.
+    per_byte: Duration,
+    free_at: Instant,
 }
 
 impl Watched {
@@ -75,7 +84,16 @@ impl Watched {
             count: AtomicUsize::new(0),
             judge: Mutex::new(Box::new(judge)),
             ignores_create: AtomicBool::new(false),
+            line: Mutex::new(Line {
+                per_byte: Duration::ZERO,
+                free_at: Instant::now(),
+            }),
         })
+    }
+
+    /// From now on, each byte that is read takes so long.
+    pub(crate) fn slow_down(&self, per_byte: Duration) {
+        self.line.lock().unwrap().per_byte = per_byte;
     }
 
     /// From now on, objects are created although they exist.
@@ -157,9 +175,21 @@ impl ObjectStore for Watched {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let is_head = options.head;
         let what = if options.head { "head" } else { "get" };
         let get = self.inner.get_opts(location, options);
-        self.serve(format!("{what} {location}"), get).await
+        let response = self.serve(format!("{what} {location}"), get).await?;
+        if !is_head {
+            let free_at = {
+                let mut line = self.line.lock().unwrap();
+                let bytes = response.range.end - response.range.start;
+                let time = line.per_byte * bytes as u32;
+                line.free_at = line.free_at.max(Instant::now()) + time;
+                line.free_at
+            };
+            tokio::time::sleep_until(free_at).await;
+        }
+        Ok(response)
     }
 
     async fn get_ranges(&self, _: &Path, _: &[Range<u64>]) -> Result<Vec<Bytes>> {

@@ -1,7 +1,7 @@
 //! Requests and bytes of a table of a million entries, counted at the proxy. `benches/requests` measures the time.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
 use leveltable::OpenOptions;
@@ -10,7 +10,7 @@ use object_store::path::Path;
 
 use crate::proxy::{Proxy, Seen};
 use crate::servers::seaweed;
-use crate::suite::{entries, options};
+use crate::suite::{entries, options, upload};
 
 const COUNT: u64 = 1_000_000;
 
@@ -126,4 +126,39 @@ async fn a_million_entries() {
     let (requests, bytes) = sum(&proxy.take());
     assert!(requests <= 20, "{requests} requests for a scan");
     assert!(bytes <= size + size / 100, "{bytes}");
+}
+
+/// A thousand random keys of a table just opened, by one call.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs servers"]
+async fn a_thousand_keys() {
+    let path = Path::from("thousand.ldb");
+    upload(&seaweed().store(), &path, 0..COUNT).await;
+    let proxy = Proxy::start(seaweed().address).await;
+    let store = seaweed().store_by(proxy.address);
+    proxy.delay(Duration::from_millis(30));
+    let keys = scattered(1000);
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        let (start, ticks) = (Instant::now(), ticks());
+        let table = open(Arc::clone(&store), path.clone()).await.unwrap();
+        let values = table.get_many(&keys).await.unwrap();
+        times.push(start.elapsed());
+        assert!(values.iter().all(Option::is_some));
+        let (requests, bytes) = sum(&proxy.take());
+        let (time, ticks) = (times.last().unwrap(), 10 * (self::ticks() - ticks));
+        println!("{requests} requests, {bytes} bytes, {time:?}, {ticks} ms of the processor");
+        assert!(requests <= 1010, "{requests}");
+    }
+    let best = times.into_iter().min().unwrap();
+    let most = Duration::from_millis(if cfg!(debug_assertions) { 6000 } else { 1200 });
+    assert!(best <= most, "{best:?}");
+}
+
+/// Clock ticks of 10 ms that this process, the proxy included, has taken of the processors.
+fn ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split(' ');
+    let ticks = fields.skip(12).take(2);
+    ticks.map(|ticks| ticks.parse::<u64>().unwrap_or(0)).sum()
 }

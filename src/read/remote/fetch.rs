@@ -9,11 +9,10 @@ use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt, TryStreamExt};
 
-use super::flights::{Response, Wanted};
-use super::source::{AsyncReadAt, BoxFuture};
+use super::flights::{Flight, Wanted};
+use super::source::AsyncReadAt;
 use super::table::AsyncTable;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::frame;
 use crate::read::file::{Stretch, TableFile, saturating_len};
 use crate::read::index::BlockRef;
 use crate::read::parts::Part;
@@ -56,37 +55,35 @@ pub(in crate::read) async fn request_parts(
 impl AsyncTable {
     /// A data block, from the cache or from the source: checked when it comes in.
     pub(super) async fn fetch_block(&self, found: BlockRef) -> Result<Bytes> {
-        if let Some(block) = self.table.inner.cached(found) {
+        let (inner, read) = (&*self.table.inner, self.table.read);
+        if let Some(block) = inner.cached(found) {
             return Ok(block);
         }
         let item = (frame_range(found.handle), found);
-        let request = |bytes: &Range<u64>| self.request(bytes);
-        let mut arrived = Vec::new();
-        for wanted in self.flights.join(vec![item], MAX_GAP, request) {
-            let admit = |stretch: &_, _: &_, found| self.admit(stretch, found, false);
-            arrived.extend(self.arrive(wanted, admit).await?);
-        }
         let none = || Error::new(ErrorKind::InvalidState, "a request brought no block");
-        arrived.pop().map(|(block, _)| block).ok_or_else(none)
+        let wanted = self.join(vec![item], MAX_GAP).pop().ok_or_else(none)?;
+        let admit = |frame: &_, found| inner.admit(found, frame, read);
+        self.arrive(wanted, admit).await?.pop().ok_or_else(none)
     }
 
-    /// The data blocks `wanted`, which ascend, in the order in which they arrive: those that are in the cache first.
+    /// The data blocks `wanted`, which ascend, with their positions, in the order in which they arrive: those that are in the cache
+    /// first.
     pub(super) fn fetch_blocks<'a>(
         &'a self,
         wanted: &[BlockRef],
-    ) -> BoxStream<'a, Result<Vec<(BlockRef, Bytes)>>> {
+    ) -> BoxStream<'a, Result<(usize, Bytes)>> {
+        let (inner, read) = (&*self.table.inner, self.table.read);
         let (mut cached, mut missing) = (Vec::new(), Vec::new());
-        for &found in wanted {
-            match self.table.inner.cached(found) {
-                Some(block) => cached.push((found, block)),
-                None => missing.push((frame_range(found.handle), found)),
+        for (at, &found) in wanted.iter().enumerate() {
+            match inner.cached(found) {
+                Some(block) => cached.push(Ok((at, block))),
+                None => missing.push((frame_range(found.handle), (at, found))),
             }
         }
-        let fetched = self.fetch(missing, MAX_GAP, |stretch, _, found| {
-            let (block, _) = self.admit(stretch, found, false)?;
-            Ok((found, block))
+        let fetched = self.fetch(missing, MAX_GAP, move |frame, (at, found)| {
+            Ok((at, inner.admit(found, frame, read)?))
         });
-        stream::iter([Ok(cached)]).chain(fetched).boxed()
+        stream::iter(cached).chain(fetched).boxed()
     }
 
     /// Fetches what is `missing` of index and filters, until nothing is: a key may be in any layer of a ribbon filter.
@@ -100,102 +97,75 @@ impl AsyncTable {
         }
     }
 
-    /// Reads parts of index and filters, all at once, and keeps them. Tasks that want the same share the request.
+    /// Reads parts of index and filters, all at once, and keeps them.
     pub(super) async fn bring(&self, parts: Vec<Part>) -> Result<()> {
         let inner = &*self.table.inner;
         let unread = inner.unread(parts)?;
-        let mut arrived = self.fetch(unread, MAX_PIECE_GAP, |stretch, range, part| {
-            let bytes = stretch.get(range).unwrap_or_default();
-            inner.admit_part(part, &Bytes::copy_from_slice(&bytes))
-        });
-        while arrived.try_next().await?.is_some() {}
-        Ok(())
+        let admit = |bytes: &Bytes, part| inner.admit_part(part, bytes);
+        let arriving = self.fetch(unread, MAX_PIECE_GAP, admit);
+        arriving.try_collect().await
     }
 
     /// What `admit` makes of `items`, which ascend, in the order in which they arrive. Those that lie at most `max_gap` bytes apart
-    /// come with one request.
+    /// come with one request, which other tasks share that want the same.
     fn fetch<'a, W: Copy + Send + Sync + 'a, T: Send + 'a>(
         &'a self,
         items: Vec<(Range<u64>, W)>,
         max_gap: u64,
-        admit: impl Fn(&Stretch, &Range<u64>, W) -> Result<T> + Copy + Send + Sync + 'a,
-    ) -> BoxStream<'a, Result<Vec<T>>> {
-        let wanted = self
-            .flights
-            .join(items, max_gap, |bytes| self.request(bytes));
+        admit: impl Fn(&Bytes, W) -> Result<T> + Copy + Send + Sync + 'a,
+    ) -> BoxStream<'a, Result<T>> {
         let arrive = move |wanted| self.arrive(wanted, admit);
-        let arriving = stream::iter(wanted).map(arrive);
-        arriving.buffer_unordered(MAX_IN_FLIGHT).boxed()
+        let arriving = stream::iter(self.join(items, max_gap)).map(arrive);
+        let arrived = arriving.buffer_unordered(MAX_IN_FLIGHT);
+        let each = |made: Vec<T>| stream::iter(made.into_iter().map(Ok));
+        arrived.map_ok(each).try_flatten().boxed()
     }
 
-    /// What `admit` makes of the items that are wanted of a request. One that is not sound is fetched once more, alone, before it is
-    /// called damaged: it may have been damaged on its way. If a request for several fails, each is asked for alone: an error is that
-    /// of one item.
+    fn join<W>(&self, items: Vec<(Range<u64>, W)>, max_gap: u64) -> Vec<Wanted<W>> {
+        self.flights
+            .join(items, max_gap, |bytes| self.request(bytes))
+    }
+
+    /// What `admit` makes of the items that are wanted of a request, each in memory of its own, so that a value does not keep all that
+    /// came with it.
+    ///
+    /// An item that is not sound is fetched once more, alone, before it is called damaged: it may have been damaged on its way. If a
+    /// request fails, so do all its items, but one item of a request that another task made for more: that is asked for alone.
     async fn arrive<W: Copy, T>(
         &self,
         (flight, items): Wanted<W>,
-        admit: impl Fn(&Stretch, &Range<u64>, W) -> Result<T>,
+        admit: impl Fn(&Bytes, W) -> Result<T>,
     ) -> Result<Vec<T>> {
-        let is_alone = items.iter().all(|(item, _)| *item == flight.bytes);
-        let stretch = match self.check(&flight.bytes, flight.response().await) {
-            Err(error) if is_alone => return Err(error),
-            stretch => stretch.ok(),
+        let is_part = matches!(&*items, [(item, _)] if *item != flight.bytes);
+        let stretch = match flight.response.await {
+            Err(error) if !is_part => return Err(error),
+            stretch => stretch.unwrap_or_default(),
         };
         let mut admitted = Vec::with_capacity(items.len());
         for (item, of) in items {
-            let made = stretch.as_ref().map(|stretch| admit(stretch, &item, of));
-            admitted.push(match made {
+            let own = stretch.get(&item).map(|it| Bytes::copy_from_slice(&it));
+            admitted.push(match own.map(|own| admit(&own, of)) {
                 Some(Ok(made)) => made,
-                Some(Err(_)) | None => {
-                    let alone = self.check(&item, self.request(&item).await)?;
-                    admit(&alone, &item, of)?
-                }
+                Some(Err(_)) | None => admit(&self.request(item).response.await?.bytes, of)?,
             });
         }
         Ok(admitted)
     }
 
     /// The request for `bytes` of the file, which begins when it is polled.
-    pub(super) fn request(&self, bytes: &Range<u64>) -> BoxFuture<'static, Response> {
+    pub(super) fn request(&self, bytes: Range<u64>) -> Flight {
         let (table, source) = (self.table.clone(), Arc::clone(&self.source));
-        let (offset, len) = (bytes.start, saturating_len(bytes));
-        Box::pin(async move {
-            table.inner.file.count_reads(&[(offset, len)]);
+        let (offset, len) = (bytes.start, saturating_len(&bytes));
+        let response = async move {
+            let file = &table.inner.file;
+            file.count_reads(&[(offset, len)]);
             let read = async { source.read_at(offset, len).await };
             let read = AssertUnwindSafe(read).catch_unwind().await;
             let panicked = |_| Err(io::Error::other("the source panicked"));
-            read.unwrap_or_else(panicked).map_err(Arc::new)
-        })
-    }
-
-    /// What the source returned for `bytes` of the file: as many, or an error.
-    pub(super) fn check(&self, bytes: &Range<u64>, response: Response) -> Result<Stretch> {
-        let response = response.map_err(|error| io::Error::new(error.kind(), error));
-        let (offset, len) = (bytes.start, saturating_len(bytes));
-        let bytes = self.table.inner.file.check_read(offset, len, response)?;
-        Ok(Stretch { offset, bytes })
-    }
-
-    /// A data block that came with `stretch`: checked, and kept in the cache. In memory of its own, so that a value does not keep all
-    /// that came with it; but a slice of `stretch` if that is allowed, the block is stored raw and the cache does not keep it.
-    /// Returns whether it is a slice.
-    pub(super) fn admit(
-        &self,
-        stretch: &Stretch,
-        found: BlockRef,
-        may_be_slice: bool,
-    ) -> Result<(Bytes, bool)> {
-        let (inner, read) = (&*self.table.inner, self.table.read);
-        // It is there, since the stretch was read for the block: none would be an error like a damaged one.
-        let frame = stretch.get(&frame_range(found.handle)).unwrap_or_default();
-        let is_kept = read.fill_cache && inner.cache.is_some();
-        let is_raw = frame::is_raw(&frame);
-        let is_slice = is_raw && may_be_slice && !is_kept;
-        let frame = if is_raw && !is_slice {
-            Bytes::copy_from_slice(&frame)
-        } else {
-            frame
+            let bytes = file.check_read(offset, len, read.unwrap_or_else(panicked))?;
+            Ok(Stretch { offset, bytes })
         };
-        Ok((inner.admit(found, &frame, read)?, is_slice))
+        let response = response.boxed().shared();
+        Flight { bytes, response }
     }
 }

@@ -1,6 +1,6 @@
 //! The entries of a remote table within bounds.
 
-use std::ops::Bound;
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -34,16 +34,12 @@ pub struct AsyncRange {
     is_planned: bool,
     /// To return instead of the first entry.
     error: Option<Error>,
-    is_done: bool,
 }
 
 impl AsyncRange {
     /// The entries of the table within `bounds`, or an error instead.
     pub(super) fn new(table: &AsyncTable, bounds: Bounds, error: Option<Error>) -> AsyncRange {
-        // If the order is not known, the first move with a bound is an error.
-        let order = table.table.order();
         AsyncRange {
-            is_done: error.is_none() && order.is_ok_and(|order| exclude_all(order, &bounds)),
             cursor: table.table.cursor(),
             table: table.clone(),
             bounds,
@@ -55,23 +51,30 @@ impl AsyncRange {
         }
     }
 
-    /// Finds out which data blocks may have entries within the bounds: none if a filter of prefixes rules them out.
-    async fn plan(&mut self) -> Result<()> {
-        let (table, (lower, upper)) = (&self.table, &self.bounds);
-        let inner = &*table.table.inner;
-        let mut blocks = 0..0;
-        let is_bytewise = matches!(inner.order, Some(Order::Bytewise));
-        if is_bytewise {
-            table.bring_prefixes(lower, upper).await?;
+    /// The data blocks that may have entries within the bounds: none if a filter of prefixes rules them out.
+    async fn plan(&self) -> Result<Range<usize>> {
+        let (table, (lower, upper)) = (&self.table.table, &self.bounds);
+        match table.order() {
+            Ok(order) if exclude_all(order, &self.bounds) => return Ok(0..0),
+            Ok(Order::Bytewise) => {
+                self.table.bring_prefixes(lower, upper).await?;
+                if table.prefixes_exclude(lower, upper)? {
+                    return Ok(0..0);
+                }
+            }
+            // If the order is not known, a bound is an error.
+            Ok(Order::Custom(_)) | Err(_) => {}
         }
-        if !is_bytewise || !table.table.prefixes_exclude(lower, upper)? {
-            table.bring(inner.missing_for_bounds(lower, upper)?).await?;
-            blocks = inner.blocks_within(&self.bounds)?;
-        }
-        self.blocks.begin(blocks.clone());
+        let parts = table.inner.missing_for_bounds(lower, upper)?;
+        self.table.bring(parts).await?;
+        table.inner.blocks_within(&self.bounds)
+    }
+
+    /// Says which data blocks the walk may need.
+    fn limit(&mut self, blocks: Range<usize>) {
+        self.blocks.unasked = blocks.clone();
         self.cursor.ahead.limits = blocks;
         self.is_planned = true;
-        Ok(())
     }
 
     /// Returns the entries from the last to the first. To be called before the first is asked for.
@@ -151,13 +154,11 @@ impl AsyncRange {
     }
 
     async fn advance_slowly(&mut self) -> Result<bool> {
-        if self.is_done {
-            return Ok(false);
-        }
         let moved = self.step().await;
         if !matches!(moved, Ok(true)) {
-            (self.is_done, self.is_inner) = (true, false);
-            self.cursor.leave(None);
+            // Nothing is left.
+            self.cursor = self.table.table.cursor();
+            self.limit(0..0);
         }
         moved
     }
@@ -167,7 +168,8 @@ impl AsyncRange {
             return Err(error);
         }
         if !self.is_planned {
-            self.plan().await?;
+            let blocks = self.plan().await?;
+            self.limit(blocks);
         }
         let (way, cursor) = (self.way, &mut self.cursor);
         let mut moved = cursor.is_valid() && cursor.step_in_block(way)?;
@@ -175,17 +177,10 @@ impl AsyncRange {
             let Some(i) = cursor.next_block(way) else {
                 return Ok(false);
             };
-            let (blocks, is_first) = (cursor.ahead.limits.clone(), cursor.block.is_none());
-            let (found, payload, is_slice) = self.blocks.take(&self.table, i, &blocks, way).await?;
+            let (found, payload, is_slice) = self.blocks.take(&self.table, i, way).await?;
             cursor.enter(found, payload, is_slice)?;
-            let end = start(&self.bounds, way.reverse());
-            self.is_inner = end == Bound::Unbounded || way.reverse().first(&blocks) != Some(i);
-            let bound = if is_first {
-                start(&self.bounds, way)
-            } else {
-                Bound::Unbounded
-            };
-            moved = cursor.seek_in_block(bound, way)?;
+            self.is_inner = way.reverse().first(&cursor.ahead.limits) != Some(i);
+            moved = cursor.seek_in_block(start(&self.bounds, way), way)?;
         }
         let order = || self.table.table.order();
         Ok(self.is_inner || is_past_start(&self.bounds, way.reverse(), self.cursor.key(), order)?)

@@ -1,7 +1,7 @@
 //! A remote table that is open.
 
 use std::io;
-use std::ops::{Bound, Range};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,18 +14,15 @@ use super::source::{AsyncReadAt, Tail};
 use crate::error::{Error, Result};
 use crate::filter::{FilterEntry, FilterInfo};
 use crate::format::properties::Properties;
-use crate::read::bounds::{KeyRange, Way, prefix_bounds};
+use crate::read::bounds::{KeyRange, prefix_bounds};
 use crate::read::file::{Stretch, TAIL_LEN, TableFile};
-use crate::read::index::BlockRef;
+use crate::read::get_many::{Batch, Values};
 use crate::read::open::{SMALL, report};
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::source::{Source, SourceBytes};
 use crate::read::stats::Stats;
 use crate::read::table::Table;
 use crate::read::table_cache::OpenTable;
-
-/// Most bytes of the index that a walk fetches at once: they name some 128 MB of data blocks.
-const WALK_LEN: u64 = 1 << 20;
 
 /// An open table whose blocks are fetched from an [`AsyncReadAt`]: the twin of [`Table`], with the same answers.
 ///
@@ -76,17 +73,19 @@ impl OpenOptions {
             let mut bytes = Source::of(SourceBytes::Remote(Arc::clone(&source)));
             bytes.path = source.name().map(|name| Path::new(&name).into());
             let mut file = TableFile::with_size(bytes, 0);
-            let tail = source
-                .read_tail(tail_len)
-                .await
-                .and_then(check_tail(tail_len));
-            let Tail { size, bytes } = tail.map_err(|error| {
+            let failed = |error| {
                 let doing = format!("reading the last {tail_len} bytes");
                 file.name_in(Error::reading(doing, error))
-            })?;
+            };
+            let Tail { size, bytes } = source.read_tail(tail_len).await.map_err(failed)?;
+            let len = bytes.len();
+            if len as u64 != size.min(tail_len) {
+                let why = format!("the source returned {len} bytes, and a size of {size}");
+                return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, why)));
+            }
             file.size = size;
-            let offset = size - bytes.len() as u64;
-            file.count_reads(&[(offset, bytes.len())]);
+            let offset = size - len as u64;
+            file.count_reads(&[(offset, len)]);
             file.held.push(Stretch { offset, bytes });
             self.open_file(file).await
         };
@@ -95,18 +94,6 @@ impl OpenOptions {
             source: Arc::clone(&source),
             flights: Arc::default(),
         })
-    }
-}
-
-/// Checks that a tail has as many bytes as were asked for, or all of the file.
-fn check_tail(tail_len: u64) -> impl Fn(Tail) -> io::Result<Tail> {
-    move |tail| {
-        let (found, size) = (tail.bytes.len(), tail.size);
-        if found as u64 == size.min(tail_len) {
-            return Ok(tail);
-        }
-        let message = format!("the source returned {found} bytes, and a size of {size}");
-        Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
     }
 }
 
@@ -140,8 +127,17 @@ impl AsyncTable {
     ///
     /// As [`Table::get`], and [`ErrorKind::Replaced`](crate::ErrorKind::Replaced).
     pub async fn get(&self, key: impl AsRef<[u8]> + Send) -> Result<Option<Bytes>> {
-        let found = self.find(key.as_ref()).await?;
-        Ok(found.map(|(block, value)| block.slice(value)))
+        let (key, inner) = (key.as_ref(), &*self.table.inner);
+        self.bring_for(&[key]).await?;
+        let Some(found) = self.table.candidate(key)? else {
+            return Ok(None);
+        };
+        let block = self.fetch_block(found).await?;
+        let value = inner.find_value(found, &block, key, self.table.order()?)?;
+        if value.is_none() {
+            self.bring(inner.anchors(found.piece as usize)).await?;
+        }
+        Ok(value.map(|value| block.slice(value)))
     }
 
     /// Calls `read` with the value of `key`, and returns what it returns; `None` if the table does not hold the key.
@@ -154,8 +150,8 @@ impl AsyncTable {
         key: impl AsRef<[u8]> + Send,
         read: impl FnOnce(&[u8]) -> R + Send,
     ) -> Result<Option<R>> {
-        let found = self.find(key.as_ref()).await?;
-        Ok(found.map(|(block, value)| read(&block.slice(value))))
+        let value = self.get(key).await?;
+        Ok(value.map(|value| read(&value)))
     }
 
     /// Whether the table holds `key`. Costs as much as [`get`](AsyncTable::get).
@@ -164,27 +160,7 @@ impl AsyncTable {
     ///
     /// As [`get`](AsyncTable::get).
     pub async fn contains_key(&self, key: impl AsRef<[u8]> + Send) -> Result<bool> {
-        Ok(self.find(key.as_ref()).await?.is_some())
-    }
-
-    /// The one way of a lookup: filter, index, block, search.
-    async fn find(&self, key: &[u8]) -> Result<Option<(Bytes, Range<usize>)>> {
-        self.bring_for(&[key]).await?;
-        let Some(found) = self.table.candidate(key)? else {
-            return Ok(None);
-        };
-        let block = self.fetch_block(found).await?;
-        let value = self.search(found, &block, key)?;
-        if value.is_none() {
-            self.check_place(found).await?;
-        }
-        Ok(value.map(|value| (block, value)))
-    }
-
-    /// As by a [`Table`]: makes sure that the piece of the index that a data block was found in begins where it says.
-    async fn check_place(&self, found: BlockRef) -> Result<()> {
-        self.bring(self.table.inner.anchors(found.piece as usize))
-            .await
+        Ok(self.get(key).await?.is_some())
     }
 
     /// Fetches what lookups of `keys` need of filter and index.
@@ -198,35 +174,9 @@ impl AsyncTable {
         self.bring_all(missing).await
     }
 
-    /// Data block `i`, to which a walk over `blocks` comes, after the pieces of the index were fetched that name the next ones.
-    pub(super) async fn find_for_walk(
-        &self,
-        i: usize,
-        blocks: &Range<usize>,
-        way: Way,
-    ) -> Result<BlockRef> {
-        let inner = &*self.table.inner;
-        if inner.index.block(i).is_err() {
-            let ahead = inner.pieces_of_walk(i, blocks, Some(way), WALK_LEN);
-            if self.bring(ahead).await.is_err() {
-                // If a piece ahead cannot be read, that is for those who come to it.
-                self.bring(inner.index_parts(i..i + 1)).await?;
-            }
-        }
-        let found = inner.block(i)?;
-        self.check_place(found).await?;
-        Ok(found)
-    }
-
-    /// Where the value of `key` lies in a data block.
-    fn search(&self, found: BlockRef, block: &[u8], key: &[u8]) -> Result<Option<Range<usize>>> {
-        let order = self.table.order()?;
-        self.table.inner.find_value(found, block, key, order)
-    }
-
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
     ///
-    /// Blocks that lie near each other come with one request, and up to 32 requests are on their way at a time. Takes some 40
+    /// Blocks that lie near each other come with one request, and up to 32 requests are on their way at a time. Takes some 65
     /// bytes a key while it runs, and at most 256 MiB for what is on its way, 32 requests of 8 MiB, if so many neighbouring
     /// blocks are asked for; what is compressed takes more when it has come in.
     ///
@@ -235,35 +185,14 @@ impl AsyncTable {
     /// As [`get`](AsyncTable::get), for one block that cannot be read; no value is returned then.
     pub async fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         self.bring_for(keys).await?;
-        // The block and the position of each key.
-        let mut wanted = Vec::new();
-        for (at, key) in keys.iter().enumerate() {
-            let found = self.table.candidate(key.as_ref())?;
-            wanted.extend(found.map(|found| (found, at)));
+        let batch = Batch::new(self.table.wanted(keys)?);
+        let mut found = Values::new(&self.table, keys.len());
+        let mut arriving = self.fetch_blocks(&batch.blocks);
+        while let Some((i, block)) = arriving.try_next().await? {
+            found.search(batch.keys(i), &block)?;
         }
-        wanted.sort_unstable_by_key(|(found, at)| (found.block, *at));
-        let mut blocks: Vec<BlockRef> = wanted.iter().map(|&(found, _)| found).collect();
-        blocks.dedup_by_key(|found| found.block);
-        let mut values = vec![None; keys.len()];
-        let mut parts = Vec::new();
-        let mut arriving = self.fetch_blocks(&blocks);
-        while let Some(arrived) = arriving.try_next().await? {
-            for (of, block) in arrived {
-                let start = wanted.partition_point(|(found, _)| found.block < of.block);
-                let here = wanted.iter().skip(start);
-                for &(found, at) in here.take_while(|(found, _)| found.block == of.block) {
-                    let Some((key, slot)) = keys.get(at).zip(values.get_mut(at)) else {
-                        continue;
-                    };
-                    match self.search(found, &block, key.as_ref())? {
-                        Some(value) => *slot = block.get(value).map(Bytes::copy_from_slice),
-                        None => parts.extend(self.table.inner.anchors(found.piece as usize)),
-                    }
-                }
-            }
-        }
-        self.bring(parts).await?;
-        Ok(values)
+        self.bring(found.parts).await?;
+        Ok(found.values)
     }
 
     /// The entries whose keys lie within `bounds`, in order. Reads nothing if a filter of prefixes rules it out; see
@@ -310,12 +239,9 @@ impl AsyncTable {
         lower: &Bound<Vec<u8>>,
         upper: &Bound<Vec<u8>>,
     ) -> Result<()> {
-        let Some(prefix) = self.table.prefix_to_ask(lower, upper) else {
-            return Ok(());
-        };
-        let inner = &*self.table.inner;
-        self.bring_all(|| inner.missing_for_prefix(prefix, LAYERS))
-            .await
+        let prefix = self.table.prefix_to_ask(lower, upper);
+        let missing = |prefix| self.table.inner.missing_for_prefix(prefix, LAYERS);
+        self.bring_all(|| prefix.map_or(Vec::new(), missing)).await
     }
 
     /// Bounds of about `n` parts of the table with about as many bytes each; see [`Table::splits`].
