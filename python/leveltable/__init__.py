@@ -14,9 +14,9 @@ Keys and values are ``bytes``. Where they are passed in, ``str`` is taken as UTF
 lock, so threads run side by side.
 """
 
-from ._native import Batches, publish, salvage, verify, write_arrow
+from ._native import Batches, publish, salvage, verify
 from .errors import CorruptionError, Error, NotATableError, OrderError
-from .tables import Database, Reader, Table, TableBuilder, merge, open
+from .tables import Database, Reader, Table, TableBuilder, merge, open, write_arrow
 
 __all__ = [
     "Batches",

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from heapq import merge as merged
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _native
+from .errors import Error
 from .options import Data, Key, Path, WriteOptions
 from .reports import Summary
 
@@ -31,15 +35,15 @@ class Reader(_native.Reader):
 
     def items(self, start: Key = None, stop: Key = None, *, prefix: Key = None, reverse: bool = False) -> Items:
         """Iterates over keys and values from ``start`` on, before ``stop``, and with ``prefix``; with ``reverse`` from the last."""
-        return self._walk(None, start, stop, prefix, reverse)
+        return chain.from_iterable(self._walk(start, stop, prefix, reverse))
 
     def keys(self, start: Key = None, stop: Key = None, *, prefix: Key = None, reverse: bool = False) -> Iterator[bytes]:
         """Iterates over the keys, as ``items``. Values are read, too."""
-        return self._walk(0, start, stop, prefix, reverse)
+        return map(itemgetter(0), self.items(start, stop, prefix=prefix, reverse=reverse))
 
     def values(self, start: Key = None, stop: Key = None, *, prefix: Key = None, reverse: bool = False) -> Iterator[bytes]:
         """Iterates over the values, as ``items``."""
-        return self._walk(1, start, stop, prefix, reverse)
+        return map(itemgetter(1), self.items(start, stop, prefix=prefix, reverse=reverse))
 
     def prefix(self, prefix: Data, *, reverse: bool = False) -> Items:
         """Iterates over the items whose keys begin with ``prefix``."""
@@ -54,10 +58,14 @@ class Reader(_native.Reader):
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), **self._options), (self._source,)
 
+    def _state(self) -> str:
+        """What ``__repr__`` says of an open one."""
+        raise NotImplementedError
+
     def __repr__(self) -> str:
         name = "in memory" if isinstance(self._source, bytes) else repr(self._source)
         try:
-            state = self._describe()
+            state = self._state()
         except ValueError:
             state = "closed"
         return f"<leveltable.{type(self).__name__} {name}: {state}>"
@@ -66,9 +74,28 @@ class Reader(_native.Reader):
 class Table(_native.Table, Reader):
     """An open table, or a set of tables that reads like one; ``open`` says what the arguments are."""
 
+    def __len__(self) -> int:
+        entries = self._about()[1]
+        if entries is None:
+            raise TypeError("this table does not say how many entries it has: count them")
+        return entries
+
+    @property
+    def set_id(self) -> str | None:
+        """The publication of a set, which pickling keeps to. ``None`` for a table."""
+        publication = self._about()[3]
+        return publication and publication[0]
+
     def __reduce__(self) -> tuple[Any, ...]:
         # A set is read by all workers as it was published, or not at all.
-        return partial(Table, **{**self._options, "set_id": self.set_id}), (self._source,)
+        return partial(open, **self._options, set_id=self.set_id), (self._source,)
+
+    def _state(self) -> str:
+        size, entries, filter, publication = self._about()
+        state = f"{size} bytes" + ("" if entries is None else f", {entries} entries")
+        if publication is not None:
+            return f"a set of {publication[1]} tables, {state}"
+        return f"{state}, {f'filter {filter}' if filter else 'no filter'}"
 
 
 class Database(_native.Database, Reader):
@@ -78,6 +105,9 @@ class Database(_native.Database, Reader):
     ``skip_damaged`` leaves out damaged records of logs, which ``recovery`` then lists. ``without_manifest`` reads all files that
     are there, for a directory whose MANIFEST is lost.
     """
+
+    def _state(self) -> str:
+        return f"order {self.comparator}, last sequence {self.last_sequence}"
 
 
 def open(source: Path | bytes, *, cache: int | None = None, check_order: bool = False, set_id: str | None = None) -> Table:
@@ -90,7 +120,13 @@ def open(source: Path | bytes, *, cache: int | None = None, check_order: bool = 
     Stores are reached as the environment says: ``AWS_REGION``, ``AWS_ENDPOINT``, ``AWS_ACCESS_KEY_ID`` and so on, ``AZURE_..``,
     ``GOOGLE_..``.
     """
-    return Table(source, cache=cache, check_order=check_order, set_id=set_id)
+    table = Table(source, cache=cache, check_order=check_order)
+    if set_id is not None and table.set_id != set_id:
+        found = f"publication {table.set_id}" if table.set_id else "no set"
+        raise Error(
+            f"{source!r}: expected publication {set_id}, found {found}: another set was published since; read it from the start"
+        )
+    return table
 
 
 class TableBuilder(_native.TableBuilder):
@@ -127,10 +163,28 @@ class TableBuilder(_native.TableBuilder):
         return f"<leveltable.TableBuilder {os.fspath(self._path)!r}: {state}>"
 
 
-def merge(target: Path, sources: Sequence[Path | bytes | Table], **options: Unpack[WriteOptions]) -> Summary:
-    """Writes one table of the entries of several, which are paths or open tables.
+def write_arrow(path: Path, data: Any, *, key: str = "key", value: str = "value", **options: Unpack[WriteOptions]) -> Summary:
+    """Writes a table of the rows of ``data``, which has ``__arrow_c_stream__``: a pyarrow or polars table, a reader, ..
 
-    Of equal keys, the first table's entry is kept: name the newest first.
+    The column ``key`` ascends, and each key is there once. Columns are binary or text. ``options`` are those of ``TableBuilder``.
     """
-    tables = [source if isinstance(source, Table) else Table(source, cache=0) for source in sources]
-    return _native.merge(target, tables, **options)
+    if not hasattr(data, "__arrow_c_stream__"):
+        raise TypeError(f"data must be Arrow, with __arrow_c_stream__, not {type(data).__name__}")
+    with TableBuilder(path, **options) as builder:
+        builder._add_arrow(data, key, value)
+        return builder.finish()
+
+
+def merge(target: Path, sources: Sequence[Path | bytes | Reader], **options: Unpack[WriteOptions]) -> Summary:
+    """Writes one table of the entries of several, which are paths, URLs, or open tables, sets and databases.
+
+    Of equal keys, the first source's entry is kept: name the newest first.
+    """
+    readers = [source if isinstance(source, Reader) else Table(source, cache=0) for source in sources]
+    with TableBuilder(target, **options) as builder:
+        last = None
+        for key, value in merged(*(reader.items() for reader in readers), key=itemgetter(0)):
+            if key != last:
+                builder.add(key, value)
+            last = key
+        return builder.finish()

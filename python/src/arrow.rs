@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
-use arrow_array::{Array, ArrayAccessor, RecordBatch, RecordBatchIterator, RecordBatchReader as _};
+use arrow_array::{
+    Array as _, ArrayAccessor, ArrayRef, RecordBatch, RecordBatchIterator, RecordBatchReader as _,
+};
 use arrow_pyarrow::FromPyArrow as _;
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict};
+use pyo3::types::PyCapsule;
 
-use crate::builder::{Builder, Options};
-use crate::errors::{other, raise, wrong_type};
+use crate::builder::Builder;
+use crate::errors::{other, raise};
 use crate::handle::Handle;
 use crate::keys::Bounds;
 use crate::repair::check_signals;
@@ -25,27 +27,15 @@ const MAX_BYTES: usize = 64 << 20;
 /// The entries of a range, as record batches. Each stream that is asked for walks the range from its start.
 #[pyclass(frozen, module = "leveltable")]
 pub(crate) struct Batches {
-    handle: Handle,
-    bounds: Bounds,
-    rows: usize,
+    pub(crate) handle: Handle,
+    pub(crate) bounds: Bounds,
+    /// Most rows of a batch.
+    pub(crate) rows: usize,
 }
 
 fn schema() -> Schema {
     let column = |name| Field::new(name, DataType::LargeBinary, false);
     Schema::new(vec![column("key"), column("value")])
-}
-
-impl Batches {
-    pub(crate) fn new(handle: Handle, bounds: Bounds, rows: usize) -> PyResult<Batches> {
-        if rows == 0 {
-            return Err(PyValueError::new_err("rows must be at least 1"));
-        }
-        Ok(Batches {
-            handle,
-            bounds,
-            rows,
-        })
-    }
 }
 
 #[pymethods]
@@ -63,13 +53,14 @@ impl Batches {
         let batch_schema = Arc::clone(&schema);
         // Runs without the interpreter.
         let batches = iter::from_fn(move || {
-            let ([keys, values], error) = walk.read(rows, MAX_BYTES);
-            if let Some(error) = error {
-                return Some(Err(ArrowError::ExternalError(Box::new(error))));
-            }
-            let columns: Vec<Arc<dyn Array>> = vec![Arc::new(keys), Arc::new(values)];
-            let batch = RecordBatch::try_new(Arc::clone(&batch_schema), columns);
-            Some(batch).filter(|batch| !batch.as_ref().is_ok_and(|batch| batch.num_rows() == 0))
+            let read = walk.read(rows, MAX_BYTES).transpose()?;
+            Some(match read {
+                Ok(columns) => RecordBatch::try_new(
+                    Arc::clone(&batch_schema),
+                    columns.map(|column| Arc::new(column) as ArrayRef).to_vec(),
+                ),
+                Err(error) => Err(ArrowError::ExternalError(Box::new(error))),
+            })
         });
         let batches = RecordBatchIterator::new(batches, schema);
         let stream = FFI_ArrowArrayStream::new(Box::new(batches));
@@ -81,42 +72,24 @@ impl Batches {
         let schema = schema.map_err(|error| other(error.to_string()))?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
-
-    fn __repr__(&self) -> &str {
-        "<leveltable.Batches of key, value>"
-    }
 }
 
-/// Writes a table of the rows of `data`, which has `__arrow_c_stream__`: a pyarrow or polars table, a reader, ..
-///
-/// The column `key` ascends, and each key is there once. Columns are binary or text. `options` are those of `TableBuilder`.
-#[pyfunction]
-#[pyo3(signature = (path, data, *, key = "key", value = "value", **options))]
-pub(crate) fn write_arrow<'py>(
-    py: Python<'py>,
-    path: std::path::PathBuf,
-    data: &Bound<'py, PyAny>,
-    key: &str,
-    value: &str,
-    options: Option<&Bound<'py, PyDict>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let options = Options::of(py, options)?;
-    if !data.hasattr("__arrow_c_stream__")? {
-        return Err(wrong_type("data", "Arrow, with __arrow_c_stream__", data));
-    }
+/// Adds the rows of `data`, which has `__arrow_c_stream__`, by its columns of these names.
+pub(crate) fn add(
+    builder: &mut Builder,
+    data: &Bound<'_, PyAny>,
+    [key, value]: [&str; 2],
+) -> PyResult<()> {
     let reader = RecordBatchStreamReader::from_pyarrow_bound(data)?;
     let schema = reader.schema();
-    for name in [key, value] {
-        if schema.index_of(name).is_err() {
-            let names = schema.fields().iter().map(|field| field.name().as_str());
-            let names = names.collect::<Vec<_>>().join(", ");
-            return Err(PyValueError::new_err(format!(
-                "no column {name:?} among {names}: name the columns by key= and value="
-            )));
-        }
-    }
-    let builder = Builder::create(&path, &options).map_err(raise)?;
-    builder.write(py, |builder| {
+    let column = |name: &str| {
+        schema.index_of(name).map_err(|error| {
+            let what = format!("no column {name:?}: name the columns by key= and value=. {error}");
+            PyValueError::new_err(what)
+        })
+    };
+    let (key, value) = (column(key)?, column(value)?);
+    data.py().detach(|| {
         for batch in reader {
             let batch = batch.map_err(|error| other(format!("reading a batch: {error}")))?;
             let (keys, values) = (rows(&batch, key)?, rows(&batch, value)?);
@@ -132,16 +105,15 @@ pub(crate) fn write_arrow<'py>(
 type Rows<'a> = Box<dyn Fn(usize) -> &'a [u8] + 'a>;
 
 /// The rows of a column of bytes or text.
-fn rows<'a>(batch: &'a RecordBatch, name: &str) -> PyResult<Rows<'a>> {
+fn rows(batch: &RecordBatch, column: usize) -> PyResult<Rows<'_>> {
     fn of<'a, T: AsRef<[u8]> + ?Sized + 'a>(
         column: impl ArrayAccessor<Item = &'a T> + 'a,
     ) -> Rows<'a> {
         Box::new(move |row| column.value(row).as_ref())
     }
+    let name = batch.schema().field(column).name().clone();
     let wrong = |why: String| Err(PyValueError::new_err(format!("column {name:?} {why}")));
-    let Some(column) = batch.column_by_name(name) else {
-        return wrong("is missing in a batch".into());
-    };
+    let column = batch.column(column);
     if column.null_count() > 0 {
         return wrong("has nulls: a table holds keys and values of bytes only".into());
     }

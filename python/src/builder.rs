@@ -1,5 +1,6 @@
 //! `TableBuilder`, and the options of whatever writes a table.
 
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -13,38 +14,37 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::arrow;
 use crate::errors::raise;
 use crate::keys::Data;
 use crate::report;
-use crate::runtime::{Place, Runtime};
+use crate::runtime::{Runtime, local, locate};
 
 /// Where a table is written.
 pub(crate) enum Builder {
     File(leveltable::TableBuilder<NewFile>),
     Object(ObjectTableBuilder, Runtime),
+    /// It is finished, or was given up.
+    Ended,
 }
 
 impl Builder {
-    /// Starts a table at `name`. Call it with the interpreter's lock held.
-    pub(crate) fn create(name: &Path, options: &Options) -> Result<Builder> {
-        let place = Place::of(name)?;
-        if let Place::File(file) = &place {
-            let write = options.write.clone().replace_existing(options.replace);
-            return write.create(file).map(Builder::File);
+    fn create(py: Python<'_>, name: &Path, options: &Options) -> Result<Builder> {
+        if let Some(file) = local(name)? {
+            return options.write.create(file).map(Builder::File);
         }
-        let runtime = Runtime::get()?;
-        let (store, object) = place.locate()?;
-        let upload = UploadOptions::new()
-            .replace_existing(options.replace)
-            .named(name.to_string_lossy());
-        let work = async { upload.create(store, object, &options.write) };
-        Ok(Builder::Object(runtime.wait(work)?, runtime))
+        let (runtime, (store, object)) = (Runtime::get(py)?, locate(name)?);
+        let upload = UploadOptions::new().replace_existing(options.replace);
+        let upload = upload.named(name.to_string_lossy());
+        let builder = upload.create(store, object, &options.write)?;
+        Ok(Builder::Object(builder, runtime))
     }
 
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Builder::File(builder) => builder.add(key, value),
             Builder::Object(builder, runtime) => runtime.wait(builder.add(key, value)),
+            Builder::Ended => Err(ended()),
         }
     }
 
@@ -52,39 +52,22 @@ impl Builder {
         match self {
             Builder::File(builder) => builder.property(name, value),
             Builder::Object(builder, _) => builder.property(name, value),
+            Builder::Ended => Err(ended()),
         }
     }
 
-    fn finish(self) -> Result<Summary> {
-        match self {
+    fn finish(&mut self) -> Result<Summary> {
+        match mem::replace(self, Builder::Ended) {
             Builder::File(builder) => builder.finish(),
             Builder::Object(builder, runtime) => Ok(runtime.wait(builder.finish())?.summary),
+            Builder::Ended => Err(ended()),
         }
     }
+}
 
-    /// Leaves nothing behind.
-    fn abort(self) -> Result<()> {
-        match self {
-            Builder::File(_) => Ok(()),
-            Builder::Object(builder, runtime) => runtime.wait(builder.abort()),
-        }
-    }
-
-    /// Writes what `fill` adds, or nothing if it fails, without the interpreter's lock. Returns a summary.
-    pub(crate) fn write<'py>(
-        mut self,
-        py: Python<'py>,
-        fill: impl FnOnce(&mut Builder) -> PyResult<()> + Send,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let written = py.detach(|| match fill(&mut self) {
-            Ok(()) => self.finish().map_err(raise),
-            Err(error) => {
-                self.abort().map_err(raise)?;
-                Err(error)
-            }
-        });
-        report::summary(py, &written?)
-    }
+fn ended() -> Error {
+    let what = "the table is finished, or was given up";
+    Error::new(ErrorKind::InvalidState, what)
 }
 
 /// Options of whatever writes a table.
@@ -92,7 +75,8 @@ impl Builder {
 #[derive(Clone)]
 pub(crate) struct Options {
     pub(crate) write: WriteOptions,
-    pub(crate) replace: bool,
+    /// That of an upload.
+    replace: bool,
 }
 
 impl Options {
@@ -106,13 +90,13 @@ impl Options {
 #[pymethods]
 impl Options {
     #[new]
-    #[pyo3(signature = (*, compression = None, level = None, block_size = None, filter = None, bits_per_key = None,
+    #[pyo3(signature = (*, compression = None, level = None, block_size = 4096, filter = None, bits_per_key = None,
         prefix_delimiter = None, prefix_length = None, leveldb = false, replace = true))]
     #[expect(clippy::too_many_arguments, reason = "each has a name in Python")]
     fn new(
         compression: Option<&str>,
         level: Option<i32>,
-        block_size: Option<usize>,
+        block_size: usize,
         filter: Option<&str>,
         bits_per_key: Option<f64>,
         prefix_delimiter: Option<&[u8]>,
@@ -120,52 +104,41 @@ impl Options {
         leveldb: bool,
         replace: bool,
     ) -> PyResult<Options> {
-        let wrong = |why: &str| Err(PyValueError::new_err(why.to_owned()));
+        let wrong = |why: String| Err(PyValueError::new_err(why));
+        let unknown = |option: &str, name: &str, names: &str| {
+            wrong(format!("{option}: {name:?} is none of {names}"))
+        };
         let mut write = if leveldb {
             WriteOptions::leveldb()
         } else {
             WriteOptions::new()
         };
-        if let Some(bytes) = block_size {
-            write = write.block_size(bytes);
-        }
+        write = write.replace_existing(replace).block_size(block_size);
+        let zlib = level.unwrap_or(6).unsigned_abs();
         write = match (compression, level) {
             (None, None) => write,
             (Some("none"), None) => write.compression(Compression::None),
             (Some("snappy"), None) => write.compression(Compression::Snappy),
             (Some("zstd"), level) => write.compression(Compression::Zstd(level.unwrap_or(1))),
-            (Some("zlib"), level) => {
-                write.compression(Compression::Zlib(level.unwrap_or(6).unsigned_abs()))
-            }
-            (Some("none" | "snappy") | None, Some(_)) => {
-                return wrong("level: only zstd and zlib have levels");
-            }
-            (Some(name), _) => {
-                return wrong(&format!(
-                    "compression: {name:?} is none of none, snappy, zstd, zlib"
-                ));
-            }
+            (Some("zlib"), _) => write.compression(Compression::Zlib(zlib)),
+            (Some(name), None) => return unknown("compression", name, "none, snappy, zstd, zlib"),
+            (_, Some(_)) => return wrong("level: only zstd and zlib have levels".into()),
         };
         let bits = bits_per_key.unwrap_or(10.0);
+        let bloom = BloomFilterPolicy::new(bits as u32);
         write = match filter {
             None if bits_per_key.is_none() => write,
+            None => return wrong("bits_per_key: name the filter as well".into()),
             Some("none") => write.no_filter(),
             Some("ribbon") => write.filter_policy(RibbonFilterPolicy::new(bits)),
-            Some("bloom") => write
-                .filter_policy(BloomFilterPolicy::new(bits as u32))
-                .whole_table_filter(false),
-            None => return wrong("bits_per_key: name the filter as well"),
-            Some(name) => {
-                return wrong(&format!("filter: {name:?} is none of ribbon, bloom, none"));
-            }
+            Some("bloom") => write.filter_policy(bloom).whole_table_filter(false),
+            Some(name) => return unknown("filter", name, "ribbon, bloom, none"),
         };
         write = match (prefix_delimiter, prefix_length) {
             (None, None) => write,
             (Some([delimiter]), None) => write.prefix_filter(DelimitedPrefix::new(*delimiter)),
             (None, Some(length)) => write.prefix_filter(FixedPrefix::new(length)),
-            _ => {
-                return wrong("give one of prefix_delimiter, which is one byte, and prefix_length");
-            }
+            _ => return wrong("prefix_delimiter: give this one byte, or prefix_length".into()),
         };
         Ok(Options { write, replace })
     }
@@ -174,21 +147,16 @@ impl Options {
 /// Writes a table.
 #[pyclass(subclass, module = "leveltable._native")]
 pub(crate) struct TableBuilder {
-    /// `None` once it is finished or given up. Never waited for: a builder has one user at a time.
-    builder: Mutex<Option<Builder>>,
+    /// Never waited for: a builder has one user at a time.
+    builder: Mutex<Builder>,
 }
 
 impl TableBuilder {
-    fn builder(&mut self) -> &mut Option<Builder> {
+    fn builder(&mut self) -> &mut Builder {
         self.builder
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn finished() -> PyErr {
-    let what = "the table is finished, or was given up";
-    raise(Error::new(ErrorKind::InvalidState, what))
 }
 
 #[pymethods]
@@ -201,22 +169,23 @@ impl TableBuilder {
         properties: Option<&Bound<'_, PyDict>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<TableBuilder> {
-        let mut builder = Builder::create(&path, &Options::of(py, options)?).map_err(raise)?;
+        let options = Options::of(py, options)?;
+        let mut builder = Builder::create(py, &path, &options).map_err(raise)?;
         for (name, value) in properties.into_iter().flatten() {
             let (name, value): (String, Data<'_>) = (name.extract()?, value.extract()?);
             builder.property(&name, value.as_ref()).map_err(raise)?;
         }
-        let builder = Mutex::new(Some(builder));
+        let builder = Mutex::new(builder);
         Ok(TableBuilder { builder })
     }
 
     /// Adds an entry. Its key comes after the one before.
     fn add(&mut self, py: Python<'_>, key: Data<'_>, value: Data<'_>) -> PyResult<()> {
-        let builder = self.builder().as_mut().ok_or_else(finished)?;
-        // Compressing a block takes some microseconds; an upload may wait for its store.
-        let added = match builder {
+        let added = match self.builder() {
+            // Compressing a block takes some microseconds.
             Builder::File(builder) => builder.add(key, value),
-            Builder::Object(..) => py.detach(|| builder.add(key.as_ref(), value.as_ref())),
+            // An upload may wait for its store.
+            builder => py.detach(|| builder.add(key.as_ref(), value.as_ref())),
         };
         added.map_err(raise)
     }
@@ -225,24 +194,32 @@ impl TableBuilder {
         self.add(py, key, value)
     }
 
+    fn _add_arrow(&mut self, data: &Bound<'_, PyAny>, key: &str, value: &str) -> PyResult<()> {
+        arrow::add(self.builder(), data, [key, value])
+    }
+
     /// Ends the table, which appears now, synced to disk. Returns a summary.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let builder = self.builder().take().ok_or_else(finished)?;
-        builder.write(py, |_| Ok(()))
+        let builder = self.builder();
+        let summary = py.detach(|| builder.finish()).map_err(raise)?;
+        report::summary(py, &summary)
     }
 
     /// Gives up. Leaves nothing behind.
     fn abort(&mut self, py: Python<'_>) -> PyResult<()> {
-        let builder = self.builder().take();
-        let aborted = py.detach(|| builder.map_or(Ok(()), Builder::abort));
-        aborted.map_err(raise)
+        match mem::replace(self.builder(), Builder::Ended) {
+            Builder::Object(builder, runtime) => py.detach(|| runtime.wait(builder.abort())),
+            Builder::File(_) | Builder::Ended => Ok(()),
+        }
+        .map_err(raise)
     }
 
     /// Entries so far; `None` once the table is finished, or was given up.
     fn _entries(&mut self) -> Option<u64> {
-        match self.builder().as_ref()? {
+        match self.builder() {
             Builder::File(builder) => Some(builder.entries()),
             Builder::Object(builder, _) => Some(builder.entries()),
+            Builder::Ended => None,
         }
     }
 }

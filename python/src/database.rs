@@ -61,7 +61,7 @@ impl Database {
     /// Returns the versions of `key` that files still hold, the newest first.
     fn history<'py>(this: &Bound<'py, Self>, key: Data) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let (py, opened) = (this.py(), opened(this)?);
-        let versions = py.detach(|| opened.history(&key)).map_err(raise)?;
+        let versions = py.detach(|| opened.history(key.as_ref())).map_err(raise)?;
         let versions = versions.into_iter();
         versions.map(|it| report::version(py, it)).collect()
     }

@@ -5,7 +5,6 @@ use std::io;
 
 use leveltable::Error;
 use pyo3::call::PyCallArgs;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 /// The exception that Python has for an error of the engine; `leveltable.errors` chooses the class.
@@ -26,13 +25,6 @@ pub(crate) fn raise(error: Error) -> PyErr {
 /// An error without a class of its own.
 pub(crate) fn other(message: impl Into<String>) -> PyErr {
     new("Error", (message.into(),))
-}
-
-pub(crate) fn wrong_type(what: &str, expected: &str, found: &Bound<'_, PyAny>) -> PyErr {
-    match found.get_type().name() {
-        Ok(name) => PyTypeError::new_err(format!("{what} must be {expected}, not {name}")),
-        Err(error) => error,
-    }
 }
 
 fn new(name: &str, args: impl for<'py> PyCallArgs<'py>) -> PyErr {

@@ -1,6 +1,5 @@
 //! Tables of each kind and databases, read in the same way.
 
-use std::mem;
 use std::ops::Bound as Limit;
 use std::path::Path;
 
@@ -11,13 +10,17 @@ use leveltable::{Error, ErrorKind, OpenOptions, Result, Stats, Table};
 use leveltable_database::Database;
 use leveltable_object_store::set::SetOptions;
 use leveltable_object_store::{ObjectSource, TableSet};
+use pyo3::Python;
 
-use crate::keys::{Bounds, Ends, half_open};
-use crate::runtime::{Place, Runtime};
-use crate::walk::{Step, Walk};
+use crate::keys::{Bounds, Ends, ends};
+use crate::runtime::{Runtime, local, locate};
+use crate::walk::{Step, Walk, step_of};
 
 /// The property of a table that is the manifest of a set.
 const MANIFEST: &str = "leveltable.set";
+
+/// The size in bytes, the entries, the filter; of a set its publication and the number of tables.
+pub(crate) type About = (u64, Option<u64>, Option<String>, Option<(String, usize)>);
 
 /// An open table, set or database. Clones are cheap.
 #[derive(Clone)]
@@ -29,54 +32,40 @@ pub(crate) enum Handle {
 }
 
 impl Handle {
-    /// Opens the table or the set at `name`. `runtime` is that of this process.
-    pub(crate) fn open(
-        name: &Path,
-        options: &OpenOptions,
-        runtime: impl FnOnce() -> Result<Runtime>,
-    ) -> Result<Handle> {
-        let refused = |kind, what| Err(Error::new(kind, what).at_path(name));
+    /// Opens the table or the set at `name`. Called without the interpreter's lock.
+    pub(crate) fn open(name: &Path, options: &OpenOptions) -> Result<Handle> {
+        let refused = |kind, what| Error::new(kind, what).at_path(name);
         let is_manifest =
             |found: Option<&Properties>| found.is_some_and(|found| found.user(MANIFEST).is_some());
-        let place = Place::of(name)?;
-        if let Place::File(file) = &place {
-            if file.join("CURRENT").exists() {
-                let what = "a directory of a database: open it with leveltable.Database";
-                return refused(ErrorKind::NotATable, what);
+        let file = local(name)?;
+        if let Some(file) = file.as_ref().filter(|file| !file.is_dir()) {
+            let table = options.open(file)?;
+            if is_manifest(table.properties()) {
+                let what = "the manifest of a set, which lies in a directory of manifests: open that directory";
+                return Err(refused(ErrorKind::Unsupported, what));
             }
-            if !file.is_dir() {
-                let table = options.open(file)?;
-                if is_manifest(table.properties()) {
-                    let what = "the manifest of a set, which lies in a directory of manifests: open that directory";
-                    return refused(ErrorKind::Unsupported, what);
-                }
-                return Ok(Handle::Local(table));
-            }
+            return Ok(Handle::Local(table));
         }
-        let (runtime, (store, object)) = (runtime()?, place.locate()?);
-        let mut missing = None;
-        if let Place::Url(_) = place {
-            let source = ObjectSource::new(store.clone(), object.clone());
-            let source = source.named(name.to_string_lossy());
-            match runtime.wait(options.open_async(source, None)) {
-                Ok(table) if is_manifest(table.properties()) => {}
-                Ok(table) => return Ok(Handle::Remote(table, runtime)),
-                // A store that cannot replace on a condition has a directory of manifests there.
-                Err(error) if is_not_found(&error) => missing = Some(error),
-                Err(error) => return Err(error),
-            }
-        }
+        let (runtime, (store, object)) = (Python::attach(Runtime::get)?, locate(name)?);
         let set = SetOptions::new().tables(options.clone());
-        match runtime.wait(set.open(store, &object)) {
+        let open_set = |missing: Option<Error>| match runtime.wait(set.open(store.clone(), &object))
+        {
             Ok(set) => Ok(Handle::Set(set, runtime)),
-            Err(error) if is_not_found(&error) => match missing {
-                Some(error) => Err(error),
-                None => refused(
-                    ErrorKind::NotATable,
-                    "a directory without the manifest of a set: open a table in it by its name",
-                ),
-            },
+            Err(error) if is_not_found(&error) => Err(missing.unwrap_or(error)),
             Err(error) => Err(error.at_path(name)),
+        };
+        if file.is_some() {
+            let what = "a directory without the manifest of a set: open a table in it by its name, or a database by \
+                        leveltable.Database";
+            return open_set(Some(refused(ErrorKind::NotATable, what)));
+        }
+        let source = ObjectSource::new(store.clone(), object.clone());
+        let source = source.named(name.to_string_lossy());
+        match runtime.wait(options.open_async(source, None)) {
+            Ok(table) if !is_manifest(table.properties()) => Ok(Handle::Remote(table, runtime)),
+            // A store that cannot replace on a condition has a directory of manifests there.
+            Err(error) if !is_not_found(&error) => Err(error),
+            found => open_set(found.err()),
         }
     }
 
@@ -86,13 +75,6 @@ impl Handle {
             Handle::Remote(table, runtime) => runtime.wait(table.get(key)),
             Handle::Set(set, runtime) => runtime.wait(set.get(key)),
             Handle::Database(database) => database.get(key),
-        }
-    }
-
-    pub(crate) fn contains(&self, key: &[u8]) -> Result<bool> {
-        match self {
-            Handle::Local(table) => table.contains_key(key),
-            _ => Ok(self.get(key)?.is_some()),
         }
     }
 
@@ -107,56 +89,41 @@ impl Handle {
 
     pub(crate) fn walk(&self, bounds: Bounds, reverse: bool) -> Result<Walk> {
         let step: Step = match self {
+            Handle::Local(table) if reverse => step_of(table.range(bounds).rev()),
             Handle::Local(table) => {
+                // Lends keys, which the range would copy.
                 let mut cursor = Table::merge([table.range(bounds)])?;
-                let mut has_begun = false;
-                Box::new(move |to| {
-                    let moved = if !reverse {
-                        cursor.next()?
-                    } else if mem::replace(&mut has_begun, true) {
-                        cursor.prev()?
-                    } else {
-                        cursor.seek_to_last()?
-                    };
-                    if moved {
-                        to.push(cursor.key(), cursor.value());
+                Box::new(move |chunk| {
+                    while chunk.has_room() && cursor.next()? {
+                        chunk.push(cursor.key(), cursor.value());
                     }
-                    Ok(moved)
+                    Ok(())
                 })
             }
-            Handle::Database(database) => {
-                let mut range = database.range(bounds);
-                Box::new(move |to| {
-                    let next = if reverse {
-                        range.next_back()
-                    } else {
-                        range.next()
-                    };
-                    let next = next.transpose()?;
-                    let moved = next.map(|(key, value)| to.push(&key, &value));
-                    Ok(moved.is_some())
-                })
-            }
+            Handle::Database(database) if reverse => step_of(database.range(bounds).rev()),
+            Handle::Database(database) => step_of(database.range(bounds)),
             Handle::Remote(table, runtime) => {
                 let (range, runtime) = (table.range(bounds), *runtime);
                 let mut range = if reverse { range.reverse() } else { range };
-                Box::new(move |to| {
-                    let moved = runtime.wait(range.advance())?;
-                    if moved {
-                        to.push(range.key(), range.value());
-                    }
-                    Ok(moved)
+                Box::new(move |chunk| {
+                    runtime.wait(async {
+                        while chunk.has_room() && range.advance().await? {
+                            chunk.push(range.key(), range.value());
+                        }
+                        Ok(())
+                    })
                 })
             }
             Handle::Set(set, runtime) => {
                 let (range, runtime) = (set.range(bounds), *runtime);
                 let mut range = if reverse { range.reverse() } else { range };
-                Box::new(move |to| {
-                    let moved = runtime.wait(range.advance())?;
-                    if moved {
-                        to.push(range.key(), range.value());
-                    }
-                    Ok(moved)
+                Box::new(move |chunk| {
+                    runtime.wait(async {
+                        while chunk.has_room() && range.advance().await? {
+                            chunk.push(range.key(), range.value());
+                        }
+                        Ok(())
+                    })
                 })
             }
         };
@@ -171,16 +138,7 @@ impl Handle {
             Handle::Set(set, runtime) => runtime.wait(set.splits(parts))?,
             Handle::Database(_) => vec![(Limit::Unbounded, Limit::Unbounded)],
         };
-        Ok(bounds.into_iter().map(half_open).collect())
-    }
-
-    pub(crate) fn entries(&self) -> Option<u64> {
-        match self {
-            Handle::Local(table) => table.entries(),
-            Handle::Remote(table, _) => table.entries(),
-            Handle::Set(set, _) => set.entries(),
-            Handle::Database(_) => None,
-        }
+        Ok(bounds.into_iter().map(ends).collect())
     }
 
     /// `None` for a database, whose tables come and go.
@@ -202,35 +160,18 @@ impl Handle {
         }
     }
 
-    /// The publication of a set.
-    pub(crate) fn set_id(&self) -> Option<String> {
-        match self {
-            Handle::Set(set, _) => Some(set.version().to_string()),
-            _ => None,
-        }
-    }
-
-    /// Size, entries and filter, for people.
-    pub(crate) fn describe(&self) -> String {
-        let entries = self.entries();
-        let entries = entries.map_or(String::new(), |entries| format!(", {entries} entries"));
-        let (bytes, filter) = match self {
-            Handle::Local(table) => (table.file_bytes(), table.filter()),
-            Handle::Remote(table, _) => (table.file_bytes(), table.filter()),
+    pub(crate) fn about(&self) -> About {
+        let (bytes, entries, filter, set) = match self {
+            Handle::Local(table) => (table.file_bytes(), table.entries(), table.filter(), None),
+            Handle::Remote(table, _) => (table.file_bytes(), table.entries(), table.filter(), None),
             Handle::Set(set, _) => {
-                let (tables, bytes) = (set.shards().len(), set.shards().iter().map(|it| it.size));
-                let bytes: u64 = bytes.sum();
-                return format!("a set of {tables} tables, {bytes} bytes{entries}");
+                let sizes = set.shards().iter().map(|shard| shard.size);
+                let publication = (set.version().to_string(), sizes.len());
+                (sizes.sum(), set.entries(), None, Some(publication))
             }
-            Handle::Database(database) => {
-                let (order, last) = (database.comparator(), database.last_sequence());
-                return format!("order {order}, last sequence {last}");
-            }
+            Handle::Database(_) => (0, None, None, None),
         };
-        let filter = filter.map_or("no filter".into(), |found| {
-            format!("filter {}", found.policy)
-        });
-        format!("{bytes} bytes{entries}, {filter}")
+        (bytes, entries, filter.map(|it| it.policy), set)
     }
 }
 

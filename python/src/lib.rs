@@ -19,15 +19,12 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::arrow::{Batches, write_arrow};
-    #[pymodule_export]
-    use crate::builder::TableBuilder;
-    #[pymodule_export]
-    use crate::database::Database;
-    #[pymodule_export]
-    use crate::publish::publish;
-    #[pymodule_export]
-    use crate::repair::{merge, salvage, verify};
-    #[pymodule_export]
-    use crate::table::{Reader, Table};
+    use crate::{
+        arrow::Batches,
+        builder::TableBuilder,
+        database::Database,
+        publish::publish,
+        repair::{salvage, verify},
+        table::{Reader, Table},
+    };
 }

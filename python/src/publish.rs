@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use leveltable::{Error, ErrorKind};
 use leveltable_object_store::set::PublishErrorKind;
-use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 use crate::errors::{other, raise};
 use crate::handle::Handle;
-use crate::runtime::{Place, Runtime};
+use crate::runtime::{Runtime, locate};
 use crate::table::Reader;
 
 /// Publishes tables as one set, whose manifest is at `manifest`; they lie beside or below it. Returns the publication's id.
@@ -23,29 +23,27 @@ pub(crate) fn publish(
     tables: Vec<PathBuf>,
     replacing: Option<&Bound<'_, Reader>>,
 ) -> PyResult<String> {
-    let previous = match replacing.map(|set| set.get().handle()).transpose()? {
+    let previous = replacing.map(|set| set.get().handle()).transpose()?;
+    let version = match &previous {
         None => None,
-        Some(Handle::Set(set, _)) => Some(set),
+        Some(Handle::Set(set, _)) => Some(set.version()),
         Some(_) => return Err(other("replacing: expected a set, as open returns it")),
     };
-    let locate = |name: &PathBuf| {
-        let place = Place::of(name).and_then(|place| place.locate());
-        place.map_err(raise)
-    };
-    let (store, object) = locate(&manifest)?;
-    let shards = tables.iter().map(|table| Ok(locate(table)?.1));
-    let shards = shards.collect::<PyResult<Vec<_>>>()?;
-    let runtime = Runtime::get().map_err(raise)?;
-    let version = previous.as_ref().map(|set| set.version());
-    let publishing = leveltable_object_store::publish(store, &object, &shards, version);
-    let published = py.detach(|| runtime.wait(async { Ok(publishing.await) }));
-    let published = published.map_err(raise)?;
-    let published = published.map_err(|error| {
-        let message = format!("{}: {error}", manifest.display());
-        match error.kind() {
-            PublishErrorKind::Io | PublishErrorKind::Unconfirmed => PyOSError::new_err(message),
-            _ => other(message),
-        }
-    })?;
-    Ok(published.version.to_string())
+    let published = Runtime::get(py).and_then(|runtime| {
+        let (store, object) = locate(&manifest)?;
+        let shards = tables.iter().map(|table| Ok(locate(table)?.1));
+        let shards = shards.collect::<leveltable::Result<Vec<_>>>()?;
+        let published = leveltable_object_store::publish(store, &object, &shards, version);
+        let published = async {
+            published.await.map_err(|error| {
+                let kind = match error.kind() {
+                    PublishErrorKind::Io | PublishErrorKind::Unconfirmed => ErrorKind::Io,
+                    _ => ErrorKind::InvalidState,
+                };
+                Error::new(kind, error.to_string()).at_path(&manifest)
+            })
+        };
+        py.detach(|| runtime.wait(published))
+    });
+    Ok(published.map_err(raise)?.version.to_string())
 }

@@ -1,11 +1,13 @@
 //! The tuples of `leveltable.reports`.
 
+use std::collections::BTreeMap;
+
 use leveltable::inspect::Properties;
-use leveltable::repair::{Finding, LostRange, SalvageReport, Severity, VerifyReport};
+use leveltable::repair::{Finding, LostRange, SalvageReport, VerifyReport};
 use leveltable::{Stats, Summary};
 use leveltable_database::{DatabaseFile, FileGap, HistoryEntry, Recovery, TableFile, VersionState};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyDict;
 
 type Made<'py> = PyResult<Bound<'py, PyAny>>;
 
@@ -20,10 +22,6 @@ macro_rules! tuple {
     }};
 }
 
-fn bytes<'py>(py: Python<'py>, key: Option<&[u8]>) -> Option<Bound<'py, PyBytes>> {
-    key.map(|key| PyBytes::new(py, key))
-}
-
 pub(crate) fn stats(py: Python<'_>, stats: Stats) -> Made<'_> {
     tuple! { py, "Stats", stats, [
         source_reads, source_bytes, cache_hits, cache_misses, filter_rejected, filter_passed, prefix_rejected, prefix_passed
@@ -31,23 +29,21 @@ pub(crate) fn stats(py: Python<'_>, stats: Stats) -> Made<'_> {
 }
 
 pub(crate) fn properties<'py>(py: Python<'py>, found: &Properties) -> Made<'py> {
-    let user = PyDict::new(py);
-    for (name, value) in found.user_properties() {
-        user.set_item(String::from_utf8_lossy(name), PyBytes::new(py, value))?;
-    }
+    let user = found.user_properties();
+    let user = user.map(|(name, value)| (String::from_utf8_lossy(name), value));
     tuple!(py, "Properties", found, [
         comparator, creator, entries, key_bytes, value_bytes, data_blocks, data_bytes, filter_policy, filter_bytes
     ], {
-        first_key: bytes(py, found.first_key.as_deref()),
-        last_key: bytes(py, found.last_key.as_deref()),
-        user: user,
+        first_key: found.first_key.as_deref(),
+        last_key: found.last_key.as_deref(),
+        user: user.collect::<BTreeMap<_, _>>(),
     })
 }
 
 pub(crate) fn summary<'py>(py: Python<'py>, summary: &Summary) -> Made<'py> {
     tuple!(py, "Summary", summary, [entries, key_bytes, value_bytes, data_blocks, data_bytes, file_bytes], {
-        first_key: bytes(py, summary.first_key.as_deref()),
-        last_key: bytes(py, summary.last_key.as_deref()),
+        first_key: summary.first_key.as_deref(),
+        last_key: summary.last_key.as_deref(),
     })
 }
 
@@ -63,12 +59,7 @@ pub(crate) fn verified<'py>(py: Python<'py>, report: &VerifyReport) -> Made<'py>
 
 fn finding<'py>(py: Python<'py>, found: &Finding) -> Made<'py> {
     tuple!(py, "Finding", found, [], {
-        severity: match found.severity() {
-            Severity::Damage => "damage",
-            Severity::Unchecked => "unchecked",
-            Severity::Warning => "warning",
-            _ => "note",
-        },
+        severity: found.severity().to_string(),
         section: found.section().to_string(),
         offset: found.offset(),
         expected: found.expected(),
@@ -88,8 +79,8 @@ fn lost<'py>(py: Python<'py>, lost: &LostRange) -> Made<'py> {
     tuple!(py, "LostRange", lost, [reason, entries], {
         start: lost.range.start,
         stop: lost.range.end,
-        after: bytes(py, lost.after.as_deref()),
-        before: bytes(py, lost.before.as_deref()),
+        after: lost.after.as_deref(),
+        before: lost.before.as_deref(),
     })
 }
 
@@ -102,7 +93,7 @@ pub(crate) fn version(py: Python<'_>, version: HistoryEntry) -> Made<'_> {
     };
     let value = version.version.clone().into_value();
     tuple!(py, "Version", version, [sequence, file, offset], {
-        value: bytes(py, value.as_deref()),
+        value: value.as_deref(),
         state: state,
         by: by,
     })
@@ -115,8 +106,8 @@ pub(crate) fn file<'py>(py: Python<'py>, file: &DatabaseFile) -> Made<'py> {
         file_bytes: file.bytes,
         state: format!("{:?}", file.state).to_lowercase(),
         level: file.listed.as_ref().map(|(level, _)| *level),
-        first_key: bytes(py, table.map(TableFile::first_user_key)),
-        last_key: bytes(py, table.map(TableFile::last_user_key)),
+        first_key: table.map(TableFile::first_user_key),
+        last_key: table.map(TableFile::last_user_key),
     })
 }
 

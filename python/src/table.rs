@@ -4,17 +4,16 @@ use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
 
 use leveltable::{BlockCache, BytewiseComparator, Comparator as _, OpenOptions, Source};
-use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::arrow::Batches;
-use crate::errors::{other, raise};
-use crate::handle::Handle;
+use crate::errors::raise;
+use crate::handle::{About, Handle};
 use crate::keys::{Bounds, Data, Ends, Key, bounds};
 use crate::report;
-use crate::runtime::Runtime;
-use crate::walk::Entries;
+use crate::walk::Lists;
 
 /// What tables, sets and databases have in common. Any number of threads may use one at once.
 #[pyclass(frozen, subclass, module = "leveltable._native")]
@@ -35,16 +34,17 @@ impl Reader {
         handle.ok_or_else(|| PyValueError::new_err("it is closed"))
     }
 
-    /// The bounds from a start to a stop and of a prefix.
-    fn bounds(&self, keys: [Key<'_>; 3]) -> PyResult<Bounds> {
+    /// What is read, and the bounds from a start to a stop and of a prefix.
+    fn range(&self, keys: [Key<'_>; 3]) -> PyResult<(Handle, Bounds)> {
+        let handle = self.handle()?;
         // Only in bytewise order do the keys of a prefix lie together. A range of them says so otherwise.
-        if let (Handle::Database(database), [_, _, Some(prefix)]) = (self.handle()?, &keys)
+        if let (Handle::Database(database), [_, _, Some(prefix)]) = (&handle, &keys)
             && database.comparator() != BytewiseComparator.name()
             && let Some(Err(error)) = database.prefix(prefix).next()
         {
             return Err(raise(error));
         }
-        Ok(bounds(keys))
+        Ok((handle, bounds(keys)))
     }
 }
 
@@ -85,28 +85,21 @@ impl Reader {
 
     fn __contains__(&self, py: Python<'_>, key: Data<'_>) -> PyResult<bool> {
         let handle = self.handle()?;
-        py.detach(|| handle.contains(key.as_ref())).map_err(raise)
+        let value = py.detach(|| handle.get(key.as_ref())).map_err(raise)?;
+        Ok(value.is_some())
     }
 
-    fn __len__(&self) -> PyResult<usize> {
-        let entries = self.handle()?.entries();
-        let entries = entries.and_then(|entries| usize::try_from(entries).ok());
-        let what = "this table does not say how many entries it has: count them";
-        entries.ok_or_else(|| PyTypeError::new_err(what))
-    }
-
-    /// Iterates over the entries, or over their keys (0) or values (1) alone.
+    /// Iterates over lists of the entries.
     fn _walk(
         &self,
-        column: Option<usize>,
         start: Key<'_>,
         stop: Key<'_>,
         prefix: Key<'_>,
         reverse: bool,
-    ) -> PyResult<Entries> {
-        let bounds = self.bounds([start, stop, prefix])?;
-        let walk = self.handle()?.walk(bounds, reverse);
-        Ok(Entries::new(walk.map_err(raise)?, column))
+    ) -> PyResult<Lists> {
+        let (handle, bounds) = self.range([start, stop, prefix])?;
+        let walk = handle.walk(bounds, reverse).map_err(raise)?;
+        Ok(Lists::new(walk))
     }
 
     /// Returns the entries that `items` has as Arrow record batches of up to `rows` rows, with the columns `key` and `value`.
@@ -114,17 +107,21 @@ impl Reader {
     /// Pass the result to pyarrow, DuckDB, polars or pandas: they take it by `__arrow_c_stream__`, as often as they like.
     #[pyo3(signature = (start = None, stop = None, *, prefix = None, rows = 65_536))]
     fn batches(&self, start: Key, stop: Key, prefix: Key, rows: usize) -> PyResult<Batches> {
-        Batches::new(self.handle()?, self.bounds([start, stop, prefix])?, rows)
+        if rows == 0 {
+            return Err(PyValueError::new_err("rows must be at least 1"));
+        }
+        let (handle, bounds) = self.range([start, stop, prefix])?;
+        Ok(Batches {
+            handle,
+            bounds,
+            rows,
+        })
     }
 
     /// Closes the file once the walks over it have ended.
     fn close(&self) {
         let mut handle = self.handle.write().unwrap_or_else(PoisonError::into_inner);
         *handle = None;
-    }
-
-    fn _describe(&self) -> PyResult<String> {
-        Ok(self.handle()?.describe())
     }
 }
 
@@ -134,11 +131,9 @@ pub(crate) struct Table;
 
 /// Options that keep blocks in a cache of `bytes`, or in the one that all share.
 pub(crate) fn cached(bytes: Option<u64>) -> OpenOptions {
-    let options = OpenOptions::new();
     match bytes {
-        None => options,
-        Some(0) => options.no_cache(),
-        Some(bytes) => options.cache(BlockCache::new(bytes)),
+        None => OpenOptions::new(),
+        Some(bytes) => OpenOptions::new().cache(BlockCache::new(bytes)),
     }
 }
 
@@ -149,35 +144,22 @@ fn handle(this: &Bound<'_, Table>) -> PyResult<Handle> {
 #[pymethods]
 impl Table {
     #[new]
-    #[pyo3(signature = (source, *, cache = None, check_order = false, set_id = None))]
+    #[pyo3(signature = (source, *, cache = None, check_order = false))]
     fn new(
         source: &Bound<'_, PyAny>,
         cache: Option<u64>,
         check_order: bool,
-        set_id: Option<&str>,
     ) -> PyResult<PyClassInitializer<Table>> {
         let py = source.py();
         let options = cached(cache).check_order(check_order);
         let handle = if let Ok(bytes) = source.cast::<PyBytes>() {
             let file = Source::from(bytes.as_bytes().to_vec());
-            let table = py.detach(|| options.open_source(file));
-            table.map(Handle::Local)
+            py.detach(|| options.open_source(file)).map(Handle::Local)
         } else {
             let path: PathBuf = source.extract()?;
-            let runtime = || Python::attach(|_| Runtime::get());
-            py.detach(|| Handle::open(&path, &options, runtime))
+            py.detach(|| Handle::open(&path, &options))
         };
-        let handle = handle.map_err(raise)?;
-        let found = handle.set_id();
-        if let Some(expected) = set_id
-            && found.as_deref() != Some(expected)
-        {
-            let found = found.map_or("no set".into(), |id| format!("publication {id}"));
-            return Err(other(format!(
-                "{source}: expected publication {expected}, found {found}: another set was published since; read it from the start"
-            )));
-        }
-        Ok(Reader::new(handle).add_subclass(Table))
+        Ok(Reader::new(handle.map_err(raise)?).add_subclass(Table))
     }
 
     /// Returns bounds of up to `parts` parts of about the same size, for workers to read: `table.items(start, stop)` of each.
@@ -203,9 +185,8 @@ impl Table {
             .transpose()
     }
 
-    /// The publication of a set, which pickling keeps to. `None` for a table.
-    #[getter]
-    fn set_id(this: &Bound<'_, Self>) -> PyResult<Option<String>> {
-        Ok(handle(this)?.set_id())
+    /// The size in bytes, the entries, the filter; of a set its publication and the number of tables.
+    fn _about(this: &Bound<'_, Self>) -> PyResult<About> {
+        Ok(handle(this)?.about())
     }
 }

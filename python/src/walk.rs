@@ -1,12 +1,14 @@
 //! Walks over entries, in chunks: the interpreter's lock is released once for thousands of entries.
 
+use std::mem;
 use std::sync::{Mutex, PoisonError};
 
 use arrow_array::builder::{ArrayBuilder as _, LargeBinaryBuilder};
 use arrow_array::{Array as _, LargeBinaryArray};
-use leveltable::{Error, Result};
+use bytes::Bytes;
+use leveltable::Result;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::PyList;
 
 use crate::errors::raise;
 
@@ -16,16 +18,40 @@ const FIRST: usize = 16;
 const MOST: usize = 8192;
 const MAX_BYTES: usize = 1 << 20;
 
-/// Appends the next entry. Returns `false` at the end. It is not called again after that, or after an error.
-pub(crate) type Step = Box<dyn FnMut(&mut Columns) -> Result<bool> + Send>;
+/// Appends the next entries while there is room; leaves room only at the end. It is not called again after that, or after an error.
+pub(crate) type Step = Box<dyn FnMut(&mut Chunk) -> Result<()> + Send>;
 
-/// Entries, in the columns that Arrow has.
-pub(crate) struct Columns {
-    keys: LargeBinaryBuilder,
-    values: LargeBinaryBuilder,
+/// The step of an iterator.
+pub(crate) fn step_of(
+    mut entries: impl Iterator<Item = Result<(Bytes, Bytes)>> + Send + 'static,
+) -> Step {
+    Box::new(move |chunk| {
+        while chunk.has_room()
+            && let Some(entry) = entries.next()
+        {
+            let (key, value) = entry?;
+            chunk.push(&key, &value);
+        }
+        Ok(())
+    })
 }
 
-impl Columns {
+/// Entries, in the columns that Arrow has.
+pub(crate) struct Chunk {
+    keys: LargeBinaryBuilder,
+    values: LargeBinaryBuilder,
+    /// Most entries, and the bytes at which it is full.
+    most: usize,
+    full: usize,
+}
+
+impl Chunk {
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        let bytes = self.keys.values_slice().len() + self.values.values_slice().len();
+        self.keys.len() < self.most && bytes < self.full
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
         self.keys.append_value(key);
@@ -33,105 +59,68 @@ impl Columns {
     }
 }
 
-/// The entries of a range, one chunk after the other.
-pub(crate) struct Walk {
-    /// `None` after the end or an error.
-    step: Option<Step>,
-    /// Bytes of the keys and the values of the last chunk.
-    last: [usize; 2],
-}
+/// The entries of a range, one chunk after the other: what comes next, or the end, or an error.
+pub(crate) struct Walk(Result<Option<Step>>);
 
 impl Walk {
     pub(crate) fn new(step: Step) -> Walk {
-        Walk {
-            step: Some(step),
-            last: [0; 2],
-        }
+        Walk(Ok(Some(step)))
     }
 
-    /// Reads the next keys and values, until there are `most` or so many bytes; none at the end. Also returns what comes after them if
-    /// that is an error.
+    /// Reads the next keys and values, until there are `most` or `full` bytes; `None` at the end.
     pub(crate) fn read(
         &mut self,
         most: usize,
-        most_bytes: usize,
-    ) -> ([LargeBinaryArray; 2], Option<Error>) {
-        // As large as the last one, and somewhat larger.
-        let [keys, values] = self
-            .last
-            .map(|bytes| LargeBinaryBuilder::with_capacity(most.min(MOST), bytes + bytes / 8));
-        let mut columns = Columns { keys, values };
-        let mut error = None;
-        while let Some(step) = &mut self.step
-            && columns.keys.len() < most
-            && columns.keys.values_slice().len() + columns.values.values_slice().len() < most_bytes
-        {
-            match step(&mut columns) {
-                Ok(true) => {}
-                Ok(false) => self.step = None,
-                Err(failed) => (self.step, error) = (None, Some(failed)),
-            }
+        full: usize,
+    ) -> Result<Option<[LargeBinaryArray; 2]>> {
+        let Some(mut step) = mem::replace(&mut self.0, Ok(None))? else {
+            return Ok(None);
+        };
+        // Memory that is not used costs nothing.
+        let column = || LargeBinaryBuilder::with_capacity(most.min(MOST), full.min(64 * most));
+        let mut chunk = Chunk {
+            keys: column(),
+            values: column(),
+            most,
+            full,
+        };
+        self.0 = step(&mut chunk).map(|()| (!chunk.has_room()).then_some(step));
+        let read = [chunk.keys.finish(), chunk.values.finish()];
+        if read[0].is_empty() {
+            return mem::replace(&mut self.0, Ok(None)).map(|_| None);
         }
-        let read = [columns.keys.finish(), columns.values.finish()];
-        self.last = read.each_ref().map(|column| column.value_data().len());
-        (read, error)
+        Ok(Some(read))
     }
 }
 
-/// An iterator over entries, keys or values.
+/// An iterator over lists of entries.
 #[pyclass(module = "leveltable._native")]
-pub(crate) struct Entries {
+pub(crate) struct Lists {
     /// Never waited for: an iterator has one user at a time.
     walk: Mutex<Walk>,
-    /// What is returned of each entry: its key (0), its value (1), or both.
-    column: Option<usize>,
-    chunk: [LargeBinaryArray; 2],
-    /// The next entry of the chunk.
-    next: usize,
-    /// What comes after the chunk.
-    error: Option<PyErr>,
-    /// Entries of the next chunk.
-    wanted: usize,
+    /// Entries of the next list.
+    entries: usize,
 }
 
-impl Entries {
-    pub(crate) fn new(walk: Walk, column: Option<usize>) -> Entries {
-        let none = || LargeBinaryBuilder::new().finish();
-        Entries {
-            walk: Mutex::new(walk),
-            column,
-            chunk: [none(), none()],
-            next: 0,
-            error: None,
-            wanted: FIRST,
-        }
+impl Lists {
+    pub(crate) fn new(walk: Walk) -> Lists {
+        let (walk, entries) = (Mutex::new(walk), FIRST);
+        Lists { walk, entries }
     }
 }
 
 #[pymethods]
-impl Entries {
-    fn __iter__(this: Py<Entries>) -> Py<Entries> {
+impl Lists {
+    fn __iter__(this: Py<Lists>) -> Py<Lists> {
         this
     }
 
-    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        if self.next == self.chunk[0].len() && self.error.is_none() {
-            let walk = self.walk.get_mut().unwrap_or_else(PoisonError::into_inner);
-            let (chunk, error) = py.detach(|| walk.read(self.wanted, MAX_BYTES));
-            (self.chunk, self.error) = (chunk, error.map(raise));
-            (self.next, self.wanted) = (0, (2 * self.wanted).min(MOST));
-        }
-        let [keys, values] = &self.chunk;
-        let i = self.next;
-        if i == keys.len() {
-            return self.error.take().map_or(Ok(None), Err);
-        }
-        self.next += 1;
-        let bytes = |column: &LargeBinaryArray| PyBytes::new(py, column.value(i));
-        Ok(Some(match self.column {
-            Some(0) => bytes(keys).into_any(),
-            Some(_) => bytes(values).into_any(),
-            None => (bytes(keys), bytes(values)).into_pyobject(py)?.into_any(),
-        }))
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
+        let walk = self.walk.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let read = py.detach(|| walk.read(self.entries, MAX_BYTES));
+        self.entries = MOST.min(2 * self.entries);
+        let list =
+            |[keys, values]: [LargeBinaryArray; 2]| PyList::new(py, keys.iter().zip(&values));
+        read.map_err(raise)?.map(list).transpose()
     }
 }

@@ -1,3 +1,5 @@
+import os
+
 import duckdb
 import pandas as pd
 import polars as pl
@@ -7,6 +9,9 @@ import pytest
 
 import leveltable as lt
 from conftest import ranges
+
+# LEVELTABLE_ARROW_ENTRIES=5000000 before a release.
+ENTRIES = int(os.environ.get("LEVELTABLE_ARROW_ENTRIES", 100_000))
 
 
 def test_batches_are_the_items(path, model):
@@ -36,6 +41,28 @@ def test_duckdb(path, model):
     )]
     joined = duckdb.sql("SELECT count(*) FROM batches JOIN half USING (key) WHERE batches.value = half.value")
     assert joined.fetchall() == [(sum(key >= b"b" for key in model),)]
+
+
+def test_count_range_and_join_of_many(tmp_path):
+    with lt.TableBuilder(tmp_path / "t") as builder:
+        builder.update((f"{i:012}", str(i % 1_000)) for i in range(ENTRIES))
+    table = lt.open(tmp_path / "t")
+    first, end = ENTRIES // 3, ENTRIES // 2
+    bounds = [f"{i:012}".encode() for i in (first, end)]
+    batches, part = table.batches(), table.batches(*bounds)
+    total = sum(i % 1_000 for i in range(ENTRIES))
+    found = duckdb.sql("SELECT count(*), sum(value::TEXT::INT) FROM batches").fetchall()
+    assert found == [(ENTRIES, total)]
+    found = duckdb.execute("SELECT count(*), min(key) FROM batches WHERE key >= ? AND key < ?", bounds).fetchall()
+    assert found == [(end - first, bounds[0])]
+    found = duckdb.sql("SELECT count(*) FROM batches JOIN part USING (key) WHERE batches.value = part.value").fetchall()
+    assert found == [(end - first,)]
+
+    frame = pl.DataFrame(batches)
+    assert frame.height == ENTRIES
+    assert frame["value"].cast(pl.String).cast(pl.Int64).sum() == total
+    assert frame.filter((pl.col("key") >= bounds[0]) & (pl.col("key") < bounds[1])).height == end - first
+    assert frame.join(pl.DataFrame(part), on=["key", "value"]).height == end - first
 
 
 def test_polars_and_pandas(path, model):

@@ -56,6 +56,8 @@ def test_a_database_that_a_writer_holds_open(written):
         assert dict(zip(*(column.to_pylist() for column in found.columns), strict=True)) == model
         with pytest.raises(TypeError):
             len(ours)
+        assert lt.merge(path.parent / "copy.ldb", [ours]).entries == len(model)
+        assert dict(lt.open(path.parent / "copy.ldb").items()) == model
 
 
 def test_refresh_sees_what_was_written(written):

@@ -209,6 +209,9 @@ def test_merge_takes_the_first(tmp_path, path, model):
     expected = {key: b"new" if i % 3 == 0 else value for i, (key, value) in enumerate(model.items())}
     assert summary.entries == len(expected)
     assert dict(lt.open(tmp_path / "out").items()) == expected
+    with pytest.raises(FileNotFoundError):
+        lt.merge(tmp_path / "no", [new, tmp_path / "none"])
+    assert not (tmp_path / "no").exists()
 
 
 def test_repr(path, model):
