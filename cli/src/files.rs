@@ -8,7 +8,6 @@ use crate::database::is_database;
 use crate::failure::Failure;
 use crate::output::complain;
 use crate::place::check_no_secret;
-use crate::remote::holds_manifests;
 
 /// Returns the files themselves, and for a directory its tables. A database stays in the list unless `apart` asks for its tables; a
 /// directory of manifests is a set, whatever else is in it, and stays; so does one without tables, so that opening it is the error
@@ -24,6 +23,13 @@ pub(crate) fn expand(given: &[PathBuf], apart: bool) -> Result<Vec<PathBuf>, Fai
         }
     }
     Ok(files)
+}
+
+/// Returns whether numbered manifests of a set are in a directory.
+pub(crate) fn holds_manifests(directory: &Path) -> bool {
+    let is_number = |name: &str| name.len() >= 10 && name.bytes().all(|b| b.is_ascii_digit());
+    let mut entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.any(|entry| entry.file_name().to_str().is_some_and(is_number))
 }
 
 /// Returns the tables of a directory (`.ldb` and `.sst`) in the order of their numbers, those without a number last.
@@ -58,7 +64,7 @@ pub(crate) fn each_file<Name>(
                 complain("error", &message);
                 Answer::Unknown
             }
-            Err(closed @ (Failure::ClosedPipe | Failure::Output(_))) => return Err(closed),
+            Err(failure) => return Err(failure),
         };
         worst = worst.max(answer);
     }

@@ -4,7 +4,6 @@ mod record;
 mod table;
 mod text;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use leveltable::{Corruption, ErrorKind, OpenOptions, Section};
@@ -18,7 +17,7 @@ use crate::open::{
     AnyTable, Keys, KeysArg, Opened, Order, SHOWN_AS_STORED, note_unknown_order, open_any,
     open_in_stored_order, open_with,
 };
-use crate::output::{BOLD, complain};
+use crate::output::{BOLD, complain, print};
 use crate::set;
 pub(crate) use record::{Key, Record};
 pub(crate) use text::{shown, size};
@@ -65,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
                 error,
                 ..Record::new(path, args)
             };
-            print(&format!("{}\n", json!(record)))?;
+            print(format!("{}\n", json!(record)))?;
         }
         described
     })
@@ -76,9 +75,8 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
     if !args.apart {
         note_part(path);
     }
-    let is_full = args.full || args.blocks;
     let opened = open_any(path, false, || {
-        open_with_filter(path, keys, is_full, &mut fault)
+        open_with_filter(path, keys, args.is_full(), &mut fault)
     })?;
     let empty = Record::new(path, args);
     let mut text = Vec::new();
@@ -87,10 +85,10 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
             // In a large table another order than the one that was assumed shows only when a block is read.
             let is_another = |e: leveltable::Error| e.kind() == ErrorKind::Comparator;
             if table.order != Order::Unknown
-                && !is_full
-                && table::ends(table.table()).is_err_and(is_another)
+                && !args.is_full()
+                && table::ends(&table.table).is_err_and(is_another)
             {
-                table = open_in_stored_order(path, table.is_database())?;
+                table = open_in_stored_order(path, table.database.is_some())?;
             }
             if table.order == Order::Unknown {
                 note_unknown_order(path, keys, SHOWN_AS_STORED);
@@ -111,13 +109,13 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
             (record, drawn)
         }
     };
-    drawn.map_err(Failure::output)?;
+    drawn.map_err(Failure::Output)?;
     if args.json {
-        print(&format!("{}\n", json!(record)))?;
+        print(format!("{}\n", json!(record)))?;
     } else {
         let gap = if is_first { "" } else { "\n" };
         let text = String::from_utf8_lossy(&text);
-        print(&format!("{gap}{BOLD}{}{BOLD:#}\n{text}", path.display()))?;
+        print(format!("{gap}{BOLD}{}{BOLD:#}\n{text}", path.display()))?;
     }
     let unreadable = record.unreadable.unwrap_or_default();
     for fault in &unreadable {
@@ -126,11 +124,10 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
     Ok(Answer::yes_if(unreadable.is_empty()))
 }
 
-/// Writes to standard output.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = anstream::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(Failure::output)
+impl Args {
+    fn is_full(&self) -> bool {
+        self.full || self.blocks
+    }
 }
 
 /// The damaged section for which a table was opened without filters, and the error.

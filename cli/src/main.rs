@@ -44,6 +44,7 @@ mod splits;
 mod verify;
 mod write;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -115,9 +116,9 @@ fn main() -> ExitCode {
         Ok(Answer::No) => ExitCode::from(1),
         Ok(Answer::Unknown) => ExitCode::from(2),
         // The reader of the output, such as `head`, has seen enough.
-        Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
-        Err(Failure::Output(message) | Failure::Message(message)) => {
-            output::complain("error", &message);
+        Err(Failure::Output(e)) if e.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::complain("error", &failure.to_string());
             ExitCode::from(2)
         }
     }

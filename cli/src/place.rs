@@ -30,30 +30,28 @@ pub(crate) fn check_url(path: &Path) -> Result<(), Failure> {
 
 /// Refuses a URL that contains a secret, before any message shows it.
 pub(crate) fn check_no_secret(path: &Path) -> Result<(), Failure> {
-    let Some((_, rest)) = path.to_str().and_then(|path| path.split_once("://")) else {
+    let url = path.to_str().filter(|_| is_url(path));
+    let Some((_, rest)) = url.and_then(|url| url.split_once("://")) else {
         return Ok(());
     };
-    if !is_url(path) {
-        return Ok(());
-    }
     let remedy = "pass credentials in the environment, as AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_KEY or \
                   GOOGLE_SERVICE_ACCOUNT";
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     // A slash in a password ends the authority. Only Azure's URLs name something else before an @: `container@account`.
     let before_name = path.rsplit_once('/').map_or("", |(directory, _)| directory);
     let has_colon = authority.contains(':');
-    if !authority.is_empty() && (has_colon && rest.contains('@') || before_name.contains('@')) {
-        let what = format!(
+    let what = if !authority.is_empty()
+        && (has_colon && rest.contains('@') || before_name.contains('@'))
+    {
+        format!(
             "a URL with a password, or with an @ that may end one: {remedy}, and write %40 for an @ in a name"
-        );
-        return Err(Failure::new(what));
-    }
-    if rest.contains(['?', '#']) {
-        let what =
-            format!("a URL with a query or a fragment, which may hold credentials: {remedy}");
-        return Err(Failure::new(what));
-    }
-    Ok(())
+        )
+    } else if rest.contains(['?', '#']) {
+        format!("a URL with a query or a fragment, which may hold credentials: {remedy}")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(what))
 }
 
 /// Fails if `input`, a file to read, is not there, but `other` is, which a command takes in another place: then they were probably
@@ -63,9 +61,9 @@ pub(crate) fn check_order_of_arguments(other: &Path, input: &Path) -> Result<(),
     if is_there(input) || !other.is_file() {
         return Ok(());
     }
-    let (input, other) = (input.display(), other.display());
+    let other = other.display();
     let what = format!("no such file, but {other} is there: were the arguments swapped?");
-    Err(Failure::new(what).at(input))
+    Err(Failure::of(input, what))
 }
 
 /// What was opened last.

@@ -9,9 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::info::{Key, Record, size};
 use crate::notation::quoted;
-use crate::open::{Bounds, Direction};
 use crate::output::{BOLD, and_entries, count};
-use crate::row::RowSource;
+use crate::row::{RowSource, Walk};
 
 /// An open set.
 pub(crate) trait Set {
@@ -24,8 +23,8 @@ pub(crate) trait Set {
     /// Returns the value of each key, `None` where there is none.
     fn get_many(&self, keys: &[Vec<u8>]) -> leveltable::Result<Vec<Option<Bytes>>>;
 
-    /// Returns the entries within `bounds`.
-    fn rows(&self, bounds: Bounds, direction: Direction) -> RowSource;
+    /// Returns the wanted entries.
+    fn rows(&self, walk: &Walk) -> RowSource;
 
     /// Returns the bounds of at most `n` parts of about the same size.
     fn splits(&self, n: usize) -> leveltable::Result<Vec<(Bound<Bytes>, Bound<Bytes>)>>;
@@ -85,7 +84,7 @@ pub(crate) fn draw(record: &Record, list: bool, out: &mut impl Write) -> io::Res
     let (bytes, n) = ("bytes", "entries");
     writeln!(out, "\n{BOLD}{bytes:>12} {n:>12}  table{BOLD:#}")?;
     for shard in shards {
-        let Shard { path, bytes, .. } = shard;
+        let (path, bytes) = (&shard.path, shard.bytes);
         let n = shard.entries.map_or("-".into(), |n| n.to_string());
         let first = quoted(&shard.first_key.key, 60);
         writeln!(out, "{bytes:>12} {n:>12}  {path} from {first}")?;

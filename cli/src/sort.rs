@@ -24,6 +24,15 @@ pub(crate) enum KeyOrder {
 }
 
 impl KeyOrder {
+    /// Returns the order of tables that do not name another one.
+    pub(crate) fn of(is_database: bool) -> KeyOrder {
+        if is_database {
+            KeyOrder::Internal
+        } else {
+            KeyOrder::Bytewise
+        }
+    }
+
     /// Returns the order of the tables of a database whose MANIFEST names this comparator, if it is known.
     pub(crate) fn of_database(comparator: &str) -> Option<KeyOrder> {
         let orders = [KeyOrder::Internal, KeyOrder::IndexedDb].into_iter();
@@ -118,10 +127,14 @@ impl Sorter {
         Ok(())
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.run.is_empty() && self.spilled.is_empty()
+    }
+
     /// Passes all entries to `take`, in order.
-    pub(crate) fn drain(
+    pub(crate) fn drain<E: Into<Failure>>(
         mut self,
-        take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
+        take: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<(), Failure> {
         if self.spilled.is_empty() {
             return self.drain_run(take);
@@ -132,9 +145,9 @@ impl Sorter {
     }
 
     /// Passes the entries in memory to `take`, in order.
-    fn drain_run(
+    fn drain_run<E: Into<Failure>>(
         &mut self,
-        mut take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
+        mut take: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<(), Failure> {
         let mut run = std::mem::take(&mut self.run);
         self.used = 0;
@@ -144,7 +157,7 @@ impl Sorter {
         let mut entries = run.iter().map(split).peekable();
         while let Some((key, value)) = entries.next() {
             if entries.peek().is_none_or(|(next, _)| *next != key) {
-                take(key, value)?;
+                take(key, value).map_err(E::into)?;
             } else if !self.keep_last {
                 return Err(repeated(self.order, key));
             }
@@ -201,11 +214,11 @@ pub(crate) fn temporary_failure(work: &str, error: &dyn Display) -> Failure {
 
 /// Passes the entries of all `inputs`, which are in one order, to `take`. Of several entries with one key, `keep_last` takes that of
 /// the last input; without it they are an error.
-pub(crate) fn merge(
+pub(crate) fn merge<E: Into<Failure>>(
     order: KeyOrder,
     keep_last: bool,
     inputs: Vec<TableRange>,
-    mut take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
+    mut take: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
 ) -> Result<(), Failure> {
     // Of equal keys, the merge returns that of the first input first.
     let mut merged = Table::merge(inputs.into_iter().rev())?;
@@ -213,7 +226,7 @@ pub(crate) fn merge(
     while merged.next()? {
         let key = merged.key();
         if last.as_deref() != Some(key) {
-            take(key, merged.value())?;
+            take(key, merged.value()).map_err(E::into)?;
         } else if !keep_last {
             return Err(repeated(order, key));
         }

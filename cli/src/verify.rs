@@ -7,20 +7,19 @@ use std::path::{Path, PathBuf};
 
 use leveltable::db::KeyKind;
 use leveltable::repair::{Finding, VerifyOptions, VerifyReport, verify};
-use leveltable::{ErrorKind, OpenOptions, Section, Source, Table};
+use leveltable::{ErrorKind, OpenOptions, Section, Source};
 use serde_json::{Value, json};
 
 use crate::Answer;
-use crate::database::{self, is_database, order_beside};
-use crate::failure::Failure;
+use crate::database::{self, is_database};
+use crate::failure::{Failure, is_not_found};
 use crate::files::{each_file, expand};
-use crate::notation::quoted;
-use crate::open::{Keys, KeysArg, check_is_file, order_stated};
-use crate::output::{Rows, count, entries};
-use crate::place::{copy_if_remote, source};
+use crate::open::{Keys, KeysArg, check_is_file, is_manifest, order_named};
+use crate::output::{Rows, count};
+use crate::place::{copy_if_remote, is_url, source};
 use crate::progress::Progress;
 use crate::remote::open_set;
-use crate::set::{Set, Shard, entries_of};
+use crate::set::{Set, entries_of};
 use crate::sort::KeyOrder;
 
 /// Check whether tables are sound.
@@ -62,11 +61,19 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         args,
         rows: Rows::new(),
     };
-    let worst = each_file(&expand(&args.files, args.apart)?, |path| {
-        match open_set(path) {
-            Ok(None) if is_database(path) => database::verify::check(path, &mut report),
-            Ok(Some(set)) => check_set(path, &*set, &mut report),
-            Ok(None) => report.table(path, verify_file(path, args)),
+    each_file(&expand(&args.files, args.apart)?, |path| {
+        if is_database(path) {
+            return database::verify::check(path, &mut report);
+        }
+        // Reading a large table to find out that it is no manifest would take long.
+        let may_be_set = if is_url(path) || path.is_file() {
+            is_manifest(path).unwrap_or_else(|e| is_not_found(&e))
+        } else {
+            path.is_dir()
+        };
+        match may_be_set.then(|| open_set(path)).transpose() {
+            Ok(Some(Some(set))) => check_set(path, &*set, &mut report),
+            Ok(_) => report.table(path, verify_file(path, args)),
             // What is wrong with a damaged manifest is told as of any table.
             Err(failure) => {
                 let verified = verify_file(path, args).ok();
@@ -74,9 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
                 report.table(path, damaged.ok_or(failure))
             }
         }
-    })?;
-    report.rows.flush()?;
-    Ok(worst)
+    })
 }
 
 /// Prints what is found out.
@@ -92,16 +97,12 @@ impl Report<'_> {
         path: &Path,
         verified: Result<Verified, Failure>,
     ) -> Result<Answer, Failure> {
-        let error = verified
-            .as_ref()
-            .err()
-            .map(|failure| json!({"error": failure.to_string()}));
-        self.record(path, verified.as_ref().ok(), error)?;
-        // What is buffered comes before the error that is about to be printed.
-        self.rows.flush()?;
-        let verified = verified?;
-        self.text(|| describe(path, &verified))?;
-        Ok(verified.answer())
+        let (fields, text) = match &verified {
+            Ok(verified) => (to_json(verified), describe(path, verified)),
+            Err(failure) => (json!({"error": failure.to_string()}), String::new()),
+        };
+        self.write(path, fields, text)?;
+        Ok(verified?.answer())
     }
 
     /// Prints what was found out about a set or a database, or that a file of it is missing. The record has these fields, too.
@@ -113,42 +114,32 @@ impl Report<'_> {
         mut fields: Value,
     ) -> Result<Answer, Failure> {
         let is_sound = answer == Answer::Yes;
-        if let Some(fields) = fields.as_object_mut() {
-            fields.insert("sound".into(), is_sound.into());
-            if is_sound {
-                fields.insert("error".into(), Value::Null);
-            }
+        fields["sound"] = is_sound.into();
+        if is_sound {
+            fields["error"] = Value::Null;
         }
-        self.record(path, None, Some(fields))?;
         let sound = if is_sound { "sound" } else { "not sound" };
-        self.text(|| format!("{}: {sound}: {what}\n", path.display()))?;
+        let text = format!("{}: {sound}: {what}\n", path.display());
+        self.write(path, fields, text)?;
         Ok(answer)
     }
 
-    fn record(
-        &mut self,
-        path: &Path,
-        verified: Option<&Verified>,
-        fields: Option<Value>,
-    ) -> Result<(), Failure> {
-        if !self.args.json {
-            return Ok(());
+    /// Prints a record with these fields, or the text, before the error that may be printed next. Fields that are not known are null,
+    /// so that every record has the same.
+    fn write(&mut self, path: &Path, fields: Value, mut text: String) -> Result<(), Failure> {
+        if self.args.json {
+            let mut record = to_json(&Verified::default());
+            if let (Value::Object(record), Value::Object(fields)) = (&mut record, fields) {
+                record.values_mut().for_each(|value| *value = Value::Null);
+                record.extend(fields);
+                record.insert("file".into(), path.to_string_lossy().into());
+            }
+            text = format!("{record}\n");
+        } else if self.args.quiet {
+            text.clear();
         }
-        let mut record = to_json(verified);
-        let fields = fields.as_ref().and_then(Value::as_object);
-        if let Some(record) = record.as_object_mut() {
-            record.insert("file".into(), path.to_string_lossy().into());
-            let fields = fields.into_iter().flatten();
-            record.extend(fields.map(|(name, value)| (name.clone(), value.clone())));
-        }
-        self.rows.write(|out| writeln!(out, "{record}"))
-    }
-
-    fn text(&mut self, text: impl FnOnce() -> String) -> Result<(), Failure> {
-        if self.args.json || self.args.quiet {
-            return Ok(());
-        }
-        self.rows.write(|out| out.write_all(text().as_bytes()))
+        self.rows.write(|out| out.write_all(text.as_bytes()))?;
+        self.rows.flush()
     }
 }
 
@@ -183,9 +174,16 @@ fn check_set(path: &Path, set: &dyn Set, report: &mut Report<'_>) -> Result<Answ
     let shards = set.shards();
     let worst = each_file(shards.iter().zip(set.copies()), |(shard, copy)| {
         let name = Path::new(&shard.path);
+        let listed = Listed {
+            by: "the set lists",
+            bytes: shard.bytes,
+            entries: shard.entries,
+            ends: [&shard.first_key.key, &shard.last_key.key],
+            order: KeyOrder::Bytewise,
+        };
+        let known = report.args.open_options(name);
         let verified = copy.map_err(Failure::from);
-        let options = report.args.open_options(name);
-        let verified = verified.and_then(|copy| check_shard(shard, copy, options));
+        let verified = verified.and_then(|copy| verify_listed(copy, known, &listed));
         report.table(name, verified)
     })?;
     let error = "not all of its tables are sound and as listed";
@@ -194,39 +192,48 @@ fn check_set(path: &Path, set: &dyn Set, report: &mut Report<'_>) -> Result<Answ
     report.whole(path, worst, &format!("a set of {tables}"), fields)
 }
 
-fn check_shard(shard: &Shard, copy: Source, options: Known) -> Result<Verified, Failure> {
-    let mut verified = verify_source(copy.clone(), Some(shard.bytes), options)?;
-    let n = verified.report.entries;
-    if let Some(listed) = shard.entries.filter(|&listed| listed != n) {
-        verified.difference = Some(format!("the set lists {}", entries(listed)));
-    } else if verified.report.is_sound() {
-        // All of it was checked before.
-        let options = OpenOptions::new().no_filter().no_cache();
-        let table = options.open_source(copy)?;
-        let listed = [&shard.first_key.key[..], &shard.last_key.key];
-        let show = |key: &[u8]| quoted(key, 60);
-        verified.difference = other_ends(&table, listed, show, "the set lists")?;
+/// What a set or a MANIFEST lists of a table: lookups would miss keys before its first key or after its last one.
+pub(crate) struct Listed<'a> {
+    pub(crate) by: &'static str,
+    pub(crate) bytes: u64,
+    pub(crate) entries: Option<u64>,
+    /// The first key and the last, as they are stored in this order.
+    pub(crate) ends: [&'a [u8]; 2],
+    pub(crate) order: KeyOrder,
+}
+
+/// Verifies the table in `source`, and that it is as it is listed.
+pub(crate) fn verify_listed(
+    source: Source,
+    known: Known,
+    listed: &Listed<'_>,
+) -> Result<Verified, Failure> {
+    let mut verified = verify_source(source.clone(), Some(listed.bytes), known)?;
+    let (by, report) = (listed.by, &verified.report);
+    if let Some(n) = listed.entries.filter(|&n| n != report.entries) {
+        verified.difference = Some(format!("{by} {}", count(n, "entry")));
+    } else if report.is_sound() {
+        let (found, bytes) = (report.file_bytes, listed.bytes);
+        let size = (found != bytes).then(|| format!("{found} bytes, and {by} {bytes}"));
+        verified.difference = match size {
+            Some(size) => Some(size),
+            None => other_ends(source, listed)?,
+        };
     }
     Ok(verified)
 }
 
-/// Returns how the first or the last key of a table differs from those that `who` says, as `show` writes keys: lookups would miss
-/// others.
-pub(crate) fn other_ends(
-    table: &Table,
-    listed: [&[u8]; 2],
-    show: impl Fn(&[u8]) -> String,
-    who: &str,
-) -> Result<Option<String>, Failure> {
+/// Returns how the first or the last key of a sound table differs from those that are listed.
+fn other_ends(source: Source, listed: &Listed<'_>) -> Result<Option<String>, Failure> {
+    let options = OpenOptions::new().no_filter().no_cache().stored_order();
+    let table = options.open_source(source)?;
     let ends = [("first", table.first()?), ("last", table.last()?)];
-    for ((which, end), listed) in ends.into_iter().zip(listed) {
+    for ((which, end), key) in ends.into_iter().zip(listed.ends) {
         let found = end.map(|(key, _)| key);
-        if found.as_ref().is_none_or(|key| key != listed) {
-            let found = found.map_or_else(|| "none".to_owned(), |key| show(&key));
-            let listed = show(listed);
-            return Ok(Some(format!(
-                "its {which} key is {found}, and {who} {listed}"
-            )));
+        if found.as_ref().is_none_or(|found| found != key) {
+            let found = found.map_or_else(|| "none".to_owned(), |key| listed.order.show(&key));
+            let (by, key) = (listed.by, listed.order.show(key));
+            return Ok(Some(format!("its {which} key is {found}, and {by} {key}")));
         }
     }
     Ok(None)
@@ -242,14 +249,14 @@ fn verify_file(path: &Path, args: &Args) -> Result<Verified, Failure> {
 impl Args {
     /// Returns what is known of the keys of the table at `path`.
     fn open_options(&self, path: &Path) -> Known {
-        let (kind, options) = (self.keys.keys.named(), OpenOptions::new());
+        let kind = self.keys.keys.named();
         if self.stored_order {
-            return (kind, options.stored_order());
+            return (kind, OpenOptions::new().stored_order());
         }
-        let known = order_beside(path).or_else(|| order_stated(path));
-        match known.filter(|_| self.keys.keys == Keys::Auto) {
+        let is_open = self.keys.keys == Keys::Auto;
+        match is_open.then(|| order_named(path)).flatten() {
             Some(order) => known_order(Some(order)),
-            None => (kind, options),
+            None => (kind, OpenOptions::new()),
         }
     }
 }
@@ -268,7 +275,7 @@ pub(crate) fn known_order(order: Option<KeyOrder>) -> Known {
 }
 
 /// Verifies the table of `size` bytes in `source`.
-pub(crate) fn verify_source(
+fn verify_source(
     source: Source,
     size: Option<u64>,
     (kind, open_options): Known,
@@ -306,7 +313,7 @@ fn describe(path: &Path, verified: &Verified) -> String {
         return format!("{file}: not a table: {}\n", finding.found());
     }
     let blocks = count(report.data_blocks, "block");
-    let readable = format!("{} in {blocks}", entries(report.entries));
+    let readable = format!("{} in {blocks}", count(report.entries, "entry"));
     let mut text = if let Some(difference) = &verified.difference {
         format!("{file}: not as listed: {readable}, {difference}")
     } else if report.is_sound() {
@@ -341,8 +348,9 @@ fn describe(path: &Path, verified: &Verified) -> String {
     text
 }
 
-/// Returns the record of a table. Of what is not known, all fields are null, so that every record has the same.
-fn to_json(verified: Option<&Verified>) -> Value {
+/// Returns the record of a table.
+fn to_json(verified: &Verified) -> Value {
+    let report = &verified.report;
     let finding = |finding: &Finding| {
         json!({
             "severity": finding.severity().to_string(),
@@ -352,13 +360,10 @@ fn to_json(verified: Option<&Verified>) -> Value {
             "found": finding.found(),
         })
     };
-    let empty = Verified::default();
-    let verified_or_empty = verified.unwrap_or(&empty);
-    let report = &verified_or_empty.report;
-    let mut record = json!({
+    json!({
         "file": null,
-        "sound": verified_or_empty.is_sound(),
-        "error": verified_or_empty.difference,
+        "sound": verified.is_sound(),
+        "error": verified.difference,
         "keys": if report.keys == KeyKind::Database { "database" } else { "plain" },
         "order_known": !report.unknown_order,
         "entries": report.entries,
@@ -371,9 +376,5 @@ fn to_json(verified: Option<&Verified>) -> Value {
         "notes": report.notes,
         "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
         "findings_left_out": report.left_out(),
-    });
-    if let (None, Some(fields)) = (verified, record.as_object_mut()) {
-        fields.values_mut().for_each(|value| *value = Value::Null);
-    }
-    record
+    })
 }

@@ -13,9 +13,7 @@ use crate::output::{BOLD, count};
 pub(crate) fn describe(db: &Database, files: &[DatabaseFile], empty: Record) -> Record {
     let recovery = db.recovery();
     let is_listed = |file: &&DatabaseFile| file.kind == FileKind::Table && file.listed.is_some();
-    let logs = recovery
-        .logs
-        .iter()
+    let logs = { recovery.logs.iter() }
         .map(|log| json!({"number": log.number, "batches": log.batches, "changes": log.changes}));
     let gaps = recovery.gaps.iter().map(|left_out| {
         let gap = &left_out.gap;
@@ -52,18 +50,13 @@ pub(crate) fn draw(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let order = shown(&db.comparator());
-    let is_known = if db.has_known_order() {
-        ""
-    } else {
-        ", which is not known"
-    };
-    let bytes = size(record.file_bytes.unwrap_or(0));
-    let sequence = db.last_sequence();
+    let (bytes, sequence) = (size(record.file_bytes.unwrap_or(0)), db.last_sequence());
     writeln!(out, "a LevelDB database, {bytes}, last sequence {sequence}")?;
-    writeln!(out, "order   {order}{is_known}")?;
+    let unknown = (!db.has_known_order()).then_some(", which is not known");
+    writeln!(out, "order   {order}{}", unknown.unwrap_or_default())?;
     let recovery = db.recovery();
     for log in &recovery.logs {
-        let batches = count(log.batches, "batch").replace("batchs", "batches");
+        let batches = count(log.batches, "batch");
         let changes = count(log.changes, "change");
         writeln!(out, "log     {:06}: {changes} in {batches}", log.number)?;
     }
@@ -72,11 +65,8 @@ pub(crate) fn draw(
         let what = format!("{} bytes at offset {}", gap.bytes, gap.offset);
         writeln!(out, "        {file}: {what}: {}", gap_name(gap.kind))?;
     }
-    let (level, bytes, state) = ("level", "bytes", "state");
-    writeln!(
-        out,
-        "\n{BOLD}{level:>5} {bytes:>12}  {state:<10}  file{BOLD:#}"
-    )?;
+    let title = format!("{:>5} {:>12}  {:<10}  file", "level", "bytes", "state");
+    writeln!(out, "\n{BOLD}{title}{BOLD:#}")?;
     for file in files {
         let level = file.listed.as_ref().map(|(level, _)| level.to_string());
         let level = level.unwrap_or_default();

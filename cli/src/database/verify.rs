@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use leveltable::{ErrorKind, OpenOptions};
+use leveltable::ErrorKind;
 use leveltable_database::{Database, DatabaseFile, FileState, TableFile};
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use crate::files::each_file;
 use crate::output::count;
 use crate::place::source;
 use crate::sort::KeyOrder;
-use crate::verify::{Report, Verified, known_order, other_ends, verify_source};
+use crate::verify::{Listed, Report, Verified, known_order, verify_listed};
 
 /// Checks the database in the directory `path`.
 pub(crate) fn check(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failure> {
@@ -75,14 +75,14 @@ fn check_listed(
     notes: &mut String,
 ) -> Result<Verified, Failure> {
     let path = db.path().join(&file.name);
-    let verify_in = |order: Option<KeyOrder>| {
-        let known = known_order(order);
-        let mut verified = verify_source(source(&path)?, Some(listed.size), known.clone())?;
-        if verified.report.is_sound() {
-            verified.difference = difference(&path, listed, known.1)?;
-        }
-        Ok::<Verified, Failure>(verified)
+    let listed = Listed {
+        by: "the MANIFEST says",
+        bytes: listed.size,
+        entries: None,
+        ends: [&listed.smallest, &listed.largest],
+        order: KeyOrder::Internal,
     };
+    let verify_in = |order| verify_listed(source(&path)?, known_order(order), &listed);
     let order = KeyOrder::of_database(&db.comparator());
     let verified = verify_in(order)?;
     // Programs that do not know Chrome's order have opened its databases, and written tables in byte order.
@@ -94,27 +94,4 @@ fn check_listed(
         }
     }
     Ok(verified)
-}
-
-/// Returns how a sound table differs from what the MANIFEST says of it.
-fn difference(
-    path: &Path,
-    listed: &TableFile,
-    options: OpenOptions,
-) -> Result<Option<String>, Failure> {
-    let table = options
-        .no_filter()
-        .no_cache()
-        .open_db_source(source(path)?)?;
-    let found = table.as_table().file_bytes();
-    if found != listed.size {
-        return Ok(Some(format!(
-            "{found} bytes, and the MANIFEST says {}",
-            listed.size
-        )));
-    }
-    let (ends, show) = ([&listed.smallest[..], &listed.largest], |key: &[u8]| {
-        KeyOrder::Internal.show(key)
-    });
-    other_ends(table.as_table(), ends, show, "the MANIFEST says")
 }

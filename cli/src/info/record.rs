@@ -51,11 +51,16 @@ pub(crate) struct Record {
     /// The data blocks, if they are to be listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) blocks: Option<Option<Vec<Block>>>,
+    /// Whether the metaindex is damaged, and whether there are data blocks that cannot be read.
     #[serde(skip)]
     pub(crate) has_damaged_metaindex: bool,
-    /// Whether there are data blocks that cannot be read.
     #[serde(skip)]
     pub(crate) lacks_blocks: bool,
+    /// Where the last readable data block ends, if all were read, and the bytes between them that keep the next one within its pages.
+    #[serde(skip)]
+    pub(crate) data_end: Option<u64>,
+    #[serde(skip)]
+    pub(crate) padding: u64,
 }
 
 impl Record {
@@ -142,6 +147,22 @@ pub(crate) struct Part {
     pub(crate) what: String,
 }
 
+impl Part {
+    pub(super) fn new(
+        section: &str,
+        offset: u64,
+        stored_bytes: u64,
+        what: impl Into<String>,
+    ) -> Part {
+        Part {
+            section: section.to_owned(),
+            offset,
+            stored_bytes,
+            what: what.into(),
+        }
+    }
+}
+
 /// The blocks that use one codec.
 #[derive(Default, Serialize)]
 pub(crate) struct Codec {
@@ -162,7 +183,7 @@ pub(crate) struct Filter {
 }
 
 /// A filter of prefixes, which has an extractor, or one that is not used.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(crate) struct OtherFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<String>,

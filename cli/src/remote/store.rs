@@ -17,7 +17,7 @@ use object_store::path::Path as ObjectPath;
 use object_store::{BackoffConfig, ObjectStore, ObjectStoreScheme, RetryConfig};
 use url::Url;
 
-use super::errors::NO_CREDENTIALS;
+use crate::failure::NO_CREDENTIALS;
 use crate::place::is_url;
 
 /// What the names of variables begin with that say how to reach a store, and with which credentials.
@@ -31,12 +31,8 @@ pub(super) fn locate(path: &Path) -> leveltable::Result<Located> {
     locate_with(path, 0)
 }
 
-/// Returns the store and the path to upload to. Here the store alone repeats what fails, up to three times.
-pub(super) fn locate_for_upload(path: &Path) -> leveltable::Result<Located> {
-    locate_with(path, 3)
-}
-
-fn locate_with(path: &Path, max_retries: usize) -> leveltable::Result<Located> {
+/// Returns the same, of a store that repeats what fails, up to so many times.
+pub(super) fn locate_with(path: &Path, max_retries: usize) -> leveltable::Result<Located> {
     let failed = |what: &dyn std::fmt::Display| {
         Error::new(ErrorKind::Unsupported, what.to_string()).at_path(path)
     };
