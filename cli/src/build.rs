@@ -8,10 +8,10 @@ use serde_json::json;
 use crate::Answer;
 use crate::failure::Failure;
 use crate::input::{Entries, InputOptions};
-use crate::output::print;
+use crate::output::{Progress, print};
 use crate::place::{check_no_secret, check_order_of_arguments, is_url};
-use crate::progress::Progress;
 use crate::remote;
+use crate::set::Shard;
 use crate::sort::{KeyOrder, Sorter};
 use crate::write::{Add, TableOptions, check_out, parse_size, write_table};
 
@@ -73,10 +73,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     write_table(&args.out, args.force, &options, |add| {
         fill(add, entries, order, args)
     })?;
-    if args.json
-        && let Some(shard) = remote::describe(&args.out)?
-    {
-        print(format!("{}\n", json!(shard)))?;
+    if args.json {
+        let shard: Option<Shard> = remote::describe(&args.out)?;
+        let record = shard.map(|shard| format!("{}\n", json!(shard)));
+        print(record.unwrap_or_default())?;
     }
     Ok(Answer::Yes)
 }

@@ -3,7 +3,6 @@
 pub(crate) mod info;
 pub(crate) mod records;
 pub(crate) mod salvage;
-pub(crate) mod verify;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +15,6 @@ use leveltable_database::{
 };
 use serde_json::json;
 
-use crate::failure::Failure;
 use crate::output::{complain, note};
 use crate::place::is_url;
 use crate::row::{Bounds, Row, RowSource, directed};
@@ -27,13 +25,8 @@ pub(crate) fn is_database(path: &Path) -> bool {
     !is_url(path) && fs::symlink_metadata(path.join("CURRENT")).is_ok()
 }
 
-/// Opens the database in the directory `path`.
-pub(crate) fn open(path: &Path, skip_damaged: bool) -> Result<Database, Failure> {
-    Ok(options(skip_damaged).open_read_only(path)?)
-}
-
-/// Every block is read once, and some systems allow few open files.
-fn options(skip_damaged: bool) -> DatabaseOptions {
+/// Returns how databases are opened: every block is read once, and some systems allow few open files.
+pub(crate) fn options(skip_damaged: bool) -> DatabaseOptions {
     DatabaseOptions::new()
         .tables(OpenOptions::new().no_cache())
         .max_open_tables(100)

@@ -13,9 +13,7 @@ use crate::database::{NEEDS_DIRECTORY, note_part};
 use crate::failure::Failure;
 use crate::input::Lines;
 use crate::notation::{Field, Notation, quoted, write_json};
-use crate::open::{
-    LookupArgs, Opened, Order, another_order, note_assumed_order, note_unknown_order,
-};
+use crate::open::{LookupArgs, Opened, another_order, note_assumed_order, note_unknown_order};
 use crate::output::{Rows, complain};
 use crate::place::{check_order_of_arguments, is_url};
 use crate::row::{Row, ShowArgs, Style};
@@ -49,9 +47,6 @@ pub(crate) struct Args {
     show: ShowArgs,
 }
 
-const NEEDS_DATABASE: &str =
-    "--at needs a table of a database: the keys of this table have no sequence numbers";
-
 /// A key to look up, or why it cannot be read.
 type Key = Result<Vec<u8>, Failure>;
 
@@ -70,16 +65,16 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let opened = args.lookup.open(&args.file, false)?;
     let has_versions = matches!(&opened, Opened::Table(table) if table.database.is_some());
     if args.at.is_some() && !has_versions {
-        return Err(Failure::new(NEEDS_DATABASE));
+        return Err(Failure::new(
+            "--at needs a table of a database: the keys of this table have no sequence numbers",
+        ));
     }
     let mut answers = Answers {
         args,
         is_single: matches!(given[..], [Some(_)]) && !args.show.json,
         style: Style {
             show: args.show,
-            keys_only: false,
-            width: None,
-            file: None,
+            ..Style::default()
         },
         out: Rows::new(),
         worst: Answer::Yes,
@@ -131,15 +126,15 @@ fn keys_of_stdin(show: ShowArgs) -> impl Iterator<Item = Key> {
 type Found = leveltable::Result<Option<Row>>;
 
 /// Returns the entry of each key. If damage fails that of all, finds out of which; a request that failed is not made again for each key.
-fn find(opened: &Opened, keys: &[Vec<u8>], at: Option<u64>) -> Vec<Found> {
+fn find(opened: &Opened, keys: &[Vec<u8>], at: Option<u64>) -> Result<Vec<Found>, Failure> {
     match opened.get_many(keys, at) {
-        Ok(rows) => rows.into_iter().map(Ok).collect(),
-        Err(e) if keys.len() == 1 || e.kind() == ErrorKind::Io => {
-            keys.iter().map(|_| Err(e.clone())).collect()
-        }
+        Ok(rows) => Ok(rows.into_iter().map(Ok).collect()),
+        Err(e) if opened.is_unordered() => Err(e.into()),
+        Err(e) if keys.len() == 1 || e.kind() == ErrorKind::Io => Ok(vec![Err(e); keys.len()]),
         Err(_) => {
             let keys = keys.iter().map(std::slice::from_ref);
-            keys.flat_map(|key| find(opened, key, at)).collect()
+            let found: Result<Vec<_>, _> = keys.map(|key| find(opened, key, at)).collect();
+            Ok(found?.into_iter().flatten().collect())
         }
     }
 }
@@ -162,8 +157,7 @@ impl Answers<'_> {
         mut keys: impl Iterator<Item = Key>,
     ) -> Result<(), Failure> {
         let file = &self.args.file;
-        let mut is_assumed =
-            matches!(opened, Opened::Table(table) if table.order == Order::Assumed);
+        let mut is_assumed = matches!(opened, Opened::Table(table) if table.is_assumed);
         let is_unordered = opened.is_unordered();
         let most = match opened {
             _ if is_unordered => usize::MAX,
@@ -180,13 +174,7 @@ impl Answers<'_> {
             if batch.is_empty() {
                 return Ok(());
             }
-            let found = if is_unordered {
-                let found = opened.get_many(&batch, self.args.at)?;
-                found.into_iter().map(Ok).collect()
-            } else {
-                find(opened, &batch, self.args.at)
-            };
-            for (key, found) in batch.iter().zip(found) {
+            for (key, found) in batch.iter().zip(find(opened, &batch, self.args.at)?) {
                 match found {
                     Ok(row) => {
                         // In another order, the table may hold the key elsewhere.

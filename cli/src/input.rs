@@ -158,6 +158,9 @@ impl InputOptions {
 /// What was parsed, or why it cannot be.
 type Parsed<T> = Result<T, String>;
 
+/// A key as the table stores it, and its value.
+type KeyValue = (Vec<u8>, Vec<u8>);
+
 /// An entry as it is read.
 struct Entry {
     key: Vec<u8>,
@@ -220,8 +223,8 @@ impl Entries<'_> {
         })
     }
 
-    /// Reads the next entry: its key, as the table stores it, and its value.
-    pub(crate) fn next(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Failure> {
+    /// Reads the next entry. `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<KeyValue>, Failure> {
         let read = match &mut self.source {
             Source::Lines(lines) => lines.next().map_err(|e| e.to_string()),
             Source::Csv(records) => records.next(),
@@ -250,7 +253,7 @@ impl Entries<'_> {
         format!("{}, line {number}", self.name)
     }
 
-    fn parse(&self) -> Parsed<(Vec<u8>, Vec<u8>)> {
+    fn parse(&self) -> Parsed<KeyValue> {
         let is_json = self.options.format == Format::Jsonl;
         let Entry { key, tag, value } = match &self.source {
             Source::Csv(records) => records.parse(self.options)?,

@@ -16,7 +16,6 @@
 mod build;
 mod database;
 mod failure;
-mod files;
 mod get;
 mod info;
 mod input;
@@ -26,7 +25,6 @@ mod notation;
 mod open;
 mod output;
 mod place;
-mod progress;
 mod prune;
 mod publish;
 #[cfg(feature = "object-store")]

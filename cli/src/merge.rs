@@ -6,9 +6,8 @@ use leveltable::TableRange;
 
 use crate::Answer;
 use crate::failure::Failure;
-use crate::files::expand;
-use crate::open::{Keys, KeysArg, Order, open_table, order_named};
-use crate::place::{check_order_of_arguments, copy_if_remote};
+use crate::open::{Keys, KeysArg, Opened, open_unfiltered};
+use crate::place::{check_order_of_arguments, copy_if_remote, expand};
 use crate::sort::{KeyOrder, merge};
 use crate::write::{TableOptions, check_out, write_table};
 
@@ -66,15 +65,12 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 /// Opens the table at `path` with its keys as they are stored. Returns their order, too.
 fn open(path: &Path, keys: Keys) -> Result<(TableRange, KeyOrder), Failure> {
     copy_if_remote(path)?;
-    let table = open_table(path, keys)?;
-    if table.order == Order::Unknown {
+    let Opened::Table(table) = open_unfiltered(path, keys)? else {
+        return Err(Failure::of(path, "not a single table: name its tables"));
+    };
+    let order = table.order.ok_or_else(|| {
         let what = "the keys are in an order of their own, in which tables cannot be merged";
-        return Err(Failure::of(path, what));
-    }
-    let is_database = table.database.is_some();
-    let named = is_database.then(|| order_named(path)).flatten();
-    Ok((
-        table.table.iter(),
-        named.unwrap_or(KeyOrder::of(is_database)),
-    ))
+        Failure::of(path, what)
+    })?;
+    Ok((table.table.iter(), order))
 }

@@ -15,9 +15,8 @@ use leveltable_database::Database;
 
 use crate::database::{self, order_beside};
 use crate::failure::{Failure, is_not_found};
-use crate::files::tables_in;
 use crate::output::note;
-use crate::place::{check_url, copy_if_remote, is_url, source};
+use crate::place::{check_url, copy_if_remote, is_url, source, tables_in};
 use crate::remote::open_set;
 use crate::row::{Bounds, Row, RowSource, directed};
 use crate::set::Set;
@@ -84,7 +83,8 @@ pub(crate) fn open_any(
 ) -> Result<Opened, Failure> {
     check_url(path)?;
     if database::is_database(path) {
-        return Ok(Opened::Database(database::open(path, skip_damaged)?));
+        let db = database::options(skip_damaged).open_read_only(path)?;
+        return Ok(Opened::Database(db));
     }
     let is_file = is_url(path) || path.is_file();
     let opened = is_file.then(open);
@@ -110,13 +110,10 @@ pub(crate) fn open_any(
     }
 }
 
-/// Opens the table at `path` without its filter. A set and a database are errors.
-pub(crate) fn open_table(path: &Path, keys: Keys) -> Result<AnyTable, Failure> {
+/// Opens what `path` names, a table with these keys, without its filter.
+pub(crate) fn open_unfiltered(path: &Path, keys: Keys) -> Result<Opened, Failure> {
     let open = || open_with(path, keys, OpenOptions::new().no_filter(), false);
-    match open_any(path, false, open)? {
-        Opened::Table(table) => Ok(table),
-        _ => Err(Failure::of(path, "not a single table: name its tables")),
-    }
+    open_any(path, false, open)
 }
 
 impl Opened {
@@ -125,7 +122,7 @@ impl Opened {
         match self {
             Opened::Set(_) => false,
             Opened::Database(db) => !db.has_known_order(),
-            Opened::Table(table) => table.order == Order::Unknown,
+            Opened::Table(table) => table.order.is_none(),
         }
     }
 
@@ -204,20 +201,11 @@ pub(crate) struct AnyTable {
     pub(crate) table: Table,
     /// If its keys are shown as those of a database.
     pub(crate) database: Option<DbTable>,
-    pub(crate) order: Order,
-    /// Whether the order is byte order, of user keys in a table of a database.
-    pub(crate) is_bytewise: bool,
-}
-
-/// What is known of the order of a table's keys.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// They are in byte order, or in that of a database: the user or the table says so, or all of them were checked.
-    Certain,
-    /// Nothing speaks against it, but most of them were not read.
-    Assumed,
-    /// They are in neither. The table can only be walked, as it is stored.
-    Unknown,
+    /// The order of its stored keys. `None` if it is neither byte order nor that of a database: the table can only be walked, as it is
+    /// stored.
+    pub(crate) order: Option<KeyOrder>,
+    /// Whether nothing speaks against the order, but neither the user nor the table says it, and most of the keys were not read.
+    pub(crate) is_assumed: bool,
 }
 
 impl AnyTable {
@@ -237,10 +225,15 @@ impl AnyTable {
         };
         Ok(AnyTable {
             table,
-            order: order.map_or(Order::Unknown, |_| Order::Certain),
-            is_bytewise: order == Some(KeyOrder::of(is_database)),
             database,
+            order,
+            is_assumed: false,
         })
+    }
+
+    /// Returns whether the keys as they are shown are in byte order.
+    pub(crate) fn is_bytewise(&self) -> bool {
+        self.order == Some(KeyOrder::of(self.database.is_some()))
     }
 
     /// Returns the entries whose keys, or user keys in a table of a database, lie within the bounds. If the order is
@@ -299,21 +292,15 @@ fn open_by_content(path: &Path, options: &OpenOptions, check_order: bool) -> Res
     }
     // Without an order, the library says whether the keys are those of a database, or in an order that the table names.
     let open = |is_database| {
-        AnyTable::open(
-            is_database,
-            Some(KeyOrder::of(is_database)),
-            source(path)?,
-            options,
-        )
+        let order = Some(KeyOrder::of(is_database));
+        AnyTable::open(is_database, order, source(path)?, options)
     };
     let plain = open(false);
     let is_database = matches!(&plain, Err(e) if e.kind() == ErrorKind::DatabaseTable);
     match if is_database { open(true) } else { plain } {
         Ok(mut opened) => {
             let is_small = opened.table.file_bytes() <= CHECKED_WHEN_OPENED;
-            if !check_order && !is_small && opened.table.properties().is_none() {
-                opened.order = Order::Assumed;
-            }
+            opened.is_assumed = !check_order && !is_small && opened.table.properties().is_none();
             Ok(opened)
         }
         Err(e) if e.kind() == ErrorKind::Comparator => {
@@ -348,12 +335,8 @@ pub(crate) fn open_as(
 /// Opens a table for walking, in the order in which it is stored.
 pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<AnyTable> {
     copy_if_remote(path)?;
-    open_as(
-        is_database,
-        None,
-        source(path)?,
-        &OpenOptions::new().no_cache(),
-    )
+    let options = OpenOptions::new().no_cache();
+    open_as(is_database, None, source(path)?, &options)
 }
 
 /// Returns the order that the table at `path` names, if it is one of a database that is known.
@@ -423,7 +406,7 @@ pub(crate) fn check_is_file(path: &Path) -> Result<(), Failure> {
                 table.display()
             )),
             // Says what it is instead.
-            _ => database::open(path, false).map(drop),
+            _ => Ok(database::options(false).open_read_only(path).map(drop)?),
         },
         Ok(metadata) if metadata.is_file() => Ok(()),
         Ok(_) => fail(

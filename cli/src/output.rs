@@ -3,8 +3,10 @@
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Style};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::failure::Failure;
 
@@ -21,6 +23,13 @@ pub(crate) fn complain(what: &str, message: &str) {
 /// Prints a note about the file at `path` to standard error.
 pub(crate) fn note(path: &Path, what: impl Display) {
     complain("note", &format!("{}: {what}", path.display()));
+}
+
+/// Says what was written to `path`, if standard error is a terminal.
+pub(crate) fn report(path: &Path, what: impl Display) {
+    if io::stderr().is_terminal() {
+        anstream::eprintln!("{}: {what}", path.display());
+    }
 }
 
 /// Buffered standard output for rows. On a terminal each row appears at once.
@@ -85,4 +94,45 @@ pub(crate) fn count(n: u64, what: &str) -> String {
 /// Returns the number of entries after a comma, or nothing if it is not known.
 pub(crate) fn and_entries(n: Option<u64>) -> String {
     n.map_or_else(String::new, |n| format!(", {}", count(n, "entry")))
+}
+
+/// The bar appears after this time.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A bar on standard error, hidden if that is not a terminal.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    shown: bool,
+}
+
+impl Progress {
+    /// Creates a bar of `total` bytes, or one without an end.
+    pub(crate) fn bytes(total: Option<u64>) -> Progress {
+        let template = match total {
+            Some(_) => "{wide_bar} {percent:>3} %  {bytes} of {total_bytes}, {eta} left",
+            None => "{spinner} {bytes}, {bytes_per_sec}",
+        };
+        // A bad template is no reason to fail: show the default bar.
+        let style =
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
+        bar.set_style(style);
+        Progress { bar, shown: false }
+    }
+
+    /// Sets the number of bytes done.
+    pub(crate) fn set(&mut self, done: u64) {
+        if !self.shown && self.bar.elapsed() > PATIENCE {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+            self.shown = true;
+        }
+        self.bar.set_position(done);
+    }
+}
+
+/// Removes the bar from the terminal.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
 }

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::notation::{Field, Notation, as_json, write_json};
 
 /// The options that say how entries are shown.
-#[derive(Args, Clone, Copy)]
+#[derive(Args, Clone, Copy, Default)]
 pub(crate) struct ShowArgs {
     /// Read and show keys, and show values, in hexadecimal
     #[arg(long)]
@@ -44,6 +44,7 @@ impl ShowArgs {
 }
 
 /// How the entries of a file are shown.
+#[derive(Default)]
 pub(crate) struct Style {
     pub(crate) show: ShowArgs,
     /// Show no values, or so many characters of each.

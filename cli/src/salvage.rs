@@ -14,14 +14,12 @@ use leveltable::{ErrorKind, OpenOptions, WriteOptions};
 use crate::Answer;
 use crate::database::{self, order_beside};
 use crate::failure::Failure;
-use crate::files::holds_manifests;
 use crate::interrupt;
 use crate::open::{
     AnyTable, Keys, KeysArg, check_is_file, is_manifest, note_unknown_order, open_as,
 };
-use crate::output::{and_entries, count, print};
-use crate::place::{check_order_of_arguments, check_url, is_url, source};
-use crate::progress::Progress;
+use crate::output::{Progress, and_entries, count, print};
+use crate::place::{check_order_of_arguments, holds_manifests, is_url, source};
 use crate::remote::{download, file_at, name_in_store, upload};
 use crate::sort::{KeyOrder, temporary_failure};
 use crate::write::{TableOptions, check_out};
@@ -66,7 +64,6 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             "OUT must be a file, because the report goes to standard output: write ./- for a file named -",
         ));
     }
-    check_url(out)?;
     check_order_of_arguments(out, input)?;
     if input.is_dir() && !holds_manifests(input) {
         return database::salvage::run(args);
@@ -290,7 +287,8 @@ fn describe(order: KeyOrder, out: &Path, report: &SalvageReport) -> Vec<String> 
     lines
 }
 
-fn in_blocks(of: &str, entries: u64, blocks: u64) -> String {
+/// Returns how many entries there are, in or of how many blocks.
+pub(crate) fn in_blocks(of: &str, entries: u64, blocks: u64) -> String {
     let (entries, blocks) = (count(entries, "entry"), count(blocks, "block"));
     format!("{entries} {of} {blocks}")
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use leveltable::{Error, ErrorKind};
@@ -15,14 +15,13 @@ use crate::database::{
     self, NEEDS_DIRECTORY, complain_of_damage, kind_of, note_part, order_beside,
 };
 use crate::failure::Failure;
-use crate::files::{each_file, expand};
 use crate::notation::{Field, quoted, write_json};
 use crate::open::{
-    AnyTable, Keys, LookupArgs, Opened, Order, SHOWN_AS_STORED, another_order, note_assumed_order,
+    AnyTable, Keys, LookupArgs, Opened, SHOWN_AS_STORED, another_order, note_assumed_order,
     note_unknown_order, open_in_stored_order,
 };
 use crate::output::{Rows, complain, note};
-use crate::place::{copy_if_remote, is_url};
+use crate::place::{copy_if_remote, each_file, expand, is_url};
 use crate::remote;
 use crate::row::{Bounds, Row, RowSource, ShowArgs, Style, Walk};
 use crate::salvage::{Rescued, rescue};
@@ -221,7 +220,7 @@ impl Printer<'_> {
     /// damage, prints what can be read if that is asked for.
     fn show_table(&mut self, mut table: AnyTable) -> Result<Answer, Failure> {
         let (is_bounded, is_remote) = (self.wanted.is_bounded(), is_url(self.path));
-        if is_bounded && table.order == Order::Assumed {
+        if is_bounded && table.is_assumed {
             // In another order, keys within the bounds may lie anywhere.
             note_assumed_order(self.path);
         }
@@ -231,7 +230,7 @@ impl Printer<'_> {
                 return Ok(Answer::Yes);
             };
             let is_database = table.database.is_some();
-            if error.kind() == ErrorKind::Comparator && table.order != Order::Unknown {
+            if error.kind() == ErrorKind::Comparator && table.order.is_some() {
                 // Within bounds, other rows than in the stored order may have been shown or passed over.
                 if is_bounded {
                     return Err(another_order(error));
@@ -263,15 +262,15 @@ impl Printer<'_> {
     /// Returns the wanted entries of a table that were not printed before, from another view of it. Those of an object are requested
     /// ahead.
     fn entries(&self, table: &AnyTable, is_remote: bool) -> Result<RowSource, Failure> {
-        if table.order == Order::Unknown {
+        if table.order.is_none() {
             note_unknown_order(self.path, self.args.keys(), SHOWN_AS_STORED);
             if self.wanted.has_ends() {
                 let what = "--from and --to need an order that is known: use --prefix, or scan the whole table";
                 return Err(Failure::of(self.path, what));
             }
         }
-        let mut rows = self.wanted.select(table.is_bytewise, |walk| {
-            if is_remote && table.is_bytewise && table.database.is_none() {
+        let mut rows = self.wanted.select(table.is_bytewise(), |walk| {
+            if is_remote && table.order == Some(KeyOrder::Bytewise) {
                 return remote::rows(self.path, &walk);
             }
             Ok(table.rows(walk.bounds, walk.reverse))
@@ -344,9 +343,8 @@ struct Wanted {
 impl Wanted {
     fn new(args: &Args) -> Result<Wanted, Failure> {
         let key = |option: &str, written: &Option<OsString>| {
-            let written = written.as_ref().map(|written| written.as_encoded_bytes());
-            let key = written.map(|written| args.show.parse_key(option, written));
-            key.transpose()
+            let parse = |key: &OsString| args.show.parse_key(option, key.as_encoded_bytes());
+            written.as_ref().map(parse).transpose()
         };
         let (from, to) = (key("--from", &args.from)?, key("--to", &args.to)?);
         let prefix = key("--prefix", &args.prefix)?;
@@ -385,12 +383,9 @@ impl Wanted {
 
     /// Returns whether a key is wanted, in byte order.
     fn includes(&self, key: &[u8]) -> bool {
-        let (lower, upper) = &self.walk.bounds;
-        let bounds = (
-            lower.as_ref().map(Vec::as_slice),
-            upper.as_ref().map(Vec::as_slice),
-        );
-        RangeBounds::<[u8]>::contains(&bounds, key)
+        self.from.as_deref().is_none_or(|from| from <= key)
+            && self.to.as_deref().is_none_or(|to| key < to)
+            && key.starts_with(self.prefix.as_deref().unwrap_or_default())
     }
 
     fn has_ends(&self) -> bool {

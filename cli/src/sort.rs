@@ -72,16 +72,12 @@ impl KeyOrder {
     }
 }
 
-/// An entry in memory: the length of its key, and key and value.
-type RunEntry = (usize, Box<[u8]>);
-
-fn split((key_len, entry): &RunEntry) -> (&[u8], &[u8]) {
-    entry.split_at_checked(*key_len).unwrap_or_default()
-}
+/// An entry in memory.
+type RunEntry = (Box<[u8]>, Box<[u8]>);
 
 /// Memory of an entry in addition to its key and value: the `RunEntry`, half of it again for the buffer of the
-/// stable sort, and what the allocator adds.
-const ENTRY_OVERHEAD: usize = size_of::<RunEntry>() * 3 / 2 + 16;
+/// stable sort, and what the allocator adds to both.
+const ENTRY_OVERHEAD: usize = size_of::<RunEntry>() * 3 / 2 + 32;
 
 /// Block size of temporary tables. Large, because they are read once from beginning to end.
 const RUN_BLOCK: usize = 64 << 10;
@@ -123,7 +119,7 @@ impl Sorter {
             self.spill()?;
         }
         self.used += needed;
-        self.run.push((key.len(), [key, value].concat().into()));
+        self.run.push((key.into(), value.into()));
         Ok(())
     }
 
@@ -153,10 +149,10 @@ impl Sorter {
         self.used = 0;
         let order = self.order.comparator();
         // The sort is stable, so of equal keys the last one added stays last.
-        run.sort_by(|a, b| order.compare(split(a).0, split(b).0));
-        let mut entries = run.iter().map(split).peekable();
+        run.sort_by(|a, b| order.compare(&a.0, &b.0));
+        let mut entries = run.iter().peekable();
         while let Some((key, value)) = entries.next() {
-            if entries.peek().is_none_or(|(next, _)| *next != key) {
+            if entries.peek().is_none_or(|(next, _)| next != key) {
                 take(key, value).map_err(E::into)?;
             } else if !self.keep_last {
                 return Err(repeated(self.order, key));

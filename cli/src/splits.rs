@@ -6,14 +6,14 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use leveltable::OpenOptions;
 use serde_json::Value;
 
 use crate::Answer;
 use crate::failure::Failure;
 use crate::notation::{Field, Notation, write_json};
-use crate::open::{Keys, Opened, Order, open_any, open_with};
+use crate::open::{Keys, Opened, open_unfiltered};
 use crate::output::Rows;
+use crate::sort::KeyOrder;
 
 /// Divide a table or a set into parts of about the same size.
 ///
@@ -39,14 +39,13 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let (file, n) = (&args.file, args.n.get());
-    let open = || open_with(file, Keys::Auto, OpenOptions::new().no_filter(), false);
-    let (set, parts) = match open_any(file, false, open)? {
+    let (set, parts) = match open_unfiltered(file, Keys::Auto)? {
         Opened::Set(set) => (Some(set.id()), set.splits(n)?),
         Opened::Database(_) => {
             let what = "a database: only a table or a set can be divided";
             return Err(Failure::of(file, what));
         }
-        Opened::Table(table) if table.database.is_some() || table.order == Order::Unknown => {
+        Opened::Table(table) if table.order != Some(KeyOrder::Bytewise) => {
             let what = "only a table of plain keys in byte order can be divided";
             return Err(Failure::of(file, what));
         }

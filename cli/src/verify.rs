@@ -8,17 +8,18 @@ use std::path::{Path, PathBuf};
 use leveltable::db::KeyKind;
 use leveltable::repair::{Finding, VerifyOptions, VerifyReport, verify};
 use leveltable::{ErrorKind, OpenOptions, Section, Source};
+use leveltable_database::{Database, DatabaseFile, FileState, TableFile};
 use serde_json::{Value, json};
 
 use crate::Answer;
-use crate::database::{self, is_database};
+use crate::database::info::gap_name;
+use crate::database::{self, is_database, state_name};
 use crate::failure::{Failure, is_not_found};
-use crate::files::{each_file, expand};
 use crate::open::{Keys, KeysArg, check_is_file, is_manifest, order_named};
-use crate::output::{Rows, count};
-use crate::place::{copy_if_remote, is_url, source};
-use crate::progress::Progress;
+use crate::output::{Progress, Rows, count};
+use crate::place::{copy_if_remote, each_file, expand, is_url, source};
 use crate::remote::open_set;
+use crate::salvage::{in_blocks, lines_of};
 use crate::set::{Set, entries_of};
 use crate::sort::KeyOrder;
 
@@ -50,10 +51,10 @@ pub(crate) struct Args {
     stored_order: bool,
     /// Print errors only, and report findings by the exit status
     #[arg(long, short)]
-    pub(crate) quiet: bool,
+    quiet: bool,
     /// Print a JSON object for each file
     #[arg(long, conflicts_with = "quiet")]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     };
     each_file(&expand(&args.files, args.apart)?, |path| {
         if is_database(path) {
-            return database::verify::check(path, &mut report);
+            return check_database(path, &mut report);
         }
         // Reading a large table to find out that it is no manifest would take long.
         let may_be_set = if is_url(path) || path.is_file() {
@@ -85,59 +86,60 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 }
 
 /// Prints what is found out.
-pub(crate) struct Report<'a> {
+struct Report<'a> {
     args: &'a Args,
     rows: Rows,
 }
 
 impl Report<'_> {
     /// Prints what was found out about the table at `path`.
-    pub(crate) fn table(
+    fn table(
         &mut self,
         path: &Path,
         verified: Result<Verified, Failure>,
     ) -> Result<Answer, Failure> {
         let (fields, text) = match &verified {
-            Ok(verified) => (to_json(verified), describe(path, verified)),
-            Err(failure) => (json!({"error": failure.to_string()}), String::new()),
+            Ok(verified) => (to_json(verified), describe(verified)),
+            Err(failure) => (json!({"error": failure.to_string()}), Vec::new()),
         };
         self.write(path, fields, text)?;
         Ok(verified?.answer())
     }
 
-    /// Prints what was found out about a set or a database, or that a file of it is missing. The record has these fields, too.
-    pub(crate) fn whole(
+    /// Prints what was found out about a set or a database, or that a file of it is missing. The record also has this field, and the
+    /// error unless the whole is sound.
+    fn whole(
         &mut self,
         path: &Path,
         answer: Answer,
         what: &str,
-        mut fields: Value,
+        error: &str,
+        (name, value): (&str, Value),
     ) -> Result<Answer, Failure> {
         let is_sound = answer == Answer::Yes;
-        fields["sound"] = is_sound.into();
-        if is_sound {
-            fields["error"] = Value::Null;
-        }
+        let error = (!is_sound).then_some(error);
+        let fields = json!({"sound": is_sound, "error": error, (name): value});
         let sound = if is_sound { "sound" } else { "not sound" };
-        let text = format!("{}: {sound}: {what}\n", path.display());
-        self.write(path, fields, text)?;
+        self.write(path, fields, vec![format!("{sound}: {what}")])?;
         Ok(answer)
     }
 
-    /// Prints a record with these fields, or the text, before the error that may be printed next. Fields that are not known are null,
+    /// Prints a record with these fields, or the lines, before the error that may be printed next. Fields that are not known are null,
     /// so that every record has the same.
-    fn write(&mut self, path: &Path, fields: Value, mut text: String) -> Result<(), Failure> {
-        if self.args.json {
+    fn write(&mut self, path: &Path, fields: Value, lines: Vec<String>) -> Result<(), Failure> {
+        let text = if self.args.json {
             let mut record = to_json(&Verified::default());
             if let (Value::Object(record), Value::Object(fields)) = (&mut record, fields) {
                 record.values_mut().for_each(|value| *value = Value::Null);
                 record.extend(fields);
                 record.insert("file".into(), path.to_string_lossy().into());
             }
-            text = format!("{record}\n");
+            format!("{record}\n")
         } else if self.args.quiet {
-            text.clear();
-        }
+            String::new()
+        } else {
+            lines_of(path, &lines)
+        };
         self.rows.write(|out| out.write_all(text.as_bytes()))?;
         self.rows.flush()
     }
@@ -145,16 +147,16 @@ impl Report<'_> {
 
 /// What was found out about a table.
 #[derive(Default)]
-pub(crate) struct Verified {
-    pub(crate) report: VerifyReport,
+struct Verified {
+    report: VerifyReport,
     /// Whether the file has the footer of a table.
     is_table: bool,
     /// How it differs from what its set or database lists.
-    pub(crate) difference: Option<String>,
+    difference: Option<String>,
 }
 
 impl Verified {
-    pub(crate) fn is_sound(&self) -> bool {
+    fn is_sound(&self) -> bool {
         self.answer() == Answer::Yes
     }
 
@@ -187,27 +189,23 @@ fn check_set(path: &Path, set: &dyn Set, report: &mut Report<'_>) -> Result<Answ
         report.table(name, verified)
     })?;
     let error = "not all of its tables are sound and as listed";
-    let fields = json!({"entries": entries_of(&shards), "error": error});
-    let tables = count(shards.len() as u64, "table");
-    report.whole(path, worst, &format!("a set of {tables}"), fields)
+    let what = format!("a set of {}", count(shards.len() as u64, "table"));
+    let entries = ("entries", entries_of(&shards).into());
+    report.whole(path, worst, &what, error, entries)
 }
 
 /// What a set or a MANIFEST lists of a table: lookups would miss keys before its first key or after its last one.
-pub(crate) struct Listed<'a> {
-    pub(crate) by: &'static str,
-    pub(crate) bytes: u64,
-    pub(crate) entries: Option<u64>,
+struct Listed<'a> {
+    by: &'static str,
+    bytes: u64,
+    entries: Option<u64>,
     /// The first key and the last, as they are stored in this order.
-    pub(crate) ends: [&'a [u8]; 2],
-    pub(crate) order: KeyOrder,
+    ends: [&'a [u8]; 2],
+    order: KeyOrder,
 }
 
 /// Verifies the table in `source`, and that it is as it is listed.
-pub(crate) fn verify_listed(
-    source: Source,
-    known: Known,
-    listed: &Listed<'_>,
-) -> Result<Verified, Failure> {
+fn verify_listed(source: Source, known: Known, listed: &Listed<'_>) -> Result<Verified, Failure> {
     let mut verified = verify_source(source.clone(), Some(listed.bytes), known)?;
     let (by, report) = (listed.by, &verified.report);
     if let Some(n) = listed.entries.filter(|&n| n != report.entries) {
@@ -239,6 +237,76 @@ fn other_ends(source: Source, listed: &Listed<'_>) -> Result<Option<String>, Fai
     Ok(None)
 }
 
+/// Checks the database in the directory `path`.
+fn check_database(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failure> {
+    let keys = || ("keys", "database".into());
+    // Opening reads the MANIFEST and the logs.
+    let db = match database::options(false).open_read_only(path) {
+        Ok(db) => db,
+        Err(e) if matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotADatabase) => {
+            let what = Failure::from(e).to_string();
+            return report.whole(path, Answer::No, &what, &what, keys());
+        }
+        Err(e) => return Err(e.into()),
+    };
+    let (mut tables, mut notes) = (0, String::new());
+    let worst = each_file(db.files()?, |file| match (file.state, &file.listed) {
+        (FileState::Live, Some((_, listed))) => {
+            tables += 1;
+            let verified = check_table(&db, &file, listed, &mut notes);
+            report.table(&path.join(&file.name), verified)
+        }
+        (FileState::Missing, Some(_)) => {
+            let what = "missing: the MANIFEST lists it";
+            report.whole(&path.join(&file.name), Answer::No, what, what, keys())
+        }
+        // LevelDB opens a database without its newest log.
+        (FileState::Missing | FileState::Orphan, _) => {
+            notes += &format!("; note: {} is {}", file.name, state_name(file.state));
+            Ok(Answer::Yes)
+        }
+        _ => Ok(Answer::Yes),
+    })?;
+    for left_out in &db.recovery().gaps {
+        let (file, gap, what) = (&left_out.file, &left_out.gap, gap_name(left_out.gap.kind));
+        let place = format!("{file} at offset {}", gap.offset);
+        notes += &format!("; note: {place}: {} bytes: {what}", gap.bytes);
+    }
+    let logs = count(db.recovery().logs.len() as u64, "log");
+    let tables = count(tables, "table");
+    let what = format!("a database of {tables} and {logs}{notes}");
+    report.whole(path, worst, &what, &what, keys())
+}
+
+/// Checks a table that the MANIFEST lists, in the order that the MANIFEST names, and that it is as listed.
+fn check_table(
+    db: &Database,
+    file: &DatabaseFile,
+    listed: &TableFile,
+    notes: &mut String,
+) -> Result<Verified, Failure> {
+    let path = db.path().join(&file.name);
+    let listed = Listed {
+        by: "the MANIFEST says",
+        bytes: listed.size,
+        entries: None,
+        ends: [&listed.smallest, &listed.largest],
+        order: KeyOrder::Internal,
+    };
+    let verify_in = |order| verify_listed(source(&path)?, known_order(order), &listed);
+    let order = KeyOrder::of_database(&db.comparator());
+    let verified = verify_in(order)?;
+    // Programs that do not know Chrome's order have opened its databases, and written tables in byte order.
+    if order == Some(KeyOrder::IndexedDb) && !verified.is_sound() {
+        let bytewise = verify_in(Some(KeyOrder::Internal))?;
+        if bytewise.report.is_sound() {
+            *notes += &format!("; note: {} is in byte order", file.name);
+            return Ok(bytewise);
+        }
+    }
+    Ok(verified)
+}
+
 fn verify_file(path: &Path, args: &Args) -> Result<Verified, Failure> {
     check_is_file(path)?;
     copy_if_remote(path)?;
@@ -250,11 +318,9 @@ impl Args {
     /// Returns what is known of the keys of the table at `path`.
     fn open_options(&self, path: &Path) -> Known {
         let kind = self.keys.keys.named();
-        if self.stored_order {
-            return (kind, OpenOptions::new().stored_order());
-        }
         let is_open = self.keys.keys == Keys::Auto;
         match is_open.then(|| order_named(path)).flatten() {
+            _ if self.stored_order => (kind, OpenOptions::new().stored_order()),
             Some(order) => known_order(Some(order)),
             None => (kind, OpenOptions::new()),
         }
@@ -265,7 +331,7 @@ impl Args {
 type Known = (Option<KeyKind>, OpenOptions);
 
 /// Returns what is known of the keys of a table of a database in this order, or in one that is none of those that are known.
-pub(crate) fn known_order(order: Option<KeyOrder>) -> Known {
+fn known_order(order: Option<KeyOrder>) -> Known {
     let options = OpenOptions::new();
     let options = match order {
         Some(order) => options.comparator(order.of_user_keys()),
@@ -301,51 +367,49 @@ fn verify_source(
     })
 }
 
-/// Returns a summary line and a line for each finding.
-fn describe(path: &Path, verified: &Verified) -> String {
-    let (file, report) = (path.display(), &verified.report);
+/// Returns a summary and a line for each finding.
+fn describe(verified: &Verified) -> Vec<String> {
+    let report = &verified.report;
     let mut footer = { report.findings.iter() }.filter(|f| f.section() == Section::Footer);
     // No finding says that there are blocks of a table all the same.
     if !verified.is_table
         && report.unchecked < 2
         && let Some(finding) = footer.next()
     {
-        return format!("{file}: not a table: {}\n", finding.found());
+        return vec![format!("not a table: {}", finding.found())];
     }
-    let blocks = count(report.data_blocks, "block");
-    let readable = format!("{} in {blocks}", count(report.entries, "entry"));
-    let mut text = if let Some(difference) = &verified.difference {
-        format!("{file}: not as listed: {readable}, {difference}")
+    let readable = in_blocks("in", report.entries, report.data_blocks);
+    let mut summary = if let Some(difference) = &verified.difference {
+        format!("not as listed: {readable}, {difference}")
     } else if report.is_sound() {
-        format!("{file}: sound: {readable}")
+        format!("sound: {readable}")
     } else if report.blocks_are_sound() {
-        format!("{file}: blocks sound, order not known: {readable}")
+        format!("blocks sound, order not known: {readable}")
     } else {
         format!(
-            "{file}: {} damaged, {} unchecked: {readable} could be read, {} of {} bytes were checked",
+            "{} damaged, {} unchecked: {readable} could be read, {} of {} bytes were checked",
             report.damage, report.unchecked, report.checked_bytes, report.file_bytes
         )
     };
     if let Some(clue) = &report.order_clue {
-        text += &format!("; {clue}");
+        summary += &format!("; {clue}");
     }
     if report.warnings > 0 {
-        text += &format!("; {}", count(report.warnings, "warning"));
+        summary += &format!("; {}", count(report.warnings, "warning"));
     }
-    text.push('\n');
-    for finding in &report.findings {
-        text += &match finding.section() {
-            // This finding is a sentence about the whole file, so it needs no section.
-            Section::Footer if !verified.is_table => {
-                format!("{file}: {}: {}\n", finding.severity(), finding.found())
-            }
-            _ => format!("{file}: {finding}\n"),
-        };
-    }
+    let mut lines = vec![summary];
+    lines.extend(report.findings.iter().map(|finding| {
+        // A finding about the whole file is a sentence, so it needs no section.
+        if finding.section() == Section::Footer && !verified.is_table {
+            format!("{}: {}", finding.severity(), finding.found())
+        } else {
+            finding.to_string()
+        }
+    }));
     if let left_out @ 1.. = report.left_out() {
-        text += &format!("{file}: and {left_out} more\n");
+        lines.push(format!("and {left_out} more"));
     }
-    text
+    lines
 }
 
 /// Returns the record of a table.

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{self, IsTerminal};
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
@@ -11,6 +10,7 @@ use leveltable::{BloomFilterPolicy, Compression, RibbonFilterPolicy, Summary, Wr
 
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::output::report;
 use crate::place::{check_url, is_url};
 use crate::remote::{self, file_at};
 use crate::sort::KeyOrder;
@@ -121,24 +121,26 @@ impl TableOptions {
 }
 
 fn compression(codec: Codec, level: Option<u8>) -> Result<Compression, Failure> {
-    let level_within = |levels: RangeInclusive<u8>, default: u8| match level.unwrap_or(default) {
-        level if levels.contains(&level) => Ok(level),
-        level => {
-            let (least, most) = levels.into_inner();
-            let what = format!("--level {level}: this codec has levels {least} to {most}");
-            Err(Failure::new(what))
-        }
-    };
-    Ok(match codec {
+    let (levels, default) = match codec {
         Codec::None | Codec::Snappy if level.is_some() => {
             let what = "--level: this codec has no levels; zstd, zlib and deflate do";
             return Err(Failure::new(what));
         }
-        Codec::None => Compression::None,
-        Codec::Snappy => Compression::Snappy,
-        Codec::Zstd => Compression::Zstd(level_within(1..=22, 1)?.into()),
-        Codec::Zlib => Compression::Zlib(level_within(0..=9, 6)?.into()),
-        Codec::Deflate => Compression::Deflate(level_within(0..=9, 6)?.into()),
+        Codec::None => return Ok(Compression::None),
+        Codec::Snappy => return Ok(Compression::Snappy),
+        Codec::Zstd => (1..=22, 1),
+        Codec::Zlib | Codec::Deflate => (0..=9, 6),
+    };
+    let level = level.unwrap_or(default);
+    if !levels.contains(&level) {
+        let (least, most) = levels.into_inner();
+        let what = format!("--level {level}: this codec has levels {least} to {most}");
+        return Err(Failure::new(what));
+    }
+    Ok(match codec {
+        Codec::Zlib => Compression::Zlib(level.into()),
+        Codec::Deflate => Compression::Deflate(level.into()),
+        _ => Compression::Zstd(level.into()),
     })
 }
 
@@ -180,7 +182,7 @@ pub(crate) fn check_out(out: &Path, force: bool) -> Result<(), Failure> {
 pub(crate) type Add<'a> = dyn FnMut(&[u8], &[u8]) -> leveltable::Result<()> + 'a;
 
 /// Writes a table of the entries that `fill` adds to `out`: a file, which appears when it is complete, an object, or standard output
-/// for `-`. Returns the summary, and reports it.
+/// for `-`. Returns the summary, and prints it on a terminal.
 pub(crate) fn write_table(
     out: &Path,
     force: bool,
@@ -206,20 +208,6 @@ pub(crate) fn write_table(
 
 fn is_stdout(out: &Path) -> bool {
     out.as_os_str() == "-"
-}
-
-/// Prints a summary of the new table, if standard error is a terminal.
-fn report(out: &Path, summary: &Summary) {
-    if !io::stderr().is_terminal() {
-        return;
-    }
-    let (entries, blocks) = (summary.entries, summary.data_blocks);
-    let filter = match &summary.filter {
-        Some(filter) => format!("filter of {:.2} bits a key", filter.bits_per_key(entries)),
-        None => "no filter".into(),
-    };
-    let (out, size) = (out.display(), indicatif::BinaryBytes(summary.file_bytes));
-    anstream::eprintln!("{out}: {entries} entries in {blocks} blocks, {filter}, {size}");
 }
 
 /// Parses a character of one byte. Two more can be written as escapes.

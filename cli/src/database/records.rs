@@ -82,7 +82,8 @@ fn fields_of(edit: &Edit) -> Map<String, Value> {
         })
     });
     let name = edit.comparator.as_deref().map(String::from_utf8_lossy);
-    let fields = [
+    let mut fields = Map::new();
+    for (name, value) in [
         ("comparator", json!(name)),
         ("log_number", json!(edit.log_number)),
         ("prev_log_number", json!(edit.prev_log_number)),
@@ -90,10 +91,10 @@ fn fields_of(edit: &Edit) -> Map<String, Value> {
         ("last_sequence", json!(edit.last_sequence)),
         ("deleted", deleted.collect()),
         ("added", added.collect()),
-    ];
-    let is_set = |value: &Value| !value.is_null() && *value != json!([]);
-    let fields = fields.into_iter().filter(|(_, value)| is_set(value));
+    ] {
+        if !value.is_null() && value != json!([]) {
+            fields.insert(name.into(), value);
+        }
+    }
     fields
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
 }

@@ -10,7 +10,6 @@ use crate::Answer;
 use crate::failure::Failure;
 use crate::open::Keys;
 use crate::output::{complain, count, note, print};
-use crate::row::Row;
 use crate::salvage::{Args, lines_of, rescue};
 use crate::sort::{KeyOrder, Sorter};
 use crate::write::{check_out, write_table};
@@ -92,26 +91,20 @@ impl Found {
     }
 
     fn add_table(&mut self, path: &Path, file: &DatabaseFile) -> Result<(), Failure> {
-        let rescued = match rescue(path, Keys::Database, Some(self.order)) {
-            Ok(rescued) => rescued,
-            Err(failure) => {
-                self.left_out.push(format!("{}: {failure}", file.name));
-                return Ok(());
+        let name = &file.name;
+        match rescue(path, Keys::Database, Some(self.order)) {
+            Ok(rescued) => {
+                self.tables += 1;
+                for entry in rescued.table.table.iter() {
+                    let (key, value) = entry?;
+                    self.versions.add(&key, &value)?;
+                }
+                let parts = rescued.left_out.iter();
+                self.left_out
+                    .extend(parts.map(|part| format!("{name}, {part}")));
             }
-        };
-        let Some(table) = rescued.table.database else {
-            let what = format!("{}, which is no table of a database", file.name);
-            self.left_out.push(what);
-            return Ok(());
-        };
-        self.tables += 1;
-        for entry in table.iter() {
-            let row = Row::from(entry?);
-            self.versions.add(&row.stored_key(), &row.value)?;
+            Err(failure) => self.left_out.push(format!("{name}: {failure}")),
         }
-        let parts = rescued.left_out.iter();
-        self.left_out
-            .extend(parts.map(|part| format!("{}, {part}", file.name)));
         Ok(())
     }
 

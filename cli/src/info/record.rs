@@ -83,12 +83,8 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    pub(crate) fn plain(key: &[u8]) -> Key {
-        Key::of(key, false)
-    }
-
     /// Returns what a table stores as `stored`.
-    pub(super) fn of(stored: &[u8], is_database: bool) -> Key {
+    pub(crate) fn of(stored: &[u8], is_database: bool) -> Key {
         let parsed = InternalKey::parse(stored).filter(|_| is_database);
         Key {
             key: Bytes::copy_from_slice(parsed.map_or(stored, |key| key.user_key)),
@@ -119,10 +115,11 @@ impl TryFrom<Written> for Key {
     type Error = String;
 
     fn try_from(written: Written) -> Result<Key, String> {
-        Ok(Key::plain(&match written {
+        let key = match written {
             Written::Key(text) => text.into_bytes(),
             Written::KeyHex(digits) => Notation::Hex.parse(digits.as_bytes())?,
-        }))
+        };
+        Ok(Key::of(&key, false))
     }
 }
 
@@ -140,7 +137,7 @@ impl Serialize for Key {
 /// A stretch of a table's file.
 #[derive(Serialize)]
 pub(crate) struct Part {
-    pub(crate) section: String,
+    pub(crate) section: &'static str,
     pub(crate) offset: u64,
     pub(crate) stored_bytes: u64,
     #[serde(skip)]
@@ -148,17 +145,12 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    pub(super) fn new(
-        section: &str,
-        offset: u64,
-        stored_bytes: u64,
-        what: impl Into<String>,
-    ) -> Part {
+    pub(super) fn new(section: &'static str, offset: u64, stored_bytes: u64, what: &str) -> Part {
         Part {
-            section: section.to_owned(),
+            section,
             offset,
             stored_bytes,
-            what: what.into(),
+            what: what.to_owned(),
         }
     }
 }

@@ -10,10 +10,9 @@ use super::record::{Block, Filter, Key, OtherFilter, Part, Record};
 use super::text::shown;
 use super::{Args, Fault};
 use crate::failure::Failure;
-use crate::open::{AnyTable, Keys, Order};
-use crate::output::count;
+use crate::open::{AnyTable, Keys};
+use crate::output::{Progress, count};
 use crate::place::source;
-use crate::progress::Progress;
 
 /// Size of a table's footer.
 const FOOTER_BYTES: u64 = 48;
@@ -39,10 +38,8 @@ pub(super) fn describe(
     record.keys = Some(if is_database { "database" } else { "plain" });
     record.data_blocks = Some(table.data_blocks());
     record.has_damaged_metaindex = layout.is_none();
-    record.order_known = match opened.order {
-        Order::Assumed if !args.is_full() => None,
-        order => Some(order != Order::Unknown),
-    };
+    let is_certain = !opened.is_assumed || args.is_full();
+    record.order_known = is_certain.then_some(opened.order.is_some());
     if let Some(stated) = table.properties() {
         record.comparator = Some(stated.comparator.clone());
         record.entries = Some(stated.entries);
@@ -211,15 +208,14 @@ fn parts(table: &Table, layout: Option<&Layout>, record: &Record) -> Vec<Part> {
     let Some(layout) = layout else {
         // What is known of the parts if the metaindex is damaged.
         let footer = file_bytes.saturating_sub(FOOTER_BYTES);
-        let (end, what) = match record.data_end {
-            Some(end) => (end, ""),
-            None => (0, "data, "),
-        };
+        let data = record
+            .data_end
+            .map(|end| Part::new("data", 0, end, &in_data(end, record)));
+        let what = if data.is_some() { "" } else { "data, " };
         let what = format!("{what}metaindex (damaged), index and, if there is one, filter");
-        let data = Part::new("data", 0, end, in_data(end, record));
-        let other = Part::new("other", end, footer.saturating_sub(end), what);
+        let end = record.data_end.unwrap_or(0);
+        let other = Part::new("other", end, footer.saturating_sub(end), &what);
         let footer = Part::new("footer", footer, FOOTER_BYTES, "");
-        let data = record.data_end.map(|_| data);
         return data.into_iter().chain([other, footer]).collect();
     };
     let mut parts: Vec<Part> = layout.named.iter().map(named_part).collect();
@@ -228,7 +224,7 @@ fn parts(table: &Table, layout: Option<&Layout>, record: &Record) -> Vec<Part> {
         if block.codec != "none" {
             what += &format!(", {}", block.codec);
         }
-        parts.push(Part::new(name, block.offset, block.stored_bytes, what));
+        parts.push(Part::new(name, block.offset, block.stored_bytes, &what));
     }
     let footer = layout.footer_offset;
     parts.push(Part::new("footer", footer, file_bytes - footer, ""));
@@ -236,7 +232,7 @@ fn parts(table: &Table, layout: Option<&Layout>, record: &Record) -> Vec<Part> {
 
     // The data blocks come before all other parts.
     let mut end = parts.first().map_or(0, |first| first.offset);
-    let mut tiles = vec![Part::new("data", 0, end, in_data(end, record))];
+    let mut tiles = vec![Part::new("data", 0, end, &in_data(end, record))];
     for part in parts {
         if let gap @ 1.. = part.offset.saturating_sub(end) {
             tiles.push(Part::new("unused", end, gap, ""));
@@ -279,5 +275,5 @@ fn named_part(block: &NamedBlock) -> Part {
             (section, shown(name))
         }
     };
-    Part::new(section, block.offset, block.stored_bytes, what)
+    Part::new(section, block.offset, block.stored_bytes, &what)
 }

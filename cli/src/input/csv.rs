@@ -122,7 +122,6 @@ impl CsvRecords {
             csv::ErrorKind::UnequalLengths {
                 expected_len, len, ..
             } => format!("{len} fields, where the records before have {expected_len}"),
-            csv::ErrorKind::Io(e) => e.to_string(),
             _ => e.to_string(),
         });
         // The line feed at the end has ended every other record.

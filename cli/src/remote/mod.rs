@@ -23,9 +23,8 @@ use leveltable::{Error, OpenOptions, ReadAt as _, Source};
 use tokio::runtime::{self, Runtime};
 use url::Url;
 
-use crate::output::complain;
+use crate::output::{Progress, complain};
 use crate::place::is_url;
-use crate::progress::Progress;
 use crate::row::{Row, RowSource, Walk};
 use object::{Object, TAIL_LEN};
 use store::{locate, locate_with};
@@ -106,8 +105,7 @@ pub(crate) fn file_at(path: &Path) -> Option<PathBuf> {
         return Some(path.to_owned());
     }
     let url = Url::parse(path.to_str()?).ok()?;
-    let is_file = url.scheme() == "file";
-    is_file.then(|| url.to_file_path().ok()).flatten()
+    url.to_file_path().ok().filter(|_| url.scheme() == "file")
 }
 
 /// Returns the one name of the object at the URL `path`, which may have several.

@@ -114,8 +114,8 @@ impl Set for OpenSet {
 fn told(shard: &set::Shard, store: Option<&Url>) -> Shard {
     Shard {
         path: name_of(store, &shard.path),
-        first_key: Key::plain(&shard.first_key),
-        last_key: Key::plain(&shard.last_key),
+        first_key: Key::of(&shard.first_key, false),
+        last_key: Key::of(&shard.last_key, false),
         bytes: shard.size,
         tail_bytes: shard.tail_len,
         e_tag: shard.version.e_tag.clone(),
